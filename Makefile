@@ -1,0 +1,52 @@
+# Every job has a virtual environment of its own, made once and again only when pyproject.toml
+# has changed since: the stamp file inside it tells.
+PYTHON ?= python3
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test docs bench clean python-version
+
+help: ## Show this list
+	@echo "Usage: make TARGET [PYTHON=python3.12]"
+	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST))
+
+demo: .venv-demo/stamp ## Fit two small data sets; figures and reports go to demo/
+	.venv-demo/bin/python -m pipelines.regression --data synth8d --n 8000 --out demo/synth8d
+	.venv-demo/bin/python -m pipelines.regression --data diabetes --out demo/diabetes
+
+test: .venv-test/stamp ## Check style, types and layers, then run the tests
+	.venv-test/bin/ruff check .
+	.venv-test/bin/ruff format --check .
+	.venv-test/bin/mypy
+	.venv-test/bin/lint-imports
+	.venv-test/bin/python -m pytest -n auto --maxprocesses 2
+
+docs: .venv-docs/stamp ## Build the site into site/; a warning is an error
+	.venv-docs/bin/mkdocs build --strict
+
+bench: .venv-bench/stamp ## Run every benchmark once on the checkout
+	.venv-bench/bin/asv run --config benchmarks/asv.conf.json --python=same --quick --show-stderr
+
+clean: ## Remove environments, caches and everything generated
+	rm -rf .venv-demo .venv-test .venv-docs .venv-bench demo site dist build .asv
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -type d -name __pycache__ -prune -exec rm -rf {} +
+
+.venv-demo/stamp: extras = plot
+.venv-test/stamp: extras = dev
+.venv-docs/stamp: extras = docs,plot
+.venv-bench/stamp: extras = benchmark
+
+.venv-%/stamp: pyproject.toml | python-version
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -e ".[$(extras)]"
+	@touch $@
+
+python-version:
+	@command -v $(PYTHON) >/dev/null || { \
+		echo "make: '$(PYTHON)' is not found; name a Python 3.11 to 3.14: make PYTHON=/path/to/python" >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))' || { \
+		echo "make: dsgp needs Python 3.11 to 3.14, and '$(PYTHON)' is $$($(PYTHON) -V 2>&1);" \
+			"name another: make PYTHON=python3.12" >&2; \
+		exit 1; }

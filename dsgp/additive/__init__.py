@@ -1,0 +1,33 @@
+"""The posterior mean of additive models: one linear system and its solvers."""
+
+from __future__ import annotations
+
+import warnings
+
+from dsgp.additive.backfitting import backfitting
+from dsgp.additive.conjugate_gradients import conjugate_gradients
+from dsgp.additive.system import AdditiveSystem, Solution
+from dsgp.errors import ConvergenceWarning
+
+SOLVERS = {"cg": conjugate_gradients, "backfitting": backfitting}
+MAX_ITER = {"cg": 2000, "backfitting": 500}
+
+__all__ = ["MAX_ITER", "SOLVERS", "AdditiveSystem", "Solution", "warn_unless_converged"]
+
+
+def warn_unless_converged(solution: Solution, solver: str, tol: float) -> None:
+    """Warn with the bound a solver reached and the remedy."""
+    if solution.converged:
+        return
+    remedy = {
+        "backfitting": "raise max_iter, or use solver='cg', which needs far fewer iterations; the "
+        "sum and the centred components are usually much closer than this bound on the raw ones",
+        "cg": "raise max_iter or tol; with very small noise, rounding sets a floor for the bound",
+    }[solver]
+    warnings.warn(
+        f"solver={solver!r} stopped after {solution.iterations} iterations with an error bound of "
+        f"{solution.error_bound:.3g} prior standard deviations a component, above tol={tol:g}; "
+        f"{remedy}",
+        ConvergenceWarning,
+        stacklevel=3,
+    )

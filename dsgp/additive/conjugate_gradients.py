@@ -1,0 +1,88 @@
+"""Conjugate gradients on the additive system, preconditioned by the smoothers of all terms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dsgp.additive.system import AdditiveSystem, Checked, Solution
+from dsgp.axis import Floats
+
+# So many checks at which rounding makes up the residual are enough to know that the floor is met.
+_PATIENCE = 3
+# A check costs about one iteration; this many iterations without one are made at most, or a
+# quarter of those made so far.
+_CHECK_EVERY = 25
+
+
+def conjugate_gradients(
+    system: AdditiveSystem,
+    y: Floats,
+    *,
+    tol: float,
+    max_iter: int,
+    start: Floats | None = None,
+) -> Solution:
+    """Solve the additive system by preconditioned conjugate gradients.
+
+    The D smoothers of an iteration are independent tasks. Started from an earlier dual, the
+    quadratic form of the system never rises above its value there.
+
+    Parameters
+    ----------
+    system : AdditiveSystem
+    y : ndarray of shape (n_rows,)
+    tol : float
+        On the error bound, in prior standard deviations.
+    max_iter : int
+    start : ndarray of shape (Σ U_d,), optional
+        The dual of an earlier solution.
+
+    Returns
+    -------
+    Solution
+        ``converged`` is False where ``max_iter`` or the floor of rounding came first.
+    """
+    best = Checked.of(system, y, np.zeros(system.table.size) if start is None else start)
+    if best.bound <= tol:
+        return best.solution(0, tol)
+    dual = best.dual.copy()
+    residual = best.residual.copy()
+    direction, direction_dual = system.smooth(residual)
+    norm = float(residual @ direction)
+    # rᵀ (K⁻¹ + W)⁻¹ r ≤ rᵀ K̃ r: while the left side is above tol² the bound cannot meet tol.
+    check_below = tol
+    next_check = _CHECK_EVERY
+    at_floor = 0
+    iteration = 0
+    while iteration < max_iter and at_floor < _PATIENCE and norm > 0.0:
+        iteration += 1
+        product = direction_dual + system.scatter(system.gather(direction))
+        length = norm / float(direction @ product)
+        dual += length * direction_dual
+        residual -= length * product
+        smoothed, smoothed_dual = system.smooth(residual)
+        new_norm = float(residual @ smoothed)
+        if (
+            math.sqrt(max(new_norm, 0.0)) <= check_below
+            or iteration >= next_check
+            or iteration == max_iter
+        ):
+            checked = Checked.of(system, y, dual)
+            if checked.bound < best.bound:
+                best = checked
+            if best.bound <= tol:
+                break
+            if system.error_bound(residual - checked.residual) > 0.5 * checked.bound:
+                at_floor += 1
+            # Go on with the residual as it is, without the drift of the recurrence.
+            residual = checked.residual.copy()
+            smoothed, smoothed_dual = system.smooth(residual)
+            new_norm = float(residual @ smoothed)
+            check_below = math.sqrt(max(new_norm, 0.0)) * min(0.5, tol / checked.bound)
+            next_check = iteration + max(_CHECK_EVERY, iteration // 4)
+        direction = smoothed + (new_norm / norm) * direction
+        direction_dual = smoothed_dual + (new_norm / norm) * direction_dual
+        norm = new_norm
+    return best.solution(iteration, tol)

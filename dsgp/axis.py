@@ -1,0 +1,382 @@
+"""One sorted axis and the Gaussian process along it, in O(n) time.
+
+The only place where kernels meet the compiled passes. Rows with the same input are one point of
+the axis: their weights (noise precisions) add up and their targets average, which changes no
+posterior; ``Observations`` keeps what the likelihood of the rows needs besides.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsgp.errors import DataError, ParameterError
+from dsgp.jit.filter import filter_gains, filter_states, log_likelihood_terms
+from dsgp.jit.product import accumulate, evaluate, multiply, posterior_variance
+from dsgp.jit.smoother import smooth, solve_with_gains
+from dsgp.kernels import Matern
+
+Floats = NDArray[np.float64]
+LOG_2PI = math.log(2 * math.pi)
+_NONE = np.empty(0)
+_NONE_2D = np.empty((0, 0))
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What rows tell about the function at the points of one axis.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_points,)
+        Weighted mean of the targets of the rows at each point; 0 where there is no weight.
+    weight : ndarray of shape (n_points,)
+        Sum of the weights 1/σ² of those rows.
+    within : float
+        Σ w (y − target)², the scatter of the rows around the mean of their point.
+    log_weight : float
+        Σ log w over the rows of positive weight.
+    n_rows : int
+        How many rows have positive weight.
+    """
+
+    target: Floats
+    weight: Floats
+    within: float = 0.0
+    log_weight: float | None = None
+    n_rows: int | None = None
+
+    @classmethod
+    def from_rows(
+        cls, codes: NDArray[np.integer], n_points: int, y: Floats, weight: Floats
+    ) -> Observations:
+        """Merge rows: ``codes[i]`` is the point of row i."""
+        total: Floats = np.bincount(codes, weight, n_points).astype(np.float64, copy=False)
+        target: Floats = np.bincount(codes, weight * y, n_points).astype(np.float64, copy=False)
+        np.divide(target, total, out=target, where=total > 0)
+        positive = weight > 0
+        return cls(
+            target=target,
+            weight=total,
+            within=float(np.sum(weight * (y - target[codes]) ** 2)),
+            log_weight=float(np.sum(np.log(weight[positive]))),
+            n_rows=int(positive.sum()),
+        )
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Number of points with positive weight."""
+        return int(np.count_nonzero(self.weight))
+
+    @cached_property
+    def remainder(self) -> float:
+        """Log likelihood of the rows minus that of their point means, given the function."""
+        if self.n_rows is None or self.log_weight is None:
+            return 0.0
+        log_total = float(np.sum(np.log(self.weight[self.weight > 0])))
+        return -0.5 * (
+            (self.n_rows - self.n_observed) * LOG_2PI + log_total - self.log_weight + self.within
+        )
+
+    @property
+    def remainder_by_log_noise(self) -> float:
+        """Derivative of ``remainder`` by the log of a factor common to all noise variances."""
+        if self.n_rows is None:
+            return 0.0
+        return -0.5 * (self.n_rows - self.n_observed - self.within)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A log marginal likelihood and its derivatives by the logs of the hyperparameters."""
+
+    value: float
+    by_log_lengthscale: float
+    by_log_variance: float
+    by_log_noise: float
+
+
+class Axis:
+    """Strictly increasing points of one input, and Gaussian processes along them.
+
+    Parameters
+    ----------
+    points : array_like of shape (n_points,)
+        Finite, strictly increasing, in the units of the input.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.axis import Axis, Observations
+    >>> from dsgp.kernels import Matern32
+    >>> axis, codes = Axis.from_column(np.array([2.0, 0.0, 1.0, 0.0]))
+    >>> seen = Observations.from_rows(codes, len(axis), np.array([1.0, 0, 2, 1]), np.full(4, 10.0))
+    >>> posterior = axis.posterior(Matern32(lengthscale=1.0, variance=1.0), seen)
+    >>> posterior.mean.round(3)
+    array([0.555, 1.658, 0.996])
+    """
+
+    def __init__(self, points: ArrayLike) -> None:
+        self.points: Floats = np.ascontiguousarray(points, dtype=np.float64)
+        if self.points.ndim != 1 or self.points.size == 0:
+            raise DataError(f"an axis needs points of shape (n,), got {self.points.shape}")
+        if not np.isfinite(self.points).all():
+            raise DataError("the points of an axis must be finite")
+        if not (self.points[1:] > self.points[:-1]).all():
+            raise DataError("the points of an axis must increase strictly; merge ties first")
+
+    @classmethod
+    def from_column(cls, column: Floats) -> tuple[Axis, NDArray[np.int32]]:
+        """Sort and merge a column of inputs; return the axis and the code (point) of each row."""
+        points, codes = np.unique(column, return_inverse=True)
+        return cls(points), codes.astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @cached_property
+    def step(self) -> Floats:
+        """Distance to the point before, (n_points,); 0 for the first."""
+        with np.errstate(over="ignore"):  # an infinite step only forgets
+            return np.diff(self.points, prepend=self.points[:1])
+
+    def log_marginal_likelihood(self, kernel: Matern, seen: Observations) -> float:
+        """Log density of the rows, the function integrated out (forward pass only)."""
+        terms = log_likelihood_terms(*_dynamics(kernel), self.step, seen.weight, seen.target)
+        return _log_likelihood(seen, *terms)
+
+    def evidence(self, kernel: Matern, seen: Observations) -> Evidence:
+        """Log marginal likelihood and its whole gradient: one forward, one backward pass."""
+        return self.posterior(kernel, seen).evidence
+
+    def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> Posterior:
+        """Posterior along the axis, with the log marginal likelihood and its gradient.
+
+        With ``slope`` the mean and variance of the derivative by the input come along; Matérn 1/2
+        has none.
+        """
+        if slope:
+            _require_slope(kernel)
+        n = len(self)
+        mean, variance, dual = np.empty(n), np.empty(n), np.empty(n)
+        slopes = (np.empty(n), np.empty(n)) if slope else (_NONE, _NONE)
+        _, sums = self._smooth(
+            kernel, seen.weight, seen.target, (mean, variance, dual), slopes, (_NONE_2D, _NONE_2D)
+        )
+        quadratic, log_det, rate_score, noise_score = sums
+        by_log_noise = 0.5 * noise_score
+        evidence = Evidence(
+            value=_log_likelihood(seen, quadratic, log_det),
+            by_log_lengthscale=-rate_score,
+            by_log_variance=0.5 * (quadratic - seen.n_observed) - by_log_noise,
+            by_log_noise=by_log_noise + seen.remainder_by_log_noise,
+        )
+        return Posterior(
+            axis=self,
+            kernel=kernel,
+            seen=seen,
+            mean=mean,
+            variance=variance,
+            dual=dual,
+            slope=kernel.rate * slopes[0] if slope else None,
+            slope_variance=kernel.rate**2 * slopes[1] if slope else None,
+            evidence=evidence,
+            log_det=log_det,
+        )
+
+    def _smooth(
+        self,
+        kernel: Matern,
+        weight: Floats,
+        target: Floats,
+        moments: tuple[Floats, Floats, Floats],
+        slopes: tuple[Floats, Floats],
+        adjoint: tuple[Floats, Floats],
+    ) -> tuple[Floats, tuple[float, float, float, float]]:
+        """Run both passes; return the predicted covariances and the four sums of the passes."""
+        n, m = len(self), kernel.order
+        dynamics = _dynamics(kernel)
+        means, covariances = np.empty((n, m)), np.empty((n, m * (m + 1) // 2))
+        forward = filter_states(*dynamics, self.step, weight, target, means, covariances)
+        backward = smooth(
+            *dynamics, self.step, weight, target, means, covariances, *moments, *slopes, *adjoint
+        )
+        return covariances, (*forward, *backward)
+
+    def solver(self, kernel: Matern, weight: Floats) -> AxisSolver:
+        """Prepare repeated solves with the same kernel and weights."""
+        n = len(self)
+        decay, shrinkage, covariance = np.empty(n), np.empty(n), np.empty((n, kernel.order))
+        filter_gains(*_dynamics(kernel), self.step, weight, decay, shrinkage, covariance)
+        return AxisSolver(self, kernel, weight, decay, shrinkage, covariance)
+
+    def multiply(self, kernel: Matern, vector: Floats) -> Floats:
+        """Return K @ vector, in O(n_points)."""
+        out = np.empty(len(self))
+        multiply(*_dynamics(kernel), self.step, vector, out)
+        return out
+
+    def kernel_sum(self, kernel: Matern, vector: Floats) -> KernelSum:
+        """Return the function x ↦ k(x, points) @ vector, ready to be evaluated anywhere."""
+        shape = (len(self), kernel.order)
+        forward, backward = np.empty(shape), np.empty(shape)
+        accumulate(*_dynamics(kernel), self.step, vector, forward, backward)
+        return KernelSum(self, kernel, forward, backward)
+
+    def variance_function(self, kernel: Matern, weight: Floats) -> VarianceFunction:
+        """Return the posterior variance as a function of the input; it needs no target."""
+        n, m = len(self), kernel.order
+        adjoint = np.empty((n, m * (m + 1) // 2))
+        moments = (np.empty(n), np.empty(n), np.empty(n))
+        covariances, _ = self._smooth(
+            kernel, weight, np.zeros(n), moments, (_NONE, _NONE), (np.empty((n, m)), adjoint)
+        )
+        return VarianceFunction(self, kernel, weight, covariances, adjoint)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The Gaussian process along an axis, given observations.
+
+    Attributes
+    ----------
+    mean, variance : ndarray of shape (n_points,)
+        Of the function at the points.
+    dual : ndarray of shape (n_points,)
+        (K + R)⁻¹ target, so that ``mean`` = K @ dual.
+    slope, slope_variance : ndarray of shape (n_points,) or None
+        Of the derivative by the input.
+    evidence : Evidence
+    log_det : float
+        log det(I + K W).
+    """
+
+    axis: Axis
+    kernel: Matern
+    seen: Observations
+    mean: Floats
+    variance: Floats
+    dual: Floats
+    slope: Floats | None
+    slope_variance: Floats | None
+    evidence: Evidence
+    log_det: float
+
+    def predict(self, inputs: ArrayLike) -> tuple[Floats, Floats]:
+        """Posterior mean and variance at new inputs, O(n_points + n_inputs log n_points).
+
+        Each input is computed by itself: its prediction does not depend on the others.
+        """
+        mean = self.axis.kernel_sum(self.kernel, self.dual)(inputs)
+        variance = self.axis.variance_function(self.kernel, self.seen.weight)(inputs)
+        return mean, variance
+
+
+@dataclass(frozen=True)
+class AxisSolver:
+    """Applies (K⁻¹ + W)⁻¹ for one kernel and one set of weights, vector by vector."""
+
+    axis: Axis
+    kernel: Matern
+    weight: Floats
+    decay: Floats
+    shrinkage: Floats
+    covariance: Floats
+
+    def solve(self, information: Floats) -> tuple[Floats, Floats]:
+        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_points,).
+
+        For b = W y: the posterior mean, and its dual (K + W⁻¹)⁻¹ y.
+        """
+        mean, dual = np.empty(len(self.axis)), np.empty(len(self.axis))
+        solve_with_gains(
+            self.kernel.inverse_factorials,
+            self.kernel.rate,
+            self.axis.step,
+            self.weight,
+            self.decay,
+            self.shrinkage,
+            self.covariance,
+            information,
+            mean,
+            dual,
+        )
+        return mean, dual
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """The function x ↦ k(x, points) @ vector."""
+
+    axis: Axis
+    kernel: Matern
+    forward: Floats
+    backward: Floats
+
+    def __call__(self, inputs: ArrayLike) -> Floats:
+        """Values at inputs of any order, (n_inputs,)."""
+        return self._evaluate(inputs, slope=False)[0]
+
+    def slope(self, inputs: ArrayLike) -> Floats:
+        """Derivatives by the input, (n_inputs,)."""
+        _require_slope(self.kernel)
+        return self._evaluate(inputs, slope=True)[1]
+
+    def _evaluate(self, inputs: ArrayLike, slope: bool) -> tuple[Floats, Floats]:
+        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+        value, rise = np.empty(len(inputs)), np.empty(len(inputs)) if slope else _NONE
+        evaluate(
+            *_dynamics(self.kernel),
+            self.axis.points,
+            self.forward,
+            self.backward,
+            inputs,
+            value,
+            rise,
+        )
+        return value, rise
+
+
+@dataclass(frozen=True)
+class VarianceFunction:
+    """The posterior variance as a function of the input."""
+
+    axis: Axis
+    kernel: Matern
+    weight: Floats
+    covariances: Floats
+    adjoint: Floats
+
+    def __call__(self, inputs: ArrayLike) -> Floats:
+        """Variances at inputs of any order, (n_inputs,)."""
+        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+        variance = np.empty(len(inputs))
+        posterior_variance(
+            *_dynamics(self.kernel),
+            self.axis.points,
+            self.weight,
+            self.covariances,
+            self.adjoint,
+            inputs,
+            variance,
+        )
+        return variance
+
+
+def _require_slope(kernel: Matern) -> None:
+    if kernel.order < 2:
+        raise ParameterError(f"{kernel!r} has no derivative; take Matern32 or smoother")
+
+
+def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:
+    return kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate
+
+
+def _log_likelihood(seen: Observations, quadratic: float, log_det: float) -> float:
+    log_weight = float(np.sum(np.log(seen.weight[seen.weight > 0])))
+    merged = -0.5 * (seen.n_observed * LOG_2PI + log_det - log_weight + quadratic)
+    return merged + seen.remainder

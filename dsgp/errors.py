@@ -1,0 +1,48 @@
+"""Named failures and warnings of the library, so that callers can catch one condition.
+
+A model used before ``fit`` raises scikit-learn's ``NotFittedError``; it has no twin here.
+"""
+
+
+class DsgpError(Exception):
+    """Base of every error that dsgp raises on its own account."""
+
+
+class DataError(DsgpError, ValueError):
+    """Input data cannot be used as given.
+
+    Raised when a column is absent or of the wrong type, a shape does not agree, or a value is
+    missing, infinite or out of range. The message names the column, what was expected, what came
+    and what to do.
+    """
+
+
+class ParameterError(DsgpError, ValueError):
+    """A hyperparameter, option or combination of options is out of its range.
+
+    The message names the parameter, what it can be and what came.
+    """
+
+
+class StorageError(DsgpError, OSError):
+    """A stored model or checkpoint cannot be read or written.
+
+    Raised when the path holds no dsgp model, its format version is not one this release reads, an
+    array is missing or damaged, or the place cannot be written.
+    """
+
+
+# Not a subclass of scikit-learn's warning of the same name: importing that one loads all of
+# scikit-learn, six times the import time of numpy, into the lowest floor.
+class ConvergenceWarning(UserWarning):
+    """An iteration stopped at its limit before reaching its tolerance.
+
+    The message gives the residual or change reached, the tolerance and the remedy.
+    """
+
+
+class DataWarning(UserWarning):
+    """Input data can be used, but a part of it carries no information.
+
+    Issued for a constant column, a constant target, or rows that are left out.
+    """

@@ -1,0 +1,564 @@
+"""``AdditiveGPRegressor``: a Gaussian process a column, added up, with scikit-learn's manners."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dsgp import storage
+from dsgp.additive import MAX_ITER, SOLVERS, AdditiveSystem, Solution, warn_unless_converged
+from dsgp.axis import Axis, Floats
+from dsgp.compute import run
+from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
+from dsgp.estimators.summary import summarise
+from dsgp.estimators.term import Term, kernel_from, kernel_settings
+from dsgp.kernels import Matern, Matern52
+from dsgp.learning.search import NOISE, NOISE_START, require_complete, search_for
+from dsgp.learning.vbem import Expectation, expectation, vbem
+from dsgp.progress import progress
+from dsgp.rows.encode import encode, require_finite
+from dsgp.rows.sources import Columns, columns_of, target_of, weights_of
+from dsgp.rows.table import RowTable
+
+_ROW_BLOCK = 65_536  # rows of one prediction task
+_PREDICT = 1.5e-7  # seconds of compiled work per row and term
+# E-steps on the way need the mean to so many prior standard deviations only; their solver starts
+# where the last one stopped.
+_E_STEP_TOL = 1e-2
+_E_STEP_SWEEPS = 20
+
+
+class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
+    r"""Additive Gaussian process regression.
+
+    .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
+              f_d \sim \mathcal{GP}(0, k_d), \quad
+              \varepsilon_i \sim \mathcal N(0, \sigma^2 / w_i)
+
+    The cost is linear in the number of rows: every step works along one sorted column at a time.
+    Hyperparameters, inputs and outputs are in the units of the data throughout.
+
+    Parameters
+    ----------
+    kernel : kernel, optional
+        Of every column that ``terms`` does not name; None means ``Matern52()``. Parameters given
+        are starts for the learner, kept where the kernel marks them ``fixed``.
+    terms : mapping of str to kernel, optional
+        Kernels of single columns (``x0``, ``x1``, … where the data have no names).
+    noise_variance : float, optional
+        σ² of a row of weight 1: a start for the learner.
+    fixed_noise : bool
+        Keep ``noise_variance`` as given.
+    solver : {"cg", "backfitting"}
+        How the joint posterior mean is computed: conjugate gradients preconditioned by the
+        smoothers of all terms, or the paper's backfitting.
+    learner : {"vbem", None}
+        Variational Bayes EM, or None to keep the given hyperparameters.
+    tol : float
+        The solver stops when the error of every component is below ``tol`` of its prior standard
+        deviation, by a rigorous bound.
+    max_iter : int, optional
+        Iterations of the solver at most; 2000 of "cg" or 500 sweeps of "backfitting" by default.
+    learner_tol : float
+        The learner stops when an iteration gains fewer nats than this.
+    learner_max_iter : int
+    verbose : bool
+        Show a progress bar while learning, where stderr is a terminal.
+
+    Attributes
+    ----------
+    kernels_ : dict of str to kernel
+        The fitted kernel of each column; ``covariance(x, y)`` is its dense matrix.
+    noise_variance_ : float
+    log_marginal_likelihood_ : float
+        Exact with one term; with several the variational lower bound on it.
+    learner_trace_ : list of float
+        The bound after each iteration of the learner; it never falls. Empty without a learner.
+    solver_iterations_ : int
+        Of the final solve.
+    error_bound_ : float
+        The error of any component at any input is at most this many prior standard deviations.
+    converged_ : bool
+        Whether solver and learner met their tolerances.
+    intercept_ : float
+        The prediction where every centred component is 0.
+    terms_ : list of Term
+        The fitted functions.
+    constant_columns_ : list of str
+        Columns with one value only: they contribute nothing.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+        Where the data have names.
+
+    Notes
+    -----
+    ``predict(return_std=True)`` gives the standard deviation of the factorised posterior, in which
+    the other terms count as known. It is close to the exact one for nearly independent inputs and
+    too small for strongly correlated ones (the paper, section "gpvb"). Far from the data it
+    reverts to that of the prior.
+
+    References
+    ----------
+    Gilboa, Saatçi and Cunningham, *Scaling Multidimensional Inference for Structured Gaussian
+    Processes*: Algorithm ``alg:bfgp``, section ``sec:gpvb``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp import AdditiveGPRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (300, 2))
+    >>> y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * rng.standard_normal(300)
+    >>> model = AdditiveGPRegressor().fit(X, y)
+    >>> mean, std = model.predict([[1.0, 0.0], [0.0, 2.0]], return_std=True)
+    >>> bool(np.all(np.abs(mean - [np.sin(1.0), 0.6]) < 0.1))
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Matern | None = None,
+        *,
+        terms: Mapping[str, Matern] | None = None,
+        noise_variance: float | None = None,
+        fixed_noise: bool = False,
+        solver: str = "cg",
+        learner: str | None = "vbem",
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        learner_tol: float = 1e-2,
+        learner_max_iter: int = 100,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.terms = terms
+        self.noise_variance = noise_variance
+        self.fixed_noise = fixed_noise
+        self.solver = solver
+        self.learner = learner
+        self.tol = tol
+        self.max_iter = max_iter
+        self.learner_tol = learner_tol
+        self.learner_max_iter = learner_max_iter
+        self.verbose = verbose
+
+    # ------------------------------------------------------------------ fitting
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+            Finite numbers.
+        y : array_like of shape (n_rows,)
+        sample_weight : array_like of shape (n_rows,), optional
+            Precision weights: row i has noise variance σ²/w_i. 0 is the same as no row; a factor
+            common to all changes σ² and nothing else.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If a value is missing, infinite or not a number, or shapes do not agree.
+        ParameterError
+            If a parameter is out of its range.
+        """
+        self._check_parameters()
+        columns = columns_of(X)
+        y = target_of(y, columns.n_rows)
+        weight = weights_of(sample_weight, columns.n_rows)
+        kept = weight > 0
+        if self.learner is not None and kept.sum() < 2:
+            raise DataError(
+                f"cannot learn hyperparameters from {int(kept.sum())} sample (n_samples = "
+                f"{columns.n_rows}): at least 2 rows of positive weight are needed; or give the "
+                "hyperparameters and learner=None"
+            )
+        table, constant = _encode(columns, kept)
+        if not kept.all():
+            y, weight = y[kept], weight[kept]
+        prior = self._prior_kernels(columns, table.names)
+        offset = float(np.average(y, weights=weight))
+        centred = y - offset
+        spread = float(np.average(centred**2, weights=weight))
+        # Rounding leaves about this much of a constant target.
+        if spread <= (1e-14 * abs(offset)) ** 2:
+            warnings.warn(
+                f"the target is constant ({offset:g} in all {len(y)} rows): every component is 0",
+                DataWarning,
+                stacklevel=2,
+            )
+            centred[:] = 0.0
+            spread = 1.0
+        scale = float(np.sqrt(spread))
+        centred /= scale
+        state, trace, learned = self._infer(table, prior, centred, weight, scale)
+        self._keep(columns, table, state, offset, scale)
+        self.constant_columns_ = constant
+        self.learner_trace_ = [float(bound - len(y) * np.log(scale)) for bound in trace]
+        solution = state.solution
+        warn_unless_converged(solution, self.solver, self.tol)
+        if not learned:
+            warnings.warn(
+                f"learner={self.learner!r} stopped after {self.learner_max_iter} iterations, the "
+                f"last of which still gained {trace[-1] - trace[-2]:.3g} nats, above "
+                f"learner_tol={self.learner_tol:g}; raise learner_max_iter",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.solver_iterations_ = solution.iterations
+        self.error_bound_ = solution.error_bound
+        self.converged_ = solution.converged and learned
+        return self
+
+    def _check_parameters(self) -> None:
+        choices = {"solver": tuple(SOLVERS), "learner": ("vbem", None)}
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ParameterError(
+                    f"{name} must be one of {allowed}, got {getattr(self, name)!r}"
+                )
+        positive = ["tol", "learner_tol"] + ["noise_variance"] * (self.noise_variance is not None)
+        for name in positive:
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
+                raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
+        counts = ["learner_max_iter"] + ["max_iter"] * (self.max_iter is not None)
+        for name in counts:
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) and value >= 1):
+                raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+        if self.fixed_noise and self.noise_variance is None:
+            raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
+        for name, kernel in {"kernel": self.kernel, **(self.terms or {})}.items():
+            if not (isinstance(kernel, Matern) or (name == "kernel" and kernel is None)):
+                raise ParameterError(
+                    f"the kernel of {name!r} must be one of dsgp.kernels, e.g. Matern52(), got "
+                    f"{kernel!r}"
+                )
+
+    def _prior_kernels(self, columns: Columns, active: tuple[str, ...]) -> dict[str, Matern]:
+        terms = dict(self.terms or {})
+        unknown = [name for name in terms if name not in columns.names]
+        if unknown:
+            raise ParameterError(
+                f"terms names {unknown}, which are not among the columns {list(columns.names)}"
+            )
+        default = Matern52() if self.kernel is None else self.kernel
+        prior = {name: terms.get(name, default) for name in active}
+        if self.learner is None:
+            require_complete(prior, self.noise_variance)
+        return prior
+
+    def _infer(
+        self,
+        table: RowTable,
+        prior: dict[str, Matern],
+        y: Floats,
+        weight: Floats,
+        scale: float,
+    ) -> tuple[Expectation, list[float], bool]:
+        """Learn and solve, in units of the target's standard deviation."""
+        kernels = [_rescaled(prior[name], 1 / scale) for name in table.names]
+        noise = NOISE_START if self.noise_variance is None else self.noise_variance / scale**2
+        start, trace, learned = None, [], True
+        if self.learner is not None:
+            searches = [
+                search_for(kernel, axis, np.bincount(codes, weight, len(axis)), 1.0, table.n_terms)
+                for kernel, axis, codes in zip(kernels, table.axes, table.codes, strict=True)
+            ]
+            bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
+            with progress("learning", self.learner_max_iter, enabled=self.verbose) as bar:
+                result = vbem(
+                    table,
+                    searches,
+                    noise,
+                    y,
+                    weight,
+                    self._solve_roughly,
+                    noise_bounds=bounds,
+                    tol=self.learner_tol,
+                    max_iter=self.learner_max_iter,
+                    watch=lambda bound: bar.update(bound=bound),
+                )
+            kernels, noise = result.kernels, result.noise_variance
+            start, trace, learned = result.dual, result.trace, result.converged
+        state = expectation(table, kernels, noise, y, weight, self._solve, start)
+        return state, trace, learned
+
+    def _solve(self, system: AdditiveSystem, y: Floats, start: Floats | None) -> Solution:
+        max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
+        return SOLVERS[self.solver](system, y, tol=self.tol, max_iter=max_iter, start=start)
+
+    def _solve_roughly(self, system: AdditiveSystem, y: Floats, start: Floats | None) -> Solution:
+        max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
+        if self.solver == "backfitting":
+            # Its bound may stay above any tolerance for long; an E-step need not be complete.
+            max_iter = min(max_iter, _E_STEP_SWEEPS)
+        return SOLVERS[self.solver](
+            system, y, tol=max(self.tol, _E_STEP_TOL), max_iter=max_iter, start=start
+        )
+
+    def _keep(
+        self, columns: Columns, table: RowTable, state: Expectation, offset: float, scale: float
+    ) -> None:
+        """Store the fitted terms in the user's units."""
+        parts = zip(
+            table.names,
+            table.axes,
+            state.posteriors,
+            table.parts(state.solution.mean),
+            table.parts(state.solution.dual),
+            strict=True,
+        )
+        terms = []
+        for name, axis, posterior, mean, dual in parts:
+            weight = posterior.seen.weight
+            share = weight / weight.sum()
+            centre = float(share @ mean)
+            terms.append(
+                Term(
+                    name=name,
+                    kernel=_rescaled(posterior.kernel, scale),
+                    axis=axis,
+                    dual=dual / scale,
+                    weight=weight / scale**2,
+                    centre=scale * centre,
+                    explained_variance=scale**2 * float(share @ (mean - centre) ** 2),
+                    effective_dof=float(weight @ posterior.variance),
+                )
+            )
+        self.noise_variance_ = state.noise_variance * scale**2
+        self.target_variance_ = scale**2
+        self.log_marginal_likelihood_ = state.bound - table.n_rows * np.log(scale)
+        self.intercept_ = offset + sum(term.centre for term in terms)
+        self.n_rows_ = table.n_rows
+        self._set_terms(terms)
+        self._set_columns(columns.names, columns.named)
+
+    def _set_terms(self, terms: list[Term]) -> None:
+        self.terms_ = terms
+        self.kernels_ = {term.name: term.kernel for term in terms}
+
+    def _set_columns(self, names: tuple[str, ...], named: bool) -> None:
+        self._columns = names
+        self.n_features_in_ = len(names)
+        if named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+
+    # ------------------------------------------------------------------ predicting
+
+    def predict(
+        self, X: Any, return_std: bool = False, include_noise: bool = False
+    ) -> Floats | tuple[Floats, Floats]:
+        """Predict the mean, and on request the standard deviation, row by row.
+
+        A prediction does not depend on the other rows of the call.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+            Columns of a frame are matched by name; further columns are left aside.
+        return_std : bool
+        include_noise : bool
+            Give the standard deviation of a new observation y of weight 1 instead of that of f.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+        std : ndarray of shape (n_rows,), if ``return_std``
+        """
+        columns = self._matched(X)
+        mean = np.full(columns.n_rows, self.intercept_)
+        variance = np.full(
+            columns.n_rows if return_std else 0, self.noise_variance_ if include_noise else 0.0
+        )
+
+        def block(rows: slice) -> None:
+            for term in self.terms_:
+                inputs = _finite_column(columns, term.name, rows)
+                mean[rows] += term.mean(inputs) - term.centre
+                if return_std:
+                    variance[rows] += term.variance(inputs)
+
+        self._by_blocks(block, columns.n_rows)
+        return (mean, np.sqrt(variance)) if return_std else mean
+
+    def components(self, X: Any) -> xr.Dataset:
+        """Evaluate every term, minus its weighted mean over the training rows.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+
+        Returns
+        -------
+        xarray.Dataset
+            ``mean`` and ``std`` with dims (row, term), and ``intercept``: a prediction is the
+            intercept plus the sum of ``mean`` over the terms. ``std`` is that of the centred
+            component.
+        """
+        columns = self._matched(X)
+        shape = (columns.n_rows, len(self.terms_))
+        mean, std = np.empty(shape), np.empty(shape)
+
+        def block(rows: slice) -> None:
+            for position, term in enumerate(self.terms_):
+                inputs = _finite_column(columns, term.name, rows)
+                mean[rows, position] = term.mean(inputs) - term.centre
+                std[rows, position] = np.sqrt(term.centred_variance(inputs))
+
+        self._by_blocks(block, columns.n_rows)
+        index = pd.RangeIndex(columns.n_rows) if columns.index is None else columns.index
+        return xr.Dataset(
+            {
+                "mean": (("row", "term"), mean, {"long_name": "centred posterior mean"}),
+                "std": (("row", "term"), std, {"long_name": "standard deviation of the mean"}),
+                "intercept": ((), self.intercept_),
+            },
+            coords={"row": np.asarray(index), "term": [term.name for term in self.terms_]},
+        )
+
+    def _matched(self, X: Any) -> Columns:
+        check_is_fitted(self)
+        return columns_of(X).matched(self._columns, hasattr(self, "feature_names_in_"))
+
+    def _by_blocks(self, block: Any, n_rows: int) -> None:
+        for term in self.terms_:  # prepared once, not by every task
+            term.mean, term.variance  # noqa: B018
+        tasks = [
+            partial(block, slice(start, min(start + _ROW_BLOCK, n_rows)))
+            for start in range(0, n_rows, _ROW_BLOCK)
+        ]
+        run(tasks, _PREDICT * n_rows * len(self.terms_))
+
+    # ------------------------------------------------------------------ telling and keeping
+
+    def summary(self) -> str:
+        """Describe the fit: a line a term, then noise, likelihood, solver and approximations."""
+        check_is_fitted(self)
+        return summarise(self)
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the model to a zarr store, to be read by ``dsgp.load``.
+
+        Parameters
+        ----------
+        path : str or Path
+            A folder to be, usually named ``*.zarr``. It is written aside and moved into place.
+        overwrite : bool
+            Replace a dsgp store that is there.
+
+        Raises
+        ------
+        StorageError
+            If something is there already, or the place cannot be written.
+        """
+        check_is_fitted(self)
+        terms = [term.to_tree() for term in self.terms_]
+        parameters = self.get_params(deep=False)
+        parameters["kernel"] = None if self.kernel is None else kernel_settings(self.kernel)
+        parameters["terms"] = (
+            None
+            if self.terms is None
+            else {name: kernel_settings(kernel) for name, kernel in self.terms.items()}
+        )
+        settings = {
+            "parameters": parameters,
+            "columns": list(self._columns),
+            "named": hasattr(self, "feature_names_in_"),
+            "fitted": {name: getattr(self, name) for name in _PLAIN_ATTRIBUTES},
+            "terms": [settings for settings, _ in terms],
+        }
+        tree = {f"term{position}": arrays for position, (_, arrays) in enumerate(terms)}
+        storage.write(path, type(self).__name__, settings, {"terms": tree}, overwrite)
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        """Undo ``save``."""
+        parameters = dict(settings["parameters"])
+        if parameters["kernel"] is not None:
+            parameters["kernel"] = kernel_from(parameters["kernel"])
+        if parameters["terms"] is not None:
+            parameters["terms"] = {n: kernel_from(k) for n, k in parameters["terms"].items()}
+        model = cls(**parameters)
+        for name, value in settings["fitted"].items():
+            setattr(model, name, value)
+        model._set_columns(tuple(settings["columns"]), settings["named"])
+        model._set_terms(
+            [
+                Term.from_tree(term, tree["terms"][f"term{position}"])
+                for position, term in enumerate(settings["terms"])
+            ]
+        )
+        return model
+
+
+_PLAIN_ATTRIBUTES = (
+    "noise_variance_",
+    "target_variance_",
+    "log_marginal_likelihood_",
+    "learner_trace_",
+    "solver_iterations_",
+    "error_bound_",
+    "converged_",
+    "intercept_",
+    "constant_columns_",
+    "n_rows_",
+)
+
+
+def _rescaled(kernel: Matern, scale: float) -> Matern:
+    """Return the kernel of ``scale`` times the function."""
+    if kernel.variance is None:
+        return kernel
+    return kernel.with_parameters(variance=kernel.variance * scale**2)
+
+
+def _sum_by(codes: NDArray[np.int32], weight: Floats, axis: Axis) -> Floats:
+    return np.bincount(codes, weight, len(axis)).astype(np.float64, copy=False)
+
+
+def _encode(columns: Columns, kept: NDArray[np.bool_]) -> tuple[RowTable, list[str]]:
+    """Encode the columns that vary over the kept rows; name the others."""
+    names, axes, codes, constant = [], [], [], []
+    for name in columns.names:
+        column = _finite_column(columns, name)
+        axis, code = encode(name, column if kept.all() else column[kept])
+        if len(axis) == 1:
+            constant.append(name)
+            continue
+        names.append(name)
+        axes.append(axis)
+        codes.append(code)
+    if constant:
+        warnings.warn(
+            f"constant over the training rows and left out: {', '.join(map(repr, constant))}",
+            DataWarning,
+            stacklevel=3,
+        )
+    stacked = np.array(codes, dtype=np.int32).reshape(len(names), int(kept.sum()))
+    return RowTable(tuple(names), tuple(axes), stacked), constant
+
+
+def _finite_column(columns: Columns, name: str, rows: slice = slice(None)) -> Floats:
+    values = columns.column(name, rows)
+    require_finite(f"input column {name!r}", values, first_row=rows.start or 0)
+    return values

@@ -1,0 +1,115 @@
+"""One fitted term of an additive model: everything needed to predict with it, in user's units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dsgp import kernels
+from dsgp.axis import Axis, Floats, KernelSum, VarianceFunction
+from dsgp.errors import StorageError
+from dsgp.kernels import Matern
+
+
+@dataclass(frozen=True)
+class Term:
+    """A fitted function of one column.
+
+    Its variance is that of the factorised posterior: the other terms count as known.
+
+    Attributes
+    ----------
+    name : str
+        The column.
+    kernel : kernel
+    axis : Axis
+        Distinct values of the column in the training rows.
+    dual : ndarray of shape (n_points,)
+        K⁻¹ f: the posterior mean anywhere is k(x, points) @ dual.
+    weight : ndarray of shape (n_points,)
+        Precision of the rows at each point.
+    centre : float
+        Weighted mean of the function over the training rows.
+    explained_variance : float
+        Weighted variance of the function over the training rows.
+    effective_dof : float
+        tr(V W), V its posterior covariance: how many free parameters the term amounts to.
+    """
+
+    name: str
+    kernel: Matern
+    axis: Axis
+    dual: Floats
+    weight: Floats
+    centre: float
+    explained_variance: float
+    effective_dof: float
+
+    @cached_property
+    def mean(self) -> KernelSum:
+        """The posterior mean as a function of the input, not centred."""
+        return self.axis.kernel_sum(self.kernel, self.dual)
+
+    @cached_property
+    def variance(self) -> VarianceFunction:
+        """The posterior variance as a function of the input, not centred."""
+        return self.axis.variance_function(self.kernel, self.weight)
+
+    @cached_property
+    def _with_centre(self) -> tuple[KernelSum, float]:
+        """Covariance of the function with its own weighted mean, and that mean's variance."""
+        share = self.weight / self.weight.sum()
+        covariance, dual = self.axis.solver(self.kernel, self.weight).solve(share)
+        return self.axis.kernel_sum(self.kernel, dual), float(share @ covariance)
+
+    def centred_variance(self, inputs: Floats) -> Floats:
+        """Variance of f(x) minus the weighted mean of f over the training rows."""
+        covariance, variance_of_centre = self._with_centre
+        return np.maximum(self.variance(inputs) - 2 * covariance(inputs) + variance_of_centre, 0.0)
+
+    def to_tree(self) -> tuple[dict[str, Any], dict[str, Floats]]:
+        """Settings and arrays, for storage."""
+        settings = {
+            "name": self.name,
+            "kernel": kernel_settings(self.kernel),
+            "centre": self.centre,
+            "explained_variance": self.explained_variance,
+            "effective_dof": self.effective_dof,
+        }
+        return settings, {"points": self.axis.points, "dual": self.dual, "weight": self.weight}
+
+    @classmethod
+    def from_tree(cls, settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
+        """Undo ``to_tree``."""
+        return cls(
+            name=settings["name"],
+            kernel=kernel_from(settings["kernel"]),
+            axis=Axis(arrays["points"]),
+            dual=arrays["dual"],
+            weight=arrays["weight"],
+            centre=settings["centre"],
+            explained_variance=settings["explained_variance"],
+            effective_dof=settings["effective_dof"],
+        )
+
+
+def kernel_settings(kernel: Matern) -> dict[str, Any]:
+    """Return a kernel as JSON."""
+    return {
+        "type": type(kernel).__name__,
+        "lengthscale": kernel.lengthscale,
+        "variance": kernel.variance,
+        "fixed": list(kernel.fixed),
+    }
+
+
+def kernel_from(settings: dict[str, Any]) -> Matern:
+    """Undo ``kernel_settings``; only the library's own kernels are ever made."""
+    name = settings["type"]
+    if name not in kernels.__all__:
+        raise StorageError(f"the store names a kernel {name!r} that this release does not have")
+    make = getattr(kernels, name)
+    return make(**{key: value for key, value in settings.items() if key != "type"})

@@ -1,0 +1,12 @@
+"""The one place for compiler flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+# nogil: passes over different axes run on a thread pool. cache: compiled once a machine.
+# No fastmath: sums are part of the result, and NaN must stay visible.
+compiled: Callable[..., Any] = numba.njit(nogil=True, cache=True, error_model="numpy")

@@ -1,0 +1,178 @@
+"""Products with the prior covariance, and predictions between the points of an axis.
+
+K is semiseparable: K v at the points is one forward and one backward accumulation, and at any
+other input the same two accumulations, carried there from its two neighbours. Each new input is
+computed by itself, so its result cannot depend on which others share the call. Conventions are
+those of ``filter``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dsgp.jit.filter import FORGOTTEN, predict, update
+from dsgp.jit.flags import compiled
+
+
+@compiled
+def multiply(shift, stationary, rate, step, vector, out):
+    """Fill ``out`` (n,) with K @ vector, in O(n m²)."""
+    m = len(shift)
+    n = vector.shape[0]
+    c = np.zeros(m)
+    for t in range(n):
+        if t > 0:
+            _push(shift, rate * step[t], c)
+        for i in range(m):
+            c[i] += stationary[i, 0] * vector[t]
+        out[t] = c[0]
+    for i in range(m):
+        c[i] = 0.0
+    for t in range(n - 2, -1, -1):
+        c[0] += vector[t + 1]
+        _pull(shift, rate * step[t + 1], c)
+        total = out[t]
+        for i in range(m):
+            total += stationary[i, 0] * c[i]
+        out[t] = total
+
+
+@compiled
+def accumulate(shift, stationary, rate, step, vector, forward, backward):
+    """Fill both accumulations (n, m): what the points up to t, and from t on, tell of elsewhere."""
+    m = len(shift)
+    n = vector.shape[0]
+    c = np.zeros(m)
+    for t in range(n):
+        if t > 0:
+            _push(shift, rate * step[t], c)
+        for i in range(m):
+            c[i] += stationary[i, 0] * vector[t]
+            forward[t, i] = c[i]
+    for i in range(m):
+        c[i] = 0.0
+    for t in range(n - 1, -1, -1):
+        if t < n - 1:
+            _pull(shift, rate * step[t + 1], c)
+        c[0] += vector[t]
+        for i in range(m):
+            backward[t, i] = c[i]
+
+
+@compiled
+def evaluate(shift, stationary, rate, points, forward, backward, inputs, value, slope):
+    """Fill ``value`` and ``slope`` (by the input) of x ↦ k(x, points) @ vector at ``inputs``.
+
+    ``slope`` is filled where its length is not 0.
+    """
+    m = len(shift)
+    n = points.shape[0]
+    want_slope = slope.shape[0] > 0
+    c = np.empty(m)
+    b = np.empty(m)
+    for k in range(inputs.shape[0]):
+        right = np.searchsorted(points, inputs[k], side="right")
+        total = 0.0
+        rise = 0.0
+        if right > 0:
+            for i in range(m):
+                c[i] = forward[right - 1, i]
+            _push(shift, rate * (inputs[k] - points[right - 1]), c)
+            total += c[0]
+            rise -= c[0]
+            if m > 1:
+                rise += c[1]
+        if right < n:
+            for i in range(m):
+                b[i] = backward[right, i]
+            _pull(shift, rate * (points[right] - inputs[k]), b)
+            # Φᵀ b moves by Aᵀ Φᵀ b as τ grows, and τ shrinks as the input grows.
+            for i in range(m):
+                total += stationary[0, i] * b[i]
+                rise += stationary[0, i] * b[i]
+                if i > 0:
+                    rise -= stationary[0, i] * b[i - 1]
+        value[k] = total
+        if want_slope:
+            slope[k] = rate * rise
+
+
+@compiled
+def posterior_variance(
+    shift, stationary, rate, points, weight, covariances, adjoint, inputs, variance
+):
+    """Fill the posterior variance at ``inputs`` from the stored states of the two neighbours.
+
+    ``covariances`` are the predicted ones of ``filter_states`` and ``adjoint`` the N of ``smooth``,
+    both (n, m (m + 1) / 2).
+    """
+    m = len(shift)
+    n = points.shape[0]
+    a = np.zeros(m)
+    p = np.empty((m, m))
+    q = np.empty((m, m))
+    half = np.empty((m, m))
+    for k in range(inputs.shape[0]):
+        right = np.searchsorted(points, inputs[k], side="right")
+        for i in range(m):
+            for j in range(m):
+                p[i, j] = stationary[i, j]
+        if right > 0:
+            _unpack(covariances, right - 1, p)
+            ratio = 1.0 + weight[right - 1] * p[0, 0]
+            update(shift, ratio, weight[right - 1] / ratio, 0.0, a, p)
+            predict(shift, stationary, rate * (inputs[k] - points[right - 1]), a, p, half)
+        total = p[0, 0]
+        if right < n:
+            _unpack(adjoint, right, q)
+            # N is pulled back to the input: hᵀ P Φᵀ N Φ P h, by pushing P h forward.
+            for i in range(m):
+                half[0, i] = p[i, 0]
+            _push(shift, rate * (points[right] - inputs[k]), half[0])
+            for i in range(m):
+                for j in range(m):
+                    total -= half[0, i] * q[i, j] * half[0, j]
+        variance[k] = max(total, 0.0)
+
+
+@compiled
+def _unpack(packed, t, matrix):
+    m = matrix.shape[0]
+    k = 0
+    for i in range(m):
+        for j in range(i, m):
+            matrix[i, j] = packed[t, k]
+            matrix[j, i] = packed[t, k]
+            k += 1
+
+
+@compiled
+def _push(shift, tau, c):
+    """C ← Φ(τ) c."""
+    m = len(shift)
+    tau = min(tau, FORGOTTEN)
+    decay = math.exp(-tau)
+    for i in range(m):
+        total = 0.0
+        power = 1.0
+        for j in range(i, m):
+            total += power * shift[j - i] * c[j]
+            power *= tau
+        c[i] = decay * total
+
+
+@compiled
+def _pull(shift, tau, c):
+    """C ← Φ(τ)ᵀ c."""
+    m = len(shift)
+    tau = min(tau, FORGOTTEN)
+    decay = math.exp(-tau)
+    for i in range(m - 1, -1, -1):
+        total = 0.0
+        power = 1.0
+        for j in range(i, -1, -1):
+            total += power * shift[i - j] * c[j]
+            power *= tau
+        c[i] = decay * total

@@ -1,0 +1,207 @@
+"""Half-integer Matérn covariances: dense form, and state-space form in damped coordinates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import comb
+
+from dsgp.errors import ParameterError
+
+PARAMETERS = ("lengthscale", "variance")
+
+
+@dataclass(frozen=True)
+class Matern:
+    r"""Base of the half-integer Matérn kernels, smoothness :math:`\nu = m - 1/2`.
+
+    .. math:: k(x, x') = s^2 e^{-\tau} \sum_k c_k \tau^k, \quad
+              \tau = |x - x'| \sqrt{2\nu} / \ell
+
+    *Damped coordinates.* With :math:`\lambda = \sqrt{2\nu}/\ell` and :math:`\tau = \lambda x`
+    the process obeys :math:`(d/d\tau + 1)^m f = ` white noise. The state
+    :math:`u_k = (d/d\tau + 1)^k f`, k < m, therefore moves by
+    :math:`\Phi(\tau) = e^{-\tau} e^{S\tau}` with S the upward shift: an upper triangular Toeplitz
+    matrix, about half the work of the companion form in every product. The function itself is
+    :math:`u_0` and its slope is :math:`\lambda (u_1 - u_0)`.
+
+    Parameters
+    ----------
+    lengthscale : float or None
+        :math:`\ell`, in the units of the input. None: chosen from the data by the model.
+    variance : float or None
+        :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
+    fixed : iterable of {"lengthscale", "variance"}
+        Parameters that a learner must leave as given.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is not a positive finite number, or a fixed one is not given.
+    """
+
+    lengthscale: float | None = None
+    variance: float | None = None
+    fixed: Iterable[str] = field(default=())
+
+    order: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
+        object.__setattr__(self, "fixed", fixed)
+        for name in PARAMETERS:
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise ParameterError(
+                    f"{type(self).__name__}: {name} must be a positive finite number, got {value!r}"
+                )
+        for name in fixed:
+            if name not in PARAMETERS:
+                raise ParameterError(
+                    f"{type(self).__name__}: fixed names {name!r}; it can name {PARAMETERS}"
+                )
+            if getattr(self, name) is None:
+                raise ParameterError(
+                    f"{type(self).__name__}: {name} is marked fixed but has no value; give it one"
+                )
+
+    def __repr__(self) -> str:
+        given = [f"{n}={getattr(self, n):.6g}" for n in PARAMETERS if getattr(self, n) is not None]
+        if self.fixed:
+            given.append(f"fixed={self.fixed!r}")
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    @property
+    def smoothness(self) -> float:
+        """ν, half an odd number: the process has order − 1 derivatives."""
+        return self.order - 0.5
+
+    def with_parameters(self, **values: float) -> Self:
+        """Return a copy with other ``lengthscale`` or ``variance``."""
+        return replace(self, **values)
+
+    def is_complete(self) -> bool:
+        """Tell whether both parameters have values."""
+        return self.lengthscale is not None and self.variance is not None
+
+    # ------------------------------------------------------------------ dense form
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Dense covariance matrix between two sets of inputs.
+
+        Parameters
+        ----------
+        x : array_like of shape (n,)
+        y : array_like of shape (k,), optional
+            Defaults to ``x``.
+
+        Returns
+        -------
+        ndarray of shape (n, k), in squared units of the target
+
+        Examples
+        --------
+        >>> from dsgp.kernels import Matern12
+        >>> Matern12(lengthscale=1.0, variance=2.0).covariance([0.0, 1.0]).round(4)
+        array([[2.    , 0.7358],
+               [0.7358, 2.    ]])
+        """
+        lengthscale, variance = self._values()
+        x = np.asarray(x, dtype=float)
+        y = x if y is None else np.asarray(y, dtype=float)
+        tau = np.abs(x[:, None] - y[None, :]) * (math.sqrt(2 * self.smoothness) / lengthscale)
+        decay = np.exp(-tau)
+        # Horner; where the decay has underflowed, tau must not overflow against it.
+        tau = np.minimum(tau, 1e4)
+        polynomial = np.zeros_like(tau)
+        for coefficient in reversed(_dense_coefficients(self.order)):
+            polynomial = polynomial * tau + coefficient
+        return variance * decay * polynomial
+
+    # ------------------------------------------------------------------ state-space form
+
+    @property
+    def rate(self) -> float:
+        """λ = sqrt(2ν) / ℓ: one unit of input is λ units of τ."""
+        return math.sqrt(2 * self.smoothness) / self._values()[0]
+
+    @property
+    def inverse_factorials(self) -> tuple[float, ...]:
+        """1/k! for k < m: the coefficients of exp(Sτ). Its length tells compiled loops m."""
+        return tuple(1.0 / math.factorial(k) for k in range(self.order))
+
+    @cached_property
+    def _unit_stationary_covariance(self) -> NDArray[np.float64]:
+        # u_i is white noise filtered by e^{-s} s^a / a!, a = m-1-i, so that its covariance with
+        # u_j is the integral of two such filters: C(a+b, a) / 2^{a+b+1}.
+        a = np.arange(self.order)[::-1]
+        total = a[:, None] + a[None, :]
+        stationary = comb(total, a[:, None]) / 2.0**total
+        return stationary / stationary[0, 0]
+
+    def stationary_covariance(self) -> NDArray[np.float64]:
+        """P∞ of the damped state, shape (m, m); its entry [0, 0] is the variance."""
+        return self._values()[1] * self._unit_stationary_covariance
+
+    def transition(self, step: float) -> NDArray[np.float64]:
+        """Φ over a step in the units of the input, shape (m, m)."""
+        tau = self.rate * step
+        phi = np.zeros((self.order, self.order))
+        for k, coefficient in enumerate(self.inverse_factorials):
+            phi += coefficient * tau**k * np.eye(self.order, k=k)
+        return math.exp(-tau) * phi
+
+    def _values(self) -> tuple[float, float]:
+        if self.lengthscale is None or self.variance is None:
+            raise ParameterError(
+                f"{self!r} has no {'lengthscale' if self.lengthscale is None else 'variance'} yet; "
+                "give it one, or take the kernel from a fitted model's kernels_"
+            )
+        return self.lengthscale, self.variance
+
+
+def _dense_coefficients(order: int) -> list[float]:
+    """Return c_k of e^{-τ} Σ c_k τ^k (Rasmussen and Williams 2006, eq. 4.16)."""
+    p = order - 1
+    return [
+        math.factorial(p)
+        / math.factorial(2 * p)
+        * math.factorial(2 * p - k)
+        / (math.factorial(p - k) * math.factorial(k))
+        * 2.0**k
+        for k in range(order)
+    ]
+
+
+@dataclass(frozen=True, repr=False)
+class Matern12(Matern):
+    """Matérn 1/2, the exponential covariance: continuous paths without a slope."""
+
+    order: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, repr=False)
+class Matern32(Matern):
+    """Matérn 3/2: paths with one derivative."""
+
+    order: ClassVar[int] = 2
+
+
+@dataclass(frozen=True, repr=False)
+class Matern52(Matern):
+    """Matérn 5/2: paths with two derivatives."""
+
+    order: ClassVar[int] = 3
+
+
+@dataclass(frozen=True, repr=False)
+class Matern72(Matern):
+    """Matérn 7/2: paths with three derivatives."""
+
+    order: ClassVar[int] = 4

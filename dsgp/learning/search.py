@@ -1,0 +1,105 @@
+"""Where the search for hyperparameters starts and where it may go, in the units of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsgp.axis import Axis, Floats
+from dsgp.errors import ParameterError
+from dsgp.kernels import Matern
+
+# Variances relative to that of the target. The lower end of a term's variance is as good as
+# no term at all.
+VARIANCE = (1e-8, 1e4)
+NOISE = (1e-8, 1e2)
+NOISE_START = 0.1
+
+
+@dataclass(frozen=True)
+class Search:
+    """Start and bounds of the free parameters of one kernel, as logs.
+
+    Attributes
+    ----------
+    start : kernel with all its parameters
+    names : tuple of str
+        The free ones among "lengthscale" and "variance".
+    lower, upper : ndarray of shape (len(names),)
+    """
+
+    start: Matern
+    names: tuple[str, ...]
+    lower: Floats
+    upper: Floats
+
+    @property
+    def log_start(self) -> Floats:
+        """Logs of the free parameters of ``start``."""
+        return np.log([getattr(self.start, name) for name in self.names])
+
+    def kernel(self, log_values: Floats) -> Matern:
+        """Return the kernel with other values of its free parameters."""
+        values = np.exp(np.clip(log_values, self.lower, self.upper))
+        return self.start.with_parameters(
+            **{name: float(value) for name, value in zip(self.names, values, strict=True)}
+        )
+
+
+def typical_width(axis: Axis, counts: Floats) -> float:
+    """Distance between the 10 % and the 90 % quantile of the rows, or the range if that is 0.
+
+    Outliers and heavy tails do not move it, unlike a standard deviation.
+    """
+    share = np.cumsum(counts) / np.sum(counts)
+    low, high = axis.points[np.searchsorted(share, [0.1, 0.9])]
+    width = high - low if high > low else axis.points[-1] - axis.points[0]
+    return float(width)
+
+
+def search_for(
+    kernel: Matern, axis: Axis, counts: Floats, target_variance: float, n_terms: int
+) -> Search:
+    """Make the search for one term.
+
+    Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
+    the lengthscale starts at half the width of the bulk of the rows, the variance at an equal share
+    of the target's.
+    """
+    width = typical_width(axis, counts)
+    extent = float(axis.points[-1] - axis.points[0])
+    bounds = {
+        "lengthscale": (1e-2 * width, 1e2 * extent),
+        "variance": (VARIANCE[0] * target_variance, VARIANCE[1] * target_variance),
+    }
+    default = {"lengthscale": 0.5 * width, "variance": target_variance / n_terms}
+    values, names, lower, upper = {}, [], [], []
+    for name, (low, high) in bounds.items():
+        given = getattr(kernel, name)
+        values[name] = default[name] if given is None else given
+        if name not in kernel.fixed:
+            names.append(name)
+            # A given start outside the usual range widens it.
+            lower.append(min(low, values[name]))
+            upper.append(max(high, values[name]))
+    return Search(
+        start=kernel.with_parameters(**values),
+        names=tuple(names),
+        lower=np.log(lower),
+        upper=np.log(upper),
+    )
+
+
+def require_complete(kernels: dict[str, Matern], noise_variance: float | None) -> None:
+    """Raise ``ParameterError`` unless every hyperparameter has a value (``learner=None``)."""
+    for column, kernel in kernels.items():
+        if not kernel.is_complete():
+            raise ParameterError(
+                f"learner=None keeps the given hyperparameters, but the kernel of column "
+                f"{column!r} is {kernel!r}: give it a lengthscale and a variance"
+            )
+    if noise_variance is None:
+        raise ParameterError(
+            "learner=None keeps the given hyperparameters, but noise_variance is None: give it"
+        )

@@ -1,0 +1,1 @@
+"""From tables to codes: columns, axes, rows."""

@@ -1,0 +1,303 @@
+"""Regression data by name or file, split into train and test rows.
+
+Only loading and splitting: values stay in their own units, and nothing is standardised.
+"""
+
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.datasets import load_diabetes
+
+from dsgp.errors import DataError
+
+Floats = NDArray[np.float64]
+
+BUILT_IN = ("synth8d", "diabetes")
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+NPZ_KEYS = ("X", "y", "feature_names", "target_name", "is_train")
+
+# Training rows of the sets without a published split where the literature names a number; the
+# other sets train on 80 %.
+TRAIN_ROWS = {"pumadyn8fm": 7168, "pumadyn8nm": 7168}
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One regression problem: inputs, targets and, where it is known, the truth.
+
+    Attributes
+    ----------
+    name : str
+    X_train, X_test : DataFrame of shape (n_rows, n_columns)
+    y_train, y_test : ndarray of shape (n_rows,)
+    f_train, f_test : ndarray of shape (n_rows,) or None
+        Targets without noise.
+    target : str
+        Name of the target.
+    noise_variance : float or None
+        Of the targets around ``f``.
+    """
+
+    name: str
+    X_train: pd.DataFrame
+    y_train: Floats
+    X_test: pd.DataFrame
+    y_test: Floats
+    f_train: Floats | None
+    f_test: Floats | None
+    target: str
+    noise_variance: float | None
+
+
+def load(
+    data: str | Path,
+    *,
+    target: str | None = None,
+    data_dir: str | Path | None = None,
+    n: int | None = None,
+    n_test: int | None = None,
+    seed: int = 2,
+) -> Split:
+    """Load a regression set and split it.
+
+    Parameters
+    ----------
+    data : str or Path
+        ``synth8d``, ``diabetes``, the name of an ``.npz`` set in `data_dir`, or the path of a
+        CSV, parquet or ``.npz`` file.
+    target : str, optional
+        Target column; required for CSV and parquet, not used otherwise.
+    data_dir : str or Path, optional
+        Folder of ``.npz`` sets with ``X``, ``y``, ``feature_names``, ``target_name`` and, where
+        there is a published split, ``is_train``.
+    n : int, optional
+        Number of training rows. Default: 8000 for ``synth8d``, 7168 for the pumadyn8 sets, 80 %
+        of any other. A published split cannot be changed.
+    n_test : int, optional
+        Number of test rows of ``synth8d`` (default 100 000); elsewhere the test rows are all that
+        are not trained on.
+    seed : int
+        Of the rows drawn or split. The definition of ``synth8d`` has 2.
+
+    Raises
+    ------
+    DataError
+        When no such set, file or column is there, the target is not numeric and finite, or `n` or
+        `n_test` does not fit the set.
+    """
+    name = str(data)
+    if name == "synth8d":
+        return _synth8d(8000 if n is None else n, 100_000 if n_test is None else n_test, seed)
+    if n_test is not None:
+        raise DataError(
+            f"n_test = {n_test} applies to synth8d only; "
+            f"{name} is tested on the rows it is not trained on: leave n_test out"
+        )
+    if name == "diabetes":
+        frame = load_diabetes(as_frame=True, scaled=False).frame
+        return _random_split("diabetes", *_take_target(frame, "target", name), "target", n, seed)
+    if name.endswith(TABLE_SUFFIXES):
+        path = Path(data)
+        if not path.exists():
+            raise DataError(f"{path}: no such file; check the path")
+        if path.suffix != ".npz":
+            return _split_table(path, target, n, seed)
+        return _split_npz(path, n, seed)
+    if data_dir is None or not (Path(data_dir) / f"{name}.npz").is_file():
+        raise DataError(_unknown_name(name, data_dir))
+    return _split_npz(Path(data_dir) / f"{name}.npz", n, seed)
+
+
+# ---- synth8d: a sum of eight Matern-7/2 functions, normal inputs
+
+
+def _synth8d(n: int, n_test: int, seed: int) -> Split:
+    """y = sum_d f_d(x_d) + noise; the functions are fixed, rows and noise depend on the seed.
+
+    The training stream depends on `n` and the test stream does not, so models trained on
+    different numbers of rows are compared on the same points.
+    """
+    if min(n, n_test) < 1:
+        raise DataError(f"synth8d: expected at least one row, got n = {n}, n_test = {n_test}")
+    noise_variance = 0.01
+    grid, functions = additive_functions()
+    columns = [f"x{j + 1}" for j in range(len(functions))]
+
+    def rows(n_rows: int, stream: int) -> tuple[pd.DataFrame, Floats, Floats]:
+        rng = np.random.default_rng([seed, stream])
+        X = rng.standard_normal((n_rows, len(functions)))
+        f = np.zeros(n_rows)
+        for j, function in enumerate(functions):
+            f += _interpolate(grid, function, X[:, j])
+        y = f + np.sqrt(noise_variance) * rng.standard_normal(n_rows)
+        return pd.DataFrame(X, columns=columns), y, f
+
+    X_train, y_train, f_train = rows(n, stream=n)
+    X_test, y_test, f_test = rows(n_test, stream=999)
+    return Split("synth8d", X_train, y_train, X_test, y_test, f_train, f_test, "y", noise_variance)
+
+
+def additive_functions(
+    n_functions: int = 8, lengthscale: float = 1.0, seed: int = 11
+) -> tuple[Floats, Floats]:
+    """Draw Matern-7/2 functions of unit variance on a regular grid of [-6, 6].
+
+    Returns
+    -------
+    grid : ndarray of shape (4096,)
+    functions : ndarray of shape (n_functions, 4096)
+    """
+    rng = np.random.default_rng(seed)
+    grid = np.linspace(-6.0, 6.0, 4096)
+    # A Fourier series on a circle so long that a path does not feel its other end.
+    step = 2 * np.pi / (24.0 + 32.0 * lengthscale)
+    rate = np.sqrt(7.0) / lengthscale
+    frequency = step * np.arange(int(np.clip(60 * rate / step, 400, 6000)) + 1)
+    power = (rate**2 + frequency**2) ** -4.0
+    power[0] *= 0.5  # the zero frequency has no negative twin
+    amplitude = np.sqrt(power / power.sum())
+    cosine, sine = (rng.standard_normal((n_functions, 2, len(frequency))) * amplitude).transpose(
+        1, 2, 0
+    )  # (n_frequencies, n_functions)
+
+    functions = np.empty((len(grid), n_functions))
+    for start in range(0, len(grid), 512):  # all phases at once would take 50 MB
+        phase = grid[start : start + 512, None] * frequency
+        functions[start : start + 512] = np.cos(phase) @ cosine + np.sin(phase) @ sine
+    return grid, functions.T
+
+
+def _interpolate(grid: Floats, values: Floats, x: Floats) -> Floats:
+    """Catmull-Rom cubic through `values` on a regular grid; the end cubics reach beyond it."""
+    position = (x - grid[0]) / (grid[1] - grid[0])
+    i = np.clip(np.floor(position).astype(np.int64), 1, len(grid) - 3)
+    t = position - i
+    p0, p1, p2, p3 = values[i - 1], values[i], values[i + 1], values[i + 2]
+    slope, bend, twist = p2 - p0, 2 * p0 - 5 * p1 + 4 * p2 - p3, 3 * (p1 - p2) + p3 - p0
+    return p1 + 0.5 * t * (slope + t * (bend + t * twist))
+
+
+# ---- files
+
+
+def _split_npz(path: Path, n: int | None, seed: int) -> Split:
+    try:
+        with np.load(path) as arrays:
+            stored = {key: arrays[key] for key in arrays.files if key in NPZ_KEYS}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: expected an .npz of plain arrays; {error}") from error
+    absent = [key for key in ("X", "y") if key not in stored]
+    if absent:
+        raise DataError(
+            f"{path}: expected a table with arrays X and y, found no {' and no '.join(absent)}; "
+            "a gridded field is for the grid pipeline"
+        )
+    if not np.issubdtype(stored["y"].dtype, np.floating):
+        raise DataError(
+            f"{path}: expected a real-valued y, got {stored['y'].dtype}; "
+            "labels are for the classification pipeline"
+        )
+    columns = stored.get("feature_names", [f"x{j + 1}" for j in range(stored["X"].shape[1])])
+    target = str(stored.get("target_name", "y"))
+    X = pd.DataFrame(stored["X"].astype(np.float64), columns=[str(name) for name in columns])
+    y = _finite_target(pd.Series(stored["y"]), target, str(path))
+    if "is_train" not in stored:
+        return _random_split(path.stem, X, y, target, n, seed)
+    if n is not None:
+        raise DataError(
+            f"{path.stem} has a published split, got n = {n}; leave n out to train on its "
+            f"{np.count_nonzero(stored['is_train'])} rows"
+        )
+    train = np.flatnonzero(stored["is_train"])
+    return _split_at(path.stem, X, y, target, train, np.flatnonzero(~stored["is_train"]))
+
+
+def _split_table(path: Path, target: str | None, n: int | None, seed: int) -> Split:
+    frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    if target is None or target not in frame.columns:
+        came = "no target was named" if target is None else f"there is no column {target!r}"
+        raise DataError(
+            f"{path}: {came}; name one of its columns with --target: "
+            + ", ".join(map(str, frame.columns))
+        )
+    name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
+    return _random_split(name, *_take_target(frame, target, str(path)), target, n, seed)
+
+
+def _unknown_name(name: str, data_dir: str | Path | None) -> str:
+    known = [*BUILT_IN, *(_regression_names(Path(data_dir)) if data_dir is not None else ())]
+    place = (
+        "for others give the folder that holds them with --data-dir"
+        if data_dir is None
+        else f"--data-dir {data_dir} holds no {name}.npz"
+    )
+    return (
+        f"unknown data set {name!r}; known: {', '.join(known)}; {place}, "
+        "or name a .csv, .parquet or .npz file"
+    )
+
+
+def _regression_names(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.glob("*.npz")):
+        with np.load(path) as arrays:
+            if {"X", "y"} <= set(arrays.files) and np.issubdtype(arrays["y"].dtype, np.floating):
+                yield path.stem
+
+
+# ---- splitting
+
+
+def _take_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.DataFrame, Floats]:
+    return _as_float64(frame.drop(columns=target)), _finite_target(frame[target], target, source)
+
+
+def _as_float64(frame: pd.DataFrame) -> pd.DataFrame:
+    narrow = frame.select_dtypes(include="float32").columns
+    return frame.astype(dict.fromkeys(narrow, np.float64))
+
+
+def _finite_target(column: pd.Series, target: str, source: str) -> Floats:
+    if not pd.api.types.is_numeric_dtype(column):
+        raise DataError(
+            f"{source}: target {target!r}: expected numbers, got {column.dtype}; "
+            "name a numeric column"
+        )
+    y = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    n_bad = int(np.count_nonzero(~np.isfinite(y)))
+    if n_bad:
+        raise DataError(
+            f"{source}: target {target!r}: expected finite numbers, got {n_bad} missing or "
+            "infinite; remove those rows first"
+        )
+    return y
+
+
+def _random_split(
+    name: str, X: pd.DataFrame, y: Floats, target: str, n: int | None, seed: int
+) -> Split:
+    """Train on the first rows of a seeded permutation, test on the rest."""
+    n_train = TRAIN_ROWS.get(name, len(y) * 4 // 5) if n is None else n
+    if not 0 < n_train < len(y):
+        raise DataError(
+            f"{name}: expected between 1 and {len(y) - 1} training rows, so that some of its "
+            f"{len(y)} rows are left for the test, got {n_train}; choose another n"
+        )
+    order = np.random.default_rng(seed).permutation(len(y))
+    return _split_at(name, X, y, target, order[:n_train], order[n_train:])
+
+
+def _split_at(
+    name: str,
+    X: pd.DataFrame,
+    y: Floats,
+    target: str,
+    train: NDArray[np.intp],
+    test: NDArray[np.intp],
+) -> Split:
+    """Split by row positions; the frames keep the row labels of their source."""
+    return Split(name, X.iloc[train], y[train], X.iloc[test], y[test], None, None, target, None)
