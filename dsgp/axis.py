@@ -55,8 +55,8 @@ class Observations:
         cls, codes: NDArray[np.integer], n_points: int, y: Floats, weight: Floats
     ) -> Observations:
         """Merge rows: ``codes[i]`` is the point of row i."""
-        total: Floats = np.bincount(codes, weight, n_points).astype(np.float64, copy=False)
-        target: Floats = np.bincount(codes, weight * y, n_points).astype(np.float64, copy=False)
+        total = sum_by(codes, n_points, weight)
+        target = sum_by(codes, n_points, weight * y)
         np.divide(target, total, out=target, where=total > 0)
         positive = weight > 0
         return cls(
@@ -365,6 +365,11 @@ class VarianceFunction:
             variance,
         )
         return variance
+
+
+def sum_by(codes: NDArray[np.integer], n_points: int, values: Floats) -> Floats:
+    """Sum the values of the rows at each point, (n_points,)."""
+    return np.bincount(codes, values, n_points).astype(np.float64, copy=False)
 
 
 def _require_slope(kernel: Matern) -> None:

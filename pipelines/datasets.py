@@ -13,12 +13,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
+from dsgp import read_table
 from dsgp.errors import DataError
 
 Floats = NDArray[np.float64]
 
 BUILT_IN = ("synth8d", "diabetes")
-TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
 NPZ_KEYS = ("X", "y", "feature_names", "target_name", "is_train")
 
 # Training rows of the sets without a published split where the literature names a number; the
@@ -101,13 +102,10 @@ def load(
     if name == "diabetes":
         frame = load_diabetes(as_frame=True, scaled=False).frame
         return _random_split("diabetes", *_take_target(frame, "target", name), "target", n, seed)
-    if name.endswith(TABLE_SUFFIXES):
-        path = Path(data)
-        if not path.exists():
-            raise DataError(f"{path}: no such file; check the path")
-        if path.suffix != ".npz":
-            return _split_table(path, target, n, seed)
-        return _split_npz(path, n, seed)
+    if name.lower().endswith(TABLE_SUFFIXES):
+        return _split_table(Path(data), target, n, seed)
+    if name.lower().endswith(".npz"):
+        return _split_npz(Path(data), n, seed)
     if data_dir is None or not (Path(data_dir) / f"{name}.npz").is_file():
         raise DataError(_unknown_name(name, data_dir))
     return _split_npz(Path(data_dir) / f"{name}.npz", n, seed)
@@ -218,7 +216,7 @@ def _split_npz(path: Path, n: int | None, seed: int) -> Split:
 
 
 def _split_table(path: Path, target: str | None, n: int | None, seed: int) -> Split:
-    frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    frame = read_table(path)
     if target is None or target not in frame.columns:
         came = "no target was named" if target is None else f"there is no column {target!r}"
         raise DataError(

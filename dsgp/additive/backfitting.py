@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from dsgp.additive.system import AdditiveSystem, Checked, Solution
+from dsgp.additive.system import AdditiveSystem, Candidate, Solution
 from dsgp.axis import Floats
 
 
@@ -21,14 +21,14 @@ def backfitting(
     *,
     tol: float,
     max_iter: int,
-    start: Floats | None = None,
+    start: tuple[Floats, Floats] | None = None,
 ) -> Solution:
     """Sweep over the terms, each fitted to the partial residual of the others.
 
     Parameters and result are those of ``conjugate_gradients``; an iteration is one sweep.
     """
     table = system.table
-    best = Checked.of(system, y, np.zeros(table.size) if start is None else start)
+    best = Candidate.start(system, y, start)
     mean, dual, rows = best.mean.copy(), best.dual.copy(), best.row_residual.copy()
     solvers = system.solvers
     sweep = 0
@@ -46,7 +46,7 @@ def backfitting(
         if sweep >= next_check or sweep == max_iter:
             # A check costs about as much as a sweep.
             next_check = sweep + math.ceil(0.1 * sweep)
-            checked = Checked.of(system, y, dual.copy())
+            checked = Candidate.of(system, y, mean, dual)
             rows = checked.row_residual.copy()
             if checked.bound <= best.bound or sweep == max_iter:
                 best = checked

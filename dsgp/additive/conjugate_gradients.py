@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from dsgp.additive.system import AdditiveSystem, Checked, Solution
+from dsgp.additive.system import AdditiveSystem, Candidate, Solution
 from dsgp.axis import Floats
 
 # So many checks at which rounding makes up the residual are enough to know that the floor is met.
@@ -22,11 +20,11 @@ def conjugate_gradients(
     *,
     tol: float,
     max_iter: int,
-    start: Floats | None = None,
+    start: tuple[Floats, Floats] | None = None,
 ) -> Solution:
     """Solve the additive system by preconditioned conjugate gradients.
 
-    The D smoothers of an iteration are independent tasks. Started from an earlier dual, the
+    The D smoothers of an iteration are independent tasks. Started from an earlier solution, the
     quadratic form of the system never rises above its value there.
 
     Parameters
@@ -36,18 +34,18 @@ def conjugate_gradients(
     tol : float
         On the error bound, in prior standard deviations.
     max_iter : int
-    start : ndarray of shape (Σ U_d,), optional
-        The dual of an earlier solution.
+    start : (mean, dual), each ndarray of shape (Σ U_d,), optional
+        An earlier solution.
 
     Returns
     -------
     Solution
         ``converged`` is False where ``max_iter`` or the floor of rounding came first.
     """
-    best = Checked.of(system, y, np.zeros(system.table.size) if start is None else start)
+    best = Candidate.start(system, y, start)
     if best.bound <= tol:
         return best.solution(0, tol)
-    dual = best.dual.copy()
+    mean, dual = best.mean.copy(), best.dual.copy()
     residual = best.residual.copy()
     direction, direction_dual = system.smooth(residual)
     norm = float(residual @ direction)
@@ -60,6 +58,7 @@ def conjugate_gradients(
         iteration += 1
         product = direction_dual + system.scatter(system.gather(direction))
         length = norm / float(direction @ product)
+        mean += length * direction
         dual += length * direction_dual
         residual -= length * product
         smoothed, smoothed_dual = system.smooth(residual)
@@ -69,12 +68,19 @@ def conjugate_gradients(
             or iteration >= next_check
             or iteration == max_iter
         ):
-            checked = Checked.of(system, y, dual)
+            checked = Candidate.of(system, y, mean, dual)
             if checked.bound < best.bound:
                 best = checked
             if best.bound <= tol:
                 break
-            if system.error_bound(residual - checked.residual) > 0.5 * checked.bound:
+            if checked.mismatch_bound > 0.5 * checked.bound:
+                # Mean and dual have drifted apart. Iterative refinement: match them and go on,
+                # which corrects the residual by a small pair with a small mismatch.
+                at_floor += 1
+                checked = checked.matched(system, y)
+                mean, dual = checked.mean.copy(), checked.dual.copy()
+                norm = math.inf  # a new start: the old directions are not conjugate to this residual
+            elif system.prior_norm(residual - checked.residual) > 0.5 * checked.bound:
                 at_floor += 1
             # Go on with the residual as it is, without the drift of the recurrence.
             residual = checked.residual.copy()

@@ -134,36 +134,56 @@ class AdditiveSystem:
         parts = run(tasks, _SOLVE * self.table.size)
         return np.concatenate(parts) if parts else np.zeros(0)
 
-    def error_bound(self, residual: Floats) -> float:
-        """Bound on the error of every component, in its prior standard deviations.
-
-        The system matrix is at least K̃⁻¹, so for a residual r of the system the error of f_d at
-        any input is at most s_d sqrt(rᵀ K̃ r).
-        """
-        return math.sqrt(max(float(residual @ self.multiply_prior(residual)), 0.0))
+    def prior_norm(self, flat: Floats) -> float:
+        """sqrt(rᵀ K̃ r)."""
+        return math.sqrt(max(float(flat @ self.multiply_prior(flat)), 0.0))
 
 
-@dataclass
-class Checked:
-    """A candidate solution whose pair (mean, dual) is consistent and whose bound is honest.
+@dataclass(frozen=True)
+class Candidate:
+    """A pair (mean, dual), its residuals, and a bound on its error.
 
-    The dual is taken as the unknown and the mean is computed from it, so that no rounding of an
-    iteration hides between the two: then the residual is that of the pair the user gets.
+    The system matrix is at least K̃⁻¹, so with r the residual of the system the error of f_d at any
+    input is at most s_d sqrt(rᵀ K̃ r), s_d its prior standard deviation, where mean = K̃ dual
+    exactly. Rounding leaves a mismatch δ = mean − K̃ dual. It is worth δ itself and a posterior mean
+    of the data Z δ, whose components are at most s_d sqrt(δᵀ Zᵀ W Z δ): both are added.
     """
 
     mean: Floats
     dual: Floats
     row_residual: Floats
     residual: Floats
+    mismatch_bound: float
     bound: float
 
     @classmethod
-    def of(cls, system: AdditiveSystem, y: Floats, dual: Floats) -> Checked:
-        """Compute mean, residuals and bound from the dual."""
-        mean = system.multiply_prior(dual)
-        row_residual = y - system.gather(mean)
+    def of(cls, system: AdditiveSystem, y: Floats, mean: Floats, dual: Floats) -> Candidate:
+        """Compute residuals and bound of a pair; the pair is copied."""
+        row_residual = system.gather(mean)
+        np.subtract(y, row_residual, out=row_residual)
         residual = system.scatter(row_residual) - dual
-        return cls(mean, dual, row_residual, residual, system.error_bound(residual))
+        mismatch = mean - system.multiply_prior(dual)
+        mismatch_bound = math.sqrt(float(system.weight @ system.gather(mismatch) ** 2)) + max(
+            (
+                float(np.abs(part).max()) / kernel.std
+                for part, kernel in zip(system.table.parts(mismatch), system.kernels, strict=True)
+            ),
+            default=0.0,
+        )
+        bound = system.prior_norm(residual) + mismatch_bound
+        return cls(mean.copy(), dual.copy(), row_residual, residual, mismatch_bound, bound)
+
+    def matched(self, system: AdditiveSystem, y: Floats) -> Candidate:
+        """Return the pair (K̃ dual, dual): no mismatch is left, but a larger residual."""
+        return Candidate.of(system, y, system.multiply_prior(self.dual), self.dual)
+
+    @classmethod
+    def start(
+        cls, system: AdditiveSystem, y: Floats, start: tuple[Floats, Floats] | None
+    ) -> Candidate:
+        """Where a solver begins: an earlier pair, or 0."""
+        nothing = np.zeros(system.table.size)
+        return cls.of(system, y, *((nothing, nothing) if start is None else start))
 
     def solution(self, iterations: int, tol: float) -> Solution:
         """Freeze it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
 from functools import partial
@@ -18,14 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.additive import MAX_ITER, SOLVERS, AdditiveSystem, Solution, warn_unless_converged
-from dsgp.axis import Axis, Floats
+from dsgp.axis import Floats, sum_by
 from dsgp.compute import run
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
 from dsgp.estimators.summary import summarise
 from dsgp.estimators.term import Term, kernel_from, kernel_settings
 from dsgp.kernels import Matern, Matern52
 from dsgp.learning.search import NOISE, NOISE_START, require_complete, search_for
-from dsgp.learning.vbem import Expectation, expectation, vbem
+from dsgp.learning.vbem import Expectation, Pair, expectation, vbem
 from dsgp.progress import progress
 from dsgp.rows.encode import encode, require_finite
 from dsgp.rows.sources import Columns, columns_of, target_of, weights_of
@@ -233,15 +234,17 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                 raise ParameterError(
                     f"{name} must be one of {allowed}, got {getattr(self, name)!r}"
                 )
-        positive = ["tol", "learner_tol"] + ["noise_variance"] * (self.noise_variance is not None)
-        for name in positive:
-            value = getattr(self, name)
-            if not (isinstance(value, Real) and np.isfinite(value) and value > 0):
+        for name in ("tol", "learner_tol", "noise_variance"):
+            value: Any = getattr(self, name)
+            if value is None and name == "noise_variance":
+                continue
+            if not (isinstance(value, Real) and math.isfinite(value) and float(value) > 0):
                 raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
-        counts = ["learner_max_iter"] + ["max_iter"] * (self.max_iter is not None)
-        for name in counts:
+        for name in ("learner_max_iter", "max_iter"):
             value = getattr(self, name)
-            if not (isinstance(value, Integral) and value >= 1):
+            if value is None and name == "max_iter":
+                continue
+            if not (isinstance(value, Integral) and int(value) >= 1):
                 raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
         if self.fixed_noise and self.noise_variance is None:
             raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
@@ -279,7 +282,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         start, trace, learned = None, [], True
         if self.learner is not None:
             searches = [
-                search_for(kernel, axis, np.bincount(codes, weight, len(axis)), 1.0, table.n_terms)
+                search_for(kernel, axis, sum_by(codes, len(axis), weight), 1.0, table.n_terms)
                 for kernel, axis, codes in zip(kernels, table.axes, table.codes, strict=True)
             ]
             bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
@@ -297,15 +300,15 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                     watch=lambda bound: bar.update(bound=bound),
                 )
             kernels, noise = result.kernels, result.noise_variance
-            start, trace, learned = result.dual, result.trace, result.converged
+            start, trace, learned = result.pair, result.trace, result.converged
         state = expectation(table, kernels, noise, y, weight, self._solve, start)
         return state, trace, learned
 
-    def _solve(self, system: AdditiveSystem, y: Floats, start: Floats | None) -> Solution:
+    def _solve(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
         max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
         return SOLVERS[self.solver](system, y, tol=self.tol, max_iter=max_iter, start=start)
 
-    def _solve_roughly(self, system: AdditiveSystem, y: Floats, start: Floats | None) -> Solution:
+    def _solve_roughly(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
         max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
         if self.solver == "backfitting":
             # Its bound may stay above any tolerance for long; an E-step need not be complete.
@@ -530,10 +533,6 @@ def _rescaled(kernel: Matern, scale: float) -> Matern:
     if kernel.variance is None:
         return kernel
     return kernel.with_parameters(variance=kernel.variance * scale**2)
-
-
-def _sum_by(codes: NDArray[np.int32], weight: Floats, axis: Axis) -> Floats:
-    return np.bincount(codes, weight, len(axis)).astype(np.float64, copy=False)
 
 
 def _encode(columns: Columns, kept: NDArray[np.bool_]) -> tuple[RowTable, list[str]]:

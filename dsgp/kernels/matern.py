@@ -78,13 +78,18 @@ class Matern:
         return f"{type(self).__name__}({', '.join(given)})"
 
     @property
+    def std(self) -> float:
+        """Prior standard deviation s of the function."""
+        return math.sqrt(self._values()[1])
+
+    @property
     def smoothness(self) -> float:
         """ν, half an odd number: the process has order − 1 derivatives."""
         return self.order - 0.5
 
     def with_parameters(self, **values: float) -> Self:
         """Return a copy with other ``lengthscale`` or ``variance``."""
-        return replace(self, **values)
+        return replace(self, **values)  # type: ignore[arg-type]  # mypy takes one type for all
 
     def is_complete(self) -> bool:
         """Tell whether both parameters have values."""
@@ -115,7 +120,8 @@ class Matern:
         lengthscale, variance = self._values()
         x = np.asarray(x, dtype=float)
         y = x if y is None else np.asarray(y, dtype=float)
-        tau = np.abs(x[:, None] - y[None, :]) * (math.sqrt(2 * self.smoothness) / lengthscale)
+        with np.errstate(over="ignore"):  # infinitely far apart: independent
+            tau = np.abs(x[:, None] - y[None, :]) * (math.sqrt(2 * self.smoothness) / lengthscale)
         decay = np.exp(-tau)
         # Horner; where the decay has underflowed, tau must not overflow against it.
         tau = np.minimum(tau, 1e4)

@@ -46,7 +46,8 @@ class Expectation:
     bound: float
 
 
-Solve = Callable[[AdditiveSystem, Floats, Floats | None], Solution]
+Pair = tuple[Floats, Floats]  # mean and dual of all tables, each (Σ U_d,)
+Solve = Callable[[AdditiveSystem, Floats, Pair | None], Solution]
 
 
 def expectation(
@@ -56,7 +57,7 @@ def expectation(
     y: Floats,
     sample_weight: Floats,
     solve: Solve,
-    start: Floats | None = None,
+    start: Pair | None = None,
 ) -> Expectation:
     """Compute the variational posterior and its bound.
 
@@ -69,8 +70,8 @@ def expectation(
     y, sample_weight : ndarray of shape (n_rows,)
         Centred targets, positive weights.
     solve : callable (system, y, start) -> Solution
-    start : ndarray of shape (Σ U_d,), optional
-        Dual to start from.
+    start : (mean, dual), each ndarray of shape (Σ U_d,), optional
+        Where the solver starts.
     """
     weight = sample_weight / noise_variance
     system = AdditiveSystem(table, kernels, weight)
@@ -104,7 +105,7 @@ class Learned:
     noise_variance : float
     trace : list of float
         The bound after each E-step; it never falls.
-    dual : ndarray of shape (Σ U_d,)
+    pair : (mean, dual), each ndarray of shape (Σ U_d,)
         A start for the solver.
     converged : bool
     """
@@ -112,7 +113,7 @@ class Learned:
     kernels: list[Matern]
     noise_variance: float
     trace: list[float]
-    dual: Floats
+    pair: Pair
     converged: bool
 
 
@@ -170,7 +171,7 @@ def vbem(
                 (sample_weight @ rows**2 + noise_variance * spread) / table.n_rows, *noise_bounds
             )
         )
-        state = expectation(table, kernels, noise_variance, y, sample_weight, solve, dual)
+        state = expectation(table, kernels, noise_variance, y, sample_weight, solve, (mean, dual))
         trace.append(state.bound)
         watch(state.bound)
         if trace[-1] - trace[-2] < tol:
@@ -179,7 +180,7 @@ def vbem(
         kernels=kernels,
         noise_variance=noise_variance,
         trace=trace,
-        dual=state.solution.dual,
+        pair=(state.solution.mean, state.solution.dual),
         converged=trace[-1] - trace[-2] < tol if len(trace) > 1 else False,
     )
 

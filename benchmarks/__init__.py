@@ -1,0 +1,1 @@
+"""Speed of dsgp beside its peers; README.md says how to run it."""

@@ -1,0 +1,258 @@
+"""Fit an additive Gaussian process to a table, test it, and write report, predictions and figures.
+
+``python -m pipelines.regression --data diabetes --out results/diabetes``
+"""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pandas as pd
+import typer
+from scipy.special import ndtri
+
+from dsgp import AdditiveGPRegressor
+from dsgp.errors import ParameterError
+from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.metrics import coverage, mnlp, nmse
+from dsgp.plotting import plot_predictions
+from dsgp.progress import progress
+from pipelines.datasets import Floats, Split, load
+from pipelines.reporting import (
+    DPI,
+    Stopwatch,
+    describe_model,
+    draw_model,
+    environment,
+    gathered_warnings,
+    output_folder,
+    peak_memory_mb,
+    plain_errors,
+    show,
+    write_report,
+)
+
+PIPELINE = "regression"
+KERNELS = {kernel.__name__.lower(): kernel for kernel in (Matern12, Matern32, Matern52, Matern72)}
+LEVEL = 0.95
+ROW_BLOCK = 500_000  # rows predicted between two steps of the bar
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    data: Annotated[
+        str,
+        typer.Option(help="synth8d, diabetes, a set of --data-dir, or a CSV, Parquet or npz file."),
+    ],
+    target: Annotated[str | None, typer.Option(help="Target column of a file.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of npz sets.")] = None,
+    n: Annotated[int | None, typer.Option(help="Training rows.")] = None,
+    n_test: Annotated[int | None, typer.Option(help="Test rows of synth8d.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write.  [default: results/NAME]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the rows drawn or split.")] = 2,
+    kernel: Annotated[str, typer.Option(help=f"Of every column: {', '.join(KERNELS)}.")] = (
+        "matern52"
+    ),
+    solver: Annotated[str, typer.Option(help="cg or backfitting.")] = "cg",
+    learner: Annotated[str, typer.Option(help="vbem, or none to keep hyperparameters.")] = "vbem",
+    tol: Annotated[float, typer.Option(help="Of the solver, in prior standard deviations.")] = 1e-4,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the results of other data.")
+    ] = False,
+) -> None:
+    """Fit an additive Gaussian process and write report, predictions, model and figures."""
+    options = {name: value for name, value in locals().items() if name != "overwrite"}
+    options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
+    with plain_errors():
+        clock = Stopwatch()
+        with clock.stage("load"):
+            split = load(data, target=target, data_dir=data_dir, n=n, n_test=n_test, seed=seed)
+        model = AdditiveGPRegressor(
+            _kernel(kernel),
+            solver=solver,
+            learner=None if learner == "none" else learner,
+            tol=tol,
+            verbose=True,
+        )
+        out = Path("results") / split.name if out is None else out
+        report = run(
+            split, model, out, seed=seed, options=options, overwrite=overwrite, clock=clock
+        )
+        show(report, f"{split.name}: {type(model).__name__}", table_of(report), out)
+
+
+def run(
+    split: Split,
+    model: Any,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    options: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    clock: Stopwatch | None = None,
+) -> dict[str, Any]:
+    """Fit, predict, measure and write everything to a folder.
+
+    Parameters
+    ----------
+    split : Split
+    model : additive regressor, not fitted
+        It is fitted in place.
+    out : str or Path
+        Folder to be, which appears when all is done. See ``output_folder`` for what it replaces.
+    seed : int, optional
+    options : dict, optional
+        Kept in the report.
+    overwrite : bool
+        Replace the results of other data.
+    clock : Stopwatch, optional
+        With the stages before this one.
+
+    Returns
+    -------
+    dict
+        What report.json holds.
+    """
+    clock = Stopwatch() if clock is None else clock
+    with output_folder(out, PIPELINE, split.name, overwrite=overwrite) as folder:
+        with gathered_warnings() as messages, clock.stage("fit", shown=False):
+            model.fit(split.X_train, split.y_train)
+        with clock.stage("predict", shown=False):
+            mean, std = _predict(model, split.X_test)
+        metrics = measure(split, mean, std, model.noise_variance_)
+        with clock.stage("save"):
+            _predictions_table(split, mean, std).to_parquet(
+                folder / "predictions.parquet", index=False
+            )
+            model.save(folder / "model.zarr")
+            (folder / "summary.txt").write_text(model.summary() + "\n", encoding="utf-8")
+        with clock.stage("plot"):
+            draw_model(model, folder, split.target)
+            plot_predictions(
+                split.y_test,
+                mean,
+                std,
+                level=LEVEL,
+                y_train_mean=float(np.mean(split.y_train)),
+                target=split.target,
+            ).savefig(folder / "predictions.png", dpi=DPI)
+        return write_report(
+            folder,
+            PIPELINE,
+            {
+                "data": {
+                    "name": split.name,
+                    "n_train": len(split.y_train),
+                    "n_test": len(split.y_test),
+                    "columns": list(split.X_train.columns),
+                    "target": split.target,
+                    "noise_variance": split.noise_variance,
+                },
+                "metrics": metrics,
+                **describe_model(model),
+                "warnings": messages,
+                "seconds": clock.seconds,
+                "cpu_seconds": clock.cpu_seconds,
+                "peak_memory_mb": peak_memory_mb(),
+                "versions": environment(),
+                "seed": seed,
+                "options": options or {},
+            },
+        )
+
+
+def measure(split: Split, mean: Floats, std: Floats, noise_variance: float) -> dict[str, float]:
+    """Errors, fit of the density and coverage on the test rows.
+
+    Parameters
+    ----------
+    split : Split
+    mean, std : ndarray of shape (n_test,)
+        Of the observations y, with the noise.
+    noise_variance : float
+        The part of ``std**2`` that is noise.
+
+    Returns
+    -------
+    dict
+        ``nmse``, ``mnlp``, ``rmse`` (in units of y), ``coverage`` of the 95 % intervals for y;
+        where f is known also ``mse_f``, ``coverage_f``, and ``nmse_truth`` and ``mnlp_truth``,
+        which a model that knows f and the noise would have.
+    """
+    y, y_train_mean = split.y_test, float(np.mean(split.y_train))
+    metrics = {
+        "nmse": nmse(y, mean, y_train_mean),
+        "mnlp": mnlp(y, mean, std**2),
+        "rmse": math.sqrt(np.mean((y - mean) ** 2)),
+        "coverage": coverage(y, mean, std, LEVEL),
+    }
+    if split.f_test is not None:
+        std_f = np.sqrt(np.maximum(std**2 - noise_variance, 0.0))
+        metrics["mse_f"] = float(np.mean((split.f_test - mean) ** 2))
+        metrics["coverage_f"] = coverage(split.f_test, mean, std_f, LEVEL)
+        metrics["nmse_truth"] = nmse(y, split.f_test, y_train_mean)
+        if split.noise_variance is not None:
+            metrics["mnlp_truth"] = mnlp(y, split.f_test, split.noise_variance)
+    return metrics
+
+
+def table_of(report: dict[str, Any]) -> dict[str, str]:
+    """Choose and format the lines a person reads first."""
+    data, metrics = report["data"], report["metrics"]
+    rows = {
+        "rows": f"{data['n_train']:,} train, {data['n_test']:,} test",
+        "columns": str(len(data["columns"])),
+        "NMSE": f"{metrics['nmse']:.4g}",
+        "MNLP": f"{metrics['mnlp']:.4g}",
+        f"RMSE of {data['target']}": f"{metrics['rmse']:.4g}",
+        "95 % intervals cover": f"{metrics['coverage']:.1%}",
+    }
+    if "mse_f" in metrics:
+        rows["mean squared error of f"] = f"{metrics['mse_f']:.4g}"
+        rows["95 % intervals for f cover"] = f"{metrics['coverage_f']:.1%}"
+        rows["NMSE of the truth"] = f"{metrics['nmse_truth']:.4g}"
+    if "mnlp_truth" in metrics:
+        rows["MNLP of the truth"] = f"{metrics['mnlp_truth']:.4g}"
+    rows["converged"] = "yes" if report["converged"] else "NO"
+    return rows
+
+
+def _kernel(name: str) -> Any:
+    if name not in KERNELS:
+        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
+    return KERNELS[name]()
+
+
+def _predict(model: Any, X: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the observations, block by block for the bar's sake."""
+    mean, std = np.empty(len(X)), np.empty(len(X))
+    with progress("predict", len(X)) as bar:
+        for start in range(0, len(X), ROW_BLOCK):
+            rows = slice(start, min(start + ROW_BLOCK, len(X)))
+            mean[rows], std[rows] = model.predict(X.iloc[rows], return_std=True, include_noise=True)
+            bar.update(rows.stop - rows.start)
+    return mean, std
+
+
+def _predictions_table(split: Split, mean: Floats, std: Floats) -> pd.DataFrame:
+    reach = float(ndtri((1 + LEVEL) / 2)) * std
+    table = pd.DataFrame(
+        {
+            "row": np.asarray(split.X_test.index),  # of the source
+            "observed": split.y_test,
+            "mean": mean,
+            "std": std,
+            "lower": mean - reach,
+            "upper": mean + reach,
+        }
+    )
+    return table if split.f_test is None else table.assign(truth=split.f_test)
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,273 @@
+"""The regression pipeline: what it writes is right, whole, and never in place of something else."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from typer.testing import CliRunner
+
+import dsgp
+from dsgp import AdditiveGPRegressor
+from dsgp.errors import StorageError
+from dsgp.kernels import Matern72
+from pipelines import regression
+from pipelines.datasets import load
+from pipelines.regression import app, main, run
+
+FILES = {
+    "components.png",
+    "learning.png",
+    "model.zarr",
+    "predictions.parquet",
+    "predictions.png",
+    "report.json",
+    "summary.txt",
+}
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def report_of(out):
+    return json.loads((out / "report.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def synth8d(tmp_path_factory):
+    out = tmp_path_factory.mktemp("pipeline") / "deep" / "synth8d"
+    main("synth8d", n=300, n_test=500, out=out)
+    return out
+
+
+# ---- what is written
+
+
+def test_every_file_is_there_and_nothing_else(synth8d):
+    assert {path.name for path in synth8d.iterdir()} == FILES
+    assert report_of(synth8d)["files"] == sorted(FILES)
+    assert [path.name for path in synth8d.parent.iterdir()] == ["synth8d"]
+    for name in ("components.png", "predictions.png", "learning.png"):
+        assert (synth8d / name).read_bytes().startswith(b"\x89PNG")
+    assert "AdditiveGPRegressor: 300 rows, 8 terms" in (synth8d / "summary.txt").read_text()
+
+
+def test_the_report_tells_of_data_model_cost_and_versions(synth8d):
+    report = report_of(synth8d)
+    columns = [f"x{j}" for j in range(1, 9)]
+    assert report["data"] == {
+        "name": "synth8d",
+        "n_train": 300,
+        "n_test": 500,
+        "columns": columns,
+        "target": "y",
+        "noise_variance": 0.01,
+    }
+    assert list(report["seconds"]) == ["load", "fit", "predict", "save", "plot"]
+    assert report["cpu_seconds"] > 0
+    assert report["peak_memory_mb"] > 50
+    assert set(report["versions"]) == {
+        "python", "dsgp", "numpy", "scipy", "numba", "scikit-learn"
+    }  # fmt: skip
+    assert report["seed"] == 2
+    assert report["options"]["kernel"] == "matern52"
+    assert report["parameters"]["solver"] == "cg"
+    assert report["converged"] is True
+
+    model = dsgp.load(synth8d / "model.zarr")
+    assert report["fitted"]["noise_variance"] == model.noise_variance_
+    assert list(report["fitted"]["terms"]) == columns
+    for name, kernel in model.kernels_.items():
+        assert report["fitted"]["terms"][name]["lengthscale"] == kernel.lengthscale
+        assert report["fitted"]["terms"][name]["variance"] == kernel.variance
+    assert report["learner_trace"] == model.learner_trace_
+    assert report["solver_iterations"] == model.solver_iterations_
+    assert report["error_bound"] == model.error_bound_
+
+
+def test_measures_follow_from_the_predictions(synth8d):
+    metrics = report_of(synth8d)["metrics"]
+    table = pd.read_parquet(synth8d / "predictions.parquet")
+    assert list(table) == ["row", "observed", "mean", "std", "lower", "upper", "truth"]
+    split = load("synth8d", n=300, n_test=500)
+    np.testing.assert_array_equal(table["observed"], split.y_test)
+    error = table["observed"] - table["mean"]
+    scale = np.sum((table["observed"] - split.y_train.mean()) ** 2)
+    assert metrics["nmse"] == pytest.approx(np.sum(error**2) / scale, rel=1e-12)
+    assert metrics["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)), rel=1e-12)
+    density = norm.logpdf(table["observed"], table["mean"], table["std"])
+    assert metrics["mnlp"] == pytest.approx(-density.mean(), rel=1e-12)
+    inside = table["observed"].between(table["lower"], table["upper"])
+    assert metrics["coverage"] == pytest.approx(inside.mean(), abs=1e-12)
+    np.testing.assert_allclose(table["upper"] - table["mean"], norm.ppf(0.975) * table["std"])
+    assert metrics["mse_f"] == pytest.approx(
+        np.mean((table["truth"] - table["mean"]) ** 2), rel=1e-12
+    )
+    best = norm.logpdf(split.y_test, split.f_test, 0.1)
+    assert metrics["mnlp_truth"] == pytest.approx(-best.mean(), rel=1e-12)
+    assert metrics["mnlp"] > metrics["mnlp_truth"]
+
+
+def test_predictions_are_those_of_the_saved_model(synth8d):
+    table = pd.read_parquet(synth8d / "predictions.parquet")
+    model = dsgp.load(synth8d / "model.zarr")
+    X = load("synth8d", n=300, n_test=500).X_test
+    mean, std = model.predict(X, return_std=True, include_noise=True)
+    np.testing.assert_array_equal(table["mean"], mean)
+    np.testing.assert_array_equal(table["std"], std)
+
+
+def test_diabetes_from_the_command_line(tmp_path):
+    out = tmp_path / "diabetes"
+    result = invoke("--data", "diabetes", "--out", out, "--seed", 3)
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir()} == FILES
+    assert str(out / "components.png") in result.stdout.splitlines()
+    report = report_of(out)
+    assert f"{report['metrics']['nmse']:.4g}" in result.stdout
+    assert report["metrics"]["nmse"] < 0.55
+    assert "mse_f" not in report["metrics"]
+    table = pd.read_parquet(out / "predictions.parquet")
+    split = load("diabetes", seed=3)
+    np.testing.assert_array_equal(table["row"], split.X_test.index)
+    assert "truth" not in table
+
+
+def test_a_file_without_learner(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.standard_normal((60, 2)), columns=["a", "b"])
+    table.assign(b=1.0, t=table["a"] ** 2).to_csv(tmp_path / "mine.csv", index=False)
+    out = tmp_path / "out"
+    split = load(tmp_path / "mine.csv", target="t", n=50)
+    model = AdditiveGPRegressor(
+        Matern72(lengthscale=1.0, variance=1.0), noise_variance=0.01, learner=None
+    )
+    report = run(split, model, out)
+    assert set(report["files"]) == FILES - {"learning.png"}
+    assert "constant over the training rows" in report["warnings"][0]
+    assert report["fitted"]["constant_columns"] == ["b"]
+    assert report == report_of(out)
+
+
+# ---- the folder
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Leave out the slowest pictures, where they are not the subject."""
+    monkeypatch.setattr(regression, "draw_model", lambda model, folder, target: None)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_second_run_replaces_the_first(tmp_path):
+    out = tmp_path / "out"
+    for seed in (1, 2):
+        assert invoke("--data", "synth8d", "--n", 50, "--n-test", 50, "--out", out,
+                      "--seed", seed).exit_code == 0  # fmt: skip
+    assert report_of(out)["seed"] == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    other = ("--data", "diabetes", "--n", 50, "--out", out)
+    refused = invoke(*other)
+    assert refused.exit_code == 1
+    assert "holds the results of regression on synth8d" in refused.stderr
+    assert report_of(out)["data"]["name"] == "synth8d"
+    assert invoke(*other, "--overwrite").exit_code == 0
+    assert report_of(out)["data"]["name"] == "diabetes"
+
+    (out / "notes.md").write_text("mine")
+    with pytest.raises(StorageError, match=r"holds 'notes\.md' beside the results"):
+        run(load("diabetes", n=50), AdditiveGPRegressor(), out, overwrite=True)
+    assert (out / "notes.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("report", [None, "{}", '{"made_by": "another"}', "no JSON"])
+def test_a_foreign_folder_is_refused_before_the_fit(tmp_path, report):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    if report is not None:
+        (tmp_path / "report.json").write_text(report)
+    result = invoke("--data", "diabetes", "--out", tmp_path, "--overwrite")
+    assert result.exit_code == 1
+    assert "no pipeline of dsgp wrote it" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_empty_folder_is_used_and_a_file_refused(tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    split = load("synth8d", n=30, n_test=20)
+    report = run(split, AdditiveGPRegressor(), empty)
+    assert {path.name for path in empty.iterdir()} == set(report["files"])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="is a file"):
+        run(split, AdditiveGPRegressor(), tmp_path / "file")
+
+
+class Interrupted(AdditiveGPRegressor):
+    """Its user loses patience when everything but the model is written."""
+
+    def save(self, path, overwrite=False):
+        raise KeyboardInterrupt
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    out = tmp_path / "out"
+    split = load("synth8d", n=30, n_test=20)
+    with pytest.raises(KeyboardInterrupt):
+        run(split, Interrupted(), out)
+    assert list(tmp_path.iterdir()) == []
+
+    run(split, AdditiveGPRegressor(), out)
+    before = report_of(out)
+    with pytest.raises(KeyboardInterrupt):
+        run(split, Interrupted(), out)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert report_of(out) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--data", "kin41k"), "unknown data set 'kin41k'; known: synth8d, diabetes"),
+        (("--data", "diabetes", "--kernel", "rbf"), "one of matern12, matern32, matern52"),
+        (("--data", "diabetes", "--solver", "lu"), "solver must be one of"),
+        (("--data", "diabetes", "--learner", "none"), "lengthscale"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, arguments, message):
+    result = invoke(*arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- how good it is
+
+
+def test_elevators_are_predicted_and_their_intervals_hold(data_dir, tmp_path):
+    report = run(load("elevators", data_dir=data_dir), AdditiveGPRegressor(), tmp_path / "out")
+    assert report["metrics"]["nmse"] <= 0.150
+    assert 0.92 <= report["metrics"]["coverage"] <= 0.98
+
+
+def test_learned_hyperparameters_are_as_good_as_the_true_ones():
+    split = load("synth8d")
+    learned = AdditiveGPRegressor(Matern72())
+    true = AdditiveGPRegressor(
+        Matern72(lengthscale=1.0, variance=1.0), noise_variance=0.01, learner=None
+    )
+    mse = {}
+    for name, model in {"learned": learned, "true": true}.items():
+        mean = model.fit(split.X_train, split.y_train).predict(split.X_test)
+        mse[name] = np.mean((mean - split.f_test) ** 2)
+    assert mse["learned"] <= 1.05 * mse["true"]
+    mean, std = learned.predict(split.X_test, return_std=True, include_noise=True)
+    inside = np.abs(split.y_test - mean) <= norm.ppf(0.975) * std
+    assert 0.93 <= inside.mean() <= 0.97

@@ -1,0 +1,434 @@
+"""The command does what the library does, and every bad file ends in one clear line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dsgp
+from dsgp import cli, storage
+
+N_ROWS = 60
+KEPT = ["--learner", "none", "--lengthscale", "1", "--variance", "1", "--noise-variance", "0.01"]
+
+
+def rows(n_rows=N_ROWS, seed=0):
+    rng = np.random.default_rng(seed)
+    a, b = rng.uniform(-3, 3, (2, n_rows))
+    y = np.sin(a) + 0.3 * b + 5.0 + 0.1 * rng.standard_normal(n_rows)
+    return pd.DataFrame({"a": a, "b": b, "y": y})
+
+
+def saved(table: pd.DataFrame, path: Path) -> str:
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path, index=False)
+    return str(path)
+
+
+def run(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+
+
+def fitted(X, y) -> dsgp.AdditiveGPRegressor:
+    kernel = dsgp.kernels.Matern52(lengthscale=1.0, variance=1.0)
+    return dsgp.AdditiveGPRegressor(kernel, noise_variance=0.01, learner=None).fit(X, y)
+
+
+@pytest.fixture
+def command(capsys):
+    """Run ``main`` as the shell would; return exit code, stdout and stderr."""
+
+    def call(*arguments: object) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as end:
+            cli.main([str(argument) for argument in arguments])
+        return end.value.code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model_path(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "model.zarr"
+    table = rows()
+    fitted(table[["a", "b"]], table["y"]).save(path)
+    return path
+
+
+def require_one_error(result: tuple[object, str, str], *words: str) -> None:
+    code, out, err = result
+    assert (code, out) == (1, ""), err
+    *before, last = err.splitlines()
+    assert last.startswith("Error: ")
+    assert all(line.startswith("Warning: ") for line in before)
+    assert "Traceback" not in err
+    for word in words:
+        assert word in last
+
+
+# ---------------------------------------------------------------- what it does
+
+
+def test_processes_fit_and_predict_as_the_library_does(tmp_path):
+    data = saved(rows(), tmp_path / "train.parquet")
+    model, out = tmp_path / "model.zarr", tmp_path / "predictions.parquet"
+    base = [sys.executable, "-m", "dsgp.cli"]
+    new = rows(seed=1).drop(columns="y")
+    new_data = saved(new, tmp_path / "new.parquet")
+    for arguments in (
+        ["fit", data, "--target", "y", "--out", model, "--kernel", "matern32"],
+        ["predict", model, new_data, "--out", out],
+    ):
+        end = subprocess.run([*base, *map(str, arguments)], capture_output=True, text=True)
+        assert (end.returncode, end.stderr) == (0, "")
+    table = rows()
+    expected = dsgp.AdditiveGPRegressor(dsgp.kernels.Matern32()).fit(table[["a", "b"]], table["y"])
+    mean, std = expected.predict(new, return_std=True)
+    predictions = pd.read_parquet(out)
+    assert list(predictions) == ["mean", "std", "lower", "upper"]
+    np.testing.assert_array_equal(predictions["mean"], mean)
+    np.testing.assert_array_equal(predictions["std"], std)
+    _, noisy = expected.predict(new, return_std=True, include_noise=True)
+    np.testing.assert_allclose(predictions["lower"], mean - 1.959964 * noisy, rtol=1e-7)
+    np.testing.assert_allclose(predictions["upper"], mean + 1.959964 * noisy, rtol=1e-7)
+
+
+def test_fit_passes_its_options_on(tmp_path):
+    table = rows().assign(w=np.r_[np.zeros(10), np.full(N_ROWS - 10, 2.0)], name="text")
+    out = tmp_path / "model.zarr"
+    options = ["--columns", "b, a", "--weight", "w", "--kernel", "matern12", "--max-iter", "400"]
+    options += ["--solver", "backfitting", "--tol", "0.5", "--learner-max-iter", "7"]
+    data = saved(table, tmp_path / "d.csv")
+    result = run("fit", data, "--target", "y", "--out", out, *options, *KEPT)
+    assert result.exit_code == 0, result.output
+    assert f"saved in {out}" in result.stdout
+    model = dsgp.load(out)
+    assert model.summary() in result.stdout
+    assert list(model.feature_names_in_) == ["b", "a"]
+    assert type(model.kernels_["a"]) is dsgp.kernels.Matern12
+    assert model.kernel == dsgp.kernels.Matern12(1.0, 1.0)
+    assert model.n_rows_ == N_ROWS - 10
+    assert model.noise_variance_ == pytest.approx(0.01)
+    assert (model.solver, model.learner, model.tol) == ("backfitting", None, 0.5)
+    assert (model.max_iter, model.learner_max_iter) == (400, 7)
+
+
+def test_defaults_are_those_of_the_library(tmp_path):
+    out = tmp_path / "model.zarr"
+    data = saved(rows(), tmp_path / "d.csv")
+    assert run("fit", data, "--target", "y", "--out", out).exit_code == 0
+    given, default = dsgp.load(out).get_params(), dsgp.AdditiveGPRegressor().get_params()
+    same = given.keys() - {"kernel", "verbose"}
+    assert {name: given[name] for name in same} == {name: default[name] for name in same}
+    assert given["kernel"] == dsgp.kernels.Matern52()
+
+
+def test_drop_leaves_columns_out(tmp_path):
+    data = saved(rows().assign(id="r", other="s"), tmp_path / "d.csv")
+    out = tmp_path / "m.zarr"
+    arguments = ["--target", "y", "--out", out, "--drop", "id", "--drop", "other", *KEPT]
+    assert run("fit", data, *arguments).exit_code == 0
+    assert list(dsgp.load(out).feature_names_in_) == ["a", "b"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet", ".pq"])
+def test_predict_keeps_rows_in_order_and_columns_asked_for(tmp_path, model_path, ending):
+    new = rows(seed=2).assign(id=[f"r{i}" for i in range(N_ROWS)], text="ignored")
+    data = saved(new[["text", "b", "id", "y", "a"]], tmp_path / "new.parquet")
+    out = tmp_path / f"p{ending}"
+    result = run("predict", model_path, data, "--out", out, "--keep", "id", "--keep", "a")
+    assert result.exit_code == 0, result.output
+    predictions = dsgp.read_table(out)
+    assert list(predictions) == ["id", "a", "mean", "std", "lower", "upper"]
+    assert list(predictions["id"]) == list(new["id"])
+    expected = dsgp.load(model_path).predict(new[["a", "b"]])
+    np.testing.assert_allclose(predictions["mean"], expected, rtol=1e-14)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([out.name, "new.parquet"])
+
+
+def test_level_sets_the_interval(tmp_path, model_path):
+    data, out = saved(rows(), tmp_path / "d.parquet"), tmp_path / "p.parquet"
+    assert run("predict", model_path, data, "--out", out, "--level", "0.5").exit_code == 0
+    p = pd.read_parquet(out)
+    np.testing.assert_allclose(p["upper"] - p["mean"], 0.67449 * np.hypot(p["std"], 0.1), rtol=1e-5)
+    np.testing.assert_allclose(p["upper"] + p["lower"], 2 * p["mean"], rtol=1e-12)
+
+
+def test_a_model_without_names_takes_columns_by_position(tmp_path):
+    table = rows()
+    model = fitted(table[["a", "b"]].to_numpy(), table["y"])
+    model.save(tmp_path / "m.zarr")
+    data = saved(table.drop(columns="y").assign(id="r"), tmp_path / "d.parquet")
+    out = tmp_path / "p.parquet"
+    result = run("predict", tmp_path / "m.zarr", data, "--keep", "id", "--out", out)
+    assert result.exit_code == 0, result.output
+    expected = model.predict(table[["a", "b"]].to_numpy())
+    np.testing.assert_array_equal(pd.read_parquet(out)["mean"], expected)
+    assert "2, without names" in run("info", tmp_path / "m.zarr").stdout
+
+
+def test_info_shows_kind_version_columns_and_summary(model_path):
+    shown = run("info", model_path).stdout
+    assert "AdditiveGPRegressor" in shown
+    assert f"format version  {storage.FORMAT_VERSION}\n" in shown
+    assert "columns         a, b\n" in shown
+    assert dsgp.load(model_path).summary() in shown
+
+
+def test_version():
+    assert run("--version").stdout == f"dsgp {dsgp.__version__}\n"
+
+
+@pytest.mark.parametrize("name", ["fit", "predict", "info"])
+def test_help_is_readable_at_80_columns(monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = run(name, "--help").stdout
+    assert f"\n    dsgp {name} " in shown
+    assert shown.count(f"dsgp {name} ") >= 2
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "\b" not in shown
+
+
+def test_usage_errors_end_with_2(command):
+    code, _, err = command("fit")
+    assert code == 2
+    assert "DATA" in err
+
+
+# ---------------------------------------------------------------- bad training tables
+
+
+def changed(**columns: object) -> pd.DataFrame:
+    """Return the rows, with the first value of columns replaced, or whole columns."""
+    table = rows()
+    for name, value in columns.items():
+        if np.isscalar(value):
+            table.loc[0, name] = value
+        else:
+            table[name] = value
+    return table
+
+
+TEXT = ["text"] * N_ROWS
+BAD_TABLES = {
+    "NaN in an input": (changed(b=np.nan), [], ["'b'", "NaN", "row 0"]),
+    "infinity in an input": (changed(b=np.inf), [], ["'b'", "infinity"]),
+    "NaN in the target": (changed(y=np.nan), [], ["'y'", "NaN"]),
+    "infinity in the target": (changed(y=-np.inf), [], ["'y'", "infinity"]),
+    "text": (changed(name=TEXT), [], ["'name'", "not numeric", "--drop COLUMN", "--columns"]),
+    "text asked for": (changed(name=TEXT), ["--columns", "a,name"], ["'name'", "leave it out"]),
+    "text target": (changed(y=TEXT), [], ["'y'", "not numeric"]),
+    "no target": (rows().drop(columns="y"), [], ["no column 'y'", "'a'"]),
+    "no target, columns given": (rows().drop(columns="y"), ["--columns", "a"], ["column 'y'"]),
+    "no input": (rows()[["y"]], [], ["no input column"]),
+    "no such input": (rows(), ["--columns", "a,c"], ["no column 'c'"]),
+    "no such column to drop": (rows(), ["--drop", "c"], ["no column 'c'"]),
+    "no row": (rows()[:0], [], ["empty table", "'y'"]),
+    "one row": (rows(1), [], ["1 sample", "at least 2 rows"]),
+    "target an input": (rows(), ["--columns", "a,y"], ["'y'", "--target", "--columns"]),
+    "target dropped": (rows(), ["--drop", "y"], ["'y'", "--target", "--drop"]),
+    "input twice": (rows(), ["--columns", "a,a"], ["'a'", "more than once"]),
+    "columns and drop": (rows(), ["--columns", "a", "--drop", "b"], ["--columns", "--drop"]),
+    "negative weight": (changed(b=-1.0), ["--weight", "b"], ["'b'", "negative in row 0"]),
+    "NaN weight": (changed(b=np.nan), ["--weight", "b"], ["'b'", "NaN"]),
+    "text weight": (changed(b=TEXT), ["--weight", "b"], ["'b'", "numbers"]),
+    "no such weight": (rows(), ["--weight", "w"], ["no column 'w'"]),
+    "nothing to keep": (rows(), ["--learner", "none"], ["'a'", "lengthscale"]),
+    "negative lengthscale": (rows(), ["--lengthscale", "-1"], ["lengthscale", "positive"]),
+    "negative tolerance": (rows(), ["--tol", "-1"], ["tol", "positive"]),
+}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("case", BAD_TABLES)
+def test_a_bad_table_ends_in_one_line_and_leaves_nothing(tmp_path, command, case, ending):
+    table, options, words = BAD_TABLES[case]
+    data = saved(table, tmp_path / f"d{ending}")
+    out = tmp_path / "m.zarr"
+    require_one_error(command("fit", data, "--target", "y", "--out", out, *options), *words)
+    assert [path.name for path in tmp_path.iterdir()] == [f"d{ending}"]
+
+
+def test_duplicate_column_names_are_an_error(tmp_path, command):
+    data = tmp_path / "d.csv"
+    data.write_text("a,b,a,y\n1,2,3,4\n2,3,4,5\n")
+    result = command("fit", data, "--target", "y", "--out", tmp_path / "m.zarr")
+    require_one_error(result, "duplicate column name 'a'")
+    assert not (tmp_path / "m.zarr").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("d.parquet", b"a,b,y\n1,2,3\n"),
+        ("d.csv", bytes(range(256)) * 8),
+        ("d.csv", b"PAR1\x15\x04\x00\xff\xfe" * 40),
+        ("d.csv.gz", b"a,b,y\n1,2,3\n"),
+        ("d.csv", b""),
+        ("d.parquet", b""),
+        ("d.txt", b"a,b,y\n1,2,3\n"),
+    ],
+)
+def test_a_file_that_is_not_what_its_name_says(tmp_path, command, model_path, name, content):
+    data = tmp_path / name
+    data.write_bytes(content)
+    require_one_error(command("fit", data, "--target", "y", "--out", tmp_path / "m.zarr"), name)
+    require_one_error(command("predict", model_path, data, "--out", tmp_path / "p.csv"), name)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_constant_columns_and_targets_warn_and_work(tmp_path, command):
+    data = saved(rows().assign(c=1.0, y=2.0), tmp_path / "d.csv")
+    code, out, err = command("fit", data, "--target", "y", "--out", tmp_path / "m.zarr")
+    assert code == 0
+    column, target = err.splitlines()
+    assert column == "Warning: constant over the training rows and left out: 'c'"
+    assert target.startswith("Warning: the target is constant (2 in all 60 rows)")
+    assert "left out (constant)  c" in out
+    predicted = tmp_path / "p.csv"
+    assert command("predict", tmp_path / "m.zarr", data, "--out", predicted)[0] == 0
+    np.testing.assert_allclose(pd.read_csv(predicted)["mean"], 2.0)
+
+
+def test_an_early_stop_is_one_line(tmp_path, command):
+    data = saved(rows(), tmp_path / "d.csv")
+    arguments = ["--target", "y", "--out", tmp_path / "m.zarr", "--learner-max-iter", "1"]
+    code, _, err = command("fit", data, *arguments)
+    assert code == 0
+    assert err.startswith("Warning: learner='vbem' stopped after 1 iterations")
+    assert err.count("\n") == 1
+
+
+# ---------------------------------------------------------------- bad prediction tables
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        (rows()[["a", "y"]], [], ["no column 'b'"]),
+        (rows(), ["--keep", "id"], ["no column 'id'"]),
+        (rows().assign(mean=0.0), ["--keep", "mean"], ["--keep 'mean'"]),
+        (changed(a=np.nan), [], ["'a'", "NaN", "row 0"]),
+        (changed(a=np.inf), [], ["'a'", "infinity"]),
+        (changed(a=TEXT), [], ["'a'", "not numeric"]),
+        (rows()[:0], [], ["empty table", "'a'"]),
+        (rows(), ["--level", "1"], ["--level", "between 0 and 1"]),
+        (rows(), ["--level", "nan"], ["--level", "between 0 and 1"]),
+    ],
+)
+def test_bad_predictions_leave_nothing(tmp_path, command, model_path, table, options, words):
+    data = saved(table, tmp_path / "d.csv")
+    result = command("predict", model_path, data, "--out", tmp_path / "p.csv", *options)
+    require_one_error(result, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+def test_a_column_to_keep_must_be_there_for_a_model_without_names(tmp_path, command):
+    table = rows()
+    model = fitted(table[["a", "b"]].to_numpy(), table["y"])
+    model.save(tmp_path / "m.zarr")
+    data = saved(table, tmp_path / "d.csv")
+    arguments = ["predict", tmp_path / "m.zarr", data, "--out", tmp_path / "p.csv"]
+    require_one_error(command(*arguments, "--keep", "id"), "no column 'id'")
+    require_one_error(command(*arguments), "3 features", "fitted with 2")
+
+
+def test_one_row_is_enough_to_predict(tmp_path, model_path):
+    data, out = saved(rows(1), tmp_path / "d.csv"), tmp_path / "p.csv"
+    assert run("predict", model_path, data, "--out", out).exit_code == 0
+    assert len(pd.read_csv(out)) == 1
+
+
+@pytest.mark.parametrize("name", ["predict", "info"])
+def test_what_is_no_model(tmp_path, command, name):
+    data = saved(rows(), tmp_path / "d.csv")
+    rest = [data, "--out", tmp_path / "p.csv"] if name == "predict" else []
+    require_one_error(command(name, tmp_path / "none.zarr", *rest), "none.zarr")
+    require_one_error(command(name, data, *rest), "d.csv", "no dsgp store")
+    assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
+
+
+# ---------------------------------------------------------------- places to write
+
+
+@pytest.fixture(params=["fit", "predict"])
+def writing(request, command, model_path, tmp_path):
+    """Return the ending of an output and a run that would write it; its data do not exist.
+
+    So an error about the output shows that it was checked before any work.
+    """
+    data = tmp_path / "absent.csv"
+    if request.param == "fit":
+        return ".zarr", lambda out, *more: command(
+            "fit", data, "--target", "y", "--out", out, *more
+        )
+    return ".csv", lambda out, *more: command("predict", model_path, data, "--out", out, *more)
+
+
+def test_no_folder_to_write_in(tmp_path, writing):
+    ending, call = writing
+    require_one_error(call(tmp_path / "nowhere" / f"o{ending}"), "there is no folder", "nowhere")
+
+
+def test_a_full_disk_leaves_nothing(tmp_path, command, model_path, monkeypatch):
+    def fill(*_args, **_kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fill)
+    data = saved(rows(), tmp_path / "d.parquet")
+    result = command("predict", model_path, data, "--out", tmp_path / "p.csv")
+    require_one_error(result, "p.csv", "No space left")
+    assert [path.name for path in tmp_path.iterdir()] == ["d.parquet"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, writing, monkeypatch):
+    ending, call = writing
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    folder.chmod(0o500)
+    if os.access(folder, os.W_OK):  # the superuser may write anywhere
+
+        def refuse(*_args, **_kwargs):
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(storage.tempfile, "TemporaryFile", refuse)
+        monkeypatch.setattr(Path, "touch", refuse)
+    require_one_error(call(folder / f"o{ending}"), "cannot write", "closed", "Permission denied")
+
+
+def test_what_is_there_stays_unless_overwritten(tmp_path, command, writing, model_path):
+    ending, call = writing
+    out = tmp_path / f"o{ending}"
+    data = saved(rows(), tmp_path / "d.csv")
+    if ending == ".zarr":
+        arguments = ["fit", data, "--target", "y", "--out", out, *KEPT]
+    else:
+        arguments = ["predict", model_path, data, "--out", out]
+    assert command(*arguments)[0] == 0
+    before = out.stat().st_ino
+    require_one_error(call(out), "exists", out.name)
+    assert out.stat().st_ino == before
+    require_one_error(call(out, "--overwrite"), "absent.csv")
+    assert out.stat().st_ino == before
+    assert command(*arguments, "--overwrite")[0] == 0
+    assert out.stat().st_ino != before
+
+
+def test_other_things_are_never_overwritten(tmp_path, writing):
+    ending, call = writing
+    folder = tmp_path / f"o{ending}"
+    folder.mkdir()
+    require_one_error(call(folder, "--overwrite"), "exists", folder.name)
+    assert folder.is_dir()
+
+
+def test_the_format_of_predictions_must_be_known(tmp_path, command, model_path):
+    data = saved(rows(), tmp_path / "d.csv")
+    result = command("predict", model_path, data, "--out", tmp_path / "p.xlsx")
+    require_one_error(result, "p.xlsx", ".parquet")

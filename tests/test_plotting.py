@@ -1,0 +1,301 @@
+"""Figures hold the numbers of the model, panel by panel, and touch no global state."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from scipy.stats import norm
+
+from dsgp import AdditiveGPRegressor
+from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp.kernels import Matern32, Matern52
+from dsgp.plotting import plot_components, plot_learning, plot_predictions
+
+
+def frame(n_rows=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "age": rng.uniform(20, 80, n_rows),
+            "noise": rng.standard_normal(n_rows),
+            "site": rng.integers(0, 3, n_rows).astype(float),
+            "dose": rng.standard_normal(n_rows),
+        }
+    )
+    y = 2 * np.sin(X["dose"]) + 0.5 * X["site"] + 0.01 * X["age"]
+    return X, y + 0.1 * rng.standard_normal(n_rows)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AdditiveGPRegressor().fit(*frame())
+
+
+def curve(ax):
+    (line,) = [line for line in ax.lines if line.get_label() == "mean"]
+    return line.get_xdata(), line.get_ydata()
+
+
+def band(ax):
+    (area,) = [area for area in ax.collections if area.get_label().endswith("band")]
+    return area.get_paths()[0].vertices
+
+
+def names(figure):
+    return [ax.get_xlabel() for ax in figure.axes]
+
+
+# ---- components
+
+
+def test_a_panel_holds_the_component_over_the_training_range(model):
+    figure = plot_components(model, n_points=50, level=0.9)
+    assert isinstance(figure, Figure)
+    X, _ = frame()
+    for ax in figure.axes:
+        name = ax.get_xlabel()
+        x, mean = curve(ax)
+        assert (x[0], x[-1], len(x)) == (X[name].min(), X[name].max(), 50)
+        # each column at its own value, the others at any
+        rows = pd.DataFrame({column: np.full(50, X[column].iloc[0]) for column in X}).assign(
+            **{name: x}
+        )
+        expected = model.components(rows).sel(term=name)
+        np.testing.assert_array_equal(mean, expected["mean"])
+        reach = norm.ppf(0.95) * expected["std"].to_numpy()
+        edge = band(ax)
+        for at, low, high in zip(x, mean - reach, mean + reach, strict=True):
+            there = edge[edge[:, 0] == at, 1]
+            assert there.min() == pytest.approx(low, abs=1e-12)
+            assert there.max() == pytest.approx(high, abs=1e-12)
+
+
+def test_panels_are_sorted_by_share_on_one_scale_and_labelled(model):
+    figure = plot_components(model, target="strain (%)")
+    shares = {t.name: t.explained_variance / model.target_variance_ for t in model.terms_}
+    assert names(figure) == sorted(shares, key=shares.get, reverse=True)
+    assert names(figure)[0] == "dose"
+    title = figure.axes[0].get_title()
+    assert title.startswith(f"share {shares['dose']:.0%}")
+    assert f"ℓ = {model.kernels_['dose'].lengthscale:.3g}" in title
+    assert figure.get_supylabel() == "effect on strain (%)"
+    limits = {ax.get_ylim() for ax in figure.axes}
+    assert len(limits) == 1
+    bottom, top = limits.pop()
+    for ax in figure.axes:
+        _, mean = curve(ax)
+        assert bottom < mean.min()
+        assert mean.max() < top
+
+
+def test_terms_and_their_order_can_be_chosen(model):
+    assert names(plot_components(model, sort="column")) == ["age", "noise", "site", "dose"]
+    assert names(plot_components(model, terms=["site", "dose"], sort="column")) == ["site", "dose"]
+    assert names(plot_components(model, terms=["site", "dose"])) == ["dose", "site"]
+    one_below_another = plot_components(model, columns=1).axes
+    assert len({round(ax.get_position().x0, 6) for ax in one_below_another}) == 1
+
+
+def test_few_distinct_inputs_are_marked(model):
+    figure = plot_components(model, terms=["site", "dose"])
+    dose, site = figure.axes
+    markers = [line for line in site.lines if line.get_marker() == "o"]
+    np.testing.assert_array_equal(markers[0].get_xdata(), [0, 1, 2])
+    assert not [line for line in dose.lines if line.get_marker() == "o"]
+
+
+def test_a_term_that_cannot_be_told_from_zero_is_grey(model):
+    colours = {
+        ax.get_xlabel(): to_hex(line.get_color())
+        for ax in plot_components(model).axes
+        for line in ax.lines
+        if line.get_label() == "mean"
+    }
+    assert colours["noise"] != colours["dose"] == colours["site"]
+
+
+def test_long_tails_are_cut():
+    rng = np.random.default_rng(1)
+    x = rng.standard_t(1, 500)
+    model = AdditiveGPRegressor(
+        Matern52(lengthscale=2.0, variance=1.0), noise_variance=0.1, learner=None
+    ).fit(x[:, None], np.tanh(x))
+    shown, _ = curve(plot_components(model).axes[0])
+    assert np.abs(x).max() > 2 * np.abs(shown).max()
+    assert np.mean((x >= shown[0]) & (x <= shown[-1])) >= 0.985
+
+
+def test_given_rows_set_the_range(model):
+    X, _ = frame()
+    figure = plot_components(model, X[X["age"] < 40], terms=["age"])
+    x, _ = curve(figure.axes[0])
+    assert x[-1] == X["age"][X["age"] < 40].max()
+
+
+@pytest.mark.parametrize(
+    ("n_terms", "shape"), [(1, (1, 1)), (2, (1, 2)), (8, (2, 4)), (32, (8, 4))]
+)
+def test_any_number_of_terms_of_an_array(n_terms, shape):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((60, n_terms))
+    model = AdditiveGPRegressor(
+        Matern32(lengthscale=1.0, variance=1.0), noise_variance=0.1, learner=None
+    ).fit(X, X.sum(axis=1))
+    figure = plot_components(model, n_points=20, sort="column")
+    assert names(figure) == [f"x{j}" for j in range(n_terms)]
+    assert figure.axes[0].get_gridspec().get_geometry() == shape
+    assert figure.get_supylabel() == "effect"
+    x, mean = curve(figure.axes[-1])
+    rows = np.zeros((20, n_terms))
+    rows[:, -1] = x
+    np.testing.assert_array_equal(mean, model.components(rows)["mean"][:, -1])
+
+
+def test_a_constant_column_has_no_panel():
+    X, y = frame()
+    with pytest.warns(DataWarning, match="constant"):
+        model = AdditiveGPRegressor().fit(X.assign(site=1.0), y)
+    assert sorted(names(plot_components(model))) == ["age", "dose", "noise"]
+
+
+def test_components_go_into_a_given_figure(model):
+    whole = Figure((10, 4), layout="constrained")
+    left, right = whole.subfigures(1, 2)
+    assert plot_components(model, fig=right) is whole
+    assert (len(left.axes), len(right.axes)) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"terms": ["dos"]}, r"\['dos'\]; the model has the terms \['age'"),
+        ({"terms": []}, "no term to draw"),
+        ({"sort": "size"}, "'share' or 'column', got 'size'"),
+        ({"level": 95}, "level must be a share between 0 and 1"),
+        ({"n_points": 1}, "n_points must be at least 2"),
+        ({"columns": 0}, "columns at least 1"),
+    ],
+)
+def test_options_out_of_range_are_named(model, options, message):
+    with pytest.raises(ParameterError, match=message):
+        plot_components(model, **options)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda X: X[["age"]], "no column 'dose'"),
+        (lambda X: X.to_numpy()[:, :2], r"shape \(n_rows, 4\), got \(300, 2\)"),
+        (lambda X: X.assign(dose=np.nan), "finite numbers in column 'dose'"),
+    ],
+)
+def test_rows_that_do_not_fit_the_model_are_refused(model, change, message):
+    with pytest.raises(DataError, match=message):
+        plot_components(model, change(frame()[0]), terms=["dose"])
+
+
+# ---- predictions
+
+
+@pytest.mark.parametrize("n_rows", [50, 1000, 5000])
+def test_predictions_are_annotated_and_drawn_by_density(n_rows):
+    rng = np.random.default_rng(3)
+    mean = rng.standard_normal(n_rows)
+    y = mean + 0.5 * rng.standard_normal(n_rows)
+    figure = plot_predictions(y, mean, np.full(n_rows, 0.5), y_train_mean=1.0, target="yield")
+    ax = figure.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("observed yield", "predicted yield")
+    assert ax.get_xlim() == ax.get_ylim()
+    (identity,) = [line for line in ax.lines if line.get_label() == "identity"]
+    np.testing.assert_array_equal(identity.get_xdata(), identity.get_ydata())
+    inside = np.abs(y - mean) <= norm.ppf(0.975) * 0.5
+    error = np.sum((y - mean) ** 2) / np.sum((y - 1.0) ** 2)
+    assert ax.texts[0].get_text().splitlines() == [
+        f"NMSE {error:.3g}",
+        f"{inside.mean():.1%} in 95% intervals",
+        f"{n_rows:,} rows",
+    ]
+    drawn = [line for line in ax.lines if line.get_label() != "identity"]
+    if n_rows == 5000:  # hexagons hold every row once
+        assert not drawn
+        assert ax.collections[0].get_array().sum() == n_rows
+    else:
+        np.testing.assert_array_equal(drawn[0].get_data(), [y, mean])
+    if n_rows == 50:
+        covering, missing = (len(bars.get_segments()) for bars in ax.collections)
+        assert (covering, missing) == (inside.sum(), (~inside).sum())
+
+
+def test_predictions_go_into_given_axes():
+    figure = Figure()
+    left, right = figure.subfigures(1, 2)[1].subplots(1, 2)
+    assert plot_predictions([1.0, 2.0], [1.0, 2.5], [0.1, 0.1], ax=right) is figure
+    assert right.get_ylabel() == "predicted"
+    assert not left.lines
+
+
+def test_a_constant_target_has_an_error_though_no_nmse():
+    figure = plot_predictions([1.0, 1.0], [1.0, 2.0], [0.1, 0.1])
+    assert figure.axes[0].texts[0].get_text().startswith("MSE 0.5")
+
+
+def test_predictions_of_another_shape_are_refused():
+    with pytest.raises(DataError, match="shape of y"):
+        plot_predictions([1.0, 2.0], [1.0], [0.1, 0.1])
+
+
+# ---- learning
+
+
+def test_learning_holds_the_trace_and_its_gains(model):
+    bound, gain = plot_learning(model).axes
+    trace = np.array(model.learner_trace_)
+    np.testing.assert_array_equal(bound.lines[0].get_ydata(), trace)
+    np.testing.assert_array_equal(bound.lines[0].get_xdata(), np.arange(len(trace)))
+    gains = np.diff(trace)
+    np.testing.assert_array_equal(gain.lines[0].get_ydata(), gains[gains > 0])
+    assert gain.get_yscale() == "log"
+
+
+def test_without_a_learner_there_is_no_learning_to_draw():
+    model = AdditiveGPRegressor(
+        Matern52(lengthscale=1.0, variance=1.0), noise_variance=0.1, learner=None
+    ).fit([[0.0], [1.0]], [0.0, 1.0])
+    with pytest.raises(ParameterError, match="learner=None: there is no learning"):
+        plot_learning(model)
+
+
+# ---- no global state
+
+
+def test_figures_are_made_in_threads(model):
+    def picture(_):
+        file = BytesIO()
+        plot_components(model, n_points=20).savefig(file, format="png", dpi=50)
+        return file.getvalue()
+
+    with ThreadPoolExecutor(4) as pool:
+        pictures = set(pool.map(picture, range(8)))
+    assert len(pictures) == 1
+    assert pictures.pop().startswith(b"\x89PNG")
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_pyplot_is_not_imported():
+    result = python("import sys, dsgp.plotting; sys.exit('matplotlib.pyplot' in sys.modules)")
+    assert result.returncode == 0, result.stderr
+
+
+def test_without_matplotlib_the_extra_is_named():
+    result = python("import sys; sys.modules['matplotlib'] = None; import dsgp.plotting")
+    assert result.returncode == 1
+    assert 'ImportError: dsgp.plotting needs matplotlib: pip install "dsgp[plot]"' in result.stderr
