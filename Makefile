@@ -25,6 +25,7 @@ docs: .venv-docs/stamp ## Build the site into site/; a warning is an error
 	.venv-docs/bin/mkdocs build --strict
 
 bench: .venv-bench/stamp ## Run every benchmark once on the checkout
+	.venv-bench/bin/asv machine --yes --config benchmarks/asv.conf.json
 	.venv-bench/bin/asv run --config benchmarks/asv.conf.json --python=same --quick --show-stderr
 
 clean: ## Remove environments, caches and everything generated

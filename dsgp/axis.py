@@ -73,13 +73,20 @@ class Observations:
         return int(np.count_nonzero(self.weight))
 
     @cached_property
+    def log_total_weight(self) -> float:
+        """Σ log of the weights of the observed points."""
+        return float(np.sum(np.log(self.weight[self.weight > 0])))
+
+    @cached_property
     def remainder(self) -> float:
         """Log likelihood of the rows minus that of their point means, given the function."""
         if self.n_rows is None or self.log_weight is None:
             return 0.0
-        log_total = float(np.sum(np.log(self.weight[self.weight > 0])))
         return -0.5 * (
-            (self.n_rows - self.n_observed) * LOG_2PI + log_total - self.log_weight + self.within
+            (self.n_rows - self.n_observed) * LOG_2PI
+            + self.log_total_weight
+            - self.log_weight
+            + self.within
         )
 
     @property
@@ -382,6 +389,5 @@ def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:
 
 
 def _log_likelihood(seen: Observations, quadratic: float, log_det: float) -> float:
-    log_weight = float(np.sum(np.log(seen.weight[seen.weight > 0])))
-    merged = -0.5 * (seen.n_observed * LOG_2PI + log_det - log_weight + quadratic)
+    merged = -0.5 * (seen.n_observed * LOG_2PI + log_det - seen.log_total_weight + quadratic)
     return merged + seen.remainder

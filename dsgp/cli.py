@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import NormalDist
@@ -16,7 +14,6 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
-import zarr
 from typer import Argument, Option
 
 from dsgp import __version__, kernels, storage
@@ -26,10 +23,10 @@ from dsgp.errors import (
     DataWarning,
     DsgpError,
     ParameterError,
-    StorageError,
 )
 from dsgp.estimators import AdditiveGPRegressor, load
-from dsgp.rows.sources import FILE_TYPES, columns_of, read_table, weights_of
+from dsgp.rows.sinks import write_table, written_aside
+from dsgp.rows.sources import columns_of, read_table
 
 OUTPUT_COLUMNS = ("mean", "std", "lower", "upper")
 
@@ -187,7 +184,7 @@ def _training_table(
     except DataError as error:
         remedy = "" if inputs else " (--drop COLUMN, or --columns with the others)"
         raise DataError(f"{error}{remedy}") from error
-    return X, table[target], None if weight is None else _weights(table[weight])
+    return X, table[target], None if weight is None else table[weight]
 
 
 def _read(path: Path, columns: Sequence[str], only: bool) -> pd.DataFrame:
@@ -199,13 +196,6 @@ def _read(path: Path, columns: Sequence[str], only: bool) -> pd.DataFrame:
     if len(table) == 0:
         raise DataError(f"{str(path)!r} is an empty table: it has columns {list(table)} but no row")
     return table
-
-
-def _weights(column: pd.Series) -> Any:
-    try:
-        return weights_of(column, len(column))
-    except DataError as error:
-        raise DataError(f"weight column {column.name!r}: {error}") from error
 
 
 @app.command(epilog=PREDICT_EXAMPLES)
@@ -236,7 +226,7 @@ def predict(
     for name in keep:
         if name in OUTPUT_COLUMNS:
             raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
-    with _written_aside(out, overwrite) as aside:
+    with written_aside(out, overwrite) as aside:
         fitted = load(model)
         inputs = getattr(fitted, "feature_names_in_", None)
         if inputs is None:  # fitted to an array: by position
@@ -245,7 +235,7 @@ def predict(
         else:
             table = _read(data, list(dict.fromkeys([*inputs, *keep])), only=True)
             X = table[list(inputs)]
-        _write_table(table[keep].assign(**_predictions(fitted, X, level)), out.name, aside)
+        write_table(table[keep].assign(**_predictions(fitted, X, level)), out.name, aside)
     typer.echo(f"{len(table)} predictions saved in {out}")
 
 
@@ -255,54 +245,14 @@ def _predictions(model: AdditiveGPRegressor, X: pd.DataFrame, level: float) -> d
     return dict(zip(OUTPUT_COLUMNS, (mean, std, mean - half, mean + half), strict=True))
 
 
-def _write_table(table: pd.DataFrame, name: str, path: Path) -> None:
-    """Write in the format that ``name`` asks for, to ``path``."""
-    if name.lower().endswith((".csv", ".csv.gz")):
-        compression = "gzip" if name.lower().endswith(".gz") else None
-        table.to_csv(path, index=False, compression=compression)
-    else:
-        table.to_parquet(path, index=False)
-
-
-@contextmanager
-def _written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Make an empty file beside ``path``, to be moved there once the block has filled it."""
-    if not path.name.lower().endswith(FILE_TYPES):
-        raise ParameterError(f"--out {str(path)!r} must end in one of {', '.join(FILE_TYPES)}")
-    if path.is_dir() or (path.exists() and not overwrite):
-        remedy = "choose another path" if path.is_dir() else "choose another path or --overwrite"
-        raise StorageError(f"{str(path)!r} exists; {remedy}")
-    if not path.parent.is_dir():
-        raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.touch(exist_ok=False)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        yield aside
-        os.replace(aside, path)
-    except StorageError:
-        raise
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        aside.unlink(missing_ok=True)
-
-
-def _cannot_write(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {str(path)!r}: {error.strerror or error}")
-
-
 @app.command(epilog=INFO_EXAMPLES)
 def info(model: Model) -> None:
     """Show what a saved model is."""
     fitted = load(model)
-    version = zarr.open_group(str(model), mode="r").attrs["format_version"]
     unnamed = f"{fitted.n_features_in_}, without names"
     names = getattr(fitted, "feature_names_in_", None)
     typer.echo(f"kind            {type(fitted).__name__}")
-    typer.echo(f"format version  {version}")
+    typer.echo(f"format version  {storage.format_version(model)}")
     typer.echo(f"columns         {unnamed if names is None else ', '.join(names)}")
     typer.echo(f"\n{fitted.summary()}")
 

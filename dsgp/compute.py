@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import dask
 from dask.system import CPU_COUNT
+from threadpoolctl import threadpool_limits
 
 Result = TypeVar("Result")
 
@@ -42,3 +43,11 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float) -> list[Result]:
     return list(
         dask.compute(*[dask.delayed(task, pure=False)() for task in tasks], scheduler="threads")
     )
+
+
+def one_blas_thread() -> threadpool_limits:
+    """Return a context in which BLAS uses one thread.
+
+    Its own threads spin beside ours on vectors of this size, and split sums as the machine has it.
+    """
+    return threadpool_limits(limits=1, user_api="blas")

@@ -127,6 +127,12 @@ def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
         raise StorageError(f"{str(path)!r} is damaged: {error}") from error
 
 
+def format_version(path: str | Path) -> int:
+    """Return the format version of a store that ``read`` accepts."""
+    metadata = json.loads((Path(path) / "zarr.json").read_text(encoding="utf-8"))
+    return int(metadata["attributes"]["format_version"])
+
+
 def _is_store(path: Path) -> bool:
     try:
         metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))

@@ -336,7 +336,7 @@ def test_a_column_to_keep_must_be_there_for_a_model_without_names(tmp_path, comm
     data = saved(table, tmp_path / "d.csv")
     arguments = ["predict", tmp_path / "m.zarr", data, "--out", tmp_path / "p.csv"]
     require_one_error(command(*arguments, "--keep", "id"), "no column 'id'")
-    require_one_error(command(*arguments), "3 features", "fitted with 2")
+    require_one_error(command(*arguments), "3 features", "expecting 2")
 
 
 def test_one_row_is_enough_to_predict(tmp_path, model_path):

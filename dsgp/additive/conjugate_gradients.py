@@ -79,7 +79,9 @@ def conjugate_gradients(
                 at_floor += 1
                 checked = checked.matched(system, y)
                 mean, dual = checked.mean.copy(), checked.dual.copy()
-                norm = math.inf  # a new start: the old directions are not conjugate to this residual
+                norm = (
+                    math.inf
+                )  # a new start: the old directions are not conjugate to this residual
             elif system.prior_norm(residual - checked.residual) > 0.5 * checked.bound:
                 at_floor += 1
             # Go on with the residual as it is, without the drift of the recurrence.

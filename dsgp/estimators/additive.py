@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.additive import MAX_ITER, SOLVERS, AdditiveSystem, Solution, warn_unless_converged
 from dsgp.axis import Floats, sum_by
-from dsgp.compute import run
+from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
 from dsgp.estimators.summary import summarise
 from dsgp.estimators.term import Term, kernel_from, kernel_settings
@@ -29,7 +29,7 @@ from dsgp.learning.search import NOISE, NOISE_START, require_complete, search_fo
 from dsgp.learning.vbem import Expectation, Pair, expectation, vbem
 from dsgp.progress import progress
 from dsgp.rows.encode import encode, require_finite
-from dsgp.rows.sources import Columns, columns_of, target_of, weights_of
+from dsgp.rows.sources import Columns, columns_of, matching_columns, target_of, weights_of
 from dsgp.rows.table import RowTable
 
 _ROW_BLOCK = 65_536  # rows of one prediction task
@@ -87,7 +87,9 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
     learner_trace_ : list of float
         The bound after each iteration of the learner; it never falls. Empty without a learner.
     solver_iterations_ : int
-        Of the final solve.
+        Of the final solve; 0 where the learner's last one was good enough.
+    n_iter_ : int
+        Iterations of the learner, or of the solver without one.
     error_bound_ : float
         The error of any component at any input is at most this many prior standard deviations.
     converged_ : bool
@@ -208,7 +210,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             spread = 1.0
         scale = float(np.sqrt(spread))
         centred /= scale
-        state, trace, learned = self._infer(table, prior, centred, weight, scale)
+        with one_blas_thread():
+            state, trace, learned = self._infer(table, prior, centred, weight, scale)
         self._keep(columns, table, state, offset, scale)
         self.constant_columns_ = constant
         self.learner_trace_ = [float(bound - len(y) * np.log(scale)) for bound in trace]
@@ -223,6 +226,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                 stacklevel=2,
             )
         self.solver_iterations_ = solution.iterations
+        self.n_iter_ = len(trace) - 1 if trace else solution.iterations
         self.error_bound_ = solution.error_bound
         self.converged_ = solution.converged and learned
         return self
@@ -286,7 +290,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                 for kernel, axis, codes in zip(kernels, table.axes, table.codes, strict=True)
             ]
             bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
-            with progress("learning", self.learner_max_iter, enabled=self.verbose) as bar:
+            with progress("learning", self.learner_max_iter + 1, enabled=self.verbose) as bar:
                 result = vbem(
                     table,
                     searches,
@@ -441,7 +445,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
 
     def _matched(self, X: Any) -> Columns:
         check_is_fitted(self)
-        return columns_of(X).matched(self._columns, hasattr(self, "feature_names_in_"))
+        named = hasattr(self, "feature_names_in_")
+        return matching_columns(X, self._columns, named, type(self).__name__)
 
     def _by_blocks(self, block: Any, n_rows: int) -> None:
         for term in self.terms_:  # prepared once, not by every task
@@ -520,6 +525,7 @@ _PLAIN_ATTRIBUTES = (
     "log_marginal_likelihood_",
     "learner_trace_",
     "solver_iterations_",
+    "n_iter_",
     "error_bound_",
     "converged_",
     "intercept_",

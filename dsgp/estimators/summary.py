@@ -47,6 +47,7 @@ def summarise(model: Any) -> str:
         "",
         "lengthscale and std (prior standard deviation of the function) are in the data's units;",
         "edf: effective degrees of freedom; share: variance of the term / variance of the target",
+        "(shares add up to more or less than 100 % where terms correlate)",
         "",
         f"intercept            {model.intercept_:.6g}",
         f"noise std            {np.sqrt(model.noise_variance_):.6g}",

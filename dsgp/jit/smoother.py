@@ -48,6 +48,7 @@ def smooth(
     want_adjoint = adjoint_mean.shape[0] > 0
     r = np.zeros(m)
     s = np.zeros(m)
+    c = np.zeros(m)
     p = np.zeros((m, m))
     q = np.zeros((m, m))  # the N of the literature
     half = np.zeros((m, m))
@@ -69,44 +70,42 @@ def smooth(
         w = weight[t]
         ratio = 1.0 + w * p[0, 0]
         inverse = w / ratio
-        residual = inverse * (target[t] - means[t, 0])
-        spread = inverse
-        for i in range(m):
-            residual -= inverse * p[0, i] * s[i]
+        # c = N P h. Then e = v/F − Kᵀ s and D = 1/F + Kᵀ N K, with K = P h / F.
+        residual = target[t] - means[t, 0]
+        spread = 0.0
         for i in range(m):
             row = 0.0
             for j in range(m):
                 row += q[i, j] * p[0, j]
-            half[0, i] = inverse * row  # N K
-        for i in range(m):
-            spread += inverse * p[0, i] * half[0, i]
-        # r⁻ = s + h e;  N⁻ = (I − h Kᵀ) q (I − K hᵀ) + h hᵀ / F changes only row and column 0.
+            c[i] = row
+            residual -= p[0, i] * s[i]
+            spread += p[0, i] * row
+        residual *= inverse
+        spread = inverse + inverse * inverse * spread
+        # r⁻ = s + h e;  N⁻ = (I − h Kᵀ) N (I − K hᵀ) + h hᵀ / F changes only row and column 0.
         for i in range(m):
             r[i] = s[i]
         r[0] += residual
-        q[0, 0] += spread - 2.0 * half[0, 0]
+        q[0, 0] += spread - 2.0 * inverse * c[0]
         for i in range(1, m):
-            q[0, i] -= half[0, i]
+            q[0, i] -= inverse * c[i]
             q[i, 0] = q[0, i]
 
         dual[t] = residual
-        smoothed = means[t, 0]
-        for i in range(m):
-            smoothed += p[0, i] * r[i]
-        for i in range(m):
-            row = 0.0
-            for j in range(m):
-                row += q[i, j] * p[0, j]
-            half[0, i] = row  # N⁻ P h
         if w * p[0, 0] > 1.0:
             # Accurate where the noise is small, and the other form where it is large.
             mean[t] = target[t] - residual / w
             variance[t] = (1.0 - spread / w) / w
         else:
-            mean[t] = smoothed
+            smoothed = means[t, 0]
             lost = 0.0
             for i in range(m):
-                lost += p[0, i] * half[0, i]
+                smoothed += p[0, i] * r[i]
+                row = 0.0
+                for j in range(m):
+                    row += q[i, j] * p[0, j]
+                lost += p[0, i] * row
+            mean[t] = smoothed
             variance[t] = p[0, 0] - lost
         if w > 0.0:
             noise_score += (residual * residual - spread) / w
@@ -135,27 +134,23 @@ def smooth(
             # state moves by A a and its covariance by A Y + Y Aᵀ.
             tau = rate * step[t]
             if tau < FORGOTTEN:
+                for i in range(m):
+                    total = means[t, i]
+                    for j in range(m):
+                        half[i, j] = p[i, j] - stationary[i, j]  # Y
+                        total += half[i, j] * r[j]
+                    c[i] = total
                 score = 0.0
                 for i in range(m):
-                    drift = -_moved(means, p, stationary, r, t, i)
-                    if i + 1 < m:
-                        drift += _moved(means, p, stationary, r, t, i + 1)
-                    score += r[i] * drift
+                    score -= r[i] * c[i]
                     for j in range(m):
-                        trend = stationary[i, j] - p[i, j]
-                        if i + 1 < m:
-                            trend += p[i + 1, j] - stationary[i + 1, j]
-                        score -= q[i, j] * trend
+                        score += q[i, j] * half[i, j]
+                for i in range(m - 1):
+                    score += r[i] * c[i + 1]
+                    for j in range(m):
+                        score -= q[i, j] * half[i + 1, j]
                 rate_score += tau * score
     return rate_score, noise_score
-
-
-@compiled
-def _moved(means, p, stationary, r, t, i):
-    total = means[t, i]
-    for j in range(r.shape[0]):
-        total += (p[i, j] - stationary[i, j]) * r[j]
-    return total
 
 
 @compiled

@@ -15,6 +15,9 @@ from dsgp.kernels import Matern
 VARIANCE = (1e-8, 1e4)
 NOISE = (1e-8, 1e2)
 NOISE_START = 0.1
+# In widths of the bulk of the rows.
+LENGTHSCALE_START = 8.0
+OTHER_LENGTHSCALES = (0.5,)
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,16 @@ class Search:
     Attributes
     ----------
     start : kernel with all its parameters
+    others : tuple of kernels
+        Further starts, tried when the learner begins and again when it would end: the likelihood
+        of one term often has an optimum at a long and one at a short lengthscale.
     names : tuple of str
         The free ones among "lengthscale" and "variance".
     lower, upper : ndarray of shape (len(names),)
     """
 
     start: Matern
+    others: tuple[Matern, ...]
     names: tuple[str, ...]
     lower: Floats
     upper: Floats
@@ -73,7 +80,7 @@ def search_for(
         "lengthscale": (1e-2 * width, 1e2 * extent),
         "variance": (VARIANCE[0] * target_variance, VARIANCE[1] * target_variance),
     }
-    default = {"lengthscale": 0.5 * width, "variance": target_variance / n_terms}
+    default = {"lengthscale": LENGTHSCALE_START * width, "variance": target_variance / n_terms}
     values, names, lower, upper = {}, [], [], []
     for name, (low, high) in bounds.items():
         given = getattr(kernel, name)
@@ -83,8 +90,15 @@ def search_for(
             # A given start outside the usual range widens it.
             lower.append(min(low, values[name]))
             upper.append(max(high, values[name]))
+    start = kernel.with_parameters(**values)
+    others = [
+        start.with_parameters(lengthscale=factor * width)
+        for factor in OTHER_LENGTHSCALES
+        if "lengthscale" in names
+    ]
     return Search(
-        start=kernel.with_parameters(**values),
+        start=start,
+        others=tuple(others),
         names=tuple(names),
         lower=np.log(lower),
         upper=np.log(upper),

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -148,41 +149,87 @@ def vbem(
     watch : callable
         Told the bound after every E-step.
     """
-    kernels = [search.start for search in searches]
-    state = expectation(table, kernels, noise_variance, y, sample_weight, solve)
+    start = [search.start for search in searches]
+    state = expectation(table, start, noise_variance, y, sample_weight, solve)
     trace = [state.bound]
     watch(state.bound)
+    converged = False
+    everywhere = True  # try the other starts in this sweep
     for _ in range(max_iter):
-        mean, dual = state.solution.mean.copy(), state.solution.dual.copy()
-        rows = state.solution.residual.copy()
-        spread = 0.0  # Σ_d Σ_u W_u v_u at the current noise
-        for term, search in enumerate(searches):
-            old = table.part(mean, term)
-            weight = table.part(state.system.table_weight, term)
-            information = table.scatter(term, rows, state.system.weight, np.empty(len(old)))
-            seen = Observations((information + weight * old) / weight, weight)
-            kernels[term], posterior = maximise(search, kernels[term], table.axes[term], seen)
-            table.gather_add(term, posterior.mean - old, -1.0, rows)
-            old[:] = posterior.mean
-            table.part(dual, term)[:] = posterior.dual
-            spread += float(weight @ posterior.variance)
-        noise_variance = float(
-            np.clip(
-                (sample_weight @ rows**2 + noise_variance * spread) / table.n_rows, *noise_bounds
+        step = _m_step(table, searches, state, sample_weight, everywhere)
+        for noise_variance in step.noise_variances:
+            found = expectation(
+                table,
+                step.kernels,
+                float(np.clip(noise_variance, *noise_bounds)),
+                y,
+                sample_weight,
+                solve,
+                step.pair,
             )
-        )
-        state = expectation(table, kernels, noise_variance, y, sample_weight, solve, (mean, dual))
+            if found.bound >= state.bound:
+                break
+        state = found
         trace.append(state.bound)
         watch(state.bound)
-        if trace[-1] - trace[-2] < tol:
+        small = trace[-1] - trace[-2] < tol
+        converged = small and everywhere
+        if converged:
             break
+        everywhere = small
     return Learned(
-        kernels=kernels,
-        noise_variance=noise_variance,
+        kernels=[posterior.kernel for posterior in state.posteriors],
+        noise_variance=state.noise_variance,
         trace=trace,
         pair=(state.solution.mean, state.solution.dual),
-        converged=trace[-1] - trace[-2] < tol if len(trace) > 1 else False,
+        converged=converged,
     )
+
+
+class _Step(NamedTuple):
+    """Result of an M-step: kernels, noise variances to try in turn, where the solver goes on."""
+
+    kernels: list[Matern]
+    noise_variances: tuple[float, float]
+    pair: Pair
+
+
+def _m_step(
+    table: RowTable,
+    searches: list[Search],
+    state: Expectation,
+    sample_weight: Floats,
+    everywhere: bool,
+) -> _Step:
+    """Improve every term in turn, then the noise.
+
+    The bound's own noise update, σ² = (Σ w (y − f̂)² + Σ v) / N, keeps the variances v of the terms
+    where they are and therefore creeps when the terms have many degrees of freedom. As v is nearly
+    proportional to σ², Σ w (y − f̂)² / (N − Σ v / σ²) is tried first: what the creep would lead to.
+    """
+    kernels: list[Matern] = []
+    mean, dual = state.solution.mean.copy(), state.solution.dual.copy()
+    rows = state.solution.residual.copy()
+    dof = 0.0  # Σ v / σ²
+    for term, search in enumerate(searches):
+        old = table.part(mean, term)
+        weight = table.part(state.system.table_weight, term)
+        information = table.scatter(term, rows, state.system.weight, np.empty(len(old)))
+        seen = Observations((information + weight * old) / weight, weight)
+        starts = [state.posteriors[term].kernel, *(search.others if everywhere else ())]
+        kernel, posterior = max(
+            (maximise(search, start, table.axes[term], seen) for start in starts),
+            key=lambda found: found[1].evidence.value,
+        )
+        kernels.append(kernel)
+        table.gather_add(term, posterior.mean - old, -1.0, rows)
+        old[:] = posterior.mean
+        table.part(dual, term)[:] = posterior.dual
+        dof += float(weight @ posterior.variance)
+    squares = float(sample_weight @ rows**2)
+    own = (squares + state.noise_variance * dof) / table.n_rows
+    ahead = squares / max(table.n_rows - dof, 0.05 * table.n_rows)
+    return _Step(kernels, (ahead, own), (mean, dual))
 
 
 def maximise(

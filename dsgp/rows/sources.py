@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
+from pyarrow import csv
 from sklearn.utils.validation import check_array, column_or_1d
 
 from dsgp.axis import Floats
@@ -29,12 +30,16 @@ class Columns:
     Attributes
     ----------
     names : tuple of str
-        Column names; x0, x1, … for arrays.
+        Column names; x0, x1, … where the data have none.
     named : bool
         Whether the names came with the data.
     n_rows : int
     index : pandas.Index or None
         Row labels of a data frame.
+    data : ndarray or pandas.DataFrame
+        It may have further columns.
+    positions : tuple of int
+        Where in ``data`` each column is.
     """
 
     names: tuple[str, ...]
@@ -42,42 +47,17 @@ class Columns:
     n_rows: int
     index: pd.Index | None
     data: Any
+    positions: tuple[int, ...]
 
     def column(self, name: str, rows: slice = slice(None)) -> Floats:
         """Return one column, or some rows of it, as float64."""
-        position = self.names.index(name)
+        position = self.positions[self.names.index(name)]
         if isinstance(self.data, pd.DataFrame):
             # Missing values of pandas' own integer and boolean types become NaN here.
             values = self.data.iloc[rows, position].to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             values = self.data[rows, position]
         return np.ascontiguousarray(values, dtype=np.float64)
-
-    def matched(self, names: Sequence[str], named: bool) -> Columns:
-        """Return these columns in the order of a fit's ``names``.
-
-        Named columns are matched by name, and further ones are left aside; unnamed ones must agree
-        in number and are taken by position.
-
-        Raises
-        ------
-        DataError
-            If a column of the fit is missing, or the numbers do not agree.
-        """
-        if self.named and named:
-            missing = [name for name in names if name not in self.names]
-            if missing:
-                raise DataError(
-                    "The feature names should match those that were passed during fit.\n"
-                    f"Missing: {_listed(missing)}; the table has {_listed(self.names)}"
-                )
-            return self
-        if len(self.names) != len(names):
-            raise DataError(
-                f"X has {len(self.names)} features, but the model was fitted with {len(names)} "
-                f"features as input: {_listed(names)}; pass the same columns in the same order"
-            )
-        return Columns(tuple(names), named, self.n_rows, self.index, self.data)
 
 
 def columns_of(table: Any) -> Columns:
@@ -96,13 +76,8 @@ def columns_of(table: Any) -> Columns:
     """
     if not isinstance(table, pd.DataFrame):
         array = check_array(table, dtype="numeric", ensure_all_finite=False)
-        names = tuple(f"x{j}" for j in range(array.shape[1]))
-        return Columns(names, False, array.shape[0], None, array)
-    n_rows, n_columns = table.shape
-    if n_columns == 0:
-        raise DataError("the table has no input column (0 feature(s)); at least one is needed")
-    if n_rows == 0:
-        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+        n_rows, n_columns = array.shape
+        return Columns(_numbered(n_columns), False, n_rows, None, array, tuple(range(n_columns)))
     text = [isinstance(name, str) for name in table.columns]
     if any(text) and not all(text):
         raise TypeError(
@@ -111,11 +86,65 @@ def columns_of(table: Any) -> Columns:
             "rename the columns, e.g. X.columns = X.columns.astype(str)"
         )
     named = all(text)
-    names = tuple(table.columns) if named else tuple(f"x{j}" for j in range(n_columns))
+    n_columns = table.shape[1]
+    names = tuple(table.columns) if named else _numbered(n_columns)
+    return _frame_columns(table, names, named, tuple(range(n_columns)))
+
+
+def matching_columns(table: Any, names: Sequence[str], named: bool, model: str) -> Columns:
+    """Describe the columns that a model fitted on ``names`` needs.
+
+    Where both have names, columns are matched by them, and further ones are left aside, whatever
+    they hold; otherwise they are taken by position and must agree in number.
+
+    Parameters
+    ----------
+    table : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+    names : sequence of str
+    named : bool
+        Whether the names of the fit came with its data.
+    model : str
+        For messages.
+
+    Raises
+    ------
+    DataError
+        If a column is missing, or the numbers do not agree, or as ``columns_of``.
+    """
+    if named and isinstance(table, pd.DataFrame) and any(isinstance(n, str) for n in table.columns):
+        present = list(table.columns)
+        if missing := [name for name in names if name not in present]:
+            raise DataError(
+                "The feature names should match those that were passed during fit.\n"
+                f"Missing: {_listed(missing)}; the table has {_listed(present)}"
+            )
+        require_unique([name for name in present if name in names])
+        positions = tuple(present.index(name) for name in names)
+        return _frame_columns(table, tuple(names), named, positions)
+    columns = columns_of(table)
+    if len(columns.names) != len(names):
+        raise DataError(
+            f"X has {len(columns.names)} features, but {model} is expecting {len(names)} features "
+            f"as input: {_listed(names)}; pass the same columns in the same order"
+        )
+    return replace(columns, names=tuple(names))
+
+
+def _numbered(n_columns: int) -> tuple[str, ...]:
+    return tuple(f"x{j}" for j in range(n_columns))
+
+
+def _frame_columns(
+    table: pd.DataFrame, names: tuple[str, ...], named: bool, positions: tuple[int, ...]
+) -> Columns:
+    if not names:
+        raise DataError("the table has no input column (0 feature(s)); at least one is needed")
+    if len(table) == 0:
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
     require_unique(names)
-    for position, name in enumerate(names):
+    for name, position in zip(names, positions, strict=True):
         _require_numeric(name, table.iloc[:, position])
-    return Columns(names, named, n_rows, table.index, table)
+    return Columns(names, named, len(table), table.index, table, positions)
 
 
 def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
@@ -159,25 +188,26 @@ def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
     """
     if sample_weight is None:
         return np.ones(n_rows)
+    name = "sample_weight"
+    if isinstance(sample_weight, pd.Series):
+        name = f"the weight {str(sample_weight.name or name)!r}"
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"sample_weight must be numbers: {error}") from error
+        raise DataError(f"{name} must be numbers: {error}") from error
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
-        raise DataError(
-            f"sample_weight must have shape ({n_rows},), one weight a row, got {weight.shape}"
-        )
-    require_finite("sample_weight", weight)
+        raise DataError(f"{name} must have shape ({n_rows},), one weight a row, got {weight.shape}")
+    require_finite(name, weight)
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
         raise DataError(
-            f"sample_weight is negative in row {row} (counted from 0): {weight[row]:g}; weights "
+            f"{name} is negative in row {row} (counted from 0): {weight[row]:g}; weights "
             "are precisions, relative to the noise: 0 leaves a row out"
         )
     if not (weight > 0).any():
-        raise DataError("sample_weight is 0 in every row; at least one row must count")
+        raise DataError(f"{name} is zero in every row; at least one row must count")
     return weight
 
 
@@ -208,24 +238,36 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
             f"cannot tell the format of {str(path)!r}: its name must end in one of "
             f"{', '.join(FILE_TYPES)}"
         )
-    is_csv = ".csv" in name
+    is_csv = name.endswith((".csv", ".csv.gz"))
     try:
-        present = _csv_header(path) if is_csv else tuple(pq.read_schema(path).names)
+        present = csv.open_csv(path).schema.names if is_csv else pq.read_schema(path).names
+        if "" in present:
+            raise DataError(
+                f"{str(path)!r} has no name for column {present.index('') + 1} in its header: name "
+                "it, or drop it (pandas writes row labels so, unless told to_csv(index=False))"
+            )
         require_unique(present)
-        wanted = None if columns is None else list(columns)
-        if wanted is not None and (missing := [c for c in wanted if c not in present]):
+        wanted = present if columns is None else list(columns)
+        if missing := [name for name in wanted if name not in present]:
             raise DataError(
                 f"{str(path)!r} has no column {_listed(missing)}; it has {_listed(present)}"
             )
-        if is_csv:
-            return pd.read_csv(path, usecols=wanted, encoding_errors="strict")
-        return pd.read_parquet(path, columns=wanted)
-    except DataError:
-        raise
-    except (pa.ArrowException, pd.errors.ParserError, pd.errors.EmptyDataError, OSError) as error:
-        raise _not_as_named(path, is_csv, error) from error
-    except ValueError as error:  # UnicodeDecodeError, and what pandas says of broken files
-        raise _not_as_named(path, is_csv, error) from error
+        # Arrow is strict where pandas guesses: a row with more fields than the header is an error
+        # there, not a silent shift of all columns.
+        options = csv.ConvertOptions(include_columns=wanted)
+        data = (
+            csv.read_csv(path, convert_options=options)
+            if is_csv
+            else pq.read_table(path, columns=wanted)
+        )
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).strip().splitlines()
+        raise DataError(
+            f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "
+            f"name says: {reason[0] if reason else type(error).__name__}"
+        ) from error
+    # ignore_metadata: columns that pandas stored as row labels are columns to everyone else.
+    return data.to_pandas(ignore_metadata=True)
 
 
 def require_unique(names: Sequence[str]) -> None:
@@ -235,21 +277,6 @@ def require_unique(names: Sequence[str]) -> None:
         raise DataError(
             f"duplicate column name {_listed(twice)}: columns are matched by name; rename or drop"
         )
-
-
-def _csv_header(path: Path) -> tuple[str, ...]:
-    # header=None: pandas would rename duplicates to a, a.1 before anyone could see them.
-    first = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False)
-    return tuple(first.iloc[0])
-
-
-def _not_as_named(path: Path, is_csv: bool, error: Exception) -> DataError:
-    kind = "CSV" if is_csv else "Parquet"
-    reason = str(error).strip().splitlines()
-    return DataError(
-        f"{str(path)!r} cannot be read as the {kind} file that its name says: "
-        f"{reason[0] if reason else type(error).__name__}"
-    )
 
 
 def _require_numeric(name: str, values: pd.Series, what: str = "input column") -> None:
@@ -269,6 +296,6 @@ def _require_numeric(name: str, values: pd.Series, what: str = "input column") -
     )
 
 
-def _listed(names: Sequence[str], at_most: int = 12) -> str:
+def _listed(names: Sequence[Any], at_most: int = 12) -> str:
     shown = ", ".join(repr(str(name)) for name in names[:at_most])
     return shown + (f", … ({len(names)} in all)" if len(names) > at_most else "")

@@ -130,7 +130,9 @@ def test_backfitting_is_gauss_seidel_on_the_tables():
 def test_cg_started_at_the_solution_stops_at_once():
     system, y, _, _ = problem()
     solution = conjugate_gradients(system, y, tol=1e-6, max_iter=1000)
-    again = conjugate_gradients(system, y, tol=1e-6, max_iter=1000, start=(solution.mean, solution.dual))
+    again = conjugate_gradients(
+        system, y, tol=1e-6, max_iter=1000, start=(solution.mean, solution.dual)
+    )
     assert again.iterations == 0
     np.testing.assert_array_equal(again.mean, solution.mean)
 

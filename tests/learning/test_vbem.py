@@ -172,7 +172,8 @@ def test_fixed_parameters_stay():
 def test_a_search_starts_from_the_bulk_of_the_rows():
     points = np.concatenate([np.linspace(0, 1, 100), [1e9]])
     search = search_for(Matern52(), Axis(points), np.ones(101), 1.0, 4)
-    assert 0.3 < search.start.lengthscale < 0.5
+    assert 5 < search.start.lengthscale < 10
+    assert 0.3 < search.others[0].lengthscale < 0.5
     assert search.start.variance == 0.25
     given_far_out = search_for(Matern52(lengthscale=1e-9), Axis(points), np.ones(101), 1.0, 4)
     assert given_far_out.start.lengthscale == 1e-9
