@@ -33,7 +33,10 @@ from dsgp.learning.search import Search
 from dsgp.rows.table import RowTable
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
+# A term moves on after so many L-BFGS iterations, or at a gradient, in nats per unit of a log
+# parameter, that promises next to nothing: the other terms will move too.
 _M_STEP_ITERATIONS = 8
+_M_STEP_GRADIENT = 0.05
 
 
 @dataclass(frozen=True)
@@ -235,28 +238,32 @@ def _m_step(
 def maximise(
     search: Search, kernel: Matern, axis: Axis, seen: Observations
 ) -> tuple[Matern, Posterior]:
-    """Improve one kernel by the 1-D log marginal likelihood of its partial residual."""
-    best_kernel, best = kernel, axis.posterior(kernel, seen)
-    if not search.names:
-        return best_kernel, best
+    """Improve one kernel by the 1-D log marginal likelihood of its partial residual.
+
+    The result is never worse than the kernel it starts from.
+    """
+    best: Posterior | None = None
 
     def loss(log_values: Floats) -> tuple[float, Floats]:
-        nonlocal best_kernel, best
-        candidate = search.kernel(log_values)
-        posterior = axis.posterior(candidate, seen)
+        nonlocal best
+        posterior = axis.posterior(search.kernel(log_values), seen)
         evidence = posterior.evidence
-        if evidence.value > best.evidence.value:
-            best_kernel, best = candidate, posterior
-        return -evidence.value, -np.array(
-            [getattr(evidence, f"by_log_{name}") for name in search.names]
-        )
+        if best is None or evidence.value > best.evidence.value:
+            best = posterior
+        gradient = [getattr(evidence, f"by_log_{name}") for name in search.names]
+        return -evidence.value, -np.array(gradient)
 
-    minimize(
-        loss,
-        np.log([getattr(kernel, name) for name in search.names]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(search.lower, search.upper, strict=True)),
-        options={"maxiter": _M_STEP_ITERATIONS},
-    )
-    return best_kernel, best
+    start = np.log([getattr(kernel, name) for name in search.names])
+    if search.names:
+        minimize(
+            loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(search.lower, search.upper, strict=True)),
+            options={"maxiter": _M_STEP_ITERATIONS, "gtol": _M_STEP_GRADIENT},
+        )
+    else:
+        loss(start)
+    assert best is not None  # the first evaluation is at the start
+    return best.kernel, best

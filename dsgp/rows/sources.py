@@ -266,8 +266,8 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
             f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "
             f"name says: {reason[0] if reason else type(error).__name__}"
         ) from error
-    # ignore_metadata: columns that pandas stored as row labels are columns to everyone else.
-    return data.to_pandas(ignore_metadata=True)
+    # Without pandas' own notes: columns it stored as row labels are columns to everyone else.
+    return data.replace_schema_metadata(None).to_pandas()
 
 
 def require_unique(names: Sequence[str]) -> None:
