@@ -240,7 +240,7 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
         )
     is_csv = name.endswith((".csv", ".csv.gz"))
     try:
-        present = csv.open_csv(path).schema.names if is_csv else pq.read_schema(path).names
+        present = csv.open_csv(path).schema.names if is_csv else _parquet_names(path)
         if "" in present:
             raise DataError(
                 f"{str(path)!r} has no name for column {present.index('') + 1} in its header: name "
@@ -252,22 +252,30 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
             raise DataError(
                 f"{str(path)!r} has no column {_listed(missing)}; it has {_listed(present)}"
             )
-        # Arrow is strict where pandas guesses: a row with more fields than the header is an error
-        # there, not a silent shift of all columns.
-        options = csv.ConvertOptions(include_columns=wanted)
-        data = (
-            csv.read_csv(path, convert_options=options)
-            if is_csv
-            else pq.read_table(path, columns=wanted)
-        )
+        if is_csv:
+            # Arrow is strict where pandas guesses: a row with more fields than the header is an
+            # error there, not a silent shift of all columns.
+            options = csv.ConvertOptions(include_columns=wanted)
+            return csv.read_csv(path, convert_options=options).to_pandas()
+        stored = [name for name in wanted if name in pq.read_schema(path).names]
+        frame = pq.read_table(path, columns=stored).to_pandas()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()
         raise DataError(
             f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "
             f"name says: {reason[0] if reason else type(error).__name__}"
         ) from error
-    # Without pandas' own notes: columns it stored as row labels are columns to everyone else.
-    return data.replace_schema_metadata(None).to_pandas()
+    # What pandas stored as row labels is a column to everyone else.
+    labels = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(labels)[wanted] if labels else frame
+
+
+def _parquet_names(path: Path) -> list[str]:
+    """Column names, and that of row labels that pandas wrote as a range instead of a column."""
+    schema = pq.read_schema(path)
+    stored = (schema.pandas_metadata or {}).get("index_columns", [])
+    ranges = [label["name"] for label in stored if isinstance(label, dict) and label.get("name")]
+    return [*schema.names, *ranges]
 
 
 def require_unique(names: Sequence[str]) -> None:
