@@ -85,7 +85,12 @@ def test_processes_fit_and_predict_as_the_library_does(tmp_path):
         ["fit", data, "--target", "y", "--out", model, "--kernel", "matern32"],
         ["predict", model, new_data, "--out", out],
     ):
-        end = subprocess.run([*base, *map(str, arguments)], capture_output=True, text=True)
+        end = subprocess.run(
+            [*base, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"PYTHONWARNINGS": "ignore::DeprecationWarning"},  # of dependencies
+        )
         assert (end.returncode, end.stderr) == (0, "")
     table = rows()
     expected = dsgp.AdditiveGPRegressor(dsgp.kernels.Matern32()).fit(table[["a", "b"]], table["y"])

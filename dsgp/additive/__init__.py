@@ -21,7 +21,7 @@ def warn_unless_converged(solution: Solution, solver: str, tol: float) -> None:
         return
     remedy = {
         "backfitting": "raise max_iter, or use solver='cg', which needs far fewer iterations; the "
-        "sum and the centred components are usually much closer than this bound on the raw ones",
+        "bound holds for the raw components: sum and centred components are usually much closer",
         "cg": "raise max_iter or tol; with very small noise, rounding sets a floor for the bound",
     }[solver]
     warnings.warn(

@@ -1,8 +1,9 @@
 """Backfitting (Gilboa et al., Algorithm ``alg:bfgp``): block Gauss–Seidel on the additive system.
 
 Kept because it is the paper's. In directions that two terms share, the constant above all and
-smooth trends where inputs are correlated, it moves by a tiny amount a sweep: the sum and the
-centred components arrive long before the raw ones.
+smooth trends where inputs are correlated, it moves by a tiny amount a sweep. The sum and the
+centred components are soon within a hundredth of their prior standard deviation where inputs are
+independent; full accuracy takes them about as long as the raw ones.
 """
 
 from __future__ import annotations

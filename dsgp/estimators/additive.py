@@ -106,10 +106,10 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    ``predict(return_std=True)`` gives the standard deviation of the factorised posterior, in which
-    the other terms count as known. It is close to the exact one for nearly independent inputs and
-    too small for strongly correlated ones (the paper, section "gpvb"). Far from the data it
-    reverts to that of the prior.
+    Standard deviations are those of the factorised posterior, in which every term counts the others
+    as known (the paper, section "gpvb"). They are close to the exact ones for nearly independent
+    inputs. For strongly correlated ones those of the components are too small, and that of the sum
+    may be off either way. Far from the data they revert to those of the prior.
 
     References
     ----------
@@ -212,7 +212,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         centred /= scale
         with one_blas_thread():
             state, trace, learned = self._infer(table, prior, centred, weight, scale)
-        self._keep(columns, table, state, offset, scale)
+            self._keep(columns, table, state, offset, scale)
         self.constant_columns_ = constant
         self.learner_trace_ = [float(bound - len(y) * np.log(scale)) for bound in trace]
         solution = state.solution
@@ -337,7 +337,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         for name, axis, posterior, mean, dual in parts:
             weight = posterior.seen.weight
             share = weight / weight.sum()
-            centre = float(share @ mean)
+            centre = float(np.sum(share * mean))
             terms.append(
                 Term(
                     name=name,
@@ -346,7 +346,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                     dual=dual / scale,
                     weight=weight / scale**2,
                     centre=scale * centre,
-                    explained_variance=scale**2 * float(share @ (mean - centre) ** 2),
+                    explained_variance=scale**2 * float(np.sum(share * (mean - centre) ** 2)),
                     effective_dof=float(weight @ posterior.variance),
                 )
             )
@@ -507,8 +507,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         if parameters["terms"] is not None:
             parameters["terms"] = {n: kernel_from(k) for n, k in parameters["terms"].items()}
         model = cls(**parameters)
-        for name, value in settings["fitted"].items():
-            setattr(model, name, value)
+        for name in _PLAIN_ATTRIBUTES:
+            setattr(model, name, settings["fitted"][name])
         model._set_columns(tuple(settings["columns"]), settings["named"])
         model._set_terms(
             [

@@ -60,9 +60,7 @@ def summarise(model: Any) -> str:
         "means                exact (to the solver's bound)",
         "standard deviations  "
         + (
-            "exact"
-            if exact
-            else "factorised posterior: too small where inputs are strongly correlated"
+            "exact" if exact else "factorised posterior: rough where inputs are strongly correlated"
         ),
     ]
     if model.constant_columns_:

@@ -18,7 +18,8 @@ from dsgp.kernels import Matern
 class Term:
     """A fitted function of one column.
 
-    Its variance is that of the factorised posterior: the other terms count as known.
+    Its variance is that of the factorised posterior: the other terms count as known. Weighted sums
+    are numpy's own, which do not depend on the number of cores as those of BLAS do.
 
     Attributes
     ----------
@@ -63,7 +64,7 @@ class Term:
         """Covariance of the function with its own weighted mean, and that mean's variance."""
         share = self.weight / self.weight.sum()
         covariance, dual = self.axis.solver(self.kernel, self.weight).solve(share)
-        return self.axis.kernel_sum(self.kernel, dual), float(share @ covariance)
+        return self.axis.kernel_sum(self.kernel, dual), float(np.sum(share * covariance))
 
     def centred_variance(self, inputs: Floats) -> Floats:
         """Variance of f(x) minus the weighted mean of f over the training rows."""

@@ -71,8 +71,8 @@ def search_for(
     """Make the search for one term.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
-    the lengthscale starts at half the width of the bulk of the rows, the variance at an equal share
-    of the target's.
+    the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
+    rougher only as the data ask for it, and the variance at an equal share of the target's.
     """
     width = typical_width(axis, counts)
     extent = float(axis.points[-1] - axis.points[0])

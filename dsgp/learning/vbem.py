@@ -41,9 +41,13 @@ _M_STEP_GRADIENT = 0.05
 
 @dataclass(frozen=True)
 class Expectation:
-    """The variational posterior for one set of hyperparameters (E-step)."""
+    """The variational posterior for one set of hyperparameters (E-step).
 
-    system: AdditiveSystem
+    Not the system itself, whose smoothers would stay in memory.
+    """
+
+    weight: Floats
+    table_weight: Floats
     noise_variance: float
     solution: Solution
     posteriors: list[Posterior]
@@ -96,7 +100,7 @@ def expectation(
         + float(solution.mean @ solution.dual)
         + sum(p.log_det for p in posteriors)
     )
-    return Expectation(system, noise_variance, solution, posteriors, bound)
+    return Expectation(weight, system.table_weight, noise_variance, solution, posteriors, bound)
 
 
 @dataclass(frozen=True)
@@ -216,8 +220,8 @@ def _m_step(
     dof = 0.0  # Σ v / σ²
     for term, search in enumerate(searches):
         old = table.part(mean, term)
-        weight = table.part(state.system.table_weight, term)
-        information = table.scatter(term, rows, state.system.weight, np.empty(len(old)))
+        weight = table.part(state.table_weight, term)
+        information = table.scatter(term, rows, state.weight, np.empty(len(old)))
         seen = Observations((information + weight * old) / weight, weight)
         starts = [state.posteriors[term].kernel, *(search.others if everywhere else ())]
         kernel, posterior = max(
