@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.jit.filter import filter_gains, filter_states, log_likelihood_terms
+from dsgp.jit.filter import filter_gains, filter_states
 from dsgp.jit.product import accumulate, evaluate, multiply, posterior_variance
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
@@ -153,7 +153,9 @@ class Axis:
 
     def log_marginal_likelihood(self, kernel: Matern, seen: Observations) -> float:
         """Log density of the rows, the function integrated out (forward pass only)."""
-        terms = log_likelihood_terms(*_dynamics(kernel), self.step, seen.weight, seen.target)
+        terms = filter_states(
+            *_dynamics(kernel), self.step, seen.weight, seen.target, _NONE_2D, _NONE_2D
+        )
         return _log_likelihood(seen, *terms)
 
     def evidence(self, kernel: Matern, seen: Observations) -> Evidence:
@@ -172,7 +174,7 @@ class Axis:
         mean, variance, dual = np.empty(n), np.empty(n), np.empty(n)
         slopes = (np.empty(n), np.empty(n)) if slope else (_NONE, _NONE)
         _, sums = self._smooth(
-            kernel, seen.weight, seen.target, (mean, variance, dual), slopes, (_NONE_2D, _NONE_2D)
+            kernel, seen.weight, seen.target, (mean, variance, dual), slopes, _NONE_2D
         )
         quadratic, log_det, rate_score, noise_score = sums
         by_log_noise = 0.5 * noise_score
@@ -202,7 +204,7 @@ class Axis:
         target: Floats,
         moments: tuple[Floats, Floats, Floats],
         slopes: tuple[Floats, Floats],
-        adjoint: tuple[Floats, Floats],
+        adjoint: Floats,
     ) -> tuple[Floats, tuple[float, float, float, float]]:
         """Run both passes; return the predicted covariances and the four sums of the passes."""
         n, m = len(self), kernel.order
@@ -210,7 +212,7 @@ class Axis:
         means, covariances = np.empty((n, m)), np.empty((n, m * (m + 1) // 2))
         forward = filter_states(*dynamics, self.step, weight, target, means, covariances)
         backward = smooth(
-            *dynamics, self.step, weight, target, means, covariances, *moments, *slopes, *adjoint
+            *dynamics, self.step, weight, target, means, covariances, *moments, *slopes, adjoint
         )
         return covariances, (*forward, *backward)
 
@@ -238,10 +240,8 @@ class Axis:
         """Return the posterior variance as a function of the input; it needs no target."""
         n, m = len(self), kernel.order
         adjoint = np.empty((n, m * (m + 1) // 2))
-        moments = (np.empty(n), np.empty(n), np.empty(n))
-        covariances, _ = self._smooth(
-            kernel, weight, np.zeros(n), moments, (_NONE, _NONE), (np.empty((n, m)), adjoint)
-        )
+        nothing = (_NONE, _NONE, _NONE)
+        covariances, _ = self._smooth(kernel, weight, np.zeros(n), nothing, nothing[:2], adjoint)
         return VarianceFunction(self, kernel, weight, covariances, adjoint)
 
 

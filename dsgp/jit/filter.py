@@ -2,9 +2,8 @@
 
 Shared conventions of the compiled passes (``filter``, ``smoother``, ``product``):
 
-* the state has m components and moves by Φ(τ) = exp(-τ) exp(Sτ), S the upward shift, with
-  τ = rate * step; the observed function is component 0. ``shift`` is the tuple of 1/k!, k < m:
-  its *type* tells the compiler m, so that all small loops unroll;
+* the state has m components and moves by Φ(τ) of ``transition``, τ = rate * step; the observed
+  function is component 0;
 * ``stationary`` (m, m) is P∞; ``step[t]`` is the distance from point t-1 to point t (step[0] is
   not used); ``weight[t]`` is the precision of the observation there (0: nothing was observed);
 * symmetric m x m matrices are stored by rows of their upper triangle, m (m + 1) / 2 numbers.
@@ -17,44 +16,18 @@ import math
 import numpy as np
 
 from dsgp.jit.flags import compiled
-
-# exp(-800) is 0 in float64: a longer step forgets everything, and no power of τ overflows.
-FORGOTTEN = 800.0
-
-
-@compiled
-def log_likelihood_terms(shift, stationary, rate, step, weight, target):
-    """Return Σ v²/F and Σ log(F w) over the observed points, without storing any state."""
-    m = len(shift)
-    a = np.zeros(m)
-    p = stationary.copy()
-    half = np.empty((m, m))
-    quadratic = 0.0
-    log_det = 0.0
-    product = 1.0
-    for t in range(target.shape[0]):
-        if t > 0:
-            predict(shift, stationary, rate * step[t], a, p, half)
-        # F w = 1 + w P00 >= 1; the product is logged only before it can overflow.
-        ratio = 1.0 + weight[t] * p[0, 0]
-        product *= ratio
-        if product > 1e150:
-            log_det += math.log(product)
-            product = 1.0
-        innovation = target[t] - a[0]
-        inverse = weight[t] / ratio
-        quadratic += inverse * innovation * innovation
-        update(shift, ratio, inverse, innovation, a, p)
-    return quadratic, log_det + math.log(product)
+from dsgp.jit.transition import push, scaled
 
 
 @compiled
 def filter_states(shift, stationary, rate, step, weight, target, means, covariances):
-    """Like ``log_likelihood_terms``, and keep the predicted states for the backward pass.
+    """Return Σ v²/F and Σ log(F w) over the observed points.
 
-    Fills ``means`` (n, m) and ``covariances`` (n, m (m + 1) / 2).
+    Fills the predicted states that a backward pass needs, ``means`` (n, m) and ``covariances``
+    (n, m (m + 1) / 2), where their length is not 0.
     """
     m = len(shift)
+    keep = means.shape[0] > 0
     a = np.zeros(m)
     p = stationary.copy()
     half = np.empty((m, m))
@@ -63,13 +36,15 @@ def filter_states(shift, stationary, rate, step, weight, target, means, covarian
     product = 1.0
     for t in range(target.shape[0]):
         if t > 0:
-            predict(shift, stationary, rate * step[t], a, p, half)
-        k = 0
-        for i in range(m):
-            means[t, i] = a[i]
-            for j in range(i, m):
-                covariances[t, k] = p[i, j]
-                k += 1
+            predict(shift, stationary, scaled(rate, step[t]), a, p, half)
+        if keep:
+            k = 0
+            for i in range(m):
+                means[t, i] = a[i]
+                for j in range(i, m):
+                    covariances[t, k] = p[i, j]
+                    k += 1
+        # F w = 1 + w P00 >= 1; the product is logged only before it can overflow.
         ratio = 1.0 + weight[t] * p[0, 0]
         product *= ratio
         if product > 1e150:
@@ -95,8 +70,9 @@ def filter_gains(shift, stationary, rate, step, weight, decay, shrinkage, covari
     for t in range(step.shape[0]):
         decay[t] = 0.0
         if t > 0:
-            decay[t] = math.exp(-min(rate * step[t], FORGOTTEN))
-            predict(shift, stationary, rate * step[t], a, p, half)
+            tau = scaled(rate, step[t])
+            decay[t] = math.exp(-tau)
+            predict(shift, stationary, tau, a, p, half)
         ratio = 1.0 + weight[t] * p[0, 0]
         shrinkage[t] = 1.0 / ratio
         for i in range(m):
@@ -111,15 +87,8 @@ def predict(shift, stationary, tau, a, p, half):
     Exact at τ = 0 and free of a Q that would cancel for tiny steps.
     """
     m = len(shift)
-    tau = min(tau, FORGOTTEN)
     decay = math.exp(-tau)
-    for i in range(m):
-        total = 0.0
-        power = 1.0
-        for j in range(i, m):
-            total += power * shift[j - i] * a[j]
-            power *= tau
-        a[i] = decay * total
+    push(shift, tau, decay, a)
     for i in range(m):
         for j in range(m):
             total = 0.0

@@ -12,8 +12,9 @@ import math
 
 import numpy as np
 
-from dsgp.jit.filter import FORGOTTEN, predict, update
+from dsgp.jit.filter import predict, update
 from dsgp.jit.flags import compiled
+from dsgp.jit.transition import pull, push, scaled
 
 
 @compiled
@@ -24,7 +25,8 @@ def multiply(shift, stationary, rate, step, vector, out):
     c = np.zeros(m)
     for t in range(n):
         if t > 0:
-            _push(shift, rate * step[t], c)
+            tau = scaled(rate, step[t])
+            push(shift, tau, math.exp(-tau), c)
         for i in range(m):
             c[i] += stationary[i, 0] * vector[t]
         out[t] = c[0]
@@ -32,7 +34,8 @@ def multiply(shift, stationary, rate, step, vector, out):
         c[i] = 0.0
     for t in range(n - 2, -1, -1):
         c[0] += vector[t + 1]
-        _pull(shift, rate * step[t + 1], c)
+        tau = scaled(rate, step[t + 1])
+        pull(shift, tau, math.exp(-tau), c)
         total = out[t]
         for i in range(m):
             total += stationary[i, 0] * c[i]
@@ -47,7 +50,8 @@ def accumulate(shift, stationary, rate, step, vector, forward, backward):
     c = np.zeros(m)
     for t in range(n):
         if t > 0:
-            _push(shift, rate * step[t], c)
+            tau = scaled(rate, step[t])
+            push(shift, tau, math.exp(-tau), c)
         for i in range(m):
             c[i] += stationary[i, 0] * vector[t]
             forward[t, i] = c[i]
@@ -55,7 +59,8 @@ def accumulate(shift, stationary, rate, step, vector, forward, backward):
         c[i] = 0.0
     for t in range(n - 1, -1, -1):
         if t < n - 1:
-            _pull(shift, rate * step[t + 1], c)
+            tau = scaled(rate, step[t + 1])
+            pull(shift, tau, math.exp(-tau), c)
         c[0] += vector[t]
         for i in range(m):
             backward[t, i] = c[i]
@@ -79,7 +84,8 @@ def evaluate(shift, stationary, rate, points, forward, backward, inputs, value, 
         if right > 0:
             for i in range(m):
                 c[i] = forward[right - 1, i]
-            _push(shift, rate * (inputs[k] - points[right - 1]), c)
+            tau = scaled(rate, inputs[k] - points[right - 1])
+            push(shift, tau, math.exp(-tau), c)
             total += c[0]
             rise -= c[0]
             if m > 1:
@@ -87,7 +93,8 @@ def evaluate(shift, stationary, rate, points, forward, backward, inputs, value, 
         if right < n:
             for i in range(m):
                 b[i] = backward[right, i]
-            _pull(shift, rate * (points[right] - inputs[k]), b)
+            tau = scaled(rate, points[right] - inputs[k])
+            pull(shift, tau, math.exp(-tau), b)
             # Φᵀ b moves by Aᵀ Φᵀ b as τ grows, and τ shrinks as the input grows.
             for i in range(m):
                 total += stationary[0, i] * b[i]
@@ -123,14 +130,16 @@ def posterior_variance(
             _unpack(covariances, right - 1, p)
             ratio = 1.0 + weight[right - 1] * p[0, 0]
             update(shift, ratio, weight[right - 1] / ratio, 0.0, a, p)
-            predict(shift, stationary, rate * (inputs[k] - points[right - 1]), a, p, half)
+            tau = scaled(rate, inputs[k] - points[right - 1])
+            predict(shift, stationary, tau, a, p, half)
         total = p[0, 0]
         if right < n:
             _unpack(adjoint, right, q)
             # N is pulled back to the input: hᵀ P Φᵀ N Φ P h, by pushing P h forward.
             for i in range(m):
                 half[0, i] = p[i, 0]
-            _push(shift, rate * (points[right] - inputs[k]), half[0])
+            tau = scaled(rate, points[right] - inputs[k])
+            push(shift, tau, math.exp(-tau), half[0])
             for i in range(m):
                 for j in range(m):
                     total -= half[0, i] * q[i, j] * half[0, j]
@@ -146,33 +155,3 @@ def _unpack(packed, t, matrix):
             matrix[i, j] = packed[t, k]
             matrix[j, i] = packed[t, k]
             k += 1
-
-
-@compiled
-def _push(shift, tau, c):
-    """C ← Φ(τ) c."""
-    m = len(shift)
-    tau = min(tau, FORGOTTEN)
-    decay = math.exp(-tau)
-    for i in range(m):
-        total = 0.0
-        power = 1.0
-        for j in range(i, m):
-            total += power * shift[j - i] * c[j]
-            power *= tau
-        c[i] = decay * total
-
-
-@compiled
-def _pull(shift, tau, c):
-    """C ← Φ(τ)ᵀ c."""
-    m = len(shift)
-    tau = min(tau, FORGOTTEN)
-    decay = math.exp(-tau)
-    for i in range(m - 1, -1, -1):
-        total = 0.0
-        power = 1.0
-        for j in range(i, -1, -1):
-            total += power * shift[i - j] * c[j]
-            power *= tau
-        c[i] = decay * total

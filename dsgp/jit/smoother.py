@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from dsgp.jit.filter import FORGOTTEN
 from dsgp.jit.flags import compiled
+from dsgp.jit.transition import FORGOTTEN, pull, push, scaled
 
 
 @compiled
@@ -29,15 +29,13 @@ def smooth(
     dual,
     slope,
     slope_variance,
-    adjoint_mean,
-    adjoint_covariance,
+    adjoint,
 ):
     """One backward pass over the states that ``filter_states`` kept.
 
-    Fills ``mean``, ``variance`` and ``dual`` = (K + R)⁻¹ y at the points, each (n,). Each of the
-    last four arrays is filled where its length is not 0: mean and variance of df/dτ (n,), and the
-    adjoint r (n, m) and N (n, m (m + 1) / 2), the backward message that predictions between the
-    points need.
+    Fills, each where its length is not 0: ``mean``, ``variance`` and ``dual`` = (K + R)⁻¹ y at the
+    points, (n,), all three or none; mean and variance of df/dτ, (n,); and the adjoint N,
+    (n, m (m + 1) / 2), the backward message that variances between the points need.
 
     Returns the derivative of the log likelihood by log rate, and Σ (e² − D) / w over the observed
     points, twice the derivative by the log of a factor common to all noise variances.
@@ -45,7 +43,8 @@ def smooth(
     m = len(shift)
     n = target.shape[0]
     want_slope = slope.shape[0] > 0
-    want_adjoint = adjoint_mean.shape[0] > 0
+    want_moments = mean.shape[0] > 0
+    want_adjoint = adjoint.shape[0] > 0
     r = np.zeros(m)
     s = np.zeros(m)
     c = np.zeros(m)
@@ -62,11 +61,10 @@ def smooth(
                 p[j, i] = p[i, j]
                 k += 1
         # s = Φᵀ r and q ← Φᵀ N Φ, with the transition from t to t + 1.
+        for i in range(m):
+            s[i] = r[i]
         if t < n - 1:
-            pull_back(shift, rate * step[t + 1], r, s, q, half)
-        else:
-            for i in range(m):
-                s[i] = 0.0
+            pull_back(shift, scaled(rate, step[t + 1]), s, q, half)
         w = weight[t]
         ratio = 1.0 + w * p[0, 0]
         inverse = w / ratio
@@ -91,22 +89,23 @@ def smooth(
             q[0, i] -= inverse * c[i]
             q[i, 0] = q[0, i]
 
-        dual[t] = residual
-        if w * p[0, 0] > 1.0:
-            # Accurate where the noise is small, and the other form where it is large.
-            mean[t] = target[t] - residual / w
-            variance[t] = (1.0 - spread / w) / w
-        else:
-            smoothed = means[t, 0]
-            lost = 0.0
-            for i in range(m):
-                smoothed += p[0, i] * r[i]
-                row = 0.0
-                for j in range(m):
-                    row += q[i, j] * p[0, j]
-                lost += p[0, i] * row
-            mean[t] = smoothed
-            variance[t] = p[0, 0] - lost
+        if want_moments:
+            dual[t] = residual
+            if w * p[0, 0] > 1.0:
+                # Accurate where the noise is small, and the other form where it is large.
+                mean[t] = target[t] - residual / w
+                variance[t] = (1.0 - spread / w) / w
+            else:
+                smoothed = means[t, 0]
+                lost = 0.0
+                for i in range(m):
+                    smoothed += p[0, i] * r[i]
+                    row = 0.0
+                    for j in range(m):
+                        row += q[i, j] * p[0, j]
+                    lost += p[0, i] * row
+                mean[t] = smoothed
+                variance[t] = p[0, 0] - lost
         if w > 0.0:
             noise_score += (residual * residual - spread) / w
         if want_slope and m > 1:
@@ -125,9 +124,8 @@ def smooth(
         if want_adjoint:
             k = 0
             for i in range(m):
-                adjoint_mean[t, i] = r[i]
                 for j in range(i, m):
-                    adjoint_covariance[t, k] = q[i, j]
+                    adjoint[t, k] = q[i, j]
                     k += 1
         if t > 0:
             # d log Z / dτ_t = rᵀ A (a + Y r) − tr(N A Y), Y = P_t − P∞, A = S − I: the predicted
@@ -154,18 +152,11 @@ def smooth(
 
 
 @compiled
-def pull_back(shift, tau, r, s, q, half):
-    """Set s = Φᵀ r, and q ← Φᵀ q Φ in place."""
+def pull_back(shift, tau, r, q, half):
+    """R ← Φᵀ r and q ← Φᵀ q Φ, in place."""
     m = len(shift)
-    tau = min(tau, FORGOTTEN)
     decay = math.exp(-tau)
-    for i in range(m):
-        total = 0.0
-        power = 1.0
-        for j in range(i, -1, -1):
-            total += power * shift[i - j] * r[j]
-            power *= tau
-        s[i] = decay * total
+    pull(shift, tau, decay, r)
     for i in range(m):
         for j in range(m):
             total = 0.0
@@ -200,29 +191,15 @@ def solve_with_gains(
     r = np.zeros(m)
     for t in range(n):
         if t > 0:
-            tau = min(rate * step[t], FORGOTTEN)
-            for i in range(m):
-                total = 0.0
-                power = 1.0
-                for j in range(i, m):
-                    total += power * shift[j - i] * a[j]
-                    power *= tau
-                a[i] = decay[t] * total
+            push(shift, scaled(rate, step[t]), decay[t], a)
         mean[t] = a[0]
-        scaled = (information[t] - weight[t] * a[0]) * shrinkage[t]  # v / F
+        weighed = (information[t] - weight[t] * a[0]) * shrinkage[t]  # v / F
         for i in range(m):
-            a[i] += covariance[t, i] * scaled
-        dual[t] = scaled
+            a[i] += covariance[t, i] * weighed
+        dual[t] = weighed
     for t in range(n - 1, -1, -1):
         if t < n - 1:
-            tau = min(rate * step[t + 1], FORGOTTEN)
-            for i in range(m - 1, -1, -1):
-                total = 0.0
-                power = 1.0
-                for j in range(i, -1, -1):
-                    total += power * shift[i - j] * r[j]
-                    power *= tau
-                r[i] = decay[t + 1] * total
+            pull(shift, scaled(rate, step[t + 1]), decay[t + 1], r)
         residual = dual[t]
         inverse = weight[t] * shrinkage[t]
         for i in range(m):
