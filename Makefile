@@ -11,7 +11,7 @@ help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST))
 
 demo: .venv-demo/stamp ## Fit two small data sets; figures and reports go to demo/
-	.venv-demo/bin/python -m pipelines.regression --data synth8d --n 8000 --out demo/synth8d
+	.venv-demo/bin/python -m pipelines.regression --data synth8d --n 8000 --kernel matern72 --out demo/synth8d
 	.venv-demo/bin/python -m pipelines.regression --data diabetes --out demo/diabetes
 
 test: .venv-test/stamp ## Check style, types and layers, then run the tests

@@ -25,6 +25,7 @@ from dsgp.errors import (
     ParameterError,
 )
 from dsgp.estimators import AdditiveGPRegressor, load
+from dsgp.interrupt import exit_on_termination
 from dsgp.rows.sinks import write_table, written_aside
 from dsgp.rows.sources import columns_of, read_table
 
@@ -267,6 +268,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; errors of the library and of files end it with one line and exit code 1."""
+    exit_on_termination()
     with warnings.catch_warnings():
         for category in (DataWarning, ConvergenceWarning):
             warnings.simplefilter("always", category)

@@ -28,7 +28,7 @@ REFRESH_SECONDS = 0.1
 
 
 class Bar:
-    """What `progress` yields: advances and describes a bar, or does nothing when quiet.
+    """What `progress` yields: advances a bar, or does nothing when quiet.
 
     Parameters
     ----------
@@ -60,11 +60,6 @@ class Bar:
             self._next_refresh = now + REFRESH_SECONDS
             self._display.refresh()
 
-    def describe(self, text: str) -> None:
-        """Replace the text before the bar."""
-        if self._display is not None:
-            self._display.update(self._task, description=text, refresh=True)
-
 
 @contextmanager
 def progress(
@@ -87,7 +82,7 @@ def progress(
     Yields
     ------
     Bar
-        With ``update(advance=1, **fields)`` and ``describe(text)``.
+        With ``update(advance=1, **fields)``.
 
     Examples
     --------

@@ -63,7 +63,7 @@ def write(
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
                 "kind": kind,
-                "settings": json.loads(json.dumps(settings, allow_nan=False)),
+                "settings": json.loads(json.dumps(settings, allow_nan=False, default=_as_json)),
             }
         )
         _write_tree(root, tree)
@@ -125,6 +125,13 @@ def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     # zarr and its codecs raise many types for a damaged store; all mean the same here.
     except Exception as error:
         raise StorageError(f"{str(path)!r} is damaged: {error}") from error
+
+
+def _as_json(value: Any) -> Any:
+    """Turn numpy's scalars into Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be stored as JSON")
 
 
 def format_version(path: str | Path) -> int:

@@ -15,6 +15,7 @@ from sklearn.datasets import load_diabetes
 
 from dsgp import read_table
 from dsgp.errors import DataError
+from dsgp.rows.sources import columns_of, target_of
 
 Floats = NDArray[np.float64]
 
@@ -251,7 +252,13 @@ def _regression_names(folder: Path) -> Iterator[str]:
 
 
 def _take_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.DataFrame, Floats]:
-    return _as_float64(frame.drop(columns=target)), _finite_target(frame[target], target, source)
+    y = _finite_target(frame[target], target, source)
+    X = _as_float64(frame.drop(columns=target))
+    # Before rows are drawn, so that a message counts them as the source does.
+    numbers = X.select_dtypes("number")
+    for name in numbers:
+        columns_of(numbers).finite_column(name)
+    return X, y
 
 
 def _as_float64(frame: pd.DataFrame) -> pd.DataFrame:
@@ -260,19 +267,10 @@ def _as_float64(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finite_target(column: pd.Series, target: str, source: str) -> Floats:
-    if not pd.api.types.is_numeric_dtype(column):
-        raise DataError(
-            f"{source}: target {target!r}: expected numbers, got {column.dtype}; "
-            "name a numeric column"
-        )
-    y = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    n_bad = int(np.count_nonzero(~np.isfinite(y)))
-    if n_bad:
-        raise DataError(
-            f"{source}: target {target!r}: expected finite numbers, got {n_bad} missing or "
-            "infinite; remove those rows first"
-        )
-    return y
+    try:
+        return target_of(column.rename(target), len(column))
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
 
 
 def _random_split(

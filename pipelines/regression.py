@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import ParameterError
+from dsgp.interrupt import exit_on_termination
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.metrics import coverage, mnlp, nmse
 from dsgp.plotting import plot_predictions
@@ -68,6 +69,7 @@ def main(
     """Fit an additive Gaussian process and write report, predictions, model and figures."""
     options = {name: value for name, value in locals().items() if name != "overwrite"}
     options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
+    exit_on_termination()
     with plain_errors():
         clock = Stopwatch()
         with clock.stage("load"):

@@ -34,7 +34,18 @@ except ImportError:  # Windows
 
 REPORT = "report.json"
 MAKER = "dsgp.pipelines"
-PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn")
+PACKAGES = (
+    "dsgp",
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "dask",
+    "pandas",
+    "pyarrow",
+    "xarray",
+    "zarr",
+)
 DPI = 200
 
 

@@ -245,7 +245,11 @@ BAD_TABLES = {
     "text weight": (changed(b=TEXT), ["--weight", "b"], ["'b'", "numbers"]),
     "no such weight": (rows(), ["--weight", "w"], ["no column 'w'"]),
     "nothing to keep": (rows(), ["--learner", "none"], ["'a'", "lengthscale"]),
-    "negative lengthscale": (rows(), ["--lengthscale", "-1"], ["lengthscale", "positive"]),
+    "negative lengthscale": (
+        rows(),
+        ["--lengthscale", "-1"],
+        ["lengthscale", "must be a number from"],
+    ),
     "negative tolerance": (rows(), ["--tol", "-1"], ["tol", "positive"]),
 }
 

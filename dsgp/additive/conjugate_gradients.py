@@ -7,7 +7,8 @@ import math
 from dsgp.additive.system import AdditiveSystem, Candidate, Solution
 from dsgp.axis import Floats
 
-# So many checks at which rounding makes up the residual are enough to know that the floor is met.
+# After so many checks in a row at which rounding made up the bound and it did not fall, the floor
+# of what float64 can do is met.
 _PATIENCE = 3
 # A check costs about one iteration; this many iterations without one are made at most, or a
 # quarter of those made so far.
@@ -69,21 +70,20 @@ def conjugate_gradients(
             or iteration == max_iter
         ):
             checked = Candidate.of(system, y, mean, dual)
+            better = checked.bound < 0.9 * best.bound
             if checked.bound < best.bound:
                 best = checked
             if best.bound <= tol:
                 break
-            if checked.mismatch_bound > 0.5 * checked.bound:
+            drifted = checked.mismatch_bound > 0.5 * checked.bound
+            rounded = system.prior_norm(residual - checked.residual) > 0.5 * checked.bound
+            at_floor = at_floor + 1 if (drifted or rounded) and not better else 0
+            if drifted:
                 # Mean and dual have drifted apart. Iterative refinement: match them and go on,
                 # which corrects the residual by a small pair with a small mismatch.
-                at_floor += 1
                 checked = checked.matched(system, y)
                 mean, dual = checked.mean.copy(), checked.dual.copy()
-                norm = (
-                    math.inf
-                )  # a new start: the old directions are not conjugate to this residual
-            elif system.prior_norm(residual - checked.residual) > 0.5 * checked.bound:
-                at_floor += 1
+                norm = math.inf  # a new start: old directions are not conjugate to this residual
             # Go on with the residual as it is, without the drift of the recurrence.
             residual = checked.residual.copy()
             smoothed, smoothed_dual = system.smooth(residual)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Real
 from typing import ClassVar, Self
 
 import numpy as np
@@ -15,6 +16,8 @@ from scipy.special import comb
 from dsgp.errors import ParameterError
 
 PARAMETERS = ("lengthscale", "variance")
+# Beyond these, rates, squares and their products leave the range of float64.
+SMALLEST, LARGEST = 1e-150, 1e150
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class Matern:
     Raises
     ------
     ParameterError
-        If a parameter is not a positive finite number, or a fixed one is not given.
+        If a parameter is not a positive number within 1e-150 to 1e150, or a fixed one is not given.
     """
 
     lengthscale: float | None = None
@@ -53,14 +56,21 @@ class Matern:
     order: ClassVar[int]
 
     def __post_init__(self) -> None:
+        if type(self) is Matern:
+            raise ParameterError("Matern is the base of the kernels; take Matern12 … Matern72")
         fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
         object.__setattr__(self, "fixed", fixed)
         for name in PARAMETERS:
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if value is None:
+                continue
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if not (number and SMALLEST <= value <= LARGEST):
                 raise ParameterError(
-                    f"{type(self).__name__}: {name} must be a positive finite number, got {value!r}"
+                    f"{type(self).__name__}: {name} must be a number from {SMALLEST:g} to "
+                    f"{LARGEST:g}, got {value!r}"
                 )
+            object.__setattr__(self, name, float(value))
         for name in fixed:
             if name not in PARAMETERS:
                 raise ParameterError(

@@ -1,4 +1,7 @@
-"""Where the search for hyperparameters starts and where it may go, in the units of the data."""
+"""Where the search for hyperparameters starts and where it may go.
+
+Lengthscales are in the units of the data; the target has variance 1 and the weights mean 1.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,14 @@ from dsgp.kernels import Matern
 # Variances relative to that of the target. The lower end of a term's variance is as good as
 # no term at all.
 VARIANCE = (1e-8, 1e4)
-NOISE = (1e-8, 1e2)
+# With less, a target without any noise leaves a system that float64 cannot solve to the tolerance.
+NOISE = (1e-6, 1e2)
 NOISE_START = 0.1
+# In extents of the column: a function this long is a polynomial of low degree, and longer ones only
+# cost digits.
+LONGEST = 10.0
 # In widths of the bulk of the rows.
+SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
 OTHER_LENGTHSCALES = (0.5,)
 
@@ -41,11 +49,6 @@ class Search:
     lower: Floats
     upper: Floats
 
-    @property
-    def log_start(self) -> Floats:
-        """Logs of the free parameters of ``start``."""
-        return np.log([getattr(self.start, name) for name in self.names])
-
     def kernel(self, log_values: Floats) -> Matern:
         """Return the kernel with other values of its free parameters."""
         values = np.exp(np.clip(log_values, self.lower, self.upper))
@@ -65,9 +68,7 @@ def typical_width(axis: Axis, counts: Floats) -> float:
     return float(width)
 
 
-def search_for(
-    kernel: Matern, axis: Axis, counts: Floats, target_variance: float, n_terms: int
-) -> Search:
+def search_for(kernel: Matern, axis: Axis, counts: Floats, n_terms: int) -> Search:
     """Make the search for one term.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
@@ -77,10 +78,10 @@ def search_for(
     width = typical_width(axis, counts)
     extent = float(axis.points[-1] - axis.points[0])
     bounds = {
-        "lengthscale": (1e-2 * width, 1e2 * extent),
-        "variance": (VARIANCE[0] * target_variance, VARIANCE[1] * target_variance),
+        "lengthscale": (SHORTEST * width, LONGEST * extent),
+        "variance": VARIANCE,
     }
-    default = {"lengthscale": LENGTHSCALE_START * width, "variance": target_variance / n_terms}
+    default = {"lengthscale": LENGTHSCALE_START * width, "variance": 1 / n_terms}
     values, names, lower, upper = {}, [], [], []
     for name, (low, high) in bounds.items():
         given = getattr(kernel, name)

@@ -174,16 +174,16 @@ def vbem(
                 solve,
                 step.pair,
             )
+            # Not so where rounding, or a solve that had to stop early, is all that is left.
             if found.bound >= state.bound:
+                state = found
                 break
-        state = found
         trace.append(state.bound)
         watch(state.bound)
-        small = trace[-1] - trace[-2] < tol
-        converged = small and everywhere
-        if converged:
+        converged = trace[-1] - trace[-2] < tol
+        if converged and everywhere:
             break
-        everywhere = small
+        everywhere = converged
     return Learned(
         kernels=[posterior.kernel for posterior in state.posteriors],
         noise_variance=state.noise_variance,

@@ -59,6 +59,12 @@ class Columns:
             values = self.data[rows, position]
         return np.ascontiguousarray(values, dtype=np.float64)
 
+    def finite_column(self, name: str, rows: slice = slice(None)) -> Floats:
+        """Like ``column``, but raise ``DataError`` where a value is missing or infinite."""
+        values = self.column(name, rows)
+        require_finite(f"input column {name!r}", values, first_row=rows.start or 0)
+        return values
+
 
 def columns_of(table: Any) -> Columns:
     """Describe the columns of an array or data frame, without converting them.
@@ -75,6 +81,7 @@ def columns_of(table: Any) -> Columns:
         If the table is sparse, or its column names mix text and other types.
     """
     if not isinstance(table, pd.DataFrame):
+        _refuse_text_and_masks(table, "X")
         array = check_array(table, dtype="numeric", ensure_all_finite=False)
         n_rows, n_columns = array.shape
         return Columns(_numbered(n_columns), False, n_rows, None, array, tuple(range(n_columns)))
@@ -130,6 +137,13 @@ def matching_columns(table: Any, names: Sequence[str], named: bool, model: str) 
     return replace(columns, names=tuple(names))
 
 
+def _refuse_text_and_masks(values: Any, what: str) -> None:
+    if np.ma.isMaskedArray(values):
+        raise DataError(f"{what} is a masked array: fill the masked values, or drop their rows")
+    if getattr(np.asarray(values), "dtype", np.dtype(float)).kind in "US":
+        raise DataError(f"{what} is text: convert it to numbers")
+
+
 def _numbered(n_columns: int) -> tuple[str, ...]:
     return tuple(f"x{j}" for j in range(n_columns))
 
@@ -162,6 +176,7 @@ def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
     if isinstance(y, pd.Series):
         _require_numeric(str(y.name if y.name is not None else name), y, what="target")
         y = y.to_numpy(dtype=np.float64, na_value=np.nan)
+    _refuse_text_and_masks(y, f"the target {name!r}")
     values = column_or_1d(y, warn=True)
     if np.iscomplexobj(values):
         raise DataError("Complex data not supported: the target must be real numbers")
@@ -206,6 +221,8 @@ def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
             f"{name} is negative in row {row} (counted from 0): {weight[row]:g}; weights "
             "are precisions, relative to the noise: 0 leaves a row out"
         )
+    if weight.max() > 1e100 or weight[weight > 0].min(initial=1.0) < 1e-100:
+        raise DataError(f"{name} goes beyond 1e-100 to 1e100; only ratios matter: rescale it")
     if not (weight > 0).any():
         raise DataError(f"{name} is zero in every row; at least one row must count")
     return weight
@@ -259,7 +276,7 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
             return csv.read_csv(path, convert_options=options).to_pandas()
         stored = [name for name in wanted if name in pq.read_schema(path).names]
         frame = pq.read_table(path, columns=stored).to_pandas()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).strip().splitlines()
         raise DataError(
             f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
 
 KERNELS = (Matern12, Matern32, Matern52, Matern72)
 every_kernel = pytest.mark.parametrize("make", KERNELS)
@@ -73,10 +73,17 @@ def test_far_apart_inputs_are_independent_and_finite(make):
 
 
 def test_parameters_are_checked_and_named():
-    with pytest.raises(ParameterError, match=r"Matern32: lengthscale .* got -1"):
+    with pytest.raises(
+        ParameterError, match=r"Matern32: lengthscale must be a number from .* got -1"
+    ):
         Matern32(lengthscale=-1.0)
-    with pytest.raises(ParameterError, match="variance must be a positive finite number, got nan"):
+    with pytest.raises(ParameterError, match=r"variance must be a number from .* got nan"):
         Matern32(variance=float("nan"))
+    for value in ("a", True, np.array([1.0, 2.0]), 0.0, 1e300, np.inf):
+        with pytest.raises(ParameterError, match="variance must be a number"):
+            Matern32(variance=value)
+    with pytest.raises(ParameterError, match="base of the kernels"):
+        Matern(1.0, 1.0)
     with pytest.raises(ParameterError, match="fixed names 'scale'"):
         Matern32(fixed=("scale",))
     with pytest.raises(ParameterError, match="lengthscale is marked fixed but has no value"):

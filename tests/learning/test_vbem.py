@@ -84,7 +84,7 @@ def test_bound_of_one_term_is_the_exact_log_marginal_likelihood():
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_the_recorded_bound_never_falls(solver, correlation):
     _, y, table, weight = problem(n=300, correlation=correlation)
-    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 1.0, 3) for axis in table.axes]
+    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 3) for axis in table.axes]
 
     def rough(system, y, start):
         return SOLVERS[solver](system, y, tol=1e-2, max_iter=20, start=start)
@@ -108,7 +108,7 @@ def test_the_recorded_bound_never_falls(solver, correlation):
 
 def test_learned_hyperparameters_are_a_stationary_point_of_the_dense_bound():
     X, y, table, weight = problem(n=120, digits=2)
-    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 1.0, 3) for axis in table.axes]
+    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 3) for axis in table.axes]
     learned = vbem(
         table,
         searches,
@@ -148,7 +148,7 @@ def test_fixed_parameters_stay():
         Matern52(),
     ]
     searches = [
-        search_for(kernel, axis, np.ones(len(axis)), 1.0, 3)
+        search_for(kernel, axis, np.ones(len(axis)), 3)
         for kernel, axis in zip(kernels, table.axes, strict=True)
     ]
     learned = vbem(
@@ -171,11 +171,11 @@ def test_fixed_parameters_stay():
 
 def test_a_search_starts_from_the_bulk_of_the_rows():
     points = np.concatenate([np.linspace(0, 1, 100), [1e9]])
-    search = search_for(Matern52(), Axis(points), np.ones(101), 1.0, 4)
+    search = search_for(Matern52(), Axis(points), np.ones(101), 4)
     assert 5 < search.start.lengthscale < 10
     assert 0.3 < search.others[0].lengthscale < 0.5
     assert search.start.variance == 0.25
-    given_far_out = search_for(Matern52(lengthscale=1e-9), Axis(points), np.ones(101), 1.0, 4)
+    given_far_out = search_for(Matern52(lengthscale=1e-9), Axis(points), np.ones(101), 4)
     assert given_far_out.start.lengthscale == 1e-9
     assert np.exp(given_far_out.lower[0]) == pytest.approx(1e-9)
 
@@ -184,7 +184,7 @@ def test_maximise_finds_the_best_kernel_of_one_axis():
     rng = np.random.default_rng(0)
     axis = Axis(np.sort(rng.uniform(0, 10, 200)))
     seen = Observations(np.sin(axis.points) + 0.1 * rng.standard_normal(200), np.full(200, 100.0))
-    search = search_for(Matern52(), axis, np.ones(200), 1.0, 1)
+    search = search_for(Matern52(), axis, np.ones(200), 1)
     kernel = search.start
     for _ in range(6):
         kernel, posterior = maximise(search, kernel, axis, seen)

@@ -169,8 +169,8 @@ def test_an_absent_file_is_named(tmp_path):
     [
         ("respons", "no column 'respons'; .*--target: age, dose, site, response"),
         (None, "no target was named; .*--target: age, dose, site, response"),
-        ("site", "'site': expected numbers"),
-        ("gap", "'gap': expected finite numbers, got 1"),
+        ("site", "'site' is not numeric"),
+        ("gap", r"'gap' contains NaN \(missing\) in row 0"),
     ],
 )
 def test_an_unusable_target_is_named(table, tmp_path, target, message):
@@ -186,7 +186,7 @@ def test_an_unusable_target_is_named(table, tmp_path, target, message):
     [
         ({"field": np.eye(3)}, "found no X and no y; .*grid"),
         ({"X": np.eye(3), "y": np.array([0, 1, 0])}, "real-valued y, got int64; .*classification"),
-        ({"X": np.eye(3), "y": np.array([0.0, np.inf, 0.0])}, "finite numbers, got 1"),
+        ({"X": np.eye(3), "y": np.array([0.0, np.inf, 0.0])}, "contains infinity in row 1"),
     ],
 )
 def test_an_npz_for_another_purpose_is_refused(tmp_path, arrays, message):

@@ -69,7 +69,8 @@ def test_the_report_tells_of_data_model_cost_and_versions(synth8d):
     assert report["cpu_seconds"] > 0
     assert report["peak_memory_mb"] > 50
     assert set(report["versions"]) == {
-        "python", "dsgp", "numpy", "scipy", "numba", "scikit-learn"
+        "python", "dsgp", "numpy", "scipy", "numba", "scikit-learn", "dask", "pandas", "pyarrow",
+        "xarray", "zarr"
     }  # fmt: skip
     assert report["seed"] == 2
     assert report["options"]["kernel"] == "matern52"

@@ -1,0 +1,57 @@
+"""Checks of an estimator's parameters, made when it is fitted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from dsgp.errors import ParameterError
+from dsgp.kernels import Matern
+
+
+def require_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise ``ParameterError`` unless the value is one of those allowed."""
+    if value not in allowed:
+        raise ParameterError(f"{name} must be one of {allowed}, got {value!r}")
+
+
+def require_positive(name: str, value: Any) -> None:
+    """Raise ``ParameterError`` unless the value is a positive finite number."""
+    if not (isinstance(value, Real) and math.isfinite(value) and float(value) > 0):
+        raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
+
+
+def require_count(name: str, value: Any) -> None:
+    """Raise ``ParameterError`` unless the value is an integer of at least 1."""
+    if not (isinstance(value, Integral) and int(value) >= 1):
+        raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def require_kernels(kernel: Any, terms: Any) -> None:
+    """Raise ``ParameterError`` unless all are kernels; None leaves the default."""
+    if terms is not None and not isinstance(terms, Mapping):
+        raise ParameterError(
+            f"terms must map column names to kernels, e.g. {{'age': Matern52()}}, got {terms!r}"
+        )
+    named = dict(terms or {})
+    if kernel is not None:
+        named = {"kernel": kernel, **named}
+    for name, value in named.items():
+        if not isinstance(value, Matern):
+            raise ParameterError(
+                f"the kernel of {name!r} must be one of dsgp.kernels, e.g. Matern52(), got "
+                f"{value!r}"
+            )
+
+
+def require_resolvable(kernels: list[Matern], noise_variance: float) -> None:
+    """Raise ``ParameterError`` if float64 cannot tell the noise beside the kernels' variance."""
+    largest = max((kernel.std**2 for kernel in kernels), default=0.0)
+    if largest > 1e13 * noise_variance:
+        raise ParameterError(
+            f"the noise variance is {largest / noise_variance:.0e} times smaller than the largest "
+            "variance of a kernel; float64 resolves about 1e13: raise noise_variance, or lower the "
+            "kernel's variance"
+        )
