@@ -114,8 +114,11 @@ def fit(
         str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
     ] = None,
     drop: Annotated[
-        list[str] | None, Option(metavar="COLUMN", help="No input; can be repeated.")
+        list[str] | None, Option(metavar="A,B", help="No inputs; can be repeated.")
     ] = None,
+    drop_missing: Annotated[
+        bool, Option("--drop-missing", help="Leave out rows with a missing value.")
+    ] = False,
     weight: Annotated[
         str | None, Option(metavar="COLUMN", help="Weights w: a row has noise variance S2 / w.")
     ] = None,
@@ -159,18 +162,30 @@ def fit(
         learner_max_iter=learner_max_iter,
         verbose=True,
     )
-    model.fit(*_training_table(data, target, weight, columns, drop or []))
+    dropped = [name for names in drop or [] for name in _names(names)]
+    training = _training_table(data, target, weight, columns, dropped, drop_missing)
+    try:
+        model.fit(*training)
+    except DataError as error:
+        gaps = any(part is not None and part.isna().any(axis=None) for part in training)
+        remedy = " (--drop-missing leaves such rows out)" if gaps else ""
+        raise DataError(f"{error}{remedy}") from error
     model.save(out, overwrite)
     typer.echo(f"{model.summary()}\n\nsaved in {out}")
 
 
 def _training_table(
-    data: Path, target: str, weight: str | None, columns: str | None, drop: Sequence[str]
+    data: Path,
+    target: str,
+    weight: str | None,
+    columns: str | None,
+    drop: Sequence[str],
+    drop_missing: bool,
 ) -> tuple[pd.DataFrame, pd.Series, Any]:
     """Read inputs, target and weights (or None)."""
     if columns is not None and drop:
         raise ParameterError("--columns says which inputs are used already; leave out --drop")
-    inputs = None if columns is None else [name.strip() for name in columns.split(",")]
+    inputs = None if columns is None else _names(columns)
     named = [target, *([] if weight is None else [weight]), *(inputs or drop)]
     for name, count in Counter(named).items():
         if count > 1:
@@ -179,13 +194,30 @@ def _training_table(
                 "--drop; a column has one part to play"
             )
     table = _read(data, named, only=inputs is not None)
-    X = table[inputs] if inputs else table.drop(columns=named)
+    table = table.drop(columns=list(drop))
+    if drop_missing:
+        table = _complete_rows(table)
+    X = table[inputs] if inputs else table.drop(columns=[name for name in named if name in table])
     try:
         columns_of(X)
     except DataError as error:
         remedy = "" if inputs else " (--drop COLUMN, or --columns with the others)"
         raise DataError(f"{error}{remedy}") from error
     return X, table[target], None if weight is None else table[weight]
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",")]
+
+
+def _complete_rows(table: pd.DataFrame) -> pd.DataFrame:
+    complete = table.dropna()
+    if len(complete) == 0:
+        raise DataError("no row is complete: every one has a missing value")
+    if lost := len(table) - len(complete):
+        gaps = ", ".join(f"{name!r}" for name in table.columns[table.isna().any()])
+        _one_line("Warning", f"{lost} of {len(table)} rows left out, with gaps in {gaps}")
+    return complete
 
 
 def _read(path: Path, columns: Sequence[str], only: bool) -> pd.DataFrame:
@@ -229,13 +261,13 @@ def predict(
             raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
     with written_aside(out, overwrite) as aside:
         fitted = load(model)
-        inputs = getattr(fitted, "feature_names_in_", None)
-        if inputs is None:  # fitted to an array: by position
+        inputs = [term.name for term in fitted.terms_]
+        if not hasattr(fitted, "feature_names_in_"):  # fitted to an array: by position
             table = _read(data, keep, only=False)
             X = table.drop(columns=keep)
         else:
-            table = _read(data, list(dict.fromkeys([*inputs, *keep])), only=True)
-            X = table[list(inputs)]
+            table = _read(data, list(dict.fromkeys([*inputs, *keep])), only=bool(inputs))
+            X = table[inputs] if inputs else table
         write_table(table[keep].assign(**_predictions(fitted, X, level)), out.name, aside)
     typer.echo(f"{len(table)} predictions saved in {out}")
 

@@ -83,7 +83,10 @@ def check_writable(path: str | Path, overwrite: bool = False) -> None:
         raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
     if path.exists():
         if not overwrite:
-            raise StorageError(f"{str(path)!r} exists; choose another path or allow overwriting")
+            raise StorageError(
+                f"{str(path)!r} exists; choose another path, or overwrite it (overwrite=True, "
+                "--overwrite)"
+            )
         if not _is_store(path):
             raise StorageError(
                 f"{str(path)!r} exists and is no dsgp store, so it is not overwritten; "
@@ -109,7 +112,7 @@ def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     if not path.exists():
         raise StorageError(f"there is no {str(path)!r}; check the path")
     if not _is_store(path):
-        raise StorageError(f"{str(path)!r} is no dsgp store (a folder written by save)")
+        raise StorageError(f"{str(path)!r} is no dsgp store (a folder written by dsgp fit or save)")
     try:
         root = zarr.open_group(str(path), mode="r")
         attributes: dict[str, Any] = dict(root.attrs)

@@ -441,3 +441,38 @@ def test_the_format_of_predictions_must_be_known(tmp_path, command, model_path):
     data = saved(rows(), tmp_path / "d.csv")
     result = command("predict", model_path, data, "--out", tmp_path / "p.xlsx")
     require_one_error(result, "p.xlsx", ".parquet")
+
+
+def test_rows_with_gaps_are_left_out_on_request(tmp_path, command):
+    table = rows()
+    gappy = table.assign(note="text")
+    gappy.loc[[3, 9], "a"] = np.nan
+    gappy.loc[5, "y"] = np.nan
+    data = saved(gappy, tmp_path / "d.csv")
+    arguments = [
+        "fit",
+        data,
+        "--target",
+        "y",
+        "--out",
+        tmp_path / "m.zarr",
+        "--drop",
+        "note",
+        *KEPT,
+    ]
+    require_one_error(command(*arguments), "'y' contains NaN", "--drop-missing")
+    code, _, err = command(*arguments, "--drop-missing")
+    assert code == 0
+    assert err == "Warning: 3 of 60 rows left out, with gaps in 'a', 'y'\n"
+    kept = table.drop(index=[3, 5, 9])
+    expected = fitted(kept[["a", "b"]], kept["y"]).predict(table)
+    np.testing.assert_array_equal(dsgp.load(tmp_path / "m.zarr").predict(table), expected)
+
+
+def test_a_column_left_out_as_constant_is_not_asked_for(tmp_path, command):
+    data = saved(rows().assign(flat=1.0), tmp_path / "d.csv")
+    model = tmp_path / "m.zarr"
+    assert command("fit", data, "--target", "y", "--out", model, *KEPT)[0] == 0
+    new = saved(rows(seed=1)[["a", "b"]], tmp_path / "new.csv")
+    assert command("predict", model, new, "--out", tmp_path / "p.csv")[0] == 0
+    assert len(pd.read_csv(tmp_path / "p.csv")) == N_ROWS

@@ -30,7 +30,7 @@ def test_a_tree_comes_back_as_it_was(tmp_path):
 def test_nothing_is_replaced_unasked(tmp_path):
     path = tmp_path / "s.zarr"
     storage.write(path, "Thing", {}, TREE)
-    with pytest.raises(StorageError, match="exists; choose another path or allow overwriting"):
+    with pytest.raises(StorageError, match=r"exists; choose another path, or overwrite it"):
         storage.write(path, "Thing", {}, TREE)
     storage.write(path, "Other", {}, {}, overwrite=True)
     assert storage.read(path) == ("Other", {}, {})

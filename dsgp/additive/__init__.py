@@ -15,15 +15,22 @@ MAX_ITER = {"cg": 2000, "backfitting": 500}
 __all__ = ["MAX_ITER", "SOLVERS", "AdditiveSystem", "Solution", "warn_unless_converged"]
 
 
-def warn_unless_converged(solution: Solution, solver: str, tol: float) -> None:
+def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter: int) -> None:
     """Warn with the bound a solver reached and the remedy."""
     if solution.converged:
         return
-    remedy = {
-        "backfitting": "raise max_iter, or use solver='cg', which needs far fewer iterations; the "
-        "bound holds for the raw components: sum and centred components are usually much closer",
-        "cg": "raise max_iter or tol; with very small noise, rounding sets a floor for the bound",
-    }[solver]
+    if solver == "backfitting":
+        remedy = (
+            "raise max_iter, or use solver='cg', which needs far fewer iterations; the bound holds "
+            "for the raw components: sum and centred components are usually much closer"
+        )
+    elif solution.iterations >= max_iter:
+        remedy = "raise max_iter or tol"
+    else:
+        remedy = (
+            "more iterations would not help, as float64 cannot do better beside so little noise: "
+            "raise tol, or give a larger noise_variance"
+        )
     warnings.warn(
         f"solver={solver!r} stopped after {solution.iterations} iterations with an error bound of "
         f"{solution.error_bound:.3g} prior standard deviations a component, above tol={tol:g}; "

@@ -202,7 +202,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         unit = len(training.y) * math.log(training.scale)
         self.learner_trace_ = [float(bound - unit) for bound in trace]
         solution = state.solution
-        warn_unless_converged(solution, self.solver, self.tol)
+        warn_unless_converged(solution, self.solver, self.tol, self._max_iter)
         if not learned:
             warnings.warn(
                 f"learner={self.learner!r} stopped after {self.learner_max_iter} iterations, the "
@@ -282,12 +282,15 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         state = expectation(table, kernels, noise, *rows, self._solve, start)
         return state, trace, learned
 
+    @property
+    def _max_iter(self) -> int:
+        return MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter)
+
     def _solve(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
-        max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
-        return SOLVERS[self.solver](system, y, tol=self.tol, max_iter=max_iter, start=start)
+        return SOLVERS[self.solver](system, y, tol=self.tol, max_iter=self._max_iter, start=start)
 
     def _solve_roughly(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
-        max_iter = MAX_ITER[self.solver] if self.max_iter is None else self.max_iter
+        max_iter = self._max_iter
         if self.solver == "backfitting":
             # Its bound may stay above any tolerance for long; an E-step need not be complete.
             max_iter = min(max_iter, _E_STEP_SWEEPS)
@@ -356,7 +359,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
-            Columns of a frame are matched by name; further columns are left aside.
+            Columns of a frame are matched by name. Further columns are left aside, and so are
+            those that were constant in the training rows.
         return_std : bool
         include_noise : bool
             Give the standard deviation of a new observation y of weight 1 instead of that of f.
@@ -420,7 +424,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
     def _matched(self, X: Any) -> Columns:
         check_is_fitted(self)
         named = hasattr(self, "feature_names_in_")
-        return matching_columns(X, self._columns, named, type(self).__name__)
+        needed = [term.name for term in self.terms_]
+        return matching_columns(X, self._columns, needed, named, type(self).__name__)
 
     def _by_blocks(self, block: Any, n_rows: int) -> None:
         for term in self.terms_:  # prepared once, not by every task

@@ -35,14 +35,15 @@ def require_kernels(kernel: Any, terms: Any) -> None:
         raise ParameterError(
             f"terms must map column names to kernels, e.g. {{'age': Matern52()}}, got {terms!r}"
         )
-    named = dict(terms or {})
+    named = {f"the kernel of column {name!r}": value for name, value in (terms or {}).items()}
     if kernel is not None:
         named = {"kernel": kernel, **named}
-    for name, value in named.items():
+    for what, value in named.items():
         if not isinstance(value, Matern):
+            hint = " (did you forget the brackets?)" if isinstance(value, type) else ""
             raise ParameterError(
-                f"the kernel of {name!r} must be one of dsgp.kernels, e.g. Matern52(), got "
-                f"{value!r}"
+                f"{what} must be Matern12(), Matern32(), Matern52() or Matern72() of dsgp.kernels; "
+                f"several kernels go into terms, by column; got {value!r}{hint}"
             )
 
 

@@ -65,7 +65,7 @@ class Matern:
             if value is None:
                 continue
             number = isinstance(value, Real) and not isinstance(value, bool)
-            if not (number and SMALLEST <= value <= LARGEST):
+            if not (number and SMALLEST <= float(value) <= LARGEST):
                 raise ParameterError(
                     f"{type(self).__name__}: {name} must be a number from {SMALLEST:g} to "
                     f"{LARGEST:g}, got {value!r}"
@@ -100,10 +100,6 @@ class Matern:
     def with_parameters(self, **values: float) -> Self:
         """Return a copy with other ``lengthscale`` or ``variance``."""
         return replace(self, **values)  # type: ignore[arg-type]  # mypy takes one type for all
-
-    def is_complete(self) -> bool:
-        """Tell whether both parameters have values."""
-        return self.lengthscale is not None and self.variance is not None
 
     # ------------------------------------------------------------------ dense form
 

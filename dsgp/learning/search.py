@@ -12,6 +12,7 @@ import numpy as np
 from dsgp.axis import Axis, Floats
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
+from dsgp.kernels.matern import PARAMETERS
 
 # Variances relative to that of the target. The lower end of a term's variance is as good as
 # no term at all.
@@ -109,10 +110,10 @@ def search_for(kernel: Matern, axis: Axis, counts: Floats, n_terms: int) -> Sear
 def require_complete(kernels: dict[str, Matern], noise_variance: float | None) -> None:
     """Raise ``ParameterError`` unless every hyperparameter has a value (``learner=None``)."""
     for column, kernel in kernels.items():
-        if not kernel.is_complete():
+        if missing := [name for name in PARAMETERS if getattr(kernel, name) is None]:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, but the kernel of column "
-                f"{column!r} is {kernel!r}: give it a lengthscale and a variance"
+                f"{column!r}, {kernel!r}, has no {' and no '.join(missing)}: give it"
             )
     if noise_variance is None:
         raise ParameterError(

@@ -36,7 +36,7 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
     if not path.name.lower().endswith(FILE_TYPES):
         raise ParameterError(f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}")
     if path.is_dir() or (path.exists() and not overwrite):
-        remedy = "choose another path" + ("" if path.is_dir() else " or overwrite it")
+        remedy = "choose another path" + ("" if path.is_dir() else ", or --overwrite")
         raise StorageError(f"{str(path)!r} exists; {remedy}")
     if not path.parent.is_dir():
         raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")

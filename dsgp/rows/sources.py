@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -98,16 +99,19 @@ def columns_of(table: Any) -> Columns:
     return _frame_columns(table, names, named, tuple(range(n_columns)))
 
 
-def matching_columns(table: Any, names: Sequence[str], named: bool, model: str) -> Columns:
+def matching_columns(
+    table: Any, names: Sequence[str], needed: Sequence[str], named: bool, model: str
+) -> Columns:
     """Describe the columns that a model fitted on ``names`` needs.
 
     Where both have names, columns are matched by them, and further ones are left aside, whatever
-    they hold; otherwise they are taken by position and must agree in number.
+    they hold; otherwise they are taken by position and must agree in number with those of the fit.
 
     Parameters
     ----------
     table : array_like of shape (n_rows, n_columns), or pandas.DataFrame
-    names : sequence of str
+    names, needed : sequence of str
+        Columns of the fit, and those that the model uses.
     named : bool
         Whether the names of the fit came with its data.
     model : str
@@ -120,14 +124,14 @@ def matching_columns(table: Any, names: Sequence[str], named: bool, model: str) 
     """
     if named and isinstance(table, pd.DataFrame) and any(isinstance(n, str) for n in table.columns):
         present = list(table.columns)
-        if missing := [name for name in names if name not in present]:
+        if missing := [name for name in needed if name not in present]:
             raise DataError(
                 "The feature names should match those that were passed during fit.\n"
                 f"Missing: {_listed(missing)}; the table has {_listed(present)}"
             )
-        require_unique([name for name in present if name in names])
-        positions = tuple(present.index(name) for name in names)
-        return _frame_columns(table, tuple(names), named, positions)
+        require_unique([name for name in present if name in needed])
+        positions = tuple(present.index(name) for name in needed)
+        return _frame_columns(table, tuple(needed), named, positions)
     columns = columns_of(table)
     if len(columns.names) != len(names):
         raise DataError(
@@ -151,7 +155,7 @@ def _numbered(n_columns: int) -> tuple[str, ...]:
 def _frame_columns(
     table: pd.DataFrame, names: tuple[str, ...], named: bool, positions: tuple[int, ...]
 ) -> Columns:
-    if not names:
+    if table.shape[1] == 0:
         raise DataError("the table has no input column (0 feature(s)); at least one is needed")
     if len(table) == 0:
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
@@ -174,7 +178,8 @@ def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
             "fit requires y to be passed, but the target y is None: pass the target column"
         )
     if isinstance(y, pd.Series):
-        _require_numeric(str(y.name if y.name is not None else name), y, what="target")
+        name = str(y.name if y.name is not None else name)
+        _require_numeric(name, y, what="target")
         y = y.to_numpy(dtype=np.float64, na_value=np.nan)
     _refuse_text_and_masks(y, f"the target {name!r}")
     values = column_or_1d(y, warn=True)
@@ -266,17 +271,22 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
         require_unique(present)
         wanted = present if columns is None else list(columns)
         if missing := [name for name in wanted if name not in present]:
+            hint = ""
+            if len(present) == 1 and (mark := next((m for m in ";\t|" if m in present[0]), "")):
+                hint = f"; it seems to be separated by {mark!r}, a comma is needed"
             raise DataError(
-                f"{str(path)!r} has no column {_listed(missing)}; it has {_listed(present)}"
+                f"{str(path)!r} has no column {_listed(missing)}; it has {_listed(present)}{hint}"
             )
         if is_csv:
             # Arrow is strict where pandas guesses: a row with more fields than the header is an
             # error there, not a silent shift of all columns.
-            options = csv.ConvertOptions(include_columns=wanted)
-            return csv.read_csv(path, convert_options=options).to_pandas()
+            options = csv.ConvertOptions(include_columns=wanted, check_utf8=True)
+            return csv.read_csv(path, convert_options=options).to_pandas(date_as_object=False)
         stored = [name for name in wanted if name in pq.read_schema(path).names]
-        frame = pq.read_table(path, columns=stored).to_pandas()
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        frame = pq.read_table(path, columns=stored).to_pandas(date_as_object=False)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{str(path)!r} is not in UTF-8; convert it, e.g. with iconv") from error
+    except (pa.ArrowException, OSError) as error:
         reason = str(error).strip().splitlines()
         raise DataError(
             f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "
@@ -305,19 +315,30 @@ def require_unique(names: Sequence[str]) -> None:
 
 
 def _require_numeric(name: str, values: pd.Series, what: str = "input column") -> None:
-    if pd.api.types.is_complex_dtype(values.dtype):
+    kind = values.dtype
+    if pd.api.types.is_complex_dtype(kind):
         raise DataError(f"Complex data not supported: {what} {name!r} must be real numbers")
-    if pd.api.types.is_numeric_dtype(values.dtype) or pd.api.types.is_bool_dtype(values.dtype):
+    if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind):
         return
-    if values.dtype == object:
-        # Numbers kept as Python objects are numbers still; text that looks like one is not.
-        kinds = {type(value) for value in values.dropna()}
-        if kinds and all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in kinds):
-            return
-    example = next(iter(values.dropna().head(1)), None)
+    if pd.api.types.is_datetime64_any_dtype(kind):
+        raise DataError(
+            f"{what} {name!r} holds dates (type {kind}): convert it to numbers, e.g. days since "
+            f"the first: (t[{name!r}] - t[{name!r}].min()) / pandas.Timedelta(days=1)"
+        )
+    present = values.dropna()
+    if pd.api.types.is_object_dtype(kind) and all(
+        isinstance(value, (Real, np.bool_)) for value in present
+    ):
+        if len(present):
+            return  # numbers kept as Python objects
+        raise DataError(f"{what} {name!r} has no value in any row: leave it out")
+    numbers = pd.to_numeric(present.astype(str), errors="coerce").isna().to_numpy()
+    first = int(np.argmax(numbers))  # where all parse, the first: text that looks like a number
+    row = int(np.flatnonzero(values.notna())[first])
     raise DataError(
-        f"{what} {name!r} is not numeric (type {values.dtype}, e.g. {example!r}): convert it to "
-        "numbers, or leave it out"
+        f"{what} {name!r} is not numeric (type {kind}): {present.iloc[first]!r} in row {row} "
+        f"(counted from 0) is no number, nor are {max(int(numbers.sum()), 1)} of {len(values)} in "
+        "all; convert it to numbers" + (", or leave it out" if what == "input column" else "")
     )
 
 

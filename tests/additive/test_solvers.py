@@ -110,7 +110,7 @@ def test_backfitting_on_correlated_inputs_stops_and_warns_with_its_bound():
     with pytest.warns(
         ConvergenceWarning, match=rf"100 iterations .* {solution.error_bound:.3g} .*solver='cg'"
     ):
-        warn_unless_converged(solution, "backfitting", 1e-6)
+        warn_unless_converged(solution, "backfitting", 1e-6, 100)
 
 
 def test_backfitting_is_gauss_seidel_on_the_tables():

@@ -158,13 +158,35 @@ def test_units_follow_the_data():
     assert difference == pytest.approx(len(y) * np.log(1e6), abs=0.05)
 
 
-def test_scaling_all_weights_changes_the_noise_and_nothing_else():
+@pytest.mark.parametrize("factor", [1e-90, 1e-12, 1e-3, 50.0, 1e6, 1e12])
+def test_scaling_all_weights_changes_the_noise_and_nothing_else(factor):
     X, y = table()
     weight = np.random.default_rng(0).uniform(0.2, 2, len(y))
-    model = AdditiveGPRegressor().fit(X, y, weight)
-    scaled = AdditiveGPRegressor().fit(X, y, 50 * weight)
-    assert scaled.noise_variance_ == pytest.approx(50 * model.noise_variance_, rel=1e-3)
-    np.testing.assert_allclose(scaled.predict(X), model.predict(X), atol=1e-3)
+    model = AdditiveGPRegressor(noise_variance=0.02).fit(X, y, weight)
+    scaled = AdditiveGPRegressor(noise_variance=0.02 * factor).fit(X, y, factor * weight)
+    assert scaled.noise_variance_ == pytest.approx(factor * model.noise_variance_, rel=1e-6)
+    mean, std = model.predict(X, return_std=True)
+    scaled_mean, scaled_std = scaled.predict(X, return_std=True)
+    np.testing.assert_allclose(scaled_mean, mean, atol=1e-6)
+    np.testing.assert_allclose(scaled_std, std, rtol=1e-5)
+    assert scaled.log_marginal_likelihood_ == pytest.approx(model.log_marginal_likelihood_)
+
+
+def test_the_likelihood_with_weights_is_that_of_the_rows():
+    X, y = table()
+    X = X[["dose"]]
+    weight = np.random.default_rng(0).uniform(0.2, 2, len(y)) * 1e3
+    kernel = Matern52(lengthscale=0.03, variance=2.0)
+    model = AdditiveGPRegressor(kernel, noise_variance=20.0, learner=None, tol=1e-8)
+    model.fit(X, y, weight)
+    centred = y - np.average(y, weights=weight)
+    covariance = kernel.covariance(X["dose"]) + np.diag(20.0 / weight)
+    expected = -0.5 * (
+        centred @ np.linalg.solve(covariance, centred)
+        + np.linalg.slogdet(covariance)[1]
+        + len(y) * np.log(2 * np.pi)
+    )
+    assert model.log_marginal_likelihood_ == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_weight_of_0_is_no_row():
@@ -271,6 +293,7 @@ def test_a_constant_column_contributes_nothing():
         model = AdditiveGPRegressor().fit(X.assign(flat=3.0), y)
     without = AdditiveGPRegressor().fit(X, y)
     assert model.constant_columns_ == ["flat"]
+    np.testing.assert_array_equal(model.predict(X), without.predict(X))  # nor is it asked for
     assert "flat" not in model.kernels_
     np.testing.assert_array_equal(model.predict(X.assign(flat=9.0)), without.predict(X))
     assert "flat" in model.summary()
@@ -306,6 +329,97 @@ def test_a_handful_of_rows(n):
     mean, std = model.predict(X, return_std=True, include_noise=True)
     assert np.isfinite(mean).all()
     assert (std > 0).all()
+
+
+@pytest.mark.parametrize("make", [Matern32, Matern52, Matern72])
+def test_a_target_without_noise_is_learned_to_the_tolerance(make):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, (600, 3))
+    f = np.sin(2 * X[:, 0]) + X[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = AdditiveGPRegressor(make()).fit(X, f)
+    assert model.converged_
+    np.testing.assert_allclose(model.predict(X), f, atol=1e-3)
+
+
+def ugly_tables():
+    rng = np.random.default_rng(5)
+    n = 80
+    X = rng.standard_normal((n, 3))
+    y = np.sin(2 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+    yield "as is", X, y, None
+    yield "heavy tails", np.exp(6 * X), y, None
+    yield "nanosecond stamps", 1.7e18 + 1e12 * X, y, None
+    yield "tiny and huge units", X * [1e-100, 1e100, 1e-9], y * 1e-40, None
+    yield "outliers", X, np.where(np.arange(n) % 20 == 0, 1e6, y), None
+    yield "an offset", X, 1e15 + 100 * y, None
+    yield "two levels", np.column_stack([X[:, 0], X[:, 1] > 0, X[:, 2] > 1.5]), y, None
+    yield "near duplicates", np.column_stack([X[:, 0], X[:, 0] + 1e-9, X[:, 0]]), y, None
+    yield "weights apart", X, y, 10.0 ** rng.uniform(-6, 6, n)
+    yield "more columns than rows", rng.standard_normal((12, 30)), rng.standard_normal(12), None
+    yield "only noise", X, rng.standard_normal(n), None
+    yield "integers", rng.integers(0, 4, (n, 3)), y.round(), None
+
+
+@pytest.mark.parametrize("make", [Matern12, Matern52, Matern72])
+@pytest.mark.parametrize(
+    ("X", "y", "weight"), [case[1:] for case in ugly_tables()], ids=[c[0] for c in ugly_tables()]
+)
+def test_ugly_tables_give_finite_answers_and_a_bound_that_never_falls(make, X, y, weight):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = AdditiveGPRegressor(make(), learner_max_iter=40).fit(X, y, weight)
+        mean, std = model.predict(X, return_std=True)
+        parts = model.components(X)
+    for values in (mean, std, parts["mean"], parts["std"], model.learner_trace_):
+        assert np.isfinite(values).all()
+    assert (np.diff(model.learner_trace_) >= 0).all()
+    # rarely worse than the mean, and never by much
+    assert np.average((y - mean) ** 2, weights=weight) <= 1.01 * np.cov(y, aweights=weight)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"X": 1e-310}, DataError, r"column 'age' spans .* rescale it"),
+        ({"X": 1e306}, DataError, r"column 'age' spans .* rescale it"),
+        ({"y": 1e300}, DataError, "target reaches .* rescale it"),
+        ({"y": 1e-155}, DataError, "target has a standard deviation of .* rescale it"),
+        ({"weight": 1e300}, DataError, "only ratios matter: rescale it"),
+        ({"noise_variance": 1e-300, "fixed_noise": True}, ParameterError, "float64 resolves"),
+    ],
+)
+def test_what_float64_cannot_hold_is_refused(change, error, message):
+    X, y = table(50)
+    X, y = X * change.pop("X", 1.0), y * change.pop("y", 1.0)
+    weight = np.full(50, change.pop("weight", 1.0))
+    with pytest.raises(error, match=message):
+        AdditiveGPRegressor(**change).fit(X, y, weight)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.array([["1", "2"], ["3", "4"]]), [1.0, 2.0], "X is text"),
+        (np.ones((2, 1)), np.array(["1", "2"]), "target 'y' is text"),
+        (np.ma.masked_array(np.ones((2, 1)), [[0], [1]]), [1.0, 2.0], "X is a masked array"),
+        (np.ones((2, 1)), np.ma.masked_array([1.0, 2.0], [0, 1]), "target 'y' is a masked array"),
+    ],
+)
+def test_text_and_masked_arrays_are_refused(X, y, message):
+    with pytest.raises(DataError, match=message):
+        AdditiveGPRegressor().fit(X, y)
+
+
+def test_numpy_scalars_as_parameters_are_stored(tmp_path):
+    X, y = table(40)
+    model = AdditiveGPRegressor(
+        Matern52(np.float32(2.0)), tol=np.float32(1e-3), learner_max_iter=np.int64(50)
+    ).fit(X, y)
+    model.save(tmp_path / "m.zarr")
+    assert dsgp.load(tmp_path / "m.zarr").get_params()["learner_max_iter"] == 50
 
 
 def test_one_row_with_given_hyperparameters():
@@ -347,7 +461,7 @@ def put(value, row, column=None):
     [
         ({"X": put(np.nan, 3, "dose")}, r"'dose' contains NaN \(missing\) in row 3 .* 1 of 30"),
         ({"X": put(-np.inf, 4, "age")}, r"'age' contains infinity in row 4"),
-        ({"X": put("tall", 0, "height")}, r"'height' is not numeric \(type .*'tall'\)"),
+        ({"X": put("tall", 0, "height")}, r"'height' is not numeric \(type .*'tall' in row 0"),
         ({"X": lambda X: X.assign(age=X["age"].astype("Int64").mask(X.index == 7))}, "row 7"),
         ({"X": lambda X: X[:0]}, r"empty: 0 sample\(s\)"),
         ({"X": lambda X: X[[]]}, r"no input column"),
@@ -355,7 +469,7 @@ def put(value, row, column=None):
         ({"X": lambda X: X.set_axis(["a", "b", "a"], axis=1)}, r"duplicate column name 'a'"),
         ({"y": put(np.nan, 2)}, r"target 'y' contains NaN \(missing\) in row 2"),
         ({"y": put(np.inf, 2)}, r"target 'y' contains infinity in row 2"),
-        ({"y": put("high", 2)}, r"target 'y' is not numeric"),
+        ({"y": put("high", 2)}, r"target 'y' is not numeric .* convert it to numbers$"),
         ({"y": lambda y: None}, r"target y is None"),
         ({"weight": put(-1.0, 5)}, r"sample_weight is negative in row 5"),
         ({"weight": put(np.nan, 5)}, r"sample_weight contains NaN"),
@@ -370,7 +484,10 @@ def test_bad_input_is_named(changes, message):
 
 
 def test_one_row_cannot_teach():
-    with pytest.raises(DataError, match=r"1 sample .* at least 2 rows"):
+    with (
+        pytest.warns(DataWarning),
+        pytest.raises(DataError, match=r"1 sample .* at least 2 rows"),
+    ):
         AdditiveGPRegressor().fit([[1.0, 2.0]], [3.0])
 
 
@@ -393,9 +510,13 @@ def test_bad_rows_at_predict_are_named():
         ({"noise_variance": -1}, "noise_variance must be a positive finite number"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
         ({"fixed_noise": True}, "fixed_noise=True keeps noise_variance, but it is None"),
-        ({"kernel": "matern"}, "must be one of dsgp.kernels"),
+        ({"kernel": "matern"}, r"^kernel must be Matern12\(\), .* got 'matern'"),
+        ({"kernel": Matern52}, "did you forget the brackets"),
+        ({"terms": [Matern52()]}, "terms must map column names to kernels"),
+        ({"terms": {"age": 3}}, "the kernel of column 'age' must be"),
         ({"terms": {"wage": Matern12()}}, r"terms names \['wage'\], which are not among"),
-        ({"learner": None}, "the kernel of column 'age' is Matern52.*give it a lengthscale"),
+        ({"learner": None}, "kernel of column 'age', .* has no lengthscale and no variance"),
+        ({"learner": None, "kernel": Matern52(1.0)}, "has no variance: give it"),
         ({"learner": None, "kernel": Matern52(1.0, 1.0)}, "noise_variance is None: give it"),
     ],
 )

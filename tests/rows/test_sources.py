@@ -128,16 +128,16 @@ def test_frames_are_matched_by_name_in_any_order(order, extra):
     frame = pd.DataFrame({name: [float(ord(name))] for name in order})
     if extra:
         frame.insert(1, "note", "text")
-    columns = matching_columns(frame, ["b", "d"], True, "the model")
+    columns = matching_columns(frame, ["b", "c", "d"], ["b", "d"], True, "the model")
     assert columns.names == ("b", "d")
     assert [columns.column(name)[0] for name in "bd"] == [ord("b"), ord("d")]
 
 
 def test_a_needed_column_that_occurs_twice_is_refused():
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["a", "b", "a"])
-    assert matching_columns(frame, ["b"], True, "m").column("b")[0] == 2.0
+    assert matching_columns(frame, ["a", "b"], ["b"], True, "m").column("b")[0] == 2.0
     with pytest.raises(DataError, match="duplicate column name 'a'"):
-        matching_columns(frame, ["a"], True, "m")
+        matching_columns(frame, ["a", "b"], ["a"], True, "m")
 
 
 def test_targets_and_weights():
