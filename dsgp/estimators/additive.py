@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp import storage
 from dsgp.additive import MAX_ITER, SOLVERS, AdditiveSystem, Solution, warn_unless_converged
 from dsgp.axis import Floats, sum_by
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
+from dsgp.estimators import persistence
 from dsgp.estimators.parameters import (
     require_choice,
     require_count,
@@ -29,7 +29,7 @@ from dsgp.estimators.parameters import (
     require_resolvable,
 )
 from dsgp.estimators.summary import summarise
-from dsgp.estimators.term import Term, kernel_from, kernel_settings
+from dsgp.estimators.term import Term
 from dsgp.estimators.training import Training
 from dsgp.kernels import Matern, Matern52
 from dsgp.learning.search import NOISE, NOISE_START, require_complete, search_for
@@ -459,60 +459,16 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             If something is there already, or the place cannot be written.
         """
         check_is_fitted(self)
-        terms = [term.to_tree() for term in self.terms_]
-        parameters = self.get_params(deep=False)
-        parameters["kernel"] = None if self.kernel is None else kernel_settings(self.kernel)
-        parameters["terms"] = (
-            None
-            if self.terms is None
-            else {name: kernel_settings(kernel) for name, kernel in self.terms.items()}
-        )
-        settings = {
-            "parameters": parameters,
-            "columns": list(self._columns),
-            "named": hasattr(self, "feature_names_in_"),
-            "fitted": {name: getattr(self, name) for name in _PLAIN_ATTRIBUTES},
-            "terms": [settings for settings, _ in terms],
-        }
-        tree = {f"term{position}": arrays for position, (_, arrays) in enumerate(terms)}
-        storage.write(path, type(self).__name__, settings, {"terms": tree}, overwrite)
+        persistence.save(self, path, overwrite)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
-        """Undo ``save``."""
-        parameters = dict(settings["parameters"])
-        if parameters["kernel"] is not None:
-            parameters["kernel"] = kernel_from(parameters["kernel"])
-        if parameters["terms"] is not None:
-            parameters["terms"] = {n: kernel_from(k) for n, k in parameters["terms"].items()}
-        if len(settings["terms"]) != len(tree["terms"]):
-            raise ValueError("settings and arrays do not agree on the number of terms")
-        model = cls(**parameters)
-        for name in _PLAIN_ATTRIBUTES:
-            setattr(model, name, settings["fitted"][name])
+        """Undo ``save``; see ``persistence.restore``."""
+        model = cls(**persistence.parameters(settings))
+        persistence.restore(model, settings)
         model._set_columns(tuple(settings["columns"]), settings["named"])
-        model._set_terms(
-            [
-                Term.from_tree(term, tree["terms"][f"term{position}"])
-                for position, term in enumerate(settings["terms"])
-            ]
-        )
+        model._set_terms(persistence.terms(settings, tree))
         return model
-
-
-_PLAIN_ATTRIBUTES = (
-    "noise_variance_",
-    "target_variance_",
-    "log_marginal_likelihood_",
-    "learner_trace_",
-    "solver_iterations_",
-    "n_iter_",
-    "error_bound_",
-    "converged_",
-    "intercept_",
-    "constant_columns_",
-    "n_rows_",
-)
 
 
 def _ascending(inputs: Floats) -> tuple[Floats, NDArray[np.intp]]:

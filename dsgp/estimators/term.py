@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from dsgp import kernels
 from dsgp.axis import Axis, Floats, KernelSum, VarianceFunction
-from dsgp.errors import StorageError
 from dsgp.kernels import Matern
 
 
@@ -70,47 +67,3 @@ class Term:
         """Variance of f(x) minus the weighted mean of f over the training rows."""
         covariance, variance_of_centre = self._with_centre
         return np.maximum(self.variance(inputs) - 2 * covariance(inputs) + variance_of_centre, 0.0)
-
-    def to_tree(self) -> tuple[dict[str, Any], dict[str, Floats]]:
-        """Settings and arrays, for storage."""
-        settings = {
-            "name": self.name,
-            "kernel": kernel_settings(self.kernel),
-            "centre": self.centre,
-            "explained_variance": self.explained_variance,
-            "effective_dof": self.effective_dof,
-        }
-        return settings, {"points": self.axis.points, "dual": self.dual, "weight": self.weight}
-
-    @classmethod
-    def from_tree(cls, settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
-        """Undo ``to_tree``."""
-        return cls(
-            name=settings["name"],
-            kernel=kernel_from(settings["kernel"]),
-            axis=Axis(arrays["points"]),
-            dual=arrays["dual"],
-            weight=arrays["weight"],
-            centre=settings["centre"],
-            explained_variance=settings["explained_variance"],
-            effective_dof=settings["effective_dof"],
-        )
-
-
-def kernel_settings(kernel: Matern) -> dict[str, Any]:
-    """Return a kernel as JSON."""
-    return {
-        "type": type(kernel).__name__,
-        "lengthscale": kernel.lengthscale,
-        "variance": kernel.variance,
-        "fixed": list(kernel.fixed),
-    }
-
-
-def kernel_from(settings: dict[str, Any]) -> Matern:
-    """Undo ``kernel_settings``; only the library's own kernels are ever made."""
-    name = settings["type"]
-    if name not in kernels.__all__:
-        raise StorageError(f"the store names a kernel {name!r} that this release does not have")
-    make = getattr(kernels, name)
-    return make(**{key: value for key, value in settings.items() if key != "type"})
