@@ -132,21 +132,17 @@ def smooth(
             # state moves by A a and its covariance by A Y + Y Aᵀ.
             tau = rate * step[t]
             if tau < FORGOTTEN:
-                for i in range(m):
-                    total = means[t, i]
-                    for j in range(m):
-                        half[i, j] = p[i, j] - stationary[i, j]  # Y
-                        total += half[i, j] * r[j]
-                    c[i] = total
                 score = 0.0
                 for i in range(m):
-                    score -= r[i] * c[i]
+                    drift = -means[t, i]
+                    if i + 1 < m:
+                        drift += means[t, i + 1]
+                    score += r[i] * drift
                     for j in range(m):
-                        score += q[i, j] * half[i, j]
-                for i in range(m - 1):
-                    score += r[i] * c[i + 1]
-                    for j in range(m):
-                        score -= q[i, j] * half[i + 1, j]
+                        trend = stationary[i, j] - p[i, j]
+                        if i + 1 < m:
+                            trend += p[i + 1, j] - stationary[i + 1, j]
+                        score += (r[i] * r[j] - q[i, j]) * trend
                 rate_score += tau * score
     return rate_score, noise_score
 
