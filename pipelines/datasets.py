@@ -4,8 +4,8 @@ Only loading and splitting: values stay in their own units, and nothing is stand
 """
 
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from dsgp import read_table
-from dsgp.errors import DataError
+from dsgp.errors import DataError, ParameterError
 from dsgp.rows.sources import columns_of, target_of
 
 Floats = NDArray[np.float64]
@@ -60,6 +60,8 @@ def load(
     data: str | Path,
     *,
     target: str | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     data_dir: str | Path | None = None,
     n: int | None = None,
     n_test: int | None = None,
@@ -73,7 +75,11 @@ def load(
         ``synth8d``, ``diabetes``, the name of an ``.npz`` set in `data_dir`, or the path of a
         CSV, parquet or ``.npz`` file.
     target : str, optional
-        Target column; required for CSV and parquet, not used otherwise.
+        Target column of a CSV or parquet file; every other set comes with its own.
+    columns : sequence of str, optional
+        Input columns, in this order; by default all but the target.
+    drop : sequence of str
+        Columns that are no inputs, instead of `columns`.
     data_dir : str or Path, optional
         Folder of ``.npz`` sets with ``X``, ``y``, ``feature_names``, ``target_name`` and, where
         there is a published split, ``is_train``.
@@ -89,27 +95,57 @@ def load(
     Raises
     ------
     DataError
-        When no such set, file or column is there, the target is not numeric and finite, or `n` or
-        `n_test` does not fit the set.
+        When no such set, file or column is there, target or inputs are not numeric and finite, or
+        `target`, `n` or `n_test` does not fit the set.
+    ParameterError
+        When both `columns` and `drop` are given.
     """
+    if columns is not None and drop:
+        raise ParameterError("--columns says which inputs are used already; leave out --drop")
     name = str(data)
+    if name.lower().endswith(TABLE_SUFFIXES):
+        _refuse_n_test(name, n_test)
+        return _split_table(Path(data), target, columns, drop, n, seed)
+    split = _load_set(name, target, data_dir, n, n_test, seed)
+    X_train = _inputs(split.X_train, columns, drop, name)
+    return replace(split, X_train=X_train, X_test=split.X_test[list(X_train)])
+
+
+def _load_set(
+    name: str,
+    target: str | None,
+    data_dir: str | Path | None,
+    n: int | None,
+    n_test: int | None,
+    seed: int,
+) -> Split:
+    """Load a set that comes with its target."""
+    path = Path(name) if name.lower().endswith(".npz") else None
+    if path is None and name not in BUILT_IN:
+        path = None if data_dir is None else Path(data_dir) / f"{name}.npz"
+        if path is None or not path.is_file():
+            raise DataError(_unknown_name(name, data_dir))
+    if target is not None:
+        raise DataError(
+            f"{name} comes with its target, got --target {target}; leave --target out: it is for "
+            "CSV and Parquet files"
+        )
     if name == "synth8d":
         return _synth8d(8000 if n is None else n, 100_000 if n_test is None else n_test, seed)
+    _refuse_n_test(name, n_test)
+    if path is not None:
+        return _split_npz(path, n, seed)
+    frame = load_diabetes(as_frame=True, scaled=False).frame
+    y = _finite_target(frame["target"], "target", name)
+    return _random_split(name, frame.drop(columns="target"), y, "target", n, seed)
+
+
+def _refuse_n_test(name: str, n_test: int | None) -> None:
     if n_test is not None:
         raise DataError(
             f"n_test = {n_test} applies to synth8d only; "
             f"{name} is tested on the rows it is not trained on: leave n_test out"
         )
-    if name == "diabetes":
-        frame = load_diabetes(as_frame=True, scaled=False).frame
-        return _random_split("diabetes", *_take_target(frame, "target", name), "target", n, seed)
-    if name.lower().endswith(TABLE_SUFFIXES):
-        return _split_table(Path(data), target, n, seed)
-    if name.lower().endswith(".npz"):
-        return _split_npz(Path(data), n, seed)
-    if data_dir is None or not (Path(data_dir) / f"{name}.npz").is_file():
-        raise DataError(_unknown_name(name, data_dir))
-    return _split_npz(Path(data_dir) / f"{name}.npz", n, seed)
 
 
 # ---- synth8d: a sum of eight Matern-7/2 functions, normal inputs
@@ -216,7 +252,14 @@ def _split_npz(path: Path, n: int | None, seed: int) -> Split:
     return _split_at(path.stem, X, y, target, train, np.flatnonzero(~stored["is_train"]))
 
 
-def _split_table(path: Path, target: str | None, n: int | None, seed: int) -> Split:
+def _split_table(
+    path: Path,
+    target: str | None,
+    columns: Sequence[str] | None,
+    drop: Sequence[str],
+    n: int | None,
+    seed: int,
+) -> Split:
     frame = read_table(path)
     if target is None or target not in frame.columns:
         came = "no target was named" if target is None else f"there is no column {target!r}"
@@ -225,7 +268,9 @@ def _split_table(path: Path, target: str | None, n: int | None, seed: int) -> Sp
             + ", ".join(map(str, frame.columns))
         )
     name = path.name.removesuffix(".gz").rsplit(".", 1)[0]
-    return _random_split(name, *_take_target(frame, target, str(path)), target, n, seed)
+    y = _finite_target(frame[target], target, str(path))
+    X = _inputs(frame.drop(columns=target), columns, drop, str(path))
+    return _random_split(name, X, y, target, n, seed)
 
 
 def _unknown_name(name: str, data_dir: str | Path | None) -> str:
@@ -251,19 +296,41 @@ def _regression_names(folder: Path) -> Iterator[str]:
 # ---- splitting
 
 
-def _take_target(frame: pd.DataFrame, target: str, source: str) -> tuple[pd.DataFrame, Floats]:
-    y = _finite_target(frame[target], target, source)
-    X = _as_float64(frame.drop(columns=target))
-    # Before rows are drawn, so that a message counts them as the source does.
-    numbers = X.select_dtypes("number")
-    for name in numbers:
-        columns_of(numbers).finite_column(name)
-    return X, y
+def _inputs(
+    X: pd.DataFrame, columns: Sequence[str] | None, drop: Sequence[str], source: str
+) -> pd.DataFrame:
+    """Choose the input columns, all numeric and finite.
+
+    This is done before rows are drawn, so that a message counts them as the source does.
+    """
+    unknown = [name for name in columns or drop if name not in X.columns]
+    if unknown:
+        raise DataError(
+            f"{source}: there is no input column {unknown[0]!r}; there are: "
+            + ", ".join(map(str, X.columns))
+        )
+    X = X.drop(columns=list(drop)) if columns is None else X[list(dict.fromkeys(columns))]
+    if X.shape[1] == 0:
+        raise DataError(f"{source}: no input column is left")
+    text = {name: error for name in X if (error := _not_numeric(X[[name]])) is not None}
+    if text:
+        names = ",".join(map(str, text))
+        raise DataError(
+            f"{source}: {next(iter(text.values()))} (--drop {names}, or --columns with the others)"
+        )
+    numbers = columns_of(X)
+    for name in numbers.names:
+        numbers.finite_column(name)
+    narrow = X.select_dtypes(include="float32").columns
+    return X.astype(dict.fromkeys(narrow, np.float64))
 
 
-def _as_float64(frame: pd.DataFrame) -> pd.DataFrame:
-    narrow = frame.select_dtypes(include="float32").columns
-    return frame.astype(dict.fromkeys(narrow, np.float64))
+def _not_numeric(column: pd.DataFrame) -> DataError | None:
+    try:
+        columns_of(column)
+    except DataError as error:
+        return error
+    return None
 
 
 def _finite_target(column: pd.Series, target: str, source: str) -> Floats:

@@ -4,6 +4,7 @@
 """
 
 import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,69 +12,115 @@ import numpy as np
 import pandas as pd
 import typer
 from scipy.special import ndtri
+from typer import Option
 
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.metrics import coverage, mnlp, nmse
-from dsgp.plotting import plot_predictions
 from dsgp.progress import progress
 from pipelines.datasets import Floats, Split, load
-from pipelines.reporting import (
-    DPI,
-    Stopwatch,
-    describe_model,
-    draw_model,
-    environment,
-    gathered_warnings,
-    output_folder,
-    peak_memory_mb,
-    plain_errors,
-    show,
-    write_report,
-)
+
+try:
+    from dsgp.plotting import plot_predictions
+    from pipelines.reporting import (
+        DPI,
+        Stopwatch,
+        describe_model,
+        draw_model,
+        environment,
+        gathered_warnings,
+        output_folder,
+        peak_memory_mb,
+        plain_errors,
+        show,
+        write_report,
+    )
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"Error: {error}")
 
 PIPELINE = "regression"
 KERNELS = {kernel.__name__.lower(): kernel for kernel in (Matern12, Matern32, Matern52, Matern72)}
 LEVEL = 0.95
 ROW_BLOCK = 500_000  # rows predicted between two steps of the bar
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+# \b keeps the lines of the paragraph that follows as they are.
+EXAMPLES = """\b
+Examples:
+  python -m pipelines.regression --data diabetes --out results/diabetes
+  python -m pipelines.regression --data houses.csv --target price \\
+      --drop id,address --kernel matern32
+  python -m pipelines.regression --data elevators --data-dir FOLDER
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(epilog=EXAMPLES)
 def main(
     data: Annotated[
         str,
-        typer.Option(help="synth8d, diabetes, a set of --data-dir, or a CSV, Parquet or npz file."),
+        Option(
+            metavar="DATA",
+            help="synth8d, diabetes, a set of --data-dir, or a .csv, .parquet or .npz file.",
+        ),
     ],
-    target: Annotated[str | None, typer.Option(help="Target column of a file.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder of npz sets.")] = None,
-    n: Annotated[int | None, typer.Option(help="Training rows.")] = None,
-    n_test: Annotated[int | None, typer.Option(help="Test rows of synth8d.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write.  [default: results/NAME]")
+    target: Annotated[
+        str | None, Option(metavar="COLUMN", help="Target of a CSV or Parquet file.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the rows drawn or split.")] = 2,
-    kernel: Annotated[str, typer.Option(help=f"Of every column: {', '.join(KERNELS)}.")] = (
-        "matern52"
-    ),
-    solver: Annotated[str, typer.Option(help="cg or backfitting.")] = "cg",
-    learner: Annotated[str, typer.Option(help="vbem, or none to keep hyperparameters.")] = "vbem",
-    tol: Annotated[float, typer.Option(help="Of the solver, in prior standard deviations.")] = 1e-4,
+    columns: Annotated[
+        str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="No input; can be repeated, or be a list A,B,C."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Where .npz sets are, to be named in --data.")
+    ] = None,
+    n: Annotated[int | None, Option(metavar="N", help="Training rows.")] = None,
+    n_test: Annotated[int | None, Option(metavar="N", help="Test rows of synth8d.")] = None,
+    out: Annotated[
+        Path | None, Option(metavar="FOLDER", help="What is written; results/NAME by default.")
+    ] = None,
+    seed: Annotated[int, Option(metavar="N", help="Of the rows drawn or split.")] = 2,
+    kernel: Annotated[
+        str, Option(metavar="KERNEL", help=f"Of every column: {', '.join(KERNELS)}.")
+    ] = "matern52",
+    solver: Annotated[str, Option(metavar="SOLVER", help="cg or backfitting.")] = "cg",
+    learner: Annotated[
+        str, Option(metavar="LEARNER", help="vbem, or none to keep hyperparameters.")
+    ] = "vbem",
+    tol: Annotated[
+        float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
+    ] = 1e-4,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the results of other data.")
+        bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
 ) -> None:
-    """Fit an additive Gaussian process and write report, predictions, model and figures."""
+    """Fit an additive Gaussian process and test it on rows left out.
+
+    Writes report, predictions, model and figures to a folder.
+    """
     options = {name: value for name, value in locals().items() if name != "overwrite"}
     options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
     exit_on_termination()
     with plain_errors():
         clock = Stopwatch()
         with clock.stage("load"):
-            split = load(data, target=target, data_dir=data_dir, n=n, n_test=n_test, seed=seed)
+            split = load(
+                data,
+                target=target,
+                columns=None if columns is None else _names(columns),
+                drop=[name for entry in drop or () for name in _names(entry)],
+                data_dir=data_dir,
+                n=n,
+                n_test=n_test,
+                seed=seed,
+            )
         model = AdditiveGPRegressor(
             _kernel(kernel),
             solver=solver,
@@ -224,6 +271,10 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
 def _kernel(name: str) -> Any:
     if name not in KERNELS:
         raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
@@ -257,4 +308,4 @@ def _predictions_table(split: Split, mean: Floats, std: Floats) -> pd.DataFrame:
 
 
 if __name__ == "__main__":
-    app()
+    app(prog_name="python -m pipelines.regression")

@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -96,6 +96,7 @@ def output_folder(
         path = path.resolve()
     _require_replaceable(path, pipeline, data, overwrite)
     aside = None
+    made = [folder for folder in path.parents if not folder.exists()]  # innermost first
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
@@ -111,6 +112,9 @@ def output_folder(
     finally:
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):  # it holds the results
+                folder.rmdir()
 
 
 def _move_into_place(complete: Path, path: Path, replaced: Path) -> None:
@@ -285,18 +289,19 @@ def gathered_warnings() -> Iterator[list[str]]:
         yield messages
     messages += dict.fromkeys(str(warning.message) for warning in caught)
     for message in messages:
-        _say(f"warning: {message}")
+        _say("Warning", message)
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn a ``DsgpError`` into one line on stderr and exit code 1."""
+    """Turn errors of the library and of files into one line on stderr and exit code 1."""
     try:
         yield
-    except DsgpError as error:
-        _say("error: " + " ".join(str(error).split()))
+    except (DsgpError, OSError) as error:
+        _say("Error", error)
         raise typer.Exit(1) from error
 
 
-def _say(line: str) -> None:
+def _say(label: str, message: object) -> None:
+    line = f"{label}: {' '.join(str(message).split())}"
     Console(stderr=True).print(line, markup=False, highlight=False, soft_wrap=True)

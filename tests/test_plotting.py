@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 from scipy.stats import norm
 
 from dsgp import AdditiveGPRegressor
@@ -60,6 +61,8 @@ def test_a_panel_holds_the_component_over_the_training_range(model):
     X, _ = frame()
     for ax in figure.axes:
         name = ax.get_xlabel()
+        if name == "site":
+            continue
         x, mean = curve(ax)
         assert (x[0], x[-1], len(x)) == (X[name].min(), X[name].max(), 50)
         # each column at its own value, the others at any
@@ -89,9 +92,10 @@ def test_panels_are_sorted_by_share_on_one_scale_and_labelled(model):
     assert len(limits) == 1
     bottom, top = limits.pop()
     for ax in figure.axes:
-        _, mean = curve(ax)
-        assert bottom < mean.min()
-        assert mean.max() < top
+        if ax.get_xlabel() != "site":
+            edge = band(ax)[:, 1]
+            assert bottom < edge.min()
+            assert edge.max() < top
 
 
 def test_terms_and_their_order_can_be_chosen(model):
@@ -102,12 +106,93 @@ def test_terms_and_their_order_can_be_chosen(model):
     assert len({round(ax.get_position().x0, 6) for ax in one_below_another}) == 1
 
 
-def test_few_distinct_inputs_are_marked(model):
-    figure = plot_components(model, terms=["site", "dose"])
-    dose, site = figure.axes
-    markers = [line for line in site.lines if line.get_marker() == "o"]
-    np.testing.assert_array_equal(markers[0].get_xdata(), [0, 1, 2])
-    assert not [line for line in dose.lines if line.get_marker() == "o"]
+def test_few_distinct_inputs_are_points_with_intervals_and_no_curve(model):
+    (ax,) = plot_components(model, terms=["site"], level=0.9).axes
+    X, _ = frame()
+    rows = pd.DataFrame({name: np.full(3, X[name].iloc[0]) for name in X}).assign(site=[0, 1, 2.0])
+    expected = model.components(rows).sel(term="site")
+    (bars,) = ax.containers[:1]
+    dots, _, (whiskers,) = bars
+    np.testing.assert_array_equal(dots.get_data(), [[0, 1, 2], expected["mean"]])
+    reach = norm.ppf(0.95) * expected["std"].to_numpy()
+    ends = np.array(whiskers.get_segments())[:, :, 1]
+    np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * reach)
+    assert not [line for line in ax.lines if line.get_label() == "mean"]
+    assert "ℓ" not in ax.get_title()
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1", "2"]
+    inputs = [patch.get_height() for patch in ax.containers[1]]
+    counts = X["site"].value_counts().sort_index().to_numpy()
+    np.testing.assert_allclose(inputs / max(inputs), counts / counts.max())
+
+
+def test_a_band_that_opens_in_the_tail_is_shown_whole_over_the_bulk():
+    rng = np.random.default_rng(4)
+    X = np.column_stack([rng.uniform(0, 1, 400), rng.uniform(0, 1, 400)])
+    X[0, 0] = 1.6  # one row far out, not so far that the range alone would be cut
+    kernels = {
+        "x0": Matern52(lengthscale=0.1, variance=25.0),
+        "x1": Matern52(lengthscale=1.0, variance=1.0),
+    }
+    model = AdditiveGPRegressor(terms=kernels, noise_variance=0.01, learner=None).fit(
+        pd.DataFrame(X, columns=["x0", "x1"]), np.sin(6 * X[:, 1])
+    )
+    for ax in plot_components(model).axes:
+        x, _ = curve(ax)
+        edge = band(ax)[:, 1]
+        bottom, top = ax.get_ylim()
+        assert bottom < edge.min() < edge.max() < top
+        assert x[-1] <= 1.0
+        assert np.mean(X[:, int(ax.get_xlabel()[1])] <= x[-1]) >= 0.99
+
+
+def test_the_caption_says_what_band_grey_and_bars_are(model):
+    text = " ".join(plot_components(model).get_supxlabel().split())
+    for part in (
+        "band: 95% credible",
+        "points (few values): 95% credible intervals",
+        "grey: the band contains 0 everywhere, no visible effect",
+        "bars at the bottom: training rows",
+    ):
+        assert part in text
+    X, _ = frame()
+    alone = plot_components(model, X, terms=["dose"], level=0.5).get_supxlabel()
+    assert "band: 50% credible" in alone
+    assert "bars at the bottom: rows of X" in alone
+    assert "grey" not in alone
+    assert "points" not in alone
+
+
+def test_inputs_are_bars_that_count_whole_numbers_evenly():
+    years = np.repeat(np.arange(20.0, 81.0), 3)
+    model = AdditiveGPRegressor(
+        Matern52(lengthscale=10.0, variance=1.0), noise_variance=0.1, learner=None
+    ).fit(years[:, None], np.sin(years))
+    (ax,) = plot_components(model).axes
+    (bars,) = [patch for patch in ax.patches if isinstance(patch, StepPatch)]
+    heights, edges, _ = bars.get_data()
+    np.testing.assert_array_equal(edges, np.arange(19.5, 82, 2))
+    np.testing.assert_allclose(heights[:-1], heights[0])  # the last bar has one year left
+
+
+def test_labels_of_thirty_long_names_do_not_collide():
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame(
+        rng.standard_normal((40, 30)),
+        columns=[
+            f"Mean_temperature_of_$sea$_surface_WATER_at_ten_metres_{j:02d}" for j in range(30)
+        ],
+    )
+    model = AdditiveGPRegressor(
+        Matern32(lengthscale=1.0, variance=1.0), noise_variance=0.1, learner=None
+    ).fit(X, X.sum(axis=1))
+    figure = plot_components(model, n_points=5, sort="column")
+    figure.savefig(BytesIO(), format="png")
+    boxes = [ax.xaxis.label.get_window_extent() for ax in figure.axes]
+    assert not [
+        (a, b) for a, one in enumerate(boxes) for b, other in enumerate(boxes)
+        if a < b and one.overlaps(other)
+    ]  # fmt: skip
+    assert [name[-2:] for name in names(figure)] == [f"{j:02d}" for j in range(30)]
 
 
 def test_a_term_that_cannot_be_told_from_zero_is_grey(model):
@@ -115,7 +200,7 @@ def test_a_term_that_cannot_be_told_from_zero_is_grey(model):
         ax.get_xlabel(): to_hex(line.get_color())
         for ax in plot_components(model).axes
         for line in ax.lines
-        if line.get_label() == "mean"
+        if line.get_label() == "mean" or line.get_marker() == "o"
     }
     assert colours["noise"] != colours["dose"] == colours["site"]
 
@@ -209,27 +294,48 @@ def test_predictions_are_annotated_and_drawn_by_density(n_rows):
     mean = rng.standard_normal(n_rows)
     y = mean + 0.5 * rng.standard_normal(n_rows)
     figure = plot_predictions(y, mean, np.full(n_rows, 0.5), y_train_mean=1.0, target="yield")
-    ax = figure.axes[0]
+    ax, residuals = figure.axes[:2]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("observed yield", "predicted yield")
-    assert ax.get_xlim() == ax.get_ylim()
     (identity,) = [line for line in ax.lines if line.get_label() == "identity"]
     np.testing.assert_array_equal(identity.get_xdata(), identity.get_ydata())
     inside = np.abs(y - mean) <= norm.ppf(0.975) * 0.5
     error = np.sum((y - mean) ** 2) / np.sum((y - 1.0) ** 2)
-    assert ax.texts[0].get_text().splitlines() == [
+    assert ax.get_title().split(",  ") == [
         f"NMSE {error:.3g}",
         f"{inside.mean():.1%} in 95% intervals",
         f"{n_rows:,} rows",
     ]
-    drawn = [line for line in ax.lines if line.get_label() != "identity"]
+    borders = [line.get_ydata()[0] for line in residuals.lines if line.get_label() == "border"]
+    np.testing.assert_allclose(borders, norm.ppf([0.025, 0.975]))
+    assert residuals.get_xlabel() == "predicted yield"
     if n_rows == 5000:  # hexagons hold every row once
-        assert not drawn
-        assert ax.collections[0].get_array().sum() == n_rows
+        for panel in (ax, residuals):
+            counts = [hexagons.get_array().sum() for hexagons in panel.collections]
+            assert counts == [(~inside).sum(), inside.sum()]
     else:
-        np.testing.assert_array_equal(drawn[0].get_data(), [y, mean])
+        for panel, x, height in ((ax, y, mean), (residuals, mean, (y - mean) / 0.5)):
+            dots = {line.get_label(): line for line in panel.lines}
+            for label, rows in (("covered", inside), ("missed", ~inside)):
+                np.testing.assert_array_equal(dots[label].get_data(), [x[rows], height[rows]])
     if n_rows == 50:
         covering, missing = (len(bars.get_segments()) for bars in ax.collections)
         assert (covering, missing) == (inside.sum(), (~inside).sum())
+    (legend,) = figure.legends
+    colours = {
+        text.get_text(): to_hex(line.get_color())
+        for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    assert len(set(colours.values())) == 3
+    assert colours["observed = predicted"] == to_hex(identity.get_color())
+
+
+def test_residuals_too_far_out_stay_at_the_edge_and_are_counted():
+    residuals = plot_predictions([0.0, 1.0, 50.0, 2.0], [0.0, 1.5, 0.0, 2.0], [1, 1, 1, 0]).axes[1]
+    assert "1 rows beyond ±8 at the edge" in residuals.get_title()
+    heights = np.concatenate(
+        [line.get_ydata() for line in residuals.lines if line.get_label() in ("covered", "missed")]
+    )
+    np.testing.assert_array_equal(sorted(heights), [-0.5, 0, 0, 8])
 
 
 def test_predictions_go_into_given_axes():
@@ -237,12 +343,13 @@ def test_predictions_go_into_given_axes():
     left, right = figure.subfigures(1, 2)[1].subplots(1, 2)
     assert plot_predictions([1.0, 2.0], [1.0, 2.5], [0.1, 0.1], ax=right) is figure
     assert right.get_ylabel() == "predicted"
+    assert len(right.get_legend().get_texts()) == 3
     assert not left.lines
 
 
 def test_a_constant_target_has_an_error_though_no_nmse():
     figure = plot_predictions([1.0, 1.0], [1.0, 2.0], [0.1, 0.1])
-    assert figure.axes[0].texts[0].get_text().startswith("MSE 0.5")
+    assert figure.axes[0].get_title().startswith("MSE 0.5")
 
 
 def test_predictions_of_another_shape_are_refused():
@@ -261,6 +368,9 @@ def test_learning_holds_the_trace_and_its_gains(model):
     gains = np.diff(trace)
     np.testing.assert_array_equal(gain.lines[0].get_ydata(), gains[gains > 0])
     assert gain.get_yscale() == "log"
+    assert len(gain.get_yticks(minor=True)) == 0
+    note = " ".join(plot_learning(model).get_supxlabel().split())
+    assert "below the tolerance is followed by one more look from other starting" in note
 
 
 def test_without_a_learner_there_is_no_learning_to_draw():
@@ -298,4 +408,4 @@ def test_pyplot_is_not_imported():
 def test_without_matplotlib_the_extra_is_named():
     result = python("import sys; sys.modules['matplotlib'] = None; import dsgp.plotting")
     assert result.returncode == 1
-    assert 'ImportError: dsgp.plotting needs matplotlib: pip install "dsgp[plot]"' in result.stderr
+    assert 'ImportError: dsgp.plotting needs matplotlib: pip install ".[plot]"' in result.stderr

@@ -124,11 +124,10 @@ def test_a_file_with_a_named_target_is_loaded(table, tmp_path, suffix):
     path = tmp_path / f"trial.v2.{suffix}"
     write = table.to_parquet if suffix == "parquet" else table.to_csv
     write(path, index=False)
-    split = load(path, target="response", seed=1)
+    split = load(path, target="response", drop=["site"], seed=1)
     assert split.name == "trial.v2"
-    assert list(split.X_train) == ["age", "dose", "site"]
+    assert list(split.X_train) == list(split.X_test) == ["age", "dose"]
     assert split.X_train["dose"].dtype == np.float64
-    assert set(split.X_train["site"]) == {"a", "b"}
     order = np.random.default_rng(1).permutation(50)
     # pandas 2 reads the last digit of a CSV inexactly
     np.testing.assert_allclose(split.y_train, table["response"][order[:40]], rtol=1e-14)
@@ -143,7 +142,42 @@ def test_an_npz_outside_any_folder_is_loaded(tmp_path):
     assert (len(split.y_train), len(split.y_test)) == (8, 2)
 
 
+def test_inputs_of_any_set_are_chosen(tmp_path):
+    whole, chosen = load("diabetes"), load("diabetes", columns=["s5", "bmi"])
+    for part in ("X_train", "X_test"):
+        pd.testing.assert_frame_equal(getattr(chosen, part), getattr(whole, part)[["s5", "bmi"]])
+    np.testing.assert_array_equal(chosen.y_train, whole.y_train)
+    assert list(load("synth8d", n=5, n_test=5, drop=["x2", "x8"]).X_test) == [
+        "x1", "x3", "x4", "x5", "x6", "x7"
+    ]  # fmt: skip
+    np.savez(tmp_path / "mine.npz", X=np.eye(10, 3), y=np.arange(10.0))
+    assert list(load(tmp_path / "mine.npz", drop=["x2"]).X_train) == ["x1", "x3"]
+
+
 # ---- errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r"'site' is not numeric.* in row 0 .*\(--drop site, or --columns with the others\)"),
+        ({"columns": ["age", "site"]}, "'site' is not numeric"),
+        ({"drop": ["sites"]}, "no input column 'sites'; there are: age, dose, site"),
+        ({"columns": ["response"]}, "no input column 'response'"),
+        ({"drop": ["age", "dose", "site"]}, "no input column is left"),
+    ],
+)
+def test_inputs_that_cannot_be_used_are_named(table, tmp_path, options, message):
+    table.to_csv(tmp_path / "trial.csv", index=False)
+    with pytest.raises(DataError, match=message):
+        load(tmp_path / "trial.csv", target="response", **options)
+
+
+def test_a_set_with_its_own_target_takes_no_other(tmp_path):
+    np.savez(tmp_path / "mine.npz", X=np.eye(10, 3), y=np.arange(10.0))
+    for data in ("synth8d", "diabetes", "mine", tmp_path / "mine.npz"):
+        with pytest.raises(DataError, match=r"comes with its target, got --target x1; leave"):
+            load(data, target="x1", data_dir=tmp_path)
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -1,6 +1,11 @@
 """The regression pipeline: what it writes is right, whole, and never in place of something else."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -152,6 +157,32 @@ def test_a_file_without_learner(tmp_path):
     assert report == report_of(out)
 
 
+def test_inputs_are_chosen_from_the_command_line(tmp_path):
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "c", "t"])
+    table.assign(name="n", place="p").to_csv(tmp_path / "mine.csv", index=False)
+    out = tmp_path / "out"
+    start = ("--data", tmp_path / "mine.csv", "--target", "t", "--out", out)
+    for arguments, columns in [
+        (("--drop", "name, place", "--drop", "b"), ["a", "c"]),
+        (("--columns", "c,a"), ["c", "a"]),
+    ]:
+        result = invoke(*start, *arguments)
+        assert result.exit_code == 0, result.output
+        assert report_of(out)["data"]["columns"] == columns
+    refused = invoke(*start)
+    assert refused.exit_code == 1
+    assert "input column 'name' is not numeric" in refused.stderr
+    assert "(--drop name,place, or --columns with the others)" in refused.stderr
+
+
+def test_help_is_plain_and_fits_80_columns():
+    text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert "│" not in text
+    assert text.count("python -m pipelines.regression --data") == 3
+
+
 # ---- the folder
 
 
@@ -238,14 +269,60 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
         (("--data", "diabetes", "--kernel", "rbf"), "one of matern12, matern32, matern52"),
         (("--data", "diabetes", "--solver", "lu"), "solver must be one of"),
         (("--data", "diabetes", "--learner", "none"), "lengthscale"),
+        (("--data", "diabetes", "--target", "bmi"), "diabetes comes with its target"),
+        (("--data", "diabetes", "--drop", "sex,bmj"), "no input column 'bmj'; there are: age, sex"),
+        (("--data", "diabetes", "--drop", "sex", "--columns", "bmi"), "leave out --drop"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, arguments, message):
     result = invoke(*arguments, "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert message in result.stderr
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("Error: ")
     assert len(result.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- as a process
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_without_matplotlib_one_line_says_what_to_install():
+    code = (
+        "import runpy, sys; sys.modules['matplotlib'] = None; sys.argv[1:] = ['--help']; "
+        "runpy.run_module('pipelines.regression', run_name='__main__')"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert 'pip install ".[plot]"' in line
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to handle")
+def test_a_terminated_run_leaves_nothing(tmp_path):
+    out = tmp_path / "deep" / "out"
+    command = ["-m", "pipelines.regression", "--data", "synth8d", "--n", "500000", "--n-test", "10"]
+    process = subprocess.Popen(
+        [sys.executable, *command, "--out", str(out)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 120
+        while not list(out.parent.glob(".out.*.part")):  # there from the start of the fit
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.5)
+        process.terminate()
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "Traceback" not in errors
     assert list(tmp_path.iterdir()) == []
 
 
