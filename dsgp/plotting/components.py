@@ -1,52 +1,33 @@
-"""Pictures of fitted models: components, predictions, learning. Needs the extra ``plot``.
-
-Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
-no global state, no display and no thread to mind.
-"""
+"""Every term of a model as a panel: the curve or points, their band, the inputs."""
 
 from __future__ import annotations
 
 import math
-import re
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.term import Term
-from dsgp.metrics import coverage, nmse
-
-try:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import LinearSegmentedColormap, LogNorm
-    from matplotlib.figure import Figure, SubFigure
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
-except ImportError as error:
-    raise ImportError(
-        'dsgp.plotting needs matplotlib: pip install ".[plot]" in a checkout of dsgp'
-    ) from error
-
-__all__ = ["plot_components", "plot_learning", "plot_predictions"]
-
-_INK = "#1f5a94"
-_FAINT = "#8a949e"  # of what the data do not tell from zero
-_GREY = "#b9c0c7"
-_ACCENT = "#c1432e"
-_LINE = "#30363c"  # references: identity, borders of the intervals
-_TEXT = "#58626b"  # captions
-
-# Without their palest third: a single row must be seen on white.
-_DENSITY = LinearSegmentedColormap.from_list("density", ["#b7d0e8", "#4a8ac4", "#0b3a6b"])
-_MISSED = LinearSegmentedColormap.from_list("missed", ["#e9b3a8", "#c1432e", "#7a1f10"])
+from dsgp.plotting.style import (
+    FAINT,
+    GREY,
+    INK,
+    characters,
+    label,
+    normal_quantile,
+    percent,
+    short,
+    tidy,
+    write_below,
+)
 
 _TAILS = 0.005  # weight that may be cut off at either end of an axis …
 _LONG = 2.0  # … when the whole range is longer than this many times the rest …
@@ -54,10 +35,6 @@ _OPEN = 1.5  # … or its band higher than this many times the bands of the rest
 _FEW_VALUES = 10  # at most as many distinct inputs are points: a curve between them means nothing
 _BINS = 40
 _MARGINAL = 0.11  # height of the bars of the inputs, as a share of the panel
-
-_ERROR_BAR_ROWS = 200
-_HEXBIN_ROWS = 2000
-_RESIDUALS = (3.0, 8.0)  # standard deviations shown at least and at most
 
 
 def plot_components(
@@ -128,7 +105,7 @@ def plot_components(
     >>> figure.savefig("components.png")  # doctest: +SKIP
     """
     check_is_fitted(model)
-    z = _normal_quantile(level)
+    z = normal_quantile(level)
     if n_points < 2 or (columns is not None and columns < 1):
         raise ParameterError(
             "n_points must be at least 2 and columns at least 1, "
@@ -148,176 +125,25 @@ def plot_components(
     for position, panel in enumerate(panels):
         ax = fig.add_subplot(n_rows, n_columns, position + 1, sharey=first)
         first = first or ax
-        ax.axhline(0, color=_GREY, linewidth=0.7, zorder=1)
+        ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
         (_draw_points if panel.few else _draw_curve)(ax, panel, level)
         ax.set_title(_title(panel, model.target_variance_), fontsize=8.5)
         ax.set_xlabel(
-            _label(panel.term.name, _characters(0.85 * inches / n_columns, 9)),
+            label(panel.term.name, characters(0.85 * inches / n_columns, 9)),
             fontsize=9,
             parse_math=False,
         )
-        _tidy(ax)
+        tidy(ax)
         _draw_inputs(ax, panel)
         if position % n_columns:
             ax.tick_params(labelleft=False)
     if first is not None:
         first.set_ylim(*_common_limits(panels))
-    effect = "effect" if target is None else f"effect on {_label(target, 40)}"
+    effect = "effect" if target is None else f"effect on {label(target, 40)}"
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
     caption = _caption(panels, level, "training rows" if X is None else "rows of X")
-    _write_below(fig, caption, inches)
+    write_below(fig, caption, inches)
     return fig.figure
-
-
-def plot_predictions(
-    y: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike,
-    *,
-    ax: Axes | None = None,
-    level: float = 0.95,
-    y_train_mean: float | None = None,
-    target: str | None = None,
-) -> Figure:
-    """Draw predicted against observed targets, and what is left over in standard deviations.
-
-    The left panel has the NMSE and the coverage of the intervals as its title; up to 200 rows have
-    error bars. The right one shows (observed − predicted) / std against the prediction, between
-    the borders of the interval. Rows outside their interval are red; many rows become a density.
-
-    Parameters
-    ----------
-    y, mean, std : array_like of shape (n_rows,)
-        Observed targets, predictive means and standard deviations (with the noise).
-    ax : Axes, optional
-        Draw the left panel only, into it.
-    level : float in (0, 1)
-        Of the intervals.
-    y_train_mean : float, optional
-        Mean of the training targets, the reference of the NMSE; by default that of ``y``.
-    target : str, optional
-        Name and unit of the target, for the labels.
-
-    Returns
-    -------
-    Figure
-        The figure of ``ax``, if given.
-
-    Raises
-    ------
-    DataError
-        If shapes differ or a value is not finite.
-
-    Examples
-    --------
-    >>> from dsgp.plotting import plot_predictions
-    >>> figure = plot_predictions([1.0, 2.0, 3.0], [1.1, 2.0, 2.8], [0.2, 0.2, 0.2])
-    >>> figure.axes[0].get_ylabel()
-    'predicted'
-    """
-    z = _normal_quantile(level)
-    y, mean, std = (np.asarray(values, dtype=np.float64) for values in (y, mean, std))
-    covered = coverage(y, mean, std, level)  # checks shapes and values
-    reference = float(np.mean(y)) if y_train_mean is None else y_train_mean
-    try:
-        error = f"NMSE {nmse(y, mean, reference):.3g}"
-    except DataError:  # one row, or a constant target: there is no variance to compare with
-        error = f"MSE {np.mean((y - mean) ** 2):.3g}"
-
-    whole = ax is None
-    if ax is None:
-        ax, right = Figure((8.6, 4.1), layout="constrained").subplots(1, 2)
-        _draw_residuals(right, y, mean, std, z)
-    _draw_predictions(ax, y, mean, std, z)
-    ax.set_title(
-        f"{error},  {covered:.1%} in {level:.0%} intervals,  {len(y):,} rows", fontsize=8.5
-    )
-    suffix = "" if target is None else f" {target}"
-    for set_label, word in ((ax.set_xlabel, "observed"), (ax.set_ylabel, "predicted")):
-        set_label(_label(f"{word}{suffix}", 48), fontsize=9.5, parse_math=False)
-    entries = _legend_entries(level, len(y) > _HEXBIN_ROWS)
-    if whole:
-        right.set_xlabel(_label(f"predicted{suffix}", 48), fontsize=9.5, parse_math=False)
-        ax.figure.legend(handles=entries, loc="outside lower center", ncols=4, **_LEGEND)
-        if len(y) > _HEXBIN_ROWS:
-            _add_rows_bar(ax, right)
-    else:
-        ax.legend(handles=entries, loc="lower right", **_LEGEND)
-    return ax.figure.figure
-
-
-def plot_learning(model: Any) -> Figure:
-    """Draw the learner's bound after each iteration, and what each iteration gained.
-
-    After a gain below the tolerance the learner looks once more from other starting lengthscales,
-    so that gains may rise again; it ends when that look gains little as well.
-
-    Parameters
-    ----------
-    model : fitted estimator
-        With ``learner_trace_`` and ``learner_tol``.
-
-    Returns
-    -------
-    Figure
-
-    Raises
-    ------
-    ParameterError
-        If the model was fitted without a learner.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dsgp import AdditiveGPRegressor
-    >>> from dsgp.plotting import plot_learning
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.uniform(-3, 3, (200, 1))
-    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(200)
-    >>> figure = plot_learning(AdditiveGPRegressor().fit(X, y))
-    >>> [ax.get_xlabel() for ax in figure.axes]
-    ['iteration', 'iteration']
-    """
-    check_is_fitted(model)
-    trace = np.asarray(model.learner_trace_, dtype=np.float64)
-    if len(trace) == 0:
-        raise ParameterError(
-            f"the model was fitted with learner={model.learner!r}: there is no learning to draw"
-        )
-    fig = Figure((6.6, 3.0), layout="constrained")
-    bound, gain = fig.subplots(1, 2)
-    bound.plot(np.arange(len(trace)), trace, "o-", color=_INK, markersize=3.5, linewidth=1.2)
-    bound.set_ylabel("bound (nats)", fontsize=9)
-    bound.set_title(f"{_likelihood(model)}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
-
-    gains = np.diff(trace)
-    iterations = np.arange(1, len(trace))
-    positive = gains > 0  # a last iteration may gain nothing, which a logarithm cannot show
-    gain.plot(
-        iterations[positive], gains[positive], "o-", color=_INK, markersize=3.5, linewidth=1.2
-    )
-    gain.axhline(model.learner_tol, color=_ACCENT, linewidth=1.0, linestyle="--")
-    gain.set_yscale("log")
-    gain.set_ylabel("gain (nats)", fontsize=9)
-    gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=_ACCENT)
-    shown = [*gains[positive], model.learner_tol]
-    if max(shown) > 100 * min(shown):  # over fewer decades the ticks between them are needed
-        gain.yaxis.set_major_locator(LogLocator(numticks=7))
-        gain.yaxis.set_minor_locator(NullLocator())
-    for ax in (bound, gain):
-        ax.set_xlabel("iteration", fontsize=9)
-        ax.set_xlim(-0.5, len(trace) - 0.5)
-        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        _frame(ax)
-    note = (
-        "A gain below the tolerance is followed by one more look from other starting lengthscales; "
-        "the run ends when that gains as little."
-    )
-    _write_below(fig, note, fig.get_figwidth())
-    return fig
-
-
-# ---- what a panel shows
 
 
 @dataclass(frozen=True)
@@ -351,7 +177,7 @@ class _Panel:
 
     @property
     def colour(self) -> str:
-        return _INK if self.told else _FAINT
+        return INK if self.told else FAINT
 
     def bulk(self) -> slice:
         """Inputs without those in the tails of the distribution."""
@@ -491,9 +317,6 @@ def _common_limits(panels: list[_Panel]) -> tuple[float, float]:
     return bottom - (_MARGINAL + 0.05) * height, top + 0.05 * height
 
 
-# ---- drawing
-
-
 def _draw_curve(ax: Axes, panel: _Panel, level: float) -> None:
     ax.fill_between(
         panel.inputs,
@@ -526,7 +349,7 @@ def _draw_inputs(ax: Axes, panel: _Panel) -> None:
     points, weight = panel.points, panel.weight
     low, high = float(panel.inputs[0]), float(panel.inputs[-1])
     room = 0.02 * (high - low)
-    style: dict[str, Any] = {"color": _GREY, "alpha": 0.8, "transform": ax.get_xaxis_transform()}
+    style: dict[str, Any] = {"color": GREY, "alpha": 0.8, "transform": ax.get_xaxis_transform()}
     if panel.few:
         gaps = np.diff(points)
         narrowest = float(gaps.min()) if len(gaps) else 1.0
@@ -557,108 +380,6 @@ def _bin_edges(points: Floats, low: float, high: float) -> Floats:
     return np.linspace(low, high, n_bins + 1)
 
 
-_LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.6}
-
-
-def _draw_predictions(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float) -> None:
-    low, high = _limits(np.concatenate([y, mean]))
-    missed = np.abs(y - mean) > z * std
-    ax.plot([low, high], [low, high], color=_LINE, linewidth=1.0, zorder=3, label="identity")
-    ax.set(xlim=(low, high), ylim=(low, high))
-    if len(y) > _HEXBIN_ROWS:
-        _draw_density(ax, y, mean, missed, (low, high, low, high))
-    else:
-        _draw_dots(ax, y, mean, missed)
-    if len(y) <= _ERROR_BAR_ROWS:
-        bottom, top = mean - z * std, mean + z * std
-        for rows, colour in ((~missed, _GREY), (missed, _ACCENT)):
-            ax.vlines(y[rows], bottom[rows], top[rows], colour, linewidth=0.8, zorder=1.5)
-        ax.set_ylim(*_limits(np.concatenate([y, bottom, top])))
-    _tidy(ax, x_ticks=5)
-
-
-def _draw_residuals(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float) -> None:
-    """Draw (y − mean) / std against the mean; what is too far out stays at the edge."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        residual = np.nan_to_num((y - mean) / std, nan=0.0)  # exact, and certain of it
-    missed = np.abs(y - mean) > z * std
-    least, most = _RESIDUALS
-    reach = float(np.clip(np.abs(residual).max(), max(least, 1.2 * z), max(most, 1.2 * z)))
-    n_beyond = int(np.count_nonzero(np.abs(residual) > reach))
-    residual = np.clip(residual, -reach, reach)
-    low, high = _limits(mean)
-    ax.axhline(0, color=_GREY, linewidth=0.8, zorder=1)
-    for border in (-z, z):
-        ax.axhline(border, color=_LINE, linewidth=0.9, linestyle="--", zorder=3, label="border")
-    if len(y) > _HEXBIN_ROWS:
-        _draw_density(ax, mean, residual, missed, (low, high, -reach, reach))
-    else:
-        _draw_dots(ax, mean, residual, missed)
-    ax.set(xlim=(low, high), ylim=(-1.06 * reach, 1.06 * reach))
-    ax.set_ylabel("(observed − predicted) / std", fontsize=9.5)
-    beyond = f",  {n_beyond:,} rows beyond ±{reach:g} at the edge" if n_beyond else ""
-    ax.set_title(f"residuals, interval ±{z:.3g}{beyond}", fontsize=8.5)
-    _tidy(ax, x_ticks=5)
-
-
-def _draw_dots(ax: Axes, x: Floats, y: Floats, missed: Any) -> None:
-    faint = 1.0 if len(x) <= _ERROR_BAR_ROWS else 0.45
-    for rows, colour, alpha, label in (
-        (~missed, _INK, faint, "covered"),
-        (missed, _ACCENT, 1.0, "missed"),
-    ):
-        ax.plot(
-            x[rows], y[rows], "o", color=colour, markersize=3.2, alpha=alpha,
-            markeredgewidth=0, label=label,
-        )  # fmt: skip
-
-
-def _draw_density(
-    ax: Axes, x: Floats, y: Floats, missed: Any, extent: tuple[float, float, float, float]
-) -> None:
-    """Hexagons; red are those in which every row is missed, so these come first."""
-    for rows, cmap in ((missed, _MISSED), (~missed, _DENSITY)):
-        if rows.any():
-            ax.hexbin(
-                x[rows],
-                y[rows],
-                gridsize=50,
-                extent=extent,
-                norm=LogNorm(),
-                mincnt=1,
-                cmap=cmap,
-                linewidths=0.1,
-            )
-
-
-def _add_rows_bar(left: Axes, right: Axes) -> None:
-    """One scale of rows a hexagon for both panels."""
-    hexagons = [*left.collections, *right.collections]
-    most = max(float(np.max(each.get_array())) for each in hexagons)  # type: ignore[arg-type]
-    for each in hexagons:
-        each.set_clim(1, max(most, 2.0))
-    bar = right.figure.colorbar(hexagons[-1], ax=right, shrink=0.75, pad=0.02)
-    bar.set_label("rows", fontsize=8.5)
-    bar.ax.tick_params(labelsize=7.5)
-    bar.outline.set_visible(False)
-
-
-def _legend_entries(level: float, hexagons: bool) -> list[Line2D]:
-    dots: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linestyle": ""}
-    entries = [Line2D([], [], color=_LINE, linewidth=1.0, label="observed = predicted")]
-    entries.append(Line2D([], [], color=_INK, label=f"in its {level:.0%} interval", **dots))
-    entries.append(
-        Line2D([], [], color=_ACCENT, label="all rows outside" if hexagons else "outside", **dots)
-    )
-    return entries
-
-
-def _limits(values: Floats) -> tuple[float, float]:
-    low, high = float(values.min()), float(values.max())
-    margin = 0.03 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
 def _n_columns(n_panels: int) -> int:
     """Panels side by side: few gaps in the last row, and a page a bit wider than high."""
     if n_panels <= 3:
@@ -669,31 +390,10 @@ def _n_columns(n_panels: int) -> int:
     return min((3, 4, 5, 6), key=lambda n: math.ceil(n_panels / n) * n - n_panels + abs(n - ideal))
 
 
-def _tidy(ax: Axes, x_ticks: int = 4) -> None:
-    for axis, n_ticks in ((ax.xaxis, x_ticks), (ax.yaxis, 5)):
-        axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10], min_n_ticks=2))
-        formatter = ScalarFormatter(useMathText=True)
-        formatter.set_powerlimits((-2, 4))
-        axis.set_major_formatter(formatter)
-        axis.get_offset_text().set_fontsize(7)
-    ax.yaxis.get_offset_text().set_horizontalalignment("right")  # clear of the title
-    _frame(ax)
-
-
-def _frame(ax: Axes) -> None:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(_FAINT)
-    ax.tick_params(labelsize=7.5, color=_FAINT, length=2.5)
-
-
-def _likelihood(model: Any) -> str:
-    return "log marginal likelihood" if len(model.terms_) <= 1 else "variational lower bound"
-
-
 def _title(panel: _Panel, target_variance: float) -> str:
-    title = f"share {_percent(panel.term.explained_variance / target_variance)}"
+    title = f"share {percent(panel.term.explained_variance / target_variance)}"
     lengthscale = panel.term.kernel.lengthscale
-    return title if panel.few or lengthscale is None else f"{title},  ℓ = {_short(lengthscale)}"
+    return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"
 
 
 def _caption(panels: list[_Panel], level: float, rows: str) -> str:
@@ -711,50 +411,3 @@ def _caption(panels: list[_Panel], level: float, rows: str) -> str:
         parts.append("ℓ: lengthscale")
     # Lines break between the parts.
     return ";  ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
-
-
-def _write_below(fig: Figure | SubFigure, text: str, inches: float) -> None:
-    width = _characters(0.95 * inches, 7.5)
-    lines = textwrap.wrap(text, width, break_on_hyphens=False)
-    text = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
-    fig.supxlabel(text, fontsize=7.5, color=_TEXT, parse_math=False)
-
-
-def _characters(inches: float, size: float) -> int:
-    """Characters of a line of text of a size in points."""
-    return max(8, int(inches * 72 / (0.58 * size)))
-
-
-def _label(name: str, width: int) -> str:
-    """Break a name into two lines of ``width`` at most, shortened in the middle if need be."""
-    name = str(name)
-    if len(name) <= width:
-        return name
-    if len(name) > 2 * width:
-        name = f"{name[: width - 1]}…{name[-width:]}"
-    # The last break that leaves a second line short enough, else wherever it fits.
-    breaks = [match.end() for match in re.finditer(r"[\s_./-]|[a-z](?=[A-Z])", name[:width])]
-    fitting = [at for at in breaks if len(name) - at <= width]
-    at = fitting[-1] if fitting else width
-    return f"{name[:at].rstrip()}\n{name[at:]}"
-
-
-def _percent(share: float) -> str:
-    if share < 0.0005:
-        return "<0.1%"
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
-
-
-def _short(value: float) -> str:
-    return f"{value:.3g}" if 1e-3 <= value < 1e4 else _power_of_ten(value)
-
-
-def _power_of_ten(value: float) -> str:
-    mantissa, exponent = f"{value:.1e}".split("e")
-    return rf"${mantissa}\times 10^{{{int(exponent)}}}$"
-
-
-def _normal_quantile(level: float) -> float:
-    if not 0 < level < 1:
-        raise ParameterError(f"level must be a share between 0 and 1, such as 0.95, got {level!r}")
-    return float(ndtri((1 + level) / 2))

@@ -1,0 +1,20 @@
+"""Pictures of fitted models: components, predictions, learning. Needs the extra ``plot``.
+
+Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
+no global state, no display and no thread to mind.
+"""
+
+from __future__ import annotations
+
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        'dsgp.plotting needs matplotlib: pip install ".[plot]" in a checkout of dsgp'
+    ) from error
+
+from dsgp.plotting.components import plot_components
+from dsgp.plotting.learning import plot_learning
+from dsgp.plotting.predictions import plot_predictions
+
+__all__ = ["plot_components", "plot_learning", "plot_predictions"]

@@ -1,0 +1,86 @@
+"""How the learner's bound grew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
+from sklearn.utils.validation import check_is_fitted
+
+from dsgp.errors import ParameterError
+from dsgp.plotting.style import ACCENT, INK, frame, write_below
+
+
+def plot_learning(model: Any) -> Figure:
+    """Draw the learner's bound after each iteration, and what each iteration gained.
+
+    After a gain below the tolerance the learner looks once more from other starting lengthscales,
+    so that gains may rise again; it ends when that look gains little as well.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        With ``learner_trace_`` and ``learner_tol``.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    ParameterError
+        If the model was fitted without a learner.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp import AdditiveGPRegressor
+    >>> from dsgp.plotting import plot_learning
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-3, 3, (200, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(200)
+    >>> figure = plot_learning(AdditiveGPRegressor().fit(X, y))
+    >>> [ax.get_xlabel() for ax in figure.axes]
+    ['iteration', 'iteration']
+    """
+    check_is_fitted(model)
+    trace = np.asarray(model.learner_trace_, dtype=np.float64)
+    if len(trace) == 0:
+        raise ParameterError(
+            f"the model was fitted with learner={model.learner!r}: there is no learning to draw"
+        )
+    fig = Figure((6.6, 3.0), layout="constrained")
+    bound, gain = fig.subplots(1, 2)
+    bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
+    bound.set_ylabel("bound (nats)", fontsize=9)
+    bound.set_title(f"{_likelihood(model)}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
+
+    gains = np.diff(trace)
+    iterations = np.arange(1, len(trace))
+    positive = gains > 0  # a last iteration may gain nothing, which a logarithm cannot show
+    gain.plot(iterations[positive], gains[positive], "o-", color=INK, markersize=3.5, linewidth=1.2)
+    gain.axhline(model.learner_tol, color=ACCENT, linewidth=1.0, linestyle="--")
+    gain.set_yscale("log")
+    gain.set_ylabel("gain (nats)", fontsize=9)
+    gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=ACCENT)
+    shown = [*gains[positive], model.learner_tol]
+    if max(shown) > 100 * min(shown):  # over fewer decades the ticks between them are needed
+        gain.yaxis.set_major_locator(LogLocator(numticks=7))
+        gain.yaxis.set_minor_locator(NullLocator())
+    for ax in (bound, gain):
+        ax.set_xlabel("iteration", fontsize=9)
+        ax.set_xlim(-0.5, len(trace) - 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        frame(ax)
+    note = (
+        "A gain below the tolerance is followed by one more look from other starting lengthscales; "
+        "the run ends when that gains as little."
+    )
+    write_below(fig, note, fig.get_figwidth())
+    return fig
+
+
+def _likelihood(model: Any) -> str:
+    return "log marginal likelihood" if len(model.terms_) <= 1 else "variational lower bound"

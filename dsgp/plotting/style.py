@@ -1,0 +1,98 @@
+"""Ink, labels and numbers that all pictures share."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from scipy.special import ndtri
+
+from dsgp.axis import Floats
+from dsgp.errors import ParameterError
+
+INK = "#1f5a94"
+FAINT = "#8a949e"  # of what the data do not tell from zero
+GREY = "#b9c0c7"
+ACCENT = "#c1432e"
+TEXT = "#58626b"  # captions
+
+
+def limits(values: Floats) -> tuple[float, float]:
+    """Ends of an axis that holds the values, with a margin."""
+    low, high = float(values.min()), float(values.max())
+    margin = 0.03 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def tidy(ax: Axes, x_ticks: int = 4) -> None:
+    """Few ticks, powers of ten aside, no box."""
+    for axis, n_ticks in ((ax.xaxis, x_ticks), (ax.yaxis, 5)):
+        axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10], min_n_ticks=2))
+        formatter = ScalarFormatter(useMathText=True)
+        formatter.set_powerlimits((-2, 4))
+        axis.set_major_formatter(formatter)
+        axis.get_offset_text().set_fontsize(7)
+    ax.yaxis.get_offset_text().set_horizontalalignment("right")  # clear of the title
+    frame(ax)
+
+
+def frame(ax: Axes) -> None:
+    """Leave the left and the lower line of the box only."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(FAINT)
+    ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
+
+
+def write_below(fig: Figure | SubFigure, text: str, inches: float) -> None:
+    """Write a caption below a figure, wrapped to its width."""
+    width = characters(0.95 * inches, 7.5)
+    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    text = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+    fig.supxlabel(text, fontsize=7.5, color=TEXT, parse_math=False)
+
+
+def characters(inches: float, size: float) -> int:
+    """Characters of a line of text of a size in points."""
+    return max(8, int(inches * 72 / (0.58 * size)))
+
+
+def label(name: str, width: int) -> str:
+    """Break a name into two lines of ``width`` at most, shortened in the middle if need be."""
+    name = str(name)
+    if len(name) <= width:
+        return name
+    if len(name) > 2 * width:
+        name = f"{name[: width - 1]}…{name[-width:]}"
+    # The last break that leaves a second line short enough, else wherever it fits.
+    breaks = [match.end() for match in re.finditer(r"[\s_./-]|[a-z](?=[A-Z])", name[:width])]
+    fitting = [at for at in breaks if len(name) - at <= width]
+    at = fitting[-1] if fitting else width
+    return f"{name[:at].rstrip()}\n{name[at:]}"
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage."""
+    if share < 0.0005:
+        return "<0.1%"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+
+
+def short(value: float) -> str:
+    """Write a number in three digits."""
+    return f"{value:.3g}" if 1e-3 <= value < 1e4 else power_of_ten(value)
+
+
+def power_of_ten(value: float) -> str:
+    """Write a number as mantissa and power of ten."""
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return rf"${mantissa}\times 10^{{{int(exponent)}}}$"
+
+
+def normal_quantile(level: float) -> float:
+    """Half the width of a central interval, in standard deviations."""
+    if not 0 < level < 1:
+        raise ParameterError(f"level must be a share between 0 and 1, such as 0.95, got {level!r}")
+    return float(ndtri((1 + level) / 2))
