@@ -65,6 +65,7 @@ class Kernel(StrEnum):
 class Solver(StrEnum):
     """Choices of ``--solver``."""
 
+    multigrid = "multigrid"
     cg = "cg"
     backfitting = "backfitting"
 
@@ -138,12 +139,12 @@ def fit(
         Learner, Option(help="vbem learns L and V per input, and S2; none keeps those given.")
     ] = Learner.vbem,
     learner_max_iter: Annotated[int, Option(metavar="N", help="Limit of iterations.")] = 100,
-    solver: Annotated[Solver, Option(help="How the mean is computed.")] = Solver.cg,
+    solver: Annotated[Solver, Option(help="How the mean is computed.")] = Solver.multigrid,
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
     ] = 1e-4,
     max_iter: Annotated[
-        int | None, Option(metavar="N", help="Limit; by default 2000 of cg, 500 of backfitting.")
+        int | None, Option(metavar="N", help="Limit; by default 500, or 2000 of cg.")
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:

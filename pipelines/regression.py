@@ -90,7 +90,9 @@ def main(
     kernel: Annotated[
         str, Option(metavar="KERNEL", help=f"Of every column: {', '.join(KERNELS)}.")
     ] = "matern52",
-    solver: Annotated[str, Option(metavar="SOLVER", help="cg or backfitting.")] = "cg",
+    solver: Annotated[str, Option(metavar="SOLVER", help="multigrid, cg or backfitting.")] = (
+        "multigrid"
+    ),
     learner: Annotated[
         str, Option(metavar="LEARNER", help="vbem, or none to keep hyperparameters.")
     ] = "vbem",

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 from dsgp.additive.backfitting import backfitting
 from dsgp.additive.conjugate_gradients import conjugate_gradients
+from dsgp.additive.multigrid import TwoWayTables, multigrid
 from dsgp.additive.system import AdditiveSystem, Solution
 from dsgp.errors import ConvergenceWarning
 
-SOLVERS = {"cg": conjugate_gradients, "backfitting": backfitting}
-MAX_ITER = {"cg": 2000, "backfitting": 500}
+SOLVERS: dict[str, Callable[..., Solution]] = {
+    "multigrid": multigrid,
+    "cg": conjugate_gradients,
+    "backfitting": backfitting,
+}
+MAX_ITER = {"multigrid": 500, "cg": 2000, "backfitting": 500}
 
-__all__ = ["MAX_ITER", "SOLVERS", "AdditiveSystem", "Solution", "warn_unless_converged"]
+__all__ = [
+    "MAX_ITER",
+    "SOLVERS",
+    "AdditiveSystem",
+    "Solution",
+    "TwoWayTables",
+    "warn_unless_converged",
+]
 
 
 def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter: int) -> None:
@@ -21,8 +34,8 @@ def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter:
         return
     if solver == "backfitting":
         remedy = (
-            "raise max_iter, or use solver='cg', which needs far fewer iterations; the bound holds "
-            "for the raw components: sum and centred components are usually much closer"
+            "raise max_iter, or use solver='multigrid', which needs a handful of iterations; the "
+            "bound holds for the raw components: sum and centred components are usually much closer"
         )
     elif solution.iterations >= max_iter:
         remedy = "raise max_iter or tol"

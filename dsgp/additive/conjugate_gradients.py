@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from dsgp.additive.system import AdditiveSystem, Candidate, Solution
 from dsgp.axis import Floats
@@ -22,6 +23,7 @@ def conjugate_gradients(
     tol: float,
     max_iter: int,
     start: tuple[Floats, Floats] | None = None,
+    precondition: Callable[[Floats], tuple[Floats, Floats]] | None = None,
 ) -> Solution:
     """Solve the additive system by preconditioned conjugate gradients.
 
@@ -37,18 +39,23 @@ def conjugate_gradients(
     max_iter : int
     start : (mean, dual), each ndarray of shape (Σ U_d,), optional
         An earlier solution.
+    precondition : callable, optional
+        A symmetric positive operator near the inverse of the system: from a residual to a pair
+        (mean, dual). The smoothers of all terms by default.
 
     Returns
     -------
     Solution
         ``converged`` is False where ``max_iter`` or the floor of rounding came first.
     """
+    if precondition is None:
+        precondition = system.smooth
     best = Candidate.start(system, y, start)
     if best.bound <= tol:
         return best.solution(0, tol)
     mean, dual = best.mean.copy(), best.dual.copy()
     residual = best.residual.copy()
-    direction, direction_dual = system.smooth(residual)
+    direction, direction_dual = precondition(residual)
     norm = float(residual @ direction)
     # rᵀ (K⁻¹ + W)⁻¹ r ≤ rᵀ K̃ r: while the left side is above tol² the bound cannot meet tol.
     check_below = tol
@@ -62,7 +69,7 @@ def conjugate_gradients(
         mean += length * direction
         dual += length * direction_dual
         residual -= length * product
-        smoothed, smoothed_dual = system.smooth(residual)
+        smoothed, smoothed_dual = precondition(residual)
         new_norm = float(residual @ smoothed)
         if (
             math.sqrt(max(new_norm, 0.0)) <= check_below
@@ -86,7 +93,7 @@ def conjugate_gradients(
                 norm = math.inf  # a new start: old directions are not conjugate to this residual
             # Go on with the residual as it is, without the drift of the recurrence.
             residual = checked.residual.copy()
-            smoothed, smoothed_dual = system.smooth(residual)
+            smoothed, smoothed_dual = precondition(residual)
             new_norm = float(residual @ smoothed)
             check_below = math.sqrt(max(new_norm, 0.0)) * min(0.5, tol / checked.bound)
             next_check = iteration + max(_CHECK_EVERY, iteration // 4)

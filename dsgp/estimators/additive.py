@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.additive import MAX_ITER, SOLVERS, AdditiveSystem, Solution, warn_unless_converged
+from dsgp.additive import (
+    MAX_ITER,
+    SOLVERS,
+    AdditiveSystem,
+    Solution,
+    TwoWayTables,
+    warn_unless_converged,
+)
 from dsgp.axis import Floats, sum_by
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
@@ -67,16 +74,17 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         variance, or to this value if it is smaller.
     fixed_noise : bool
         Keep ``noise_variance`` as given.
-    solver : {"cg", "backfitting"}
-        How the joint posterior mean is computed: conjugate gradients preconditioned by the
-        smoothers of all terms, or the paper's backfitting.
+    solver : {"multigrid", "cg", "backfitting"}
+        How the joint posterior mean is computed: conjugate gradients with a two-level
+        preconditioner, or with the smoothers of all terms alone, or the paper's backfitting.
     learner : {"vbem", None}
         Variational Bayes EM, or None to keep the given hyperparameters.
     tol : float
         The solver stops when the error of every component is below ``tol`` of its prior standard
         deviation, by a rigorous bound.
     max_iter : int, optional
-        Iterations of the solver at most; 2000 of "cg" or 500 sweeps of "backfitting" by default.
+        Iterations of the solver at most; by default 500 of "multigrid", 2000 of "cg", 500 sweeps of
+        "backfitting".
     learner_tol : float
         The learner stops when an iteration gains fewer nats than this.
     learner_max_iter : int
@@ -142,7 +150,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         terms: Mapping[str, Matern] | None = None,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
-        solver: str = "cg",
+        solver: str = "multigrid",
         learner: str | None = "vbem",
         tol: float = 1e-4,
         max_iter: int | None = None,
@@ -256,6 +264,12 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         if self.noise_variance is not None:
             noise = float(self.noise_variance) / training.noise_scale
         start, trace, learned = None, [], True
+        # Counted once: they do not depend on the hyperparameters.
+        extra = (
+            {"tables": TwoWayTables.of(table, kernels, training.weight)}
+            if self.solver == "multigrid"
+            else {}
+        )
         if self.learner is not None:
             searches = [
                 search_for(kernel, axis, sum_by(codes, len(axis), training.weight), table.n_terms)
@@ -269,7 +283,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
                     searches,
                     noise,
                     *rows,
-                    self._solve_roughly,
+                    partial(self._solve_roughly, extra),
                     noise_bounds=bounds,
                     tol=self.learner_tol,
                     max_iter=self.learner_max_iter,
@@ -279,23 +293,29 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             start, trace, learned = result.pair, result.trace, result.converged
         else:
             require_resolvable(kernels, noise)
-        state = expectation(table, kernels, noise, *rows, self._solve, start)
+        state = expectation(table, kernels, noise, *rows, partial(self._solve, extra), start)
         return state, trace, learned
 
     @property
     def _max_iter(self) -> int:
         return MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter)
 
-    def _solve(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
-        return SOLVERS[self.solver](system, y, tol=self.tol, max_iter=self._max_iter, start=start)
+    def _solve(
+        self, extra: dict[str, Any], system: AdditiveSystem, y: Floats, start: Pair | None
+    ) -> Solution:
+        return SOLVERS[self.solver](
+            system, y, tol=self.tol, max_iter=self._max_iter, start=start, **extra
+        )
 
-    def _solve_roughly(self, system: AdditiveSystem, y: Floats, start: Pair | None) -> Solution:
+    def _solve_roughly(
+        self, extra: dict[str, Any], system: AdditiveSystem, y: Floats, start: Pair | None
+    ) -> Solution:
         max_iter = self._max_iter
         if self.solver == "backfitting":
             # Its bound may stay above any tolerance for long; an E-step need not be complete.
             max_iter = min(max_iter, _E_STEP_SWEEPS)
         return SOLVERS[self.solver](
-            system, y, tol=max(self.tol, _E_STEP_TOL), max_iter=max_iter, start=start
+            system, y, tol=max(self.tol, _E_STEP_TOL), max_iter=max_iter, start=start, **extra
         )
 
     def _keep(self, training: Training, state: Expectation) -> None:

@@ -33,3 +33,10 @@ def scatter(codes, rows, weight, out):
         out[u] = 0.0
     for i in range(codes.shape[0]):
         out[codes[i]] += weight[i] * rows[i]
+
+
+@compiled
+def two_way_table(codes_d, codes_e, bins_d, bins_e, weight, out):
+    """Add the weight of each row to the cell of its two bins."""
+    for i in range(codes_d.shape[0]):
+        out[bins_d[codes_d[i]], bins_e[codes_e[i]]] += weight[i]

@@ -9,6 +9,7 @@ from dsgp import compute
 from dsgp.additive import SOLVERS, AdditiveSystem, warn_unless_converged
 from dsgp.additive.backfitting import backfitting
 from dsgp.additive.conjugate_gradients import conjugate_gradients
+from dsgp.additive.multigrid import CoarseSpace, TwoWayTables, multigrid
 from dsgp.errors import ConvergenceWarning
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.rows.encode import encode
@@ -64,11 +65,12 @@ def centred(system, flat):
 
 
 @every_kernel
+@pytest.mark.parametrize("solve", [conjugate_gradients, multigrid])
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
 @pytest.mark.parametrize("noise", [1e-3, 1e-2, 1.0, 100.0])
-def test_cg_reaches_the_sum_and_every_raw_component(make, correlation, noise):
+def test_cg_reaches_the_sum_and_every_raw_component(make, solve, correlation, noise):
     system, y, exact, exact_sum = problem(500, correlation, noise, make)
-    solution = conjugate_gradients(system, y, tol=1e-6, max_iter=5000)
+    solution = solve(system, y, tol=1e-6, max_iter=5000)
     error = np.abs(solution.mean - exact) / prior_std(system)
     assert solution.converged
     assert solution.error_bound <= 1e-6
@@ -108,7 +110,8 @@ def test_backfitting_on_correlated_inputs_stops_and_warns_with_its_bound():
     assert solution.iterations == 100
     assert not solution.converged
     with pytest.warns(
-        ConvergenceWarning, match=rf"100 iterations .* {solution.error_bound:.3g} .*solver='cg'"
+        ConvergenceWarning,
+        match=rf"100 iterations .* {bound} .*multigrid",
     ):
         warn_unless_converged(solution, "backfitting", 1e-6, 100)
 
@@ -177,9 +180,10 @@ def test_zero_weights_are_no_rows():
     np.testing.assert_allclose(with_zeros.gather(mean), prior[:, kept] @ alpha, atol=1e-6)
 
 
-def test_no_terms_at_all():
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_no_terms_at_all(solver):
     system = AdditiveSystem(RowTable((), (), np.empty((0, 5), np.int32)), [], np.ones(5))
-    solution = conjugate_gradients(system, np.arange(5.0), tol=1e-6, max_iter=10)
+    solution = SOLVERS[solver](system, np.arange(5.0), tol=1e-6, max_iter=10)
     assert solution.converged
     np.testing.assert_array_equal(solution.residual, np.arange(5.0))
 
@@ -195,6 +199,7 @@ def test_threads_change_no_digit(monkeypatch):
 
 
 @given(
+    solve=st.sampled_from([conjugate_gradients, multigrid]),
     n=st.integers(1, 25),
     n_terms=st.integers(1, 4),
     digits=st.integers(0, 2),
@@ -202,15 +207,68 @@ def test_threads_change_no_digit(monkeypatch):
     make=st.sampled_from(KERNELS),
     seed=st.integers(0, 1000),
 )
-def test_any_small_problem_is_solved(n, n_terms, digits, log_noise, make, seed):
+def test_any_small_problem_is_solved(solve, n, n_terms, digits, log_noise, make, seed):
     rng = np.random.default_rng(seed)
     X = np.round(rng.normal(size=(n, n_terms)), digits)
     y = rng.normal(size=n)
     noise = 10.0**log_noise
     kernels = [make(lengthscale=float(np.exp(rng.normal())), variance=1.0) for _ in range(n_terms)]
     system = AdditiveSystem(table_of(X), kernels, np.full(n, 1 / noise))
-    solution = conjugate_gradients(system, y, tol=1e-7, max_iter=5000)
+    solution = solve(system, y, tol=1e-7, max_iter=5000)
     prior = sum(kernel.covariance(x) for kernel, x in zip(kernels, X.T, strict=True))
     expected = prior @ np.linalg.solve(prior + noise * np.eye(n), y)
     assert solution.converged
     np.testing.assert_allclose(system.gather(solution.mean), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+@pytest.mark.parametrize(("make", "iterations"), [(Matern32, 8), (Matern52, 5), (Matern72, 5)])
+@pytest.mark.parametrize("n", [2_000, 20_000])
+def test_multigrid_needs_a_handful_of_iterations(make, iterations, n, correlation):
+    """Root mean square error of the sum below 1e-6, of every component below 1e-4."""
+    rng = np.random.default_rng(0)
+    X = np.sqrt(1 - correlation) * rng.standard_normal((n, 8))
+    X += np.sqrt(correlation) * rng.standard_normal((n, 1))
+    y = np.sin(1.5 * X + np.arange(8)).sum(axis=1) + 0.1 * rng.standard_normal(n)
+    y -= y.mean()
+    system = AdditiveSystem(table_of(X), [make(1.0, 1.0)] * 8, np.full(n, 100.0))
+    exact = conjugate_gradients(system, y, tol=1e-7, max_iter=3000)
+    found = multigrid(system, y, tol=1e-14, max_iter=iterations)
+    error = found.mean - exact.mean
+    assert np.sqrt(np.mean(system.gather(error) ** 2)) < 1e-6
+    assert np.abs(error).max() < 1e-4
+
+
+@every_kernel
+def test_the_preconditioner_is_symmetric_and_positive(make):
+    system, _, _, _ = problem(120, 0.5, 0.05, make)
+    coarse = CoarseSpace(system, TwoWayTables.of(system.table, system.kernels, system.weight))
+    size = system.table.size
+    matrix = np.array([coarse.precondition(unit)[0] for unit in np.eye(size)])
+    scale = np.abs(matrix).max()
+    np.testing.assert_allclose(matrix, matrix.T, atol=1e-9 * scale)
+    assert np.linalg.eigvalsh((matrix + matrix.T) / 2).min() > -1e-9 * scale
+
+
+def test_two_way_tables_count_the_weights_of_all_rows():
+    system, _, _, _ = problem(300, 0.5, n_terms=3)
+    tables = TwoWayTables.of(system.table, system.kernels, system.weight)
+    for (d, e), pair in tables.pairs.items():
+        np.testing.assert_allclose(pair.sum(axis=1), tables.weights[d])
+        np.testing.assert_allclose(pair.sum(axis=0), tables.weights[e])
+        assert pair.sum() == pytest.approx(tables.total)
+    # few distinct values: a bin a point, hence exact
+    X = np.random.default_rng(0).integers(0, 5, (200, 2)).astype(float)
+    weight = np.random.default_rng(1).uniform(size=200)
+    exact = TwoWayTables.of(table_of(X), [Matern52(1.0, 1.0)] * 2, weight)
+    expected = np.histogram2d(*X.T, bins=5, range=[[-0.5, 4.5]] * 2, weights=weight)[0]
+    np.testing.assert_allclose(exact.pairs[0, 1], expected)
+
+
+def test_multigrid_with_tables_of_weights_in_proportion():
+    system, y, _, _ = problem(300, 0.5)
+    tables = TwoWayTables.of(system.table, system.kernels, system.weight * 7.0)
+    first = multigrid(system, y, tol=1e-6, max_iter=50, tables=tables)
+    second = multigrid(system, y, tol=1e-6, max_iter=50)
+    assert first.iterations == second.iterations
+    np.testing.assert_allclose(first.mean, second.mean, atol=1e-6)

@@ -504,7 +504,10 @@ def test_bad_rows_at_predict_are_named():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "magic"}, r"solver must be one of \('cg', 'backfitting'\), got 'magic'"),
+        (
+            {"solver": "magic"},
+            r"solver must be one of .*'cg', .* got 'magic'",
+        ),
         ({"learner": "adam"}, "learner must be one of"),
         ({"tol": 0.0}, "tol must be a positive finite number, got 0.0"),
         ({"noise_variance": -1}, "noise_variance must be a positive finite number"),

@@ -79,7 +79,7 @@ def test_the_report_tells_of_data_model_cost_and_versions(synth8d):
     }  # fmt: skip
     assert report["seed"] == 2
     assert report["options"]["kernel"] == "matern52"
-    assert report["parameters"]["solver"] == "cg"
+    assert report["parameters"]["solver"] == "multigrid"
     assert report["converged"] is True
 
     model = dsgp.load(synth8d / "model.zarr")
