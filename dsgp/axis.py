@@ -158,10 +158,6 @@ class Axis:
         )
         return _log_likelihood(seen, *terms)
 
-    def evidence(self, kernel: Matern, seen: Observations) -> Evidence:
-        """Log marginal likelihood and its whole gradient: one forward, one backward pass."""
-        return self.posterior(kernel, seen).evidence
-
     def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> Posterior:
         """Posterior along the axis, with the log marginal likelihood and its gradient.
 

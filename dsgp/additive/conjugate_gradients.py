@@ -1,4 +1,4 @@
-"""Conjugate gradients on the additive system, preconditioned by the smoothers of all terms."""
+"""Preconditioned conjugate gradients on the additive system."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def conjugate_gradients(
     """Solve the additive system by preconditioned conjugate gradients.
 
     The D smoothers of an iteration are independent tasks. Started from an earlier solution, the
-    quadratic form of the system never rises above its value there.
+    quadratic form of the system never rises above its value there, but for rounding.
 
     Parameters
     ----------
@@ -57,7 +57,8 @@ def conjugate_gradients(
     residual = best.residual.copy()
     direction, direction_dual = precondition(residual)
     norm = float(residual @ direction)
-    # rᵀ (K⁻¹ + W)⁻¹ r ≤ rᵀ K̃ r: while the left side is above tol² the bound cannot meet tol.
+    # Near the inverse of the system means rᵀ M⁻¹ r ≤ rᵀ K̃ r (exactly so for the smoothers): while
+    # the left side is above tol² the bound cannot meet tol.
     check_below = tol
     next_check = _CHECK_EVERY
     at_floor = 0

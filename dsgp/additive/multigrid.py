@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -207,11 +207,19 @@ def multigrid(
     """
     if system.table.n_terms == 0:
         return conjugate_gradients(system, y, tol=tol, max_iter=max_iter, start=start)
-    if tables is None:
-        tables = TwoWayTables.of(system.table, system.kernels, system.weight)
-    coarse = CoarseSpace(system, tables)
+
+    @cache  # not before an iteration asks for it: a good start may need none
+    def coarse() -> CoarseSpace:
+        counted = tables or TwoWayTables.of(system.table, system.kernels, system.weight)
+        return CoarseSpace(system, counted)
+
     return conjugate_gradients(
-        system, y, tol=tol, max_iter=max_iter, start=start, precondition=coarse.precondition
+        system,
+        y,
+        tol=tol,
+        max_iter=max_iter,
+        start=start,
+        precondition=lambda residual: coarse().precondition(residual),
     )
 
 
