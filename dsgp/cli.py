@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from statistics import NormalDist
@@ -26,10 +28,14 @@ from dsgp.errors import (
 )
 from dsgp.estimators import AdditiveGPRegressor, load
 from dsgp.interrupt import exit_on_termination
-from dsgp.rows.sinks import write_table, written_aside
-from dsgp.rows.sources import columns_of, read_table
+from dsgp.progress import progress
+from dsgp.rows.sinks import table_writer, written_aside, written_parts
+from dsgp.rows.sources import Block, Stored, columns_of, naming, open_table, read_table
 
 OUTPUT_COLUMNS = ("mean", "std", "lower", "upper")
+# A file of so many bytes is read block by block, as tables of several parts always are.
+LARGE_FILE = 2**28
+
 
 # \b keeps the lines of the paragraph that follows as they are.
 FIT_EXAMPLES = """\b
@@ -37,6 +43,7 @@ Examples:
   dsgp fit train.csv --target price --out price.zarr
   dsgp fit train.parquet --target price --columns area,age \\
       --weight n_sales --kernel matern32 --out price.zarr
+  dsgp fit 'sales/*.parquet' --target price --bins auto --out price.zarr
   dsgp fit train.csv --target price --drop id --learner none \\
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
 """
@@ -45,6 +52,7 @@ Examples:
   dsgp predict price.zarr new.csv --out predictions.csv
   dsgp predict price.zarr new.parquet --keep id --keep date \\
       --level 0.9 --out predictions.parquet
+  dsgp predict price.zarr sales/ --out predictions/
 """
 INFO_EXAMPLES = """\b
 Examples:
@@ -73,8 +81,16 @@ class Solver(StrEnum):
 class Learner(StrEnum):
     """Choices of ``--learner``."""
 
+    marginal = "marginal"
     vbem = "vbem"
     none = "none"
+
+
+class Missing(StrEnum):
+    """Choices of ``--missing``."""
+
+    error = "error"
+    ignore = "ignore"
 
 
 app = typer.Typer(
@@ -85,7 +101,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Data = Annotated[Path, Argument(metavar="DATA", help="A table: .csv, .csv.gz, .parquet or .pq.")]
+Data = Annotated[
+    Path,
+    Argument(
+        metavar="DATA",
+        help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
+        "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
+    ),
+]
 Model = Annotated[Path, Argument(metavar="MODEL.zarr", help="A model written by dsgp fit.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace what is at --out.")]
 
@@ -136,9 +159,17 @@ def fit(
         float | None, Option(metavar="S2", help="Start for the noise, in squared target units.")
     ] = None,
     learner: Annotated[
-        Learner, Option(help="vbem learns L and V per input, and S2; none keeps those given.")
-    ] = Learner.vbem,
+        Learner,
+        Option(help="marginal and vbem learn L and V per input, and S2; none keeps those given."),
+    ] = Learner.marginal,
     learner_max_iter: Annotated[int, Option(metavar="N", help="Limit of iterations.")] = 100,
+    bins: Annotated[
+        str,
+        Option(metavar="auto|none|N", help="Distinct values kept of an input; none keeps all."),
+    ] = "auto",
+    missing: Annotated[
+        Missing, Option(help="What a missing value of an input is: an error, or no contribution.")
+    ] = Missing.error,
     solver: Annotated[Solver, Option(help="How the mean is computed.")] = Solver.multigrid,
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
@@ -158,53 +189,86 @@ def fit(
         noise_variance=noise_variance,
         solver=solver.value,
         learner=None if learner is Learner.none else learner.value,
+        bins=_bins(bins),
+        missing=missing.value,
         tol=tol,
         max_iter=max_iter,
         learner_max_iter=learner_max_iter,
         verbose=True,
     )
+    inputs = None if columns is None else _names(columns)
     dropped = [name for names in drop or [] for name in _names(names)]
-    training = _training_table(data, target, weight, columns, dropped, drop_missing)
-    try:
-        model.fit(*training)
-    except DataError as error:
-        gaps = any(part is not None and part.isna().any(axis=None) for part in training)
-        remedy = " (--drop-missing leaves such rows out)" if gaps else ""
-        raise DataError(f"{error}{remedy}") from error
+    _require_one_role(target, weight, inputs, dropped)
+    if _is_streamed(data) and not (drop_missing and data.is_file()):
+        if drop_missing:
+            raise ParameterError(
+                "--drop-missing reads the table at once, so DATA must be one file; --missing "
+                "ignore uses what such rows have"
+            )
+        table = Stored(data, inputs, dropped) if inputs or dropped else data
+        model.fit(table, y=target, sample_weight=weight)
+    else:
+        _fit_in_memory(model, data, target, weight, inputs, dropped, drop_missing)
     model.save(out, overwrite)
     typer.echo(f"{model.summary()}\n\nsaved in {out}")
 
 
-def _training_table(
-    data: Path,
-    target: str,
-    weight: str | None,
-    columns: str | None,
-    drop: Sequence[str],
-    drop_missing: bool,
-) -> tuple[pd.DataFrame, pd.Series, Any]:
-    """Read inputs, target and weights (or None)."""
-    if columns is not None and drop:
+def _bins(text: str) -> str | int | None:
+    if text == "auto":
+        return text
+    if text == "none":
+        return None
+    if text.isdecimal():
+        return int(text)
+    raise ParameterError(f"--bins must be auto, none or a number, got {text!r}")
+
+
+def _is_streamed(data: Path) -> bool:
+    """Tell whether a table is read block by block: it has parts, or is large."""
+    return not data.is_file() or data.stat().st_size >= LARGE_FILE
+
+
+def _require_one_role(
+    target: str, weight: str | None, inputs: Sequence[str] | None, dropped: Sequence[str]
+) -> None:
+    if inputs is not None and dropped:
         raise ParameterError("--columns says which inputs are used already; leave out --drop")
-    inputs = None if columns is None else _names(columns)
-    named = [target, *([] if weight is None else [weight]), *(inputs or drop)]
+    named = [target, *([] if weight is None else [weight]), *(inputs or dropped)]
     for name, count in Counter(named).items():
         if count > 1:
             raise ParameterError(
                 f"column {name!r} is named more than once in --target, --weight, --columns and "
                 "--drop; a column has one part to play"
             )
-    table = _read(data, named, only=inputs is not None)
-    table = table.drop(columns=list(drop))
+
+
+def _fit_in_memory(
+    model: AdditiveGPRegressor,
+    data: Path,
+    target: str,
+    weight: str | None,
+    inputs: Sequence[str] | None,
+    dropped: Sequence[str],
+    drop_missing: bool,
+) -> None:
+    own = [target, *([] if weight is None else [weight])]
+    table = _read(data, [*own, *(inputs or dropped)], only=inputs is not None)
+    table = table.drop(columns=list(dropped))
     if drop_missing:
         table = _complete_rows(table)
-    X = table[inputs] if inputs else table.drop(columns=[name for name in named if name in table])
+    X = table[inputs] if inputs else table.drop(columns=own)
     try:
         columns_of(X)
     except DataError as error:
         remedy = "" if inputs else " (--drop COLUMN, or --columns with the others)"
         raise DataError(f"{error}{remedy}") from error
-    return X, table[target], None if weight is None else table[weight]
+    training = X, table[target], None if weight is None else table[weight]
+    try:
+        model.fit(*training)
+    except DataError as error:
+        gaps = any(part is not None and part.isna().any(axis=None) for part in training)
+        remedy = " (--drop-missing leaves such rows out)" if gaps else ""
+        raise DataError(f"{error}{remedy}") from error
 
 
 def _names(listed: str) -> list[str]:
@@ -238,7 +302,11 @@ def predict(
     data: Data,
     out: Annotated[
         Path,
-        Option(metavar="FILE", help="Where predictions go: .csv, .csv.gz, .parquet or .pq."),
+        Option(
+            metavar="FILE|FOLDER",
+            help="Where predictions go: a file .csv, .csv.gz, .parquet or .pq. A name without an "
+            "ending is a folder of files part-00000.parquet, …, one for each block.",
+        ),
     ],
     keep: Annotated[
         list[str] | None, Option(metavar="COLUMN", help="Copied from DATA; can be repeated.")
@@ -260,17 +328,57 @@ def predict(
     for name in keep:
         if name in OUTPUT_COLUMNS:
             raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
-    with written_aside(out, overwrite) as aside:
+    with _sink(out, overwrite) as write:
         fitted = load(model)
-        inputs = [term.name for term in fitted.terms_]
-        if not hasattr(fitted, "feature_names_in_"):  # fitted to an array: by position
-            table = _read(data, keep, only=False)
-            X = table.drop(columns=keep)
-        else:
-            table = _read(data, list(dict.fromkeys([*inputs, *keep])), only=bool(inputs))
-            X = table[inputs] if inputs else table
-        write_table(table[keep].assign(**_predictions(fitted, X, level)), out.name, aside)
-    typer.echo(f"{len(table)} predictions saved in {out}")
+        n_rows = 0
+        blocks, total = _blocks(data, fitted, keep)
+        with progress("predicting", total) as bar:
+            for part, X, kept in blocks:
+                with naming(part):
+                    write(kept.assign(**_predictions(fitted, X, level)))
+                n_rows += len(X)
+                bar.update(len(X))
+    typer.echo(f"{n_rows} predictions saved in {out}")
+
+
+@contextmanager
+def _sink(out: Path, overwrite: bool) -> Iterator[Callable[[pd.DataFrame], None]]:
+    """Give a function that writes one table after another to a file, or as parts of a folder."""
+    if out.suffix:
+        with written_aside(out, overwrite) as aside, table_writer(out.name, aside) as write:
+            yield write
+    else:
+        numbers = itertools.count()
+        with written_parts(out, overwrite) as write_part:
+            yield lambda table: write_part(table, next(numbers))
+
+
+def _blocks(
+    data: Path, model: AdditiveGPRegressor, keep: list[str]
+) -> tuple[Iterator[tuple[str, pd.DataFrame, pd.DataFrame]], int | None]:
+    """Give part, inputs and columns to keep of all rows, block by block; and how many rows."""
+    inputs = [term.name for term in model.terms_]
+    by_name = hasattr(model, "feature_names_in_")  # not so if fitted to an array: by position
+    wanted = list(dict.fromkeys([*inputs, *keep])) if by_name else keep
+
+    def split(part: str, table: pd.DataFrame) -> tuple[str, pd.DataFrame, pd.DataFrame]:
+        X = table.drop(columns=keep) if not by_name else table[inputs] if inputs else table
+        return part, X, table[keep]
+
+    if not _is_streamed(data):
+        table = _read(data, wanted, only=by_name and bool(inputs))
+        return iter([split("", table)]), len(table)
+    stored = open_table(data)
+    stored.require(wanted)
+    columns = wanted if by_name else stored.names
+    numbers = inputs if by_name else [name for name in columns if name not in keep]
+    blocks = stored.blocks(columns, numbers)
+    return (split(_whereabouts(block), block.read()) for block in blocks), stored.n_rows
+
+
+def _whereabouts(block: Block) -> str:
+    later = f", rows from {block.first_row} on" if block.first_row else ""
+    return f"{block.part}{later}"
 
 
 def _predictions(model: AdditiveGPRegressor, X: pd.DataFrame, level: float) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The command does what the library does, and every bad file ends in one clear line."""
 
+import io
 import os
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from typer.testing import CliRunner
 
 import dsgp
-from dsgp import cli, storage
+from dsgp import cli, progress, storage
+from dsgp.rows.sources import Stored, parts
 
 N_ROWS = 60
 KEPT = ["--learner", "none", "--lengthscale", "1", "--variance", "1", "--noise-variance", "0.01"]
@@ -310,7 +313,7 @@ def test_an_early_stop_is_one_line(tmp_path, command):
     arguments = ["--target", "y", "--out", tmp_path / "m.zarr", "--learner-max-iter", "1"]
     code, _, err = command("fit", data, *arguments)
     assert code == 0
-    assert err.startswith("Warning: learner='vbem' stopped after 1 iterations")
+    assert err.startswith("Warning: learner='marginal' stopped after 1 iterations")
     assert err.count("\n") == 1
 
 
@@ -476,3 +479,226 @@ def test_a_column_left_out_as_constant_is_not_asked_for(tmp_path, command):
     new = saved(rows(seed=1)[["a", "b"]], tmp_path / "new.csv")
     assert command("predict", model, new, "--out", tmp_path / "p.csv")[0] == 0
     assert len(pd.read_csv(tmp_path / "p.csv")) == N_ROWS
+
+
+# ---------------------------------------------------------------- block by block
+
+
+def in_parts(table: pd.DataFrame, folder: Path, kind: str) -> str:
+    """Write a table in three parts, or as a store; return what the command is told."""
+    if kind == "zarr":
+        group = zarr.open_group(str(folder), mode="w")
+        for name in table:
+            group.create_array(name, data=table[name].to_numpy(), chunks=(7,))
+        return str(folder)
+    folder.mkdir()
+    for number, piece in enumerate(np.array_split(np.arange(len(table)), 3)):
+        saved(table.iloc[piece], folder / f"part.{number}.{kind}")
+    return str(folder / "*.csv") if kind == "csv" else str(folder)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(parts, "BLOCK_ROWS", 9)
+
+
+class Recorder(dsgp.AdditiveGPRegressor):
+    """Notes what it is fitted to."""
+
+    def fit(self, X, y, sample_weight=None):
+        Recorder.seen = (X, y, sample_weight)
+        table = rows()
+        return super().fit(table[["a", "b"]], table["y"])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "zarr"])
+def test_tables_of_parts_are_fitted_where_they_are(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(cli, "AdditiveGPRegressor", Recorder)
+    data = in_parts(rows().assign(w=1.0, note=2.0), tmp_path / "d", kind)
+    base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
+    assert run(*base).exit_code == 0
+    assert Recorder.seen == (Path(data), "y", None)
+    assert run(*base, "--weight", "w", "--drop", "note").exit_code == 0
+    assert Recorder.seen == (Stored(Path(data), None, ["note"]), "y", "w")
+    assert run(*base, "--columns", "a,b").exit_code == 0
+    assert Recorder.seen == (Stored(Path(data), ["a", "b"], []), "y", None)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "zarr"])
+def test_a_fit_to_parts_is_that_to_the_table(tmp_path, kind):
+    table = rows()
+    data = in_parts(table, tmp_path / "d", kind)
+    out = tmp_path / "m.zarr"
+    result = run("fit", data, "--target", "y", "--out", out, "--bins", "none", *KEPT)
+    assert result.exit_code == 0, result.output
+    expected = fitted(table[["a", "b"]], table["y"]).predict(table)
+    np.testing.assert_allclose(dsgp.load(out).predict(table), expected, rtol=1e-3)
+
+
+def test_large_files_are_read_block_by_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(cli, "AdditiveGPRegressor", Recorder)
+    data = saved(rows(), tmp_path / "d.csv")
+    base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
+    assert run(*base).exit_code == 0
+    assert isinstance(Recorder.seen[0], pd.DataFrame)
+    monkeypatch.setattr(cli, "LARGE_FILE", 100)
+    assert run(*base).exit_code == 0
+    assert Recorder.seen[0] == Path(data)
+    assert run(*base, "--drop-missing").exit_code == 0
+    assert isinstance(Recorder.seen[0], pd.DataFrame)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("auto", "auto"), ("none", None), ("250", 250), ("1", 1)]
+)
+def test_bins_missing_and_learner_are_passed_on(tmp_path, monkeypatch, text, value):
+    monkeypatch.setattr(cli, "AdditiveGPRegressor", given := Given())
+    data = saved(rows(), tmp_path / "d.csv")
+    options = ["--bins", text, "--missing", "ignore", "--learner", "marginal"]
+    run("fit", data, "--target", "y", "--out", tmp_path / "m.zarr", *options)
+    assert {name: given.options[name] for name in ("bins", "missing", "learner")} == {
+        "bins": value,
+        "missing": "ignore",
+        "learner": "marginal",
+    }
+
+
+class Given:
+    """Stands for the class of the model, and notes what it is made with."""
+
+    def __call__(self, *_args: object, **options: object) -> "Given":
+        self.options = options
+        return self
+
+    def fit(self, *_args: object, **_options: object) -> None:
+        pass
+
+    def save(self, *_args: object) -> None:
+        pass
+
+    def summary(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bins", "many"], ["--bins must be auto, none or a number", "'many'"]),
+        (["--drop-missing"], ["--drop-missing", "one file", "--missing ignore"]),
+        (["--weight", "w"], ["part 'part.0.parquet'", "no column 'w'"]),
+        (["--columns", "a,c"], ["part 'part.0.parquet'", "no column 'c'"]),
+        (["--columns", "a,y"], ["'y'", "more than once"]),
+    ],
+)
+def test_bad_fits_to_parts_leave_nothing(tmp_path, command, options, words):
+    data = in_parts(rows(), tmp_path / "d", "parquet")
+    result = command("fit", data, "--target", "y", "--out", tmp_path / "m.zarr", *options)
+    require_one_error(result, *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+@pytest.mark.parametrize("out", ["p.csv", "p.csv.gz", "p.parquet", "p"])
+@pytest.mark.parametrize("kind", ["parquet", "csv", "zarr"])
+def test_parts_are_predicted_in_order(tmp_path, model_path, kind, out):
+    new = rows(seed=3).assign(id=np.arange(N_ROWS) + 2**60)
+    data = in_parts(new, tmp_path / "d", kind)
+    out = tmp_path / out
+    result = run("predict", model_path, data, "--out", out, "--keep", "id")
+    assert result.exit_code == 0, result.output
+    assert f"{N_ROWS} predictions saved in {out}" in result.stdout
+    predictions = pd.read_parquet(out) if out.is_dir() else dsgp.read_table(out)
+    assert list(predictions) == ["id", "mean", "std", "lower", "upper"]
+    np.testing.assert_array_equal(predictions["id"], new["id"])
+    mean, std = dsgp.load(model_path).predict(new[["a", "b"]], return_std=True)
+    np.testing.assert_allclose(predictions["mean"], mean, rtol=1e-12)
+    np.testing.assert_allclose(predictions["std"], std, rtol=1e-12)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["d", out.name])
+    if out.is_dir():
+        assert (out / "part-00001.parquet").exists()
+
+
+def test_parts_without_names_are_taken_by_position(tmp_path):
+    table = rows()
+    model = fitted(table[["a", "b"]].to_numpy(), table["y"])
+    model.save(tmp_path / "m.zarr")
+    data = in_parts(table.drop(columns="y").assign(id="r"), tmp_path / "d", "csv")
+    result = run("predict", tmp_path / "m.zarr", data, "--keep", "id", "--out", tmp_path / "p")
+    assert result.exit_code == 0, result.output
+    predictions = pd.read_parquet(tmp_path / "p")
+    assert set(predictions["id"]) == {"r"}
+    expected = model.predict(table[["a", "b"]].to_numpy())
+    np.testing.assert_allclose(predictions["mean"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("out", ["p.csv", "p.parquet", "p"])
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("b", np.nan, ["part 'part.2.parquet', rows from 18 on", "'b'", "NaN", "row 1"]),
+        ("b", "text", ["part 'part.2.parquet'", "'b'", "not numeric"]),
+        (None, None, ["part 'part.2.parquet'", "no column 'b'"]),
+    ],
+)
+def test_an_error_in_the_middle_leaves_nothing(
+    tmp_path, command, model_path, out, name, value, words
+):
+    data = Path(in_parts(rows(), tmp_path / "d", "parquet"))
+    last = data / "part.2.parquet"
+    table = pd.read_parquet(last)
+    if name is None:
+        table = table.drop(columns="b")
+    elif value == "text":
+        table[name] = value
+    else:
+        table.loc[19, name] = value
+    table.to_parquet(last, index=False, row_group_size=9)
+    require_one_error(command("predict", model_path, data, "--out", tmp_path / out), *words)
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, model_path, monkeypatch):
+    data = in_parts(rows(), tmp_path / "d", "parquet")
+    blocks = iter(range(3))
+    predictions = cli._predictions
+
+    def interrupted(*arguments):
+        if next(blocks) == 2:
+            raise KeyboardInterrupt
+        return predictions(*arguments)
+
+    monkeypatch.setattr(cli, "_predictions", interrupted)
+    for out in ("p", "p.parquet"):
+        assert run("predict", model_path, data, "--out", tmp_path / out).exit_code != 0
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_a_folder_of_predictions_stays_unless_overwritten(tmp_path, command, model_path):
+    data = in_parts(rows(), tmp_path / "d", "parquet")
+    out = tmp_path / "p"
+    assert command("predict", model_path, data, "--out", f"{out}/")[0] == 0
+    require_one_error(command("predict", model_path, data, "--out", out), "exists", "--overwrite")
+    assert command("predict", model_path, data, "--out", out, "--overwrite")[0] == 0
+    result = command("predict", model_path, data, "--out", tmp_path / "d", "--overwrite")
+    require_one_error(result, "exists; choose another path")
+
+
+def test_no_part_and_no_row(tmp_path, command, model_path):
+    arguments = ["--out", tmp_path / "p"]
+    result = command("predict", model_path, tmp_path / "*.csv", *arguments)
+    require_one_error(result, "no file matches")
+    data = in_parts(rows()[:0], tmp_path / "d", "csv")
+    require_one_error(command("predict", model_path, data, *arguments), "is an empty table")
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+
+
+def test_a_bar_shows_how_far_predictions_are(tmp_path, model_path, monkeypatch):
+    data = in_parts(rows(), tmp_path / "d", "parquet")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(progress, "REFRESH_SECONDS", 0)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", terminal)
+        cli.predict(model_path, Path(data), tmp_path / "p")
+    assert "predicting" in terminal.getvalue()
+    assert f"{N_ROWS}/{N_ROWS}" in terminal.getvalue()

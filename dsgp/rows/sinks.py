@@ -1,25 +1,65 @@
-"""Where rows go: CSV and Parquet files, written aside and moved into place."""
+"""Where rows go: CSV and Parquet files, written block by block aside and moved into place."""
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Iterator
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from dsgp.errors import ParameterError, StorageError
+from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.rows.sources import FILE_TYPES
 
+Write = Callable[[pd.DataFrame], None]
 
-def write_table(table: pd.DataFrame, name: str, path: Path) -> None:
-    """Write a table, without its row labels, to ``path`` in the format that ``name`` asks for."""
+
+@contextmanager
+def table_writer(name: str, path: Path) -> Iterator[Write]:
+    """Give a function that adds rows to ``path``, in the format that ``name`` asks for.
+
+    Every call takes a table of the same columns; row labels are not written.
+    """
     if name.lower().endswith((".csv", ".csv.gz")):
-        compression = "gzip" if name.lower().endswith(".gz") else None
-        table.to_csv(path, index=False, compression=compression)
-    else:
-        table.to_parquet(path, index=False)
+        opened = gzip.open if name.lower().endswith(".gz") else open
+        with opened(path, "wt", encoding="utf-8", newline="") as file:
+            header = True
+
+            def add(table: pd.DataFrame) -> None:
+                nonlocal header
+                table.to_csv(file, index=False, header=header)
+                header = False
+
+            yield add
+        return
+    writer: pq.ParquetWriter | None = None
+
+    def append(table: pd.DataFrame) -> None:
+        nonlocal writer
+        rows = _arrow(table, None if writer is None else writer.schema)
+        if writer is None:
+            writer = pq.ParquetWriter(path, rows.schema)
+        writer.write_table(rows)
+
+    try:
+        yield append
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _arrow(table: pd.DataFrame, schema: pa.Schema | None) -> pa.Table:
+    """Convert a table, to the types of those before it."""
+    try:
+        return pa.Table.from_pandas(table, schema=schema, preserve_index=False)
+    except (pa.ArrowException, TypeError) as error:
+        raise DataError(f"a column changes its type between blocks: {error}") from error
 
 
 @contextmanager
@@ -34,12 +74,14 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
         If something is there already, or the place cannot be written; before the block runs.
     """
     if not path.name.lower().endswith(FILE_TYPES):
-        raise ParameterError(f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}")
+        raise ParameterError(
+            f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
+            "parts has no ending"
+        )
     if path.is_dir() or (path.exists() and not overwrite):
         remedy = "choose another path" + ("" if path.is_dir() else ", or --overwrite")
         raise StorageError(f"{str(path)!r} exists; {remedy}")
-    if not path.parent.is_dir():
-        raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
+    _require_parent(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         aside.touch(exist_ok=False)
@@ -54,6 +96,59 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
         raise _cannot_write(path, error) from error
     finally:
         aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def written_parts(
+    folder: Path, overwrite: bool = False
+) -> Iterator[Callable[[pd.DataFrame, int], None]]:
+    """Give a function that writes tables as parts of a folder, moved into place at the end.
+
+    ``write(table, number)`` makes part-00000.parquet and so on. All parts have the types of the
+    one written first.
+
+    Raises
+    ------
+    StorageError
+        If something is there already (only a folder of such parts can be overwritten), or the place
+        cannot be written; before the block runs.
+    """
+    if folder.exists():
+        ours = folder.is_dir() and all(part.match("part-*.parquet") for part in folder.iterdir())
+        if not (ours and overwrite):
+            remedy = "choose another path" + (", or --overwrite" if ours else "")
+            raise StorageError(f"{str(folder)!r} exists; {remedy}")
+    _require_parent(folder)
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    parts = aside / "parts"
+    schema: pa.Schema | None = None
+
+    def write(table: pd.DataFrame, number: int) -> None:
+        nonlocal schema
+        rows = _arrow(table, schema)
+        schema = rows.schema
+        pq.write_table(rows, parts / f"part-{number:05}.parquet")
+
+    try:
+        parts.mkdir()
+        yield write
+        if folder.exists():
+            folder.rename(aside / "replaced")
+        parts.rename(folder)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _require_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
 
 
 def _cannot_write(path: Path, error: OSError) -> StorageError:

@@ -1,27 +1,24 @@
-"""Where rows come from: arrays, data frames, CSV and Parquet files. Columns are read one by one."""
+"""Rows in memory: arrays and data frames. Columns are converted one by one."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
-from pyarrow import csv
 from sklearn.utils.validation import check_array, column_or_1d
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
 
-FILE_TYPES = (".csv", ".csv.gz", ".parquet", ".pq")
+UNMATCHED = "The feature names should match those that were passed during fit."
 
 
 @dataclass(frozen=True)
@@ -60,6 +57,13 @@ class Columns:
             values = self.data[rows, position]
         return np.ascontiguousarray(values, dtype=np.float64)
 
+    def part(self, rows: slice) -> Columns:
+        """Return some of the rows, as views and without their labels."""
+        rows = slice(*rows.indices(self.n_rows))
+        frame = isinstance(self.data, pd.DataFrame)
+        data = self.data.iloc[rows] if frame else self.data[rows]
+        return replace(self, n_rows=len(data), index=None, data=data)
+
     def finite_column(self, name: str, rows: slice = slice(None)) -> Floats:
         """Like ``column``, but raise ``DataError`` where a value is missing or infinite."""
         values = self.column(name, rows)
@@ -85,7 +89,7 @@ def columns_of(table: Any) -> Columns:
         _refuse_text_and_masks(table, "X")
         array = check_array(table, dtype="numeric", ensure_all_finite=False)
         n_rows, n_columns = array.shape
-        return Columns(_numbered(n_columns), False, n_rows, None, array, tuple(range(n_columns)))
+        return Columns(numbered(n_columns), False, n_rows, None, array, tuple(range(n_columns)))
     text = [isinstance(name, str) for name in table.columns]
     if any(text) and not all(text):
         raise TypeError(
@@ -95,7 +99,7 @@ def columns_of(table: Any) -> Columns:
         )
     named = all(text)
     n_columns = table.shape[1]
-    names = tuple(table.columns) if named else _numbered(n_columns)
+    names = tuple(table.columns) if named else numbered(n_columns)
     return _frame_columns(table, names, named, tuple(range(n_columns)))
 
 
@@ -126,19 +130,23 @@ def matching_columns(
         present = list(table.columns)
         if missing := [name for name in needed if name not in present]:
             raise DataError(
-                "The feature names should match those that were passed during fit.\n"
-                f"Missing: {_listed(missing)}; the table has {_listed(present)}"
+                f"{UNMATCHED}\nMissing: {listed(missing)}; the table has {listed(present)}"
             )
         require_unique([name for name in present if name in needed])
         positions = tuple(present.index(name) for name in needed)
         return _frame_columns(table, tuple(needed), named, positions)
     columns = columns_of(table)
-    if len(columns.names) != len(names):
-        raise DataError(
-            f"X has {len(columns.names)} features, but {model} is expecting {len(names)} features "
-            f"as input: {_listed(names)}; pass the same columns in the same order"
-        )
+    require_as_many(columns.names, names, model)
     return replace(columns, names=tuple(names))
+
+
+def require_as_many(present: Sequence[str], names: Sequence[str], model: str) -> None:
+    """Raise ``DataError`` if columns to be taken by position are not as many as in the fit."""
+    if len(present) != len(names):
+        raise DataError(
+            f"X has {len(present)} features, but {model} is expecting {len(names)} features "
+            f"as input: {listed(names)}; pass the same columns in the same order"
+        )
 
 
 def _refuse_text_and_masks(values: Any, what: str) -> None:
@@ -148,7 +156,8 @@ def _refuse_text_and_masks(values: Any, what: str) -> None:
         raise DataError(f"{what} is text: convert it to numbers")
 
 
-def _numbered(n_columns: int) -> tuple[str, ...]:
+def numbered(n_columns: int) -> tuple[str, ...]:
+    """Name columns that have no names."""
     return tuple(f"x{j}" for j in range(n_columns))
 
 
@@ -161,12 +170,14 @@ def _frame_columns(
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
     require_unique(names)
     for name, position in zip(names, positions, strict=True):
-        _require_numeric(name, table.iloc[:, position])
+        require_numeric(name, table.iloc[:, position])
     return Columns(names, named, len(table), table.index, table, positions)
 
 
-def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
+def target_of(y: Any, n_rows: int, name: str = "y", first_row: int = 0) -> Floats:
     """Check a target column and return it as float64, (n_rows,).
+
+    ``first_row`` is the number, for messages, of the first value's row.
 
     Raises
     ------
@@ -179,7 +190,7 @@ def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
         )
     if isinstance(y, pd.Series):
         name = str(y.name if y.name is not None else name)
-        _require_numeric(name, y, what="target")
+        require_numeric(name, y, what="target")
         y = y.to_numpy(dtype=np.float64, na_value=np.nan)
     _refuse_text_and_masks(y, f"the target {name!r}")
     values = column_or_1d(y, warn=True)
@@ -194,7 +205,7 @@ def target_of(y: Any, n_rows: int, name: str = "y") -> Floats:
             f"X has {n_rows} rows but y has {len(values)}: inconsistent numbers of samples; "
             "pass one target a row"
         )
-    require_finite(f"the target {name!r}", values)
+    require_finite(f"the target {name!r}", values, first_row)
     return values
 
 
@@ -208,9 +219,16 @@ def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
     """
     if sample_weight is None:
         return np.ones(n_rows)
-    name = "sample_weight"
-    if isinstance(sample_weight, pd.Series):
-        name = f"the weight {str(sample_weight.name or name)!r}"
+    weight = some_weights(sample_weight, n_rows)
+    if not (weight > 0).any():
+        name = _weight_name(sample_weight)
+        raise DataError(f"{name} is zero in every row; at least one row must count")
+    return weight
+
+
+def some_weights(sample_weight: ArrayLike, n_rows: int, first_row: int = 0) -> Floats:
+    """Check the weights of some rows, which may all be 0; ``first_row`` as for ``target_of``."""
+    name = _weight_name(sample_weight)
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -219,90 +237,22 @@ def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
         raise DataError(f"{name} must have shape ({n_rows},), one weight a row, got {weight.shape}")
-    require_finite(name, weight)
+    require_finite(name, weight, first_row)
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
         raise DataError(
-            f"{name} is negative in row {row} (counted from 0): {weight[row]:g}; weights "
-            "are precisions, relative to the noise: 0 leaves a row out"
+            f"{name} is negative in row {first_row + row} (counted from 0): {weight[row]:g}; "
+            "weights are precisions, relative to the noise: 0 leaves a row out"
         )
-    if weight.max() > 1e100 or weight[weight > 0].min(initial=1.0) < 1e-100:
+    if weight.max(initial=0.0) > 1e100 or weight[weight > 0].min(initial=1.0) < 1e-100:
         raise DataError(f"{name} goes beyond 1e-100 to 1e100; only ratios matter: rescale it")
-    if not (weight > 0).any():
-        raise DataError(f"{name} is zero in every row; at least one row must count")
     return weight
 
 
-def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.DataFrame:
-    """Read a CSV or Parquet file, all columns or those named.
-
-    Parameters
-    ----------
-    path : str or Path
-        Its ending tells the format: .csv, .csv.gz, .parquet or .pq.
-    columns : iterable of str, optional
-        Only these are read.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, it is not what its name says, a column is absent or a name occurs
-        twice.
-    """
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"there is no file {str(path)!r}; check the path")
-    if path.is_dir():
-        raise DataError(f"{str(path)!r} is a folder; a CSV or Parquet file was expected")
-    name = path.name.lower()
-    if not name.endswith(FILE_TYPES):
-        raise DataError(
-            f"cannot tell the format of {str(path)!r}: its name must end in one of "
-            f"{', '.join(FILE_TYPES)}"
-        )
-    is_csv = name.endswith((".csv", ".csv.gz"))
-    try:
-        present = csv.open_csv(path).schema.names if is_csv else _parquet_names(path)
-        if "" in present:
-            raise DataError(
-                f"{str(path)!r} has no name for column {present.index('') + 1} in its header: name "
-                "it, or drop it (pandas writes row labels so, unless told to_csv(index=False))"
-            )
-        require_unique(present)
-        wanted = present if columns is None else list(columns)
-        if missing := [name for name in wanted if name not in present]:
-            hint = ""
-            if len(present) == 1 and (mark := next((m for m in ";\t|" if m in present[0]), "")):
-                hint = f"; it seems to be separated by {mark!r}, a comma is needed"
-            raise DataError(
-                f"{str(path)!r} has no column {_listed(missing)}; it has {_listed(present)}{hint}"
-            )
-        if is_csv:
-            # Arrow is strict where pandas guesses: a row with more fields than the header is an
-            # error there, not a silent shift of all columns.
-            options = csv.ConvertOptions(include_columns=wanted, check_utf8=True)
-            return csv.read_csv(path, convert_options=options).to_pandas(date_as_object=False)
-        stored = [name for name in wanted if name in pq.read_schema(path).names]
-        frame = pq.read_table(path, columns=stored).to_pandas(date_as_object=False)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{str(path)!r} is not in UTF-8; convert it, e.g. with iconv") from error
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).strip().splitlines()
-        raise DataError(
-            f"{str(path)!r} cannot be read as the {'CSV' if is_csv else 'Parquet'} file that its "
-            f"name says: {reason[0] if reason else type(error).__name__}"
-        ) from error
-    # What pandas stored as row labels is a column to everyone else.
-    labels = [name for name in frame.index.names if name is not None]
-    return frame.reset_index(labels)[wanted] if labels else frame
-
-
-def _parquet_names(path: Path) -> list[str]:
-    """Column names, and that of row labels that pandas wrote as a range instead of a column."""
-    schema = pq.read_schema(path)
-    stored = (schema.pandas_metadata or {}).get("index_columns", [])
-    ranges = [label["name"] for label in stored if isinstance(label, dict) and label.get("name")]
-    return [*schema.names, *ranges]
+def _weight_name(sample_weight: ArrayLike) -> str:
+    if isinstance(sample_weight, pd.Series):
+        return f"the weight {str(sample_weight.name or 'sample_weight')!r}"
+    return "sample_weight"
 
 
 def require_unique(names: Sequence[str]) -> None:
@@ -310,11 +260,23 @@ def require_unique(names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataError(
-            f"duplicate column name {_listed(twice)}: columns are matched by name; rename or drop"
+            f"duplicate column name {listed(twice)}: columns are matched by name; rename or drop"
         )
 
 
-def _require_numeric(name: str, values: pd.Series, what: str = "input column") -> None:
+@contextmanager
+def naming(part: str) -> Iterator[None]:
+    """Put the part of a table in front of what is wrong in it; "" is no part."""
+    try:
+        yield
+    except DataError as error:
+        if not part:
+            raise
+        raise DataError(f"{part}: {error}") from error
+
+
+def require_numeric(name: str, values: pd.Series, what: str = "input column") -> None:
+    """Raise ``DataError`` telling which value of a column is no number."""
     kind = values.dtype
     if pd.api.types.is_complex_dtype(kind):
         raise DataError(f"Complex data not supported: {what} {name!r} must be real numbers")
@@ -342,6 +304,7 @@ def _require_numeric(name: str, values: pd.Series, what: str = "input column") -
     )
 
 
-def _listed(names: Sequence[Any], at_most: int = 12) -> str:
+def listed(names: Sequence[Any], at_most: int = 12) -> str:
+    """Quote names for a message, the first dozen of them."""
     shown = ", ".join(repr(str(name)) for name in names[:at_most])
     return shown + (f", … ({len(names)} in all)" if len(names) > at_most else "")

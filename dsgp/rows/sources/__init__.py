@@ -1,0 +1,41 @@
+"""Where rows come from: arrays, data frames, files and dask collections."""
+
+from dsgp.rows.sources.files import FILE_TYPES, read_table
+from dsgp.rows.sources.lazy import is_lazy, map_rows
+from dsgp.rows.sources.memory import (
+    Columns,
+    columns_of,
+    matching_columns,
+    naming,
+    require_unique,
+    target_of,
+    weights_of,
+)
+from dsgp.rows.sources.parts import Block
+from dsgp.rows.sources.rows import Rows, Source
+from dsgp.rows.sources.stored import Stored, StoredTable, open_table
+from dsgp.rows.sources.stream import MemorySource, is_stored, matching_source, source_of
+
+__all__ = [
+    "FILE_TYPES",
+    "Block",
+    "Columns",
+    "MemorySource",
+    "Rows",
+    "Source",
+    "Stored",
+    "StoredTable",
+    "columns_of",
+    "is_lazy",
+    "is_stored",
+    "map_rows",
+    "matching_columns",
+    "matching_source",
+    "naming",
+    "open_table",
+    "read_table",
+    "require_unique",
+    "source_of",
+    "target_of",
+    "weights_of",
+]

@@ -1,0 +1,129 @@
+"""Single files, CSV and Parquet, and what is said of those that cannot be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from dsgp.errors import DataError
+from dsgp.rows.sources.memory import listed, naming, require_unique
+
+FILE_TYPES = (".csv", ".csv.gz", ".parquet", ".pq")
+
+# Row labels without a name, as pandas and dask store them: no column.
+_UNNAMED_LABELS = re.compile(r"__index_level_\d+__|__null_dask_index__")
+
+
+def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.DataFrame:
+    """Read a CSV or Parquet file, all columns or those named.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its ending tells the format: .csv, .csv.gz, .parquet or .pq.
+    columns : iterable of str, optional
+        Only these are read.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, it is not what its name says, a column is absent or a name occurs
+        twice.
+    """
+    path = Path(path)
+    label, is_text = repr(str(path)), is_csv(path)
+    with reading(label, "CSV" if is_text else "Parquet"):
+        if is_text:
+            present = csv.open_csv(path).schema.names
+        else:
+            present, _ = parquet_names(pq.read_schema(path))
+        require_names(label, present)
+        wanted = present if columns is None else list(columns)
+        require_columns(label, wanted, present)
+        if is_text:
+            # Arrow is strict where pandas guesses: a row with more fields than the header is an
+            # error there, not a silent shift of all columns.
+            options = csv.ConvertOptions(include_columns=wanted, check_utf8=True)
+            return csv.read_csv(path, convert_options=options).to_pandas(date_as_object=False)
+        stored = [name for name in wanted if name in pq.read_schema(path).names]
+        frame = pq.read_table(path, columns=stored).to_pandas(date_as_object=False)
+    # What pandas stored as row labels is a column to everyone else.
+    labels = [name for name in frame.index.names if name is not None]
+    return frame.reset_index(labels)[wanted] if labels else frame
+
+
+def is_csv(path: Path) -> bool:
+    """Tell CSV from Parquet by the name of a file that is there."""
+    if not path.exists():
+        raise DataError(f"there is no file {str(path)!r}; check the path")
+    if path.is_dir():
+        raise DataError(f"{str(path)!r} is a folder; a CSV or Parquet file was expected")
+    name = path.name.lower()
+    if not name.endswith(FILE_TYPES):
+        raise DataError(
+            f"cannot tell the format of {str(path)!r}: its name must end in one of "
+            f"{', '.join(FILE_TYPES)}"
+        )
+    return name.endswith((".csv", ".csv.gz"))
+
+
+@contextmanager
+def reading(label: str, kind: str, names: Sequence[str] = ()) -> Iterator[None]:
+    """Let a failure to read name the file, and the column where Arrow numbers it."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise DataError(f"{label} is not in UTF-8; convert it, e.g. with iconv") from error
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if names and (found := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
+            column, line, what = found.groups()
+            where = f" in line {line}" if line else ""
+            raise DataError(
+                f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; its "
+                "first rows tell the type: mend that value, or leave the column out"
+            ) from error
+        raise DataError(
+            f"{label} cannot be read as the {kind} file that its name says: {reason}"
+        ) from error
+
+
+def require_names(label: str, names: Sequence[str]) -> None:
+    """Raise ``DataError`` if a column has no name, or that of another."""
+    if "" in names:
+        raise DataError(
+            f"{label} has no name for column {names.index('') + 1} in its header: name it, or drop "
+            "it (pandas writes row labels so, unless told to_csv(index=False))"
+        )
+    with naming(label):
+        require_unique(names)
+
+
+def require_columns(
+    label: str, wanted: Sequence[str], present: Sequence[str], further: Sequence[str] = ()
+) -> None:
+    """Raise ``DataError`` if a column is neither ``present`` nor among the ``further`` ones."""
+    if missing := [name for name in wanted if name not in present and name not in further]:
+        hint = ""
+        if len(present) == 1 and (mark := next((m for m in ";\t|" if m in present[0]), "")):
+            hint = f"; it seems to be separated by {mark!r}, a comma is needed"
+        raise DataError(f"{label} has no column {listed(missing)}; it has {listed(present)}{hint}")
+
+
+def parquet_names(schema: pa.Schema) -> tuple[list[str], dict[str, range]]:
+    """Column names, and the row labels among them that pandas wrote as a range instead."""
+    labels = (schema.pandas_metadata or {}).get("index_columns", [])
+    ranges = {
+        label["name"]: range(label["start"], label["stop"], label["step"])
+        for label in labels
+        if isinstance(label, dict) and label.get("name")
+    }
+    stored = [name for name in schema.names if not _UNNAMED_LABELS.fullmatch(name)]
+    return [*stored, *ranges], ranges

@@ -1,0 +1,279 @@
+"""Parts of a table on disk: a CSV or Parquet file, or a zarr store, read block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zarr
+from pyarrow import csv
+
+from dsgp.errors import DataError
+from dsgp.rows.sources.files import parquet_names, reading, require_names
+
+# Rows of a block at most (a Parquet row group of up to twice as many is read at once).
+BLOCK_ROWS = 2**19
+# Bytes of CSV text read at a time.
+CSV_BYTES = 2**24
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some successive rows of a stored table, not read yet.
+
+    Attributes
+    ----------
+    part : str
+        The file, for messages.
+    first_row : int
+        Number of the first row within that file.
+    read : callable
+        Returns a data frame without row labels. It can be pickled.
+    """
+
+    part: str
+    first_row: int
+    read: Callable[[], pd.DataFrame]
+
+
+class Part(Protocol):
+    """A file or a zarr store."""
+
+    @property
+    def label(self) -> str:
+        """What it is called in messages."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Further columns, which label rows: read only if asked for."""
+
+    @property
+    def n_rows(self) -> int | None:
+        """None where only reading tells."""
+
+    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+        """Yield the rows in their order; ``numbers`` are the columns wanted as numbers."""
+
+
+@dataclass(frozen=True)
+class CsvPart:
+    """A CSV file: read from start to end, so its blocks hold their rows."""
+
+    path: Path
+    label: str
+    schema: pa.Schema  # as the first rows look
+    labels: tuple[str, ...] = ()
+    n_rows: int | None = None
+
+    @classmethod
+    def of(cls, path: Path, label: str) -> CsvPart:
+        with reading(label, "CSV"):
+            schema = csv.open_csv(path).schema
+        require_names(label, schema.names)
+        return cls(path, label, schema)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.schema.names)
+
+    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+        first_row = 0
+        options = csv.ConvertOptions(
+            include_columns=list(columns),
+            column_types={name: self._type(name, name in numbers) for name in columns},
+        )
+        # One thread, or Arrow does not tell the line of an error.
+        text = csv.ReadOptions(block_size=CSV_BYTES, use_threads=False)
+        with (
+            reading(self.label, "CSV", self.names),
+            csv.open_csv(self.path, read_options=text, convert_options=options) as reader,
+        ):
+            for batch in reader:
+                for start in range(0, batch.num_rows, BLOCK_ROWS):
+                    piece = pa.Table.from_batches([batch.slice(start, BLOCK_ROWS)])
+                    yield Block(self.label, first_row + start, partial(_frame, piece, numbers))
+                first_row += batch.num_rows
+
+    def _type(self, name: str, number: bool) -> pa.DataType:
+        """Return what a column is read as, which its first rows need not show: 1, then 1.5."""
+        seen = self.schema.field(name).type
+        if pa.types.is_null(seen):
+            return pa.float64() if number else pa.string()
+        if number and (pa.types.is_integer(seen) or pa.types.is_floating(seen)):
+            return pa.float64()
+        return seen
+
+
+@dataclass(frozen=True)
+class ParquetPart:
+    """A Parquet file, read by row groups in any order."""
+
+    path: Path
+    label: str
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]  # rows of the groups
+    ranges: dict[str, range]  # row labels that pandas describes instead of storing them
+    labels: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path, label: str) -> ParquetPart:
+        with reading(label, "Parquet"), pq.ParquetFile(path) as file:
+            names, ranges = parquet_names(file.schema_arrow)
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+        require_names(label, names)
+        return cls(path, label, tuple(names), tuple(sizes), ranges)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.sizes)
+
+    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+        first_row = 0
+        for groups, n_rows in self._runs():
+            if n_rows > 2 * BLOCK_ROWS:
+                yield from self._pieces(groups, columns, numbers, first_row)
+            elif n_rows:
+                read = partial(self._read, groups, columns, numbers, first_row)
+                yield Block(self.label, first_row, read)
+            first_row += n_rows
+
+    def _runs(self) -> Iterator[tuple[list[int], int]]:
+        """Yield successive row groups that together are not too long, and their rows."""
+        run: list[int] = []
+        n_rows = 0
+        for group, size in enumerate(self.sizes):
+            if run and n_rows + size > BLOCK_ROWS:
+                yield run, n_rows
+                run, n_rows = [], 0
+            run.append(group)
+            n_rows += size
+        if run:
+            yield run, n_rows
+
+    def _read(
+        self, groups: list[int], columns: Sequence[str], numbers: Iterable[str], first_row: int
+    ) -> pd.DataFrame:
+        with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
+            table = file.read_row_groups(groups, columns=self._stored(columns))
+        return _frame(self._completed(table, columns, first_row), numbers)
+
+    def _pieces(
+        self, groups: list[int], columns: Sequence[str], numbers: Iterable[str], first_row: int
+    ) -> Iterator[Block]:
+        """Read a long row group from start to end: a piece of it costs as much as all before."""
+        with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
+            stored = self._stored(columns)
+            for batch in file.iter_batches(BLOCK_ROWS, row_groups=groups, columns=stored):
+                table = self._completed(pa.Table.from_batches([batch]), columns, first_row)
+                yield Block(self.label, first_row, partial(_frame, table, numbers))
+                first_row += batch.num_rows
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name not in self.ranges]
+
+    def _completed(self, table: pa.Table, columns: Sequence[str], first_row: int) -> pa.Table:
+        rows = slice(first_row, first_row + table.num_rows)
+        for name in columns:
+            if name in self.ranges:
+                table = table.append_column(name, pa.array(np.asarray(self.ranges[name][rows])))
+        return table.select(list(columns))  # Arrow reads "a.b" too when asked for "a"
+
+
+@dataclass(frozen=True)
+class ZarrPart:
+    """A zarr group whose arrays of one dimension are the columns, as xarray writes data sets."""
+
+    path: Path
+    label: str
+    names: tuple[str, ...]
+    labels: tuple[str, ...]  # coordinates, which a dataset does not count as variables either
+    n_rows: int
+    step: int
+
+    @classmethod
+    def of(cls, path: Path) -> ZarrPart:
+        label = f"zarr store {str(path)!r}"
+        group = _zarr_group(path)
+        arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
+        if not arrays:
+            raise DataError(f"{label} has no array; columns are arrays of one dimension")
+        first, n_rows = next((name, array.shape[0]) for name, array in arrays.items())
+        for name, array in arrays.items():
+            if array.shape != (n_rows,):
+                raise DataError(
+                    f"{label}: array {name!r} has shape {array.shape}, but {first!r} has "
+                    f"{arrays[first].shape}; columns are arrays of one dimension and one length"
+                )
+        # Named so by xarray, or like their dimension.
+        attributes = [group.attrs, *(array.attrs for array in arrays.values())]
+        coordinates = set(" ".join(str(a.get("coordinates", "")) for a in attributes).split())
+        labels = tuple(
+            name
+            for name, array in arrays.items()
+            if name in coordinates or _dimension(array) == name
+        )
+        names = tuple(name for name in arrays if name not in labels)
+        longest = max(array.chunks[0] for array in arrays.values())
+        step = BLOCK_ROWS // longest * longest or BLOCK_ROWS
+        return cls(path, label, names, labels, n_rows, step)
+
+    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+        for start in range(0, self.n_rows, self.step):
+            rows = slice(start, min(start + self.step, self.n_rows))
+            yield Block(self.label, start, partial(self._read, columns, rows))
+
+    def _read(self, columns: Sequence[str], rows: slice) -> pd.DataFrame:
+        group = _zarr_group(self.path)
+        return pd.DataFrame({name: self._values(group[name], name, rows) for name in columns})
+
+    def _values(self, array: Any, name: str, rows: slice) -> Any:
+        # xarray would decode these; as they are stored they are other numbers.
+        coded = [key for key in ("scale_factor", "add_offset") if key in array.attrs]
+        coded += ["units"] if " since " in str(array.attrs.get("units")) else []
+        coded += ["_FillValue"] if array.dtype.kind in "iu" and "_FillValue" in array.attrs else []
+        if coded:
+            raise DataError(
+                f"{self.label}: column {name!r} is stored in a code ({', '.join(coded)}); write it "
+                "as plain numbers, or open it with xarray and pass the dataset"
+            )
+        try:
+            return array[rows]
+        # zarr and its codecs raise many types for a damaged store; all mean the same here.
+        except Exception as error:
+            raise DataError(f"{self.label}: column {name!r} cannot be read: {error}") from error
+
+
+def _zarr_group(path: Path) -> zarr.Group:
+    try:
+        return zarr.open_group(str(path), mode="r")
+    except Exception as error:  # as above
+        raise DataError(f"{str(path)!r} cannot be read as a zarr group: {error}") from error
+
+
+def _dimension(array: Any) -> str | None:
+    """Name of an array's only dimension, in version 3 or 2 of the format."""
+    named = getattr(array.metadata, "dimension_names", None)
+    return (named or array.attrs.get("_ARRAY_DIMENSIONS") or [None])[0]
+
+
+def _frame(table: pa.Table, numbers: Iterable[str]) -> pd.DataFrame:
+    """Turn into a data frame, in which missing counts and truth values are NaN."""
+    for position, field in enumerate(table.schema):
+        if field.name in numbers and (_is_count(field.type) or pa.types.is_null(field.type)):
+            column = table.column(position).cast(pa.float64(), safe=False)
+            table = table.set_column(position, field.name, column)
+    return table.to_pandas(ignore_metadata=True, date_as_object=False, split_blocks=True)
+
+
+def _is_count(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_boolean(kind)
