@@ -1,0 +1,122 @@
+"""Peers in Python: pyGAM, splines with Bayesian ridge, boosted trees. They run in this process."""
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import BayesianRidge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer
+
+from dsgp.errors import ParameterError
+from pipelines.datasets import Floats
+from pipelines.peers.contract import PeerFit
+
+Result = TypeVar("Result")
+
+
+class PyGam:
+    """``LinearGAM`` of SIZE splines a column, one smoothness for all from a grid of seven."""
+
+    size_default: ClassVar[int | None] = 40
+    # It forms the design matrix whole and weighted copies of it.
+    max_rows: ClassVar[int] = 200_000
+
+    def __init__(self, size: int | None) -> None:
+        self.size = size
+
+    def require(self) -> None:
+        if importlib.util.find_spec("pygam") is None:
+            raise ParameterError("peer pygam is not installed: pip install pygam")
+
+    def fit_predict(self, X: Floats, y: Floats, X_test: Floats) -> PeerFit:
+        import pygam  # noqa: PLC0415 — optional
+
+        terms = pygam.s(0, n_splines=self.size)
+        for column in range(1, X.shape[1]):
+            terms += pygam.s(column, n_splines=self.size)
+        clock = _Clock()
+        grid = np.logspace(-3, 3, 7)
+        model = clock.time(
+            "fit",
+            lambda: pygam.LinearGAM(terms).gridsearch(X, y, lam=grid, progress=False),
+        )
+        mean, upper = clock.time(
+            "predict",
+            lambda: (
+                model.predict(X_test),
+                model.confidence_intervals(X_test, quantiles=[_ONE_SIGMA])[:, 0],
+            ),
+        )
+        details = {"pygam": pygam.__version__, "smoothness": float(model.lam[0][0])}
+        noise = float(model.distribution.scale) ** 2
+        return PeerFit(mean, upper - mean, noise, clock.wall, clock.cpu, details=details)
+
+
+class Splines:
+    """Cubic splines on SIZE knots a column, ``BayesianRidge`` on all of them."""
+
+    size_default: ClassVar[int | None] = 20
+    max_rows: ClassVar[int] = 1_000_000  # the design matrix takes 170 bytes a knot and row
+
+    def __init__(self, size: int | None) -> None:
+        self.size = size
+
+    def require(self) -> None:
+        """scikit-learn is always there."""
+
+    def fit_predict(self, X: Floats, y: Floats, X_test: Floats) -> PeerFit:
+        splines = SplineTransformer(
+            n_knots=self.size, degree=3, extrapolation="linear", include_bias=False
+        )
+        model = make_pipeline(splines, BayesianRidge())
+        clock = _Clock()
+        clock.time("fit", lambda: model.fit(X, y))
+        mean, std = clock.time("predict", lambda: model.predict(X_test, return_std=True))
+        noise = 1 / float(model[-1].alpha_)
+        std_f = np.sqrt(np.maximum(std**2 - noise, 0))
+        return PeerFit(mean, std_f, noise, clock.wall, clock.cpu)
+
+
+class Boosting:
+    """``HistGradientBoostingRegressor`` without interactions, stopped early. It has no std."""
+
+    size_default: ClassVar[int | None] = None
+    max_rows: ClassVar[int] = 10_000_000
+
+    def __init__(self, size: int | None) -> None:
+        pass
+
+    def require(self) -> None:
+        """scikit-learn is always there."""
+
+    def fit_predict(self, X: Floats, y: Floats, X_test: Floats) -> PeerFit:
+        model = HistGradientBoostingRegressor(
+            max_iter=1000, early_stopping=True, interaction_cst="no_interactions", random_state=0
+        )
+        clock = _Clock()
+        clock.time("fit", lambda: model.fit(X, y))
+        mean = clock.time("predict", lambda: model.predict(X_test))
+        details: dict[str, float | str] = {"iterations": float(model.n_iter_)}
+        return PeerFit(mean, None, None, clock.wall, clock.cpu, details=details)
+
+
+_ONE_SIGMA = 0.8413447460685429  # Φ(1)
+
+
+class _Clock:
+    """Wall and processor seconds by stage."""
+
+    def __init__(self) -> None:
+        self.wall: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}
+
+    def time(self, stage: str, work: Callable[[], Result]) -> Result:
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = work()
+        self.cpu[stage] = time.process_time() - cpu
+        self.wall[stage] = time.perf_counter() - wall
+        return result

@@ -1,0 +1,297 @@
+"""Fit synth8d at several sizes, each in a fresh process, beside peers; report and figures.
+
+``python -m pipelines.scaling --sizes 1e3,1e4,1e5,1e6 --peer mgcv --out results/scaling``
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from distributed import Client
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from typer import Option
+
+from dsgp.errors import ParameterError, StorageError
+from dsgp.interrupt import exit_on_termination
+from pipelines.peers import PEERS, Peer, peer_of
+from pipelines.scaling.rows import N_COLUMNS, NOISE_VARIANCE
+
+try:
+    from pipelines.reporting import REPORT, environment, plain_errors, write_report
+    from pipelines.scaling.figures import draw
+    from pipelines.scaling.run import KERNELS, OURS, Settings, request
+    from pipelines.scaling.summary import HEADER, markdown, slope_lines, slopes, summarise, table_of
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"Error: {error}")
+
+PIPELINE = "scaling"
+ROOT = Path(__file__).parents[2]
+IN_MEMORY = 1_000_000  # rows; more come as dask arrays
+MOST_ROWS = 100_000_000
+RUNS = "runs"
+OWN_FILES = {RUNS, REPORT, "report.md", "stages.png", "time.png", "memory.png", "accuracy.png"}
+
+EXAMPLES = """\b
+Examples:
+  python -m pipelines.scaling --sizes 1e3,1e4,1e5
+  python -m pipelines.scaling --sizes 1e5,1e6,1e7 --bins 2048 --peer mgcv:40
+  python cluster/local/launch.py -- python -m pipelines.scaling --sizes 1e7
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+console = Console()
+
+
+@app.command(epilog=EXAMPLES)
+def main(
+    sizes: Annotated[
+        str, Option(metavar="N,N,…", help="Training rows, up to 1e8.")
+    ] = "1e3,1e4,1e5,1e6",
+    seed: Annotated[int, Option(metavar="N", help="Of the rows.")] = 2,
+    n_test: Annotated[int, Option(metavar="N", help="Test rows, the same for every size.")] = (
+        100_000
+    ),
+    kernel: Annotated[
+        str, Option(metavar="KERNEL", help=f"Of every column: {', '.join(KERNELS)}.")
+    ] = "matern52",
+    bins: Annotated[
+        str | None,
+        Option(metavar="auto|none|N", help="Distinct values kept of a column; as dsgp has it."),
+    ] = None,
+    learner: Annotated[
+        str | None,
+        Option(metavar="LEARNER", help="As dsgp has it; none: keep the truth's hyperparameters."),
+    ] = None,
+    repeats: Annotated[int, Option(metavar="N", help="Runs of each size.")] = 1,
+    peer: Annotated[
+        list[str] | None,
+        Option(metavar="PEER", help=f"{', '.join(PEERS)}; with a size: mgcv:20. Can be repeated."),
+    ] = None,
+    streamed: Annotated[
+        bool, Option("--streamed", help=f"Dask arrays at every size, not from {IN_MEMORY:,} rows.")
+    ] = False,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Of a dask scheduler that runs the fits.")
+    ] = None,
+    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
+        "results/scaling"
+    ),
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Run again what is finished already.")
+    ] = False,
+) -> None:
+    """Measure time, memory and accuracy of a fit against the number of rows.
+
+    A run that is finished is kept in FOLDER/runs and not made again, so that an interrupted
+    benchmark goes on where it was.
+    """
+    exit_on_termination()
+    with plain_errors():
+        rows = _sizes(sizes)
+        if repeats < 1 or n_test < 2:
+            raise ParameterError("--repeats must be at least 1 and --n-test at least 2")
+        if kernel not in KERNELS:
+            raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
+        model: dict[str, Any] = {"kernel": kernel}
+        model |= {} if bins is None else {"bins": _bins(bins)}
+        model |= {} if learner is None else {"learner": learner}
+        peers = dict(map(peer_of, peer or ()))
+        for method in peers.values():
+            method.require()
+        cluster = _describe(scheduler)
+        _require_own(out)
+        planned = [
+            settings
+            for n in rows
+            for repeat in range(repeats)
+            for settings in _planned(
+                n, repeat, seed, n_test, streamed or n > IN_MEMORY, model, cluster, peers
+            )
+        ]
+        notes = [
+            f"{name} is left out at {n:,} rows: it takes {method.max_rows:,} at most."
+            for name, method in peers.items()
+            for n in rows
+            if n > method.max_rows
+        ]
+        records, failures = _run_all(planned, out / RUNS, scheduler, overwrite)
+        notes += failures
+        if not records:
+            raise ParameterError("no run came to its end, so there is nothing to report")
+        report = {
+            "data": {"name": "synth8d", "columns": N_COLUMNS, "noise_variance": NOISE_VARIANCE},
+            "seed": seed,
+            "model": model,
+            "cluster": cluster,
+            "notes": notes,
+            "versions": environment(),
+            "machine": records[0]["machine"],
+        }
+        write(records, report, out)
+        show(records, notes, out)
+        if failures:
+            raise typer.Exit(1)
+
+
+def _sizes(text: str) -> list[int]:
+    try:
+        numbers = [float(word) for word in text.split(",") if word.strip()]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(n == int(n) and 10 <= n <= MOST_ROWS for n in numbers):
+        raise ParameterError(
+            f"--sizes takes whole numbers from 10 to {MOST_ROWS:,}, such as 1e5,1e6; got {text!r}"
+        )
+    return sorted({int(n) for n in numbers})
+
+
+def _bins(text: str) -> str | int | None:
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    if not (text.isdecimal() and int(text) > 1):
+        raise ParameterError(f"--bins takes auto, none or a number above 1, got {text!r}")
+    return int(text)
+
+
+def _describe(scheduler: str | None) -> dict[str, int]:
+    """Look whether the cluster is there, before anything runs."""
+    if scheduler is None:
+        return {}
+    with Client(scheduler, timeout="10s", set_as_default=False) as client:
+        client.wait_for_workers(1, timeout=60)
+        threads = client.nthreads()
+    return {"workers": len(threads), "threads": sum(threads.values())}
+
+
+def _planned(
+    n: int,
+    repeat: int,
+    seed: int,
+    n_test: int,
+    streamed: bool,
+    model: dict[str, Any],
+    cluster: dict[str, int],
+    peers: dict[str, Peer],
+) -> Iterator[Settings]:
+    """Plan the runs of one size: ours, then the peers on the same rows."""
+    yield Settings(OURS, n, repeat, seed, n_test, streamed, model, cluster)
+    for name, method in peers.items():
+        if n <= method.max_rows:
+            yield Settings(name, n, repeat, seed, n_test)
+
+
+# ---- running
+
+
+def _run_all(
+    planned: list[Settings], folder: Path, scheduler: str | None, overwrite: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run what is not finished yet; return the records, and a line for each run that failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob("*.part"):
+        leftover.unlink()
+    records, failures = [], []
+    for settings in planned:
+        path = folder / settings.file_name
+        label = f"{settings.method}, {settings.n:,} rows, run {settings.repeat + 1}"
+        if overwrite or not path.exists():
+            code = _run_apart(request(settings, path, scheduler))
+            if code:
+                # The kernel ends a process that takes too much memory by signal 9.
+                reason = f"signal {-code}, memory?" if code < 0 else f"exit code {code}"
+                failures.append(f"{label}: FAILED ({reason}).")
+                _say(failures[-1])
+                continue
+            state = ""
+        else:
+            state = " (kept)"
+        record = json.loads(path.read_text(encoding="utf-8"))
+        records.append(record)
+        _say(f"{label}: fit {record['seconds']['fit']:.3g} s{state}")
+    return records, failures
+
+
+def _run_apart(asked: str) -> int:
+    """Run in a fresh process, and do not leave it behind."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.scaling.run"],
+        stdin=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        text=True,
+    )
+    try:
+        process.communicate(asked)
+        return process.returncode
+    finally:
+        if process.poll() is None:
+            process.terminate()  # it may have a process of its own to end
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+# ---- writing
+
+
+def _require_own(out: Path) -> None:
+    """Refuse a folder that holds anything else."""
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"{str(out)!r} is a file; choose a folder for the results")
+    if not out.exists():
+        return
+    foreign = sorted({entry.name for entry in out.iterdir()} - OWN_FILES)
+    if foreign:
+        raise StorageError(
+            f"{str(out)!r} holds {foreign[0]!r}, which is no file of this pipeline; "
+            "choose another folder"
+        )
+
+
+def write(records: list[dict[str, Any]], report: dict[str, Any], out: Path) -> None:
+    """Write report.json, report.md and the figures aside, and move each into its place."""
+    lines = summarise(records)
+    # Within the folder of runs, so that a stray one is not taken for somebody else's file.
+    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
+        aside = Path(name)
+        draw(lines, aside)
+        (aside / "report.md").write_text(markdown(lines, report["notes"]), encoding="utf-8")
+        body = {**report, "lines": lines, "slopes": slopes(lines), "runs": records}
+        written = write_report(aside, PIPELINE, body)
+        for file in written["files"]:
+            (aside / file).replace(out / file)
+
+
+def show(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:
+    """Print the table, the slopes and where everything is."""
+    lines = summarise(records)
+    table = Table(title="synth8d", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name in HEADER:
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    for row in table_of(lines):
+        table.add_row(*row)
+    # As wide as it is: a terminal may be narrower, and a log has no width.
+    wide = Console(width=max(console.width, 140))
+    wide.print(table)
+    for line in [*slope_lines(lines), *notes, f"everything is in {out}"]:
+        _say(line)
+
+
+def _say(line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m pipelines.scaling")
