@@ -16,12 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.jit.filter import filter_gains, filter_states
-from dsgp.jit.product import accumulate, evaluate, multiply, posterior_variance
+from dsgp.jit.product import accumulate, evaluate, evaluate_many, multiply, posterior_variance
+from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
 
 Floats = NDArray[np.float64]
 LOG_2PI = math.log(2 * math.pi)
+# Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
+_LONG = 2**14
 _NONE = np.empty(0)
 _NONE_2D = np.empty((0, 0))
 
@@ -219,6 +222,13 @@ class Axis:
         filter_gains(*_dynamics(kernel), self.step, weight, decay, shrinkage, covariance)
         return AxisSolver(self, kernel, weight, decay, shrinkage, covariance)
 
+    def sample(self, kernel: Matern, random: np.random.Generator) -> Floats:
+        """Draw the process at the points from its prior, (n_points,)."""
+        out = np.empty(len(self))
+        normal = random.standard_normal((len(self), kernel.order))
+        simulate(*_dynamics(kernel), self.step, normal, out)
+        return out
+
     def multiply(self, kernel: Matern, vector: Floats) -> Floats:
         """Return K @ vector, in O(n_points)."""
         out = np.empty(len(self))
@@ -231,6 +241,16 @@ class Axis:
         forward, backward = np.empty(shape), np.empty(shape)
         accumulate(*_dynamics(kernel), self.step, vector, forward, backward)
         return KernelSum(self, kernel, forward, backward)
+
+    def kernel_sums(self, kernel: Matern, vectors: Floats) -> KernelSums:
+        """Like ``kernel_sum`` for several vectors (r, n_points) at once."""
+        shape = (len(vectors), len(self), kernel.order)
+        forward, backward = np.empty(shape), np.empty(shape)
+        for vector, ahead, back in zip(vectors, forward, backward, strict=True):
+            accumulate(*_dynamics(kernel), self.step, vector, ahead, back)
+        # The vectors last, so that one input reads neighbouring numbers.
+        moved = [np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (forward, backward)]
+        return KernelSums(self, kernel, *moved)
 
     def variance_function(self, kernel: Matern, weight: Floats) -> VarianceFunction:
         """Return the posterior variance as a function of the input; it needs no target."""
@@ -330,7 +350,7 @@ class KernelSum:
         return self._evaluate(inputs, slope=True)[1]
 
     def _evaluate(self, inputs: ArrayLike, slope: bool) -> tuple[Floats, Floats]:
-        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+        inputs, order = _ordered(self.axis, inputs)
         value, rise = np.empty(len(inputs)), np.empty(len(inputs)) if slope else _NONE
         evaluate(
             *_dynamics(self.kernel),
@@ -341,7 +361,23 @@ class KernelSum:
             value,
             rise,
         )
-        return value, rise
+        return _back(value, order), _back(rise, order) if slope else rise
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """The functions x ↦ k(x, points) @ vector of several vectors."""
+
+    axis: Axis
+    kernel: Matern
+    forward: Floats
+    backward: Floats
+
+    def add_to(self, inputs: Floats, out: Floats) -> None:
+        """Add the values at inputs of any order to ``out`` (n_inputs, r)."""
+        evaluate_many(
+            *_dynamics(self.kernel), self.axis.points, self.forward, self.backward, inputs, out
+        )
 
 
 @dataclass(frozen=True)
@@ -356,7 +392,7 @@ class VarianceFunction:
 
     def __call__(self, inputs: ArrayLike) -> Floats:
         """Variances at inputs of any order, (n_inputs,)."""
-        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+        inputs, order = _ordered(self.axis, inputs)
         variance = np.empty(len(inputs))
         posterior_variance(
             *_dynamics(self.kernel),
@@ -367,7 +403,24 @@ class VarianceFunction:
             inputs,
             variance,
         )
-        return variance
+        return _back(variance, order)
+
+
+def _ordered(axis: Axis, inputs: ArrayLike) -> tuple[Floats, NDArray[np.intp] | None]:
+    """Sort inputs where that pays: neighbours on a long axis are then neighbours in memory."""
+    inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+    if len(axis) < _LONG or len(inputs) < _LONG // 16:
+        return inputs, None
+    order = np.argsort(inputs)
+    return inputs[order], order
+
+
+def _back(values: Floats, order: NDArray[np.intp] | None) -> Floats:
+    if order is None:
+        return values
+    out = np.empty_like(values)
+    out[order] = values
+    return out
 
 
 def sum_by(codes: NDArray[np.integer], n_points: int, values: Floats) -> Floats:

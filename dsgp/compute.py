@@ -1,26 +1,57 @@
-"""Where tasks run: in the caller while the work is small, else on dask's threaded scheduler.
+"""Where tasks run: in the caller, on threads, or on the workers of a dask cluster.
 
-Compiled passes release the GIL, so threads are enough for the axes of one model. Results come in
-the order of the tasks, whichever ran first: sums over them do not depend on the scheduler.
+Compiled passes release the GIL, so threads are enough for the axes of one model. Where a
+``distributed.Client`` is active, blocks of rows go to its workers, and per-term work does so once
+it is worth the way there. Results come in the order of the tasks, whichever ran first: sums over
+them do not depend on the scheduler.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any, Protocol, Self, TypeVar
 
 from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
-Result = TypeVar("Result")
-
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
 # two threads lose.
 WORTH_A_GRAPH = 2e-3  # seconds of compiled work, all tasks together
+# A task on another process costs about 3 ms, and its tables some 60 ms per 80 MB each way.
+WORTH_A_WORKER = 0.5  # seconds of compiled work of one task
+
+# A worker that died is replaced, or its tasks go to another one.
+_RETRIES = 2
+
+_inside = threading.local()
 
 
-def run(tasks: Sequence[Callable[[], Result]], seconds: float) -> list[Result]:
+class Piece(Protocol):
+    """Rows that can be cut and joined."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, rows: slice) -> Self:
+        """Return some of the rows."""
+
+    @staticmethod
+    def join(pieces: Sequence[Any]) -> Any:
+        """Put rows one below the other."""
+
+
+Result = TypeVar("Result")
+Rows = TypeVar("Rows", bound=Piece)
+
+
+def run(
+    tasks: Sequence[Callable[[], Result]], seconds: float, *, in_place: bool = False
+) -> list[Result]:
     """Run independent tasks and return their results in order.
 
     Parameters
@@ -28,6 +59,8 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float) -> list[Result]:
     tasks : sequence of callables without arguments
     seconds : float
         Estimate of the compiled work of all tasks together, on one core.
+    in_place : bool
+        The tasks write into arrays of the caller and cannot run elsewhere.
 
     Returns
     -------
@@ -39,7 +72,15 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float) -> list[Result]:
     >>> run([lambda: 1, lambda: 2], seconds=0.0)
     [1, 2]
     """
-    if len(tasks) < 2 or CPU_COUNT < 2 or seconds < WORTH_A_GRAPH:
+    if len(tasks) < 2 or seconds < WORTH_A_GRAPH or getattr(_inside, "task", False):
+        return [task() for task in tasks]
+    if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
+        futures = [
+            client.submit(_call, task, pure=False, retries=_RETRIES, key=f"dsgp-term-{id(task)}")
+            for task in tasks
+        ]
+        return list(client.gather(futures))
+    if CPU_COUNT < 2:
         return [task() for task in tasks]
     n_batches = min(len(tasks), 2 * CPU_COUNT)
     # Every n-th task: neighbours are alike, so that batches are. threaded.get, because delayed
@@ -53,6 +94,183 @@ def run(tasks: Sequence[Callable[[], Result]], seconds: float) -> list[Result]:
 
 def _run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     return [task() for task in tasks]
+
+
+def active_client() -> Any | None:
+    """Return the distributed client that the user has made, if any."""
+    # Not imported: where nobody has, there is no client, and importing it takes half a second.
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+def over_chunks(
+    loaders: Iterable[Callable[[], Rows]], function: Callable[[Rows], Result]
+) -> Iterator[Result]:
+    """Load chunks of rows and apply a function to each, on threads or workers.
+
+    Parameters
+    ----------
+    loaders : iterable of callables without arguments
+        As of a ``Source``.
+    function : callable
+
+    Yields
+    ------
+    The results, in the order of the chunks. A few chunks are in memory at a time.
+    """
+    client = active_client()
+    if client is None:
+        with ThreadPoolExecutor(CPU_COUNT, "dsgp-chunk") as pool:
+            yield from _in_order(
+                (pool.submit(_load, loader, function) for loader in loaders), CPU_COUNT
+            )
+    else:
+        yield from _in_order(
+            (
+                client.submit(
+                    _apply, function, _remote(client, loader), pure=False, retries=_RETRIES
+                )
+                for loader in loaders
+            ),
+            2 * _n_threads(client),
+        )
+
+
+def over_blocks(
+    loaders: Iterable[Callable[[], Rows]],
+    lengths: Sequence[int],
+    block: int,
+    function: Callable[[Rows], Result],
+) -> Iterator[Result]:
+    """Cut rows into logical blocks, whatever their chunks, and apply a function to each.
+
+    Sums over logical blocks, in their order, are the same for any chunking, scheduler and number of
+    workers.
+
+    Parameters
+    ----------
+    loaders : iterable of callables without arguments
+    lengths : sequence of int
+        Rows of every chunk.
+    block : int
+        Rows of a logical block; the last one is shorter.
+    function : callable
+        In the caller it may use threads itself; on a worker its ``run`` does not.
+
+    Yields
+    ------
+    The results, in the order of the blocks.
+    """
+    client = active_client()
+    if client is None:
+        with ThreadPoolExecutor(CPU_COUNT, "dsgp-read") as pool:
+            chunks = _in_order((pool.submit(loader) for loader in loaders), CPU_COUNT)
+            yield from map(function, _rebatched(chunks, block))
+    else:
+        remote = (_remote(client, loader) for loader in loaders)
+        yield from _in_order(
+            (
+                client.submit(_apply_joined, function, *pieces, pure=False, retries=_RETRIES)
+                for pieces in _pieces(remote, lengths, block)
+            ),
+            2 * _n_threads(client),
+        )
+
+
+def _n_threads(client: Any) -> int:
+    return max(sum(client.nthreads().values()), 1)
+
+
+def _remote(client: Any, loader: Callable[[], Rows]) -> Any:
+    """Return a future of the chunk: loaded, or computed from the user's collection, by a worker."""
+    delayed = getattr(loader, "delayed", None)
+    if delayed is not None:
+        return client.compute(delayed, retries=_RETRIES)
+    return client.submit(_call, loader, pure=False, retries=_RETRIES)
+
+
+def _in_order(futures: Iterator[Any], ahead: int) -> Iterator[Any]:
+    """Yield results in order, with some of the next ones under way."""
+    waiting: deque[Any] = deque(islice(futures, ahead))
+    try:
+        while waiting:
+            result = waiting.popleft().result()
+            waiting.extend(islice(futures, 1))
+            yield result
+    finally:
+        for future in waiting:
+            future.cancel()
+            if isinstance(future, Future) and not future.cancelled():
+                future.exception()  # a thread cannot be stopped: wait, and drop what it says
+
+
+def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
+    held: list[Rows] = []
+    n_held = 0
+    for chunk in chunks:
+        start = 0
+        while start < len(chunk):
+            stop = min(start + block - n_held, len(chunk))
+            held.append(chunk.part(slice(start, stop)))
+            n_held += stop - start
+            start = stop
+            if n_held == block:
+                yield held[0].join(held)
+                held, n_held = [], 0
+    if held:
+        yield held[0].join(held)
+
+
+def _pieces(
+    chunks: Iterator[Any], lengths: Sequence[int], block: int
+) -> Iterator[list[tuple[Any, int, int]]]:
+    """Say which rows of which chunks make each logical block: (chunk, start, stop)."""
+    held: list[tuple[Any, int, int]] = []
+    n_held = 0
+    for chunk, length in zip(chunks, lengths, strict=True):
+        start = 0
+        while start < length:
+            stop = min(start + block - n_held, length)
+            held.append((chunk, start, stop))
+            n_held += stop - start
+            start = stop
+            if n_held == block:
+                yield held
+                held, n_held = [], 0
+    if held:
+        yield held
+
+
+def _call(task: Callable[[], Result]) -> Result:
+    return _alone(task)
+
+
+def _load(loader: Callable[[], Rows], function: Callable[[Rows], Result]) -> Result:
+    return _alone(lambda: function(loader()))
+
+
+def _apply(function: Callable[[Rows], Result], rows: Rows) -> Result:
+    return _alone(lambda: function(rows))
+
+
+def _apply_joined(function: Callable[[Any], Result], *pieces: tuple[Any, int, int]) -> Result:
+    parts = [chunk.part(slice(start, stop)) for chunk, start, stop in pieces]
+    return _alone(lambda: function(parts[0].join(parts)))
+
+
+def _alone(task: Callable[[], Result]) -> Result:
+    """Run a task that itself must not use threads: others run beside it."""
+    before = getattr(_inside, "task", False)
+    _inside.task = True
+    try:
+        return task()
+    finally:
+        _inside.task = before
 
 
 def one_blas_thread() -> threadpool_limits:

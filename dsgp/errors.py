@@ -24,6 +24,13 @@ class ParameterError(DsgpError, ValueError):
     """
 
 
+class MemoryLimitError(DsgpError, MemoryError):
+    """A job would not fit into memory; raised before it starts.
+
+    The message gives the estimate, what is available and the remedy.
+    """
+
+
 class StorageError(DsgpError, OSError):
     """A stored model or checkpoint cannot be read or written.
 

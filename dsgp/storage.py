@@ -21,7 +21,9 @@ from zarr.codecs import ZstdCodec
 from dsgp.errors import StorageError
 
 FORMAT = "dsgp"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+# Columns of an array on disk that are copied at a time.
+_COLUMNS = 2**20
 
 Tree = Mapping[str, "NDArray[Any] | Tree"]
 
@@ -156,12 +158,23 @@ def _write_tree(group: zarr.Group, tree: Tree) -> None:
         if isinstance(node, Mapping):
             _write_tree(group.create_group(name), node)
         else:
-            group.create_array(
-                name,
-                data=np.ascontiguousarray(node),
-                compressors=ZstdCodec(level=3, checksum=True),
-                config={"write_empty_chunks": True},  # so that a chunk not there is one lost
-            )
+            _write_array(group, name, node)
+
+
+def _write_array(group: zarr.Group, name: str, node: Any) -> None:
+    array = group.create_array(
+        name,
+        shape=node.shape,
+        dtype=node.dtype,
+        compressors=ZstdCodec(level=3, checksum=True),
+        config={"write_empty_chunks": True},  # so that a chunk not there is one lost
+    )
+    if isinstance(node, np.ndarray):
+        array[...] = node
+        return
+    for start in range(0, node.shape[1], _COLUMNS):  # on disk: never in memory as a whole
+        some = slice(start, start + _COLUMNS)
+        array[:, some] = node[:, some]
 
 
 def _read_tree(group: zarr.Group) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dsgp import storage
 from dsgp.errors import StorageError
 
 TREE = {"points": np.linspace(0, 1, 5), "deep": {"zeros": np.zeros(3), "codes": np.arange(4)}}
-GOLDEN = Path(__file__).parent / "data" / "additive-format-1.zarr"
+GOLDEN = Path(__file__).parent / "data" / "additive-format-2.zarr"
 
 
 def test_a_tree_comes_back_as_it_was(tmp_path):
@@ -89,7 +89,7 @@ def test_a_later_format_is_refused(tmp_path):
     metadata = json.loads((path / "zarr.json").read_text())
     metadata["attributes"]["format_version"] = 99
     (path / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(StorageError, match="format version 99; this release reads up to 1"):
+    with pytest.raises(StorageError, match="format version 99; this release reads up to 2"):
         storage.read(path)
 
 
@@ -118,7 +118,7 @@ def test_a_store_of_an_unknown_kind_is_no_model(tmp_path):
         dsgp.load(tmp_path / "absent.zarr")
 
 
-def test_a_model_of_format_1_predicts_what_it_did(tmp_path):
+def test_a_model_of_format_2_predicts_what_it_did(tmp_path):
     """``data/make_golden.py`` made the store and the numbers."""
     model = dsgp.load(GOLDEN)
     expected = np.load(GOLDEN.with_suffix(".npz"))
@@ -135,4 +135,15 @@ def test_a_model_with_a_foreign_kernel_is_refused(tmp_path):
     metadata = (path / "zarr.json").read_text()
     (path / "zarr.json").write_text(metadata.replace('"Matern32"', '"os.system"'))
     with pytest.raises(StorageError, match=r"kernel 'os.system' that this release does not have"):
+        dsgp.load(path)
+
+
+def test_a_model_of_format_1_is_refused_with_a_remedy(tmp_path):
+    path = tmp_path / "m.zarr"
+    shutil.copytree(GOLDEN, path)
+    metadata = json.loads((path / "zarr.json").read_text())
+    metadata["attributes"]["format_version"] = 1
+    del metadata["attributes"]["settings"]["equations"]
+    (path / "zarr.json").write_text(json.dumps(metadata))
+    with pytest.raises(StorageError, match="format version 1, .* fit it again"):
         dsgp.load(path)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 
 from dsgp.additive.backfitting import backfitting
 from dsgp.additive.conjugate_gradients import conjugate_gradients
-from dsgp.additive.multigrid import TwoWayTables, multigrid
-from dsgp.additive.system import AdditiveSystem, Solution
+from dsgp.additive.equations import BinEquations, Equations, RowEquations
+from dsgp.additive.multigrid import multigrid
+from dsgp.additive.system import AdditiveSystem, Pair, Solution
+from dsgp.additive.tables import TwoWayTables
 from dsgp.errors import ConvergenceWarning
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
@@ -22,6 +24,10 @@ __all__ = [
     "MAX_ITER",
     "SOLVERS",
     "AdditiveSystem",
+    "BinEquations",
+    "Equations",
+    "Pair",
+    "RowEquations",
     "Solution",
     "TwoWayTables",
     "warn_unless_converged",

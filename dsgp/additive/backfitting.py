@@ -12,43 +12,41 @@ import math
 
 import numpy as np
 
-from dsgp.additive.system import AdditiveSystem, Candidate, Solution
-from dsgp.axis import Floats
+from dsgp.additive.system import AdditiveSystem, Candidate, Pair, Solution
 
 
 def backfitting(
     system: AdditiveSystem,
-    y: Floats,
     *,
     tol: float,
     max_iter: int,
-    start: tuple[Floats, Floats] | None = None,
+    start: Pair | None = None,
 ) -> Solution:
     """Sweep over the terms, each fitted to the partial residual of the others.
 
     Parameters and result are those of ``conjugate_gradients``; an iteration is one sweep.
     """
-    table = system.table
-    best = Candidate.start(system, y, start)
-    mean, dual, rows = best.mean.copy(), best.dual.copy(), best.row_residual.copy()
+    layout, noise = system.layout, system.noise_variance
+    rhs = system.information[None]
+    best = Candidate.start(system, rhs, start)
+    mean, dual = best.mean[0].copy(), best.dual[0].copy()
+    fitted = system.equations.fitted(mean)
     solvers = system.solvers
     sweep = 0
     next_check = 1
-    while best.bound > tol and sweep < max_iter:
+    while best.bound[0] > tol and sweep < max_iter:
         sweep += 1
-        for term in range(table.n_terms):
-            old = table.part(mean, term)
-            information = np.empty(len(old))
-            table.scatter(term, rows, system.weight, information)
-            information += table.part(system.table_weight, term) * old
-            new, table.part(dual, term)[:] = solvers[term].solve(information)
-            table.gather_add(term, new - old, -1.0, rows)
+        for term in range(layout.n_terms):
+            old = layout.part(mean, term)
+            information = fitted.residual(term) / noise + layout.part(system.weight, term) * old
+            new, layout.part(dual, term)[:] = solvers[term].solve(information)
+            fitted.add(term, new - old)
             old[:] = new
         if sweep >= next_check or sweep == max_iter:
             # A check costs about as much as a sweep.
             next_check = sweep + math.ceil(0.1 * sweep)
-            checked = Candidate.of(system, y, mean, dual)
-            rows = checked.row_residual.copy()
-            if checked.bound <= best.bound or sweep == max_iter:
+            checked = Candidate.of(system, rhs, mean[None], dual[None])
+            fitted = system.equations.fitted(mean)  # without the drift of the additions
+            if checked.bound[0] <= best.bound[0] or sweep == max_iter:
                 best = checked
-    return best.solution(sweep, tol)
+    return best.solution(sweep, tol, np.shape(mean))

@@ -1,11 +1,12 @@
-"""Preconditioned conjugate gradients on the additive system."""
+"""Preconditioned conjugate gradients on the additive system, for several right-hand sides."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from dsgp.additive.system import AdditiveSystem, Candidate, Solution
+import numpy as np
+
+from dsgp.additive.system import AdditiveSystem, Candidate, Pair, Solution, dot
 from dsgp.axis import Floats
 
 # After so many checks in a row at which rounding made up the bound and it did not fall, the floor
@@ -18,12 +19,12 @@ _CHECK_EVERY = 25
 
 def conjugate_gradients(
     system: AdditiveSystem,
-    y: Floats,
+    rhs: Floats | None = None,
     *,
     tol: float,
     max_iter: int,
-    start: tuple[Floats, Floats] | None = None,
-    precondition: Callable[[Floats], tuple[Floats, Floats]] | None = None,
+    start: Pair | None = None,
+    precondition: Callable[[Floats], Pair] | None = None,
 ) -> Solution:
     """Solve the additive system by preconditioned conjugate gradients.
 
@@ -33,15 +34,16 @@ def conjugate_gradients(
     Parameters
     ----------
     system : AdditiveSystem
-    y : ndarray of shape (n_rows,)
+    rhs : ndarray of shape (Σ U_d,) or (k, Σ U_d), optional
+        Right-hand sides; Zᵀ W y by default.
     tol : float
-        On the error bound, in prior standard deviations.
+        On the error bound of every right-hand side, in prior standard deviations.
     max_iter : int
-    start : (mean, dual), each ndarray of shape (Σ U_d,), optional
+    start : (mean, dual), each of the shape of ``rhs``, optional
         An earlier solution.
     precondition : callable, optional
-        A symmetric positive operator near the inverse of the system: from a residual to a pair
-        (mean, dual). The smoothers of all terms by default.
+        A symmetric positive operator near the inverse of the system: from residuals (k, Σ U_d) to
+        pairs (mean, dual). The smoothers of all terms by default.
 
     Returns
     -------
@@ -50,55 +52,64 @@ def conjugate_gradients(
     """
     if precondition is None:
         precondition = system.smooth
-    best = Candidate.start(system, y, start)
-    if best.bound <= tol:
-        return best.solution(0, tol)
+    if rhs is None:
+        rhs = system.information
+    shape = rhs.shape
+    rhs = np.atleast_2d(rhs)
+    best = Candidate.start(system, rhs, start)
+    active = best.bound > tol
+    if not active.any():
+        return best.solution(0, tol, shape)
     mean, dual = best.mean.copy(), best.dual.copy()
     residual = best.residual.copy()
     direction, direction_dual = precondition(residual)
-    norm = float(residual @ direction)
+    norm = dot(residual, direction)
     # Near the inverse of the system means rᵀ M⁻¹ r ≤ rᵀ K̃ r (exactly so for the smoothers): while
     # the left side is above tol² the bound cannot meet tol.
-    check_below = tol
+    check_below = np.full(len(rhs), tol)
     next_check = _CHECK_EVERY
-    at_floor = 0
+    at_floor = np.zeros(len(rhs), dtype=int)
     iteration = 0
-    while iteration < max_iter and at_floor < _PATIENCE and norm > 0.0:
+    active &= norm > 0.0
+    while iteration < max_iter and active.any():
         iteration += 1
-        product = direction_dual + system.scatter(system.gather(direction))
-        length = norm / float(direction @ product)
+        product = direction_dual + system.multiply(direction)
+        curvature = dot(direction, product)
+        length = np.divide(norm, curvature, out=np.zeros_like(norm), where=active)[:, None]
         mean += length * direction
         dual += length * direction_dual
         residual -= length * product
         smoothed, smoothed_dual = precondition(residual)
-        new_norm = float(residual @ smoothed)
-        if (
-            math.sqrt(max(new_norm, 0.0)) <= check_below
-            or iteration >= next_check
-            or iteration == max_iter
-        ):
-            checked = Candidate.of(system, y, mean, dual)
+        new_norm = dot(residual, smoothed)
+        promising = active & (np.sqrt(np.maximum(new_norm, 0.0)) <= check_below)
+        if promising.any() or iteration >= next_check or iteration == max_iter:
+            checked = Candidate.of(system, rhs, mean, dual)
             better = checked.bound < 0.9 * best.bound
-            if checked.bound < best.bound:
-                best = checked
-            if best.bound <= tol:
+            best = best.where(checked.bound < best.bound, checked)
+            active &= best.bound > tol
+            if not active.any():
                 break
             drifted = checked.mismatch_bound > 0.5 * checked.bound
             rounded = system.prior_norm(residual - checked.residual) > 0.5 * checked.bound
-            at_floor = at_floor + 1 if (drifted or rounded) and not better else 0
-            if drifted:
+            at_floor = np.where((drifted | rounded) & ~better, at_floor + 1, 0)
+            active &= at_floor < _PATIENCE
+            if drifted.any():
                 # Mean and dual have drifted apart. Iterative refinement: match them and go on,
                 # which corrects the residual by a small pair with a small mismatch.
-                checked = checked.matched(system, y)
+                checked = checked.where(drifted, checked.matched(system, rhs))
                 mean, dual = checked.mean.copy(), checked.dual.copy()
-                norm = math.inf  # a new start: old directions are not conjugate to this residual
+                # A new start there: old directions are not conjugate to this residual.
+                norm = np.where(drifted, np.inf, norm)
             # Go on with the residual as it is, without the drift of the recurrence.
             residual = checked.residual.copy()
             smoothed, smoothed_dual = precondition(residual)
-            new_norm = float(residual @ smoothed)
-            check_below = math.sqrt(max(new_norm, 0.0)) * min(0.5, tol / checked.bound)
+            new_norm = dot(residual, smoothed)
+            share = tol / np.maximum(checked.bound, 2 * tol)
+            check_below = np.sqrt(np.maximum(new_norm, 0.0)) * share
             next_check = iteration + max(_CHECK_EVERY, iteration // 4)
-        direction = smoothed + (new_norm / norm) * direction
-        direction_dual = smoothed_dual + (new_norm / norm) * direction_dual
+        active &= new_norm > 0.0
+        turn = np.divide(new_norm, norm, out=np.zeros_like(norm), where=active)[:, None]
+        direction = smoothed + turn * direction
+        direction_dual = smoothed_dual + turn * direction_dual
         norm = new_norm
-    return best.solution(iteration, tol)
+    return best.solution(iteration, tol, shape)

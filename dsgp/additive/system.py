@@ -5,28 +5,29 @@ With f = Σ_d Z_d f_d and precisions W of the rows, the tables F = (f_1 … f_D)
     (K̃⁻¹ + Zᵀ W Z) F = Zᵀ W y,    K̃ = blockdiag(K_1 … K_D).
 
 K_d⁻¹ is never formed: every vector travels with its dual K̃⁻¹ F, which a smoothing step yields for
-free. Rows do not move; only tables do.
+free. Rows do not move; only tables do. Vectors are flat tables (k, Σ U_d), k right-hand sides at
+once: they share the smoothers' gains, the coarse matrix and every pass over the rows.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dsgp.axis import AxisSolver, Floats
+from dsgp.additive.equations import Equations
+from dsgp.axis import Axis, AxisSolver, Floats
 from dsgp.compute import run
 from dsgp.kernels import Matern
-from dsgp.rows.table import RowTable
 
-# Compiled work in seconds per point or row; they only decide whether a graph is worth its cost.
+# Compiled work in seconds per point; they only decide whether a graph is worth its cost.
 _SOLVE = 2e-8
 _FILTER = 4e-8
-_MOVE = 2e-9
-# Rows a gathering task takes at least.
-_ROW_BLOCK = 65_536
+
+Pair = tuple[Floats, Floats]
+"""Mean and dual of all tables."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,10 @@ class Solution:
 
     Attributes
     ----------
-    mean : ndarray of shape (Σ U_d,)
+    mean : ndarray of shape (Σ U_d,) or (k, Σ U_d)
         f_d at the points of its axis, term after term.
-    dual : ndarray of shape (Σ U_d,)
+    dual : ndarray of the same shape
         K_d⁻¹ f_d: the posterior mean at any input x is k_d(x, points) @ dual.
-    residual : ndarray of shape (n_rows,)
-        y minus the sum of the terms.
     iterations : int
     error_bound : float
         The error of f_d anywhere is at most this many prior standard deviations of f_d.
@@ -50,29 +49,34 @@ class Solution:
 
     mean: Floats
     dual: Floats
-    residual: Floats
     iterations: int
     error_bound: float
     converged: bool
 
 
 class AdditiveSystem:
-    """The system for one table of rows, one kernel a term and one precision a row.
+    """The system for one set of equations, one kernel a term and a noise variance.
 
     Parameters
     ----------
-    table : RowTable
+    equations : Equations
     kernels : list of kernels, one a term, with all their parameters
-    weight : ndarray of shape (n_rows,)
-        Precisions 1/σ_i² of the rows; 0 is the same as no row.
+    noise_variance : float
+        Of a row of weight 1.
     """
 
-    def __init__(self, table: RowTable, kernels: list[Matern], weight: Floats) -> None:
-        self.table = table
+    def __init__(self, equations: Equations, kernels: list[Matern], noise_variance: float) -> None:
+        self.equations = equations
+        self.layout = equations.layout
         self.kernels = kernels
-        self.weight = weight
-        self.table_weight = self.scatter(np.ones(table.n_rows))
-        """Sum of the weights at each point, (Σ U_d,)."""
+        self.noise_variance = noise_variance
+        self.weight = equations.weight / noise_variance
+        """Sum of the precisions at each point, (Σ U_d,)."""
+
+    @cached_property
+    def information(self) -> Floats:
+        """Zᵀ W y, (Σ U_d,)."""
+        return self.equations.information / self.noise_variance
 
     @cached_property
     def solvers(self) -> list[AxisSolver]:
@@ -80,68 +84,67 @@ class AdditiveSystem:
         tasks = [
             partial(axis.solver, kernel, weight)
             for axis, kernel, weight in zip(
-                self.table.axes, self.kernels, self.table.parts(self.table_weight), strict=True
+                self.layout.axes, self.kernels, self.layout.parts(self.weight), strict=True
             )
         ]
-        return run(tasks, _FILTER * self.table.size)
+        return run(tasks, _FILTER * self.layout.size)
 
-    # ------------------------------------------------------------------ rows and tables
+    # ------------------------------------------------------------------ operators on (k, Σ U_d)
 
-    def gather(self, flat: Floats) -> Floats:
-        """Sum of the terms at every row, (n_rows,)."""
-        n = self.table.n_rows
-        out = np.empty(n)
-        starts = range(0, n, max(_ROW_BLOCK, -(-n // 64)))
-        tasks = [
-            partial(self.table.gather, flat, out, start, min(start + starts.step, n))
-            for start in starts
-        ]
-        run(tasks, _MOVE * n * self.table.n_terms)
-        return out
+    def multiply(self, flat: Floats) -> Floats:
+        """Zᵀ W Z times vectors."""
+        return self.equations.multiply(flat) / self.noise_variance
 
-    def scatter(self, rows: Floats) -> Floats:
-        """Zᵀ W rows, (Σ U_d,)."""
-        out = np.empty(self.table.size)
-        tasks = [
-            partial(self.table.scatter, term, rows, self.weight, part)
-            for term, part in enumerate(self.table.parts(out))
-        ]
-        run(tasks, _MOVE * self.table.n_rows * self.table.n_terms)
-        return out
-
-    # ------------------------------------------------------------------ operators
-
-    def smooth(self, information: Floats) -> tuple[Floats, Floats]:
+    def smooth(self, information: Floats) -> Pair:
         """Block-Jacobi: blockdiag(K_d⁻¹ + W_d)⁻¹ b, every term by itself, and its dual."""
         tasks = [
-            partial(solver.solve, part)
-            for solver, part in zip(self.solvers, self.table.parts(information), strict=True)
+            partial(_solve, solver, part)
+            for solver, part in zip(self.solvers, self.layout.parts(information), strict=True)
         ]
-        solved = run(tasks, _SOLVE * self.table.size)
+        solved = run(tasks, _SOLVE * information.size)
         if not solved:
-            return np.zeros(0), np.zeros(0)
+            return np.zeros_like(information), np.zeros_like(information)
         means, duals = zip(*solved, strict=True)
-        return np.concatenate(means), np.concatenate(duals)
+        return np.concatenate(means, axis=1), np.concatenate(duals, axis=1)
 
     def multiply_prior(self, flat: Floats) -> Floats:
-        """K̃ @ flat."""
+        """K̃ times vectors."""
         tasks = [
-            partial(axis.multiply, kernel, part)
+            partial(_multiply, axis, kernel, part)
             for axis, kernel, part in zip(
-                self.table.axes, self.kernels, self.table.parts(flat), strict=True
+                self.layout.axes, self.kernels, self.layout.parts(flat), strict=True
             )
         ]
-        parts = run(tasks, _SOLVE * self.table.size)
-        return np.concatenate(parts) if parts else np.zeros(0)
+        parts = run(tasks, _SOLVE * flat.size)
+        return np.concatenate(parts, axis=1) if parts else np.zeros_like(flat)
 
-    def prior_norm(self, flat: Floats) -> float:
-        """sqrt(rᵀ K̃ r)."""
-        return math.sqrt(max(float(flat @ self.multiply_prior(flat)), 0.0))
+    def prior_norm(self, flat: Floats) -> Floats:
+        """sqrt(rᵀ K̃ r) of each vector, (k,)."""
+        return np.sqrt(np.maximum(dot(flat, self.multiply_prior(flat)), 0.0))
+
+
+def dot(a: Floats, b: Floats) -> Floats:
+    """Inner product of each pair of vectors, (k,)."""
+    return np.einsum("ki,ki->k", a, b)
+
+
+def _solve(solver: AxisSolver, information: Floats) -> Pair:
+    means, duals = np.empty(information.shape), np.empty(information.shape)
+    for k, vector in enumerate(information):
+        means[k], duals[k] = solver.solve(vector)
+    return means, duals
+
+
+def _multiply(axis: Axis, kernel: Matern, vectors: Floats) -> Floats:
+    out = np.empty(vectors.shape)
+    for k, vector in enumerate(vectors):
+        out[k] = axis.multiply(kernel, vector)
+    return out
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pair (mean, dual), its residuals, and a bound on its error.
+    """Pairs (mean, dual), their residuals, and bounds on their errors.
 
     The system matrix is at least K̃⁻¹, so with r the residual of the system the error of f_d at any
     input is at most s_d sqrt(rᵀ K̃ r), s_d its prior standard deviation, where mean = K̃ dual
@@ -151,47 +154,60 @@ class Candidate:
 
     mean: Floats
     dual: Floats
-    row_residual: Floats
     residual: Floats
-    mismatch_bound: float
-    bound: float
+    mismatch_bound: Floats
+    bound: Floats
 
     @classmethod
-    def of(cls, system: AdditiveSystem, y: Floats, mean: Floats, dual: Floats) -> Candidate:
-        """Compute residuals and bound of a pair; the pair is copied."""
-        row_residual = system.gather(mean)
-        np.subtract(y, row_residual, out=row_residual)
-        residual = system.scatter(row_residual) - dual
+    def of(cls, system: AdditiveSystem, rhs: Floats, mean: Floats, dual: Floats) -> Candidate:
+        """Compute residuals and bounds of pairs (k, Σ U_d); the pairs are copied."""
+        residual = rhs - system.multiply(mean) - dual
         mismatch = mean - system.multiply_prior(dual)
-        mismatch_bound = math.sqrt(float(system.weight @ system.gather(mismatch) ** 2)) + max(
-            (
-                float(np.abs(part).max()) / kernel.std
-                for part, kernel in zip(system.table.parts(mismatch), system.kernels, strict=True)
-            ),
-            default=0.0,
-        )
+        mismatch_bound = np.sqrt(np.maximum(dot(mismatch, system.multiply(mismatch)), 0.0))
+        if system.kernels:
+            mismatch_bound += np.max(
+                [
+                    np.abs(part).max(axis=1) / kernel.std
+                    for part, kernel in zip(
+                        system.layout.parts(mismatch), system.kernels, strict=True
+                    )
+                ],
+                axis=0,
+            )
         bound = system.prior_norm(residual) + mismatch_bound
-        return cls(mean.copy(), dual.copy(), row_residual, residual, mismatch_bound, bound)
+        return cls(mean.copy(), dual.copy(), residual, mismatch_bound, bound)
 
-    def matched(self, system: AdditiveSystem, y: Floats) -> Candidate:
-        """Return the pair (K̃ dual, dual): no mismatch is left, but a larger residual."""
-        return Candidate.of(system, y, system.multiply_prior(self.dual), self.dual)
+    def matched(self, system: AdditiveSystem, rhs: Floats) -> Candidate:
+        """Return the pairs (K̃ dual, dual): no mismatch is left, but a larger residual."""
+        return Candidate.of(system, rhs, system.multiply_prior(self.dual), self.dual)
 
     @classmethod
-    def start(
-        cls, system: AdditiveSystem, y: Floats, start: tuple[Floats, Floats] | None
-    ) -> Candidate:
+    def start(cls, system: AdditiveSystem, rhs: Floats, start: Pair | None) -> Candidate:
         """Where a solver begins: an earlier pair, or 0."""
-        nothing = np.zeros(system.table.size)
-        return cls.of(system, y, *((nothing, nothing) if start is None else start))
+        if start is not None:
+            return cls.of(system, rhs, *(vectors.reshape(rhs.shape) for vectors in start))
+        nothing = np.zeros_like(rhs)
+        exact = np.zeros(len(rhs))
+        return cls(nothing, nothing, rhs.copy(), exact, system.prior_norm(rhs))
 
-    def solution(self, iterations: int, tol: float) -> Solution:
-        """Freeze it."""
+    def where(self, better: NDArray[np.bool_], other: Candidate) -> Candidate:
+        """Take the other's vectors where told, (k,)."""
+        row = better[:, None]
+        return Candidate(
+            np.where(row, other.mean, self.mean),
+            np.where(row, other.dual, self.dual),
+            np.where(row, other.residual, self.residual),
+            np.where(better, other.mismatch_bound, self.mismatch_bound),
+            np.where(better, other.bound, self.bound),
+        )
+
+    def solution(self, iterations: int, tol: float, shape: tuple[int, ...]) -> Solution:
+        """Freeze it; vectors take the shape of the right-hand side."""
+        bound = float(self.bound.max(initial=0.0))
         return Solution(
-            mean=self.mean,
-            dual=self.dual,
-            residual=self.row_residual,
+            mean=self.mean.reshape(shape),
+            dual=self.dual.reshape(shape),
             iterations=iterations,
-            error_bound=self.bound,
-            converged=self.bound <= tol,
+            error_bound=bound,
+            converged=bound <= tol,
         )

@@ -9,6 +9,7 @@ from typing import Any
 
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
+from dsgp.rows.encode import MOST_BINS
 
 
 def require_choice(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
@@ -27,6 +28,18 @@ def require_count(name: str, value: Any) -> None:
     """Raise ``ParameterError`` unless the value is an integer of at least 1."""
     if not (isinstance(value, Integral) and int(value) >= 1):
         raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def require_bins(value: Any) -> None:
+    """Raise ``ParameterError`` unless bins are "auto", None or a number that codes can hold."""
+    if value is None or value == "auto":
+        return
+    if not (
+        isinstance(value, Integral) and not isinstance(value, bool) and 2 <= value <= MOST_BINS
+    ):
+        raise ParameterError(
+            f'bins must be "auto", None or an integer from 2 to {MOST_BINS}, got {value!r}'
+        )
 
 
 def require_kernels(kernel: Any, terms: Any) -> None:

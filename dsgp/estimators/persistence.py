@@ -5,17 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dsgp import kernels, storage
+from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
+from dsgp.additive.tables import pairs_of
 from dsgp.axis import Axis, Floats
 from dsgp.errors import StorageError
 from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
+from dsgp.rows.table import Layout, RowTable
 
 PLAIN_ATTRIBUTES = (
     "noise_variance_",
     "target_variance_",
     "log_marginal_likelihood_",
     "learner_trace_",
+    "learner_",
+    "learner_notes_",
+    "effective_dof_",
+    "bin_error_",
+    "bin_noise_",
+    "n_missing_",
+    "fit_seconds_",
     "solver_iterations_",
     "n_iter_",
     "error_bound_",
@@ -23,7 +35,11 @@ PLAIN_ATTRIBUTES = (
     "intercept_",
     "constant_columns_",
     "n_rows_",
+    "_row_variance",
+    "_information_scale",
 )
+# Of the equations, beside their arrays.
+EQUATION_NUMBERS = ("quadratic", "n_rows", "log_weight")
 # Of a term, beside its kernel and its arrays.
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
@@ -49,7 +65,41 @@ def save(model: Any, path: str | Path, overwrite: bool) -> None:
         f"term{position}": {"points": term.axis.points, "dual": term.dual, "weight": term.weight}
         for position, term in enumerate(model.terms_)
     }
-    storage.write(path, type(model).__name__, settings, {"terms": arrays}, overwrite)
+    kept = model._equations
+    settings["equations"] = {name: getattr(kept, name) for name in EQUATION_NUMBERS}
+    tree = {"terms": arrays, "equations": _equation_arrays(kept)}
+    storage.write(path, type(model).__name__, settings, tree, overwrite)
+
+
+def _equation_arrays(kept: Equations) -> dict[str, Any]:
+    """Rows as codes, or tables: variances, covariances and samples need them."""
+    arrays: dict[str, Any] = {"weight": kept.weight, "information": kept.information}
+    if isinstance(kept, RowEquations):
+        weights = {"row_weight": kept.row_weight} if len(kept.row_weight) else {}
+        return arrays | {"codes": kept.table.codes} | weights
+    assert isinstance(kept, BinEquations)
+    pairs = {f"{d}-{e}": pair for (d, e), pair in kept.bins.pairs.items()}
+    return arrays | {"pairs": pairs}
+
+
+def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term]) -> Equations:
+    """Return the equations."""
+    stored = tree["equations"]
+    layout = Layout(tuple(term.name for term in terms), tuple(term.axis for term in terms))
+    shared = {name: settings["equations"][name] for name in EQUATION_NUMBERS}
+    shared |= {"weight": stored["weight"], "information": stored["information"]}
+    if "codes" in stored:
+        table = RowTable(layout.names, layout.axes, stored["codes"])
+        row_weight = stored.get("row_weight", np.empty(0))
+        return RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
+    bins = TwoWayTables(
+        positions=[axis.points for axis in layout.axes],
+        weights=layout.parts(stored["weight"]),
+        information=layout.parts(stored["information"]),
+        pairs={(d, e): stored["pairs"][f"{d}-{e}"] for d, e in pairs_of(len(terms))},
+        spreads=[np.zeros(len(axis)) for axis in layout.axes],
+    )
+    return BinEquations(layout=layout, bins=bins, **shared)
 
 
 def parameters(settings: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +114,11 @@ def parameters(settings: dict[str, Any]) -> dict[str, Any]:
 
 def restore(model: Any, settings: dict[str, Any]) -> None:
     """Set the plain fitted attributes; a store cannot name others."""
+    if "equations" not in settings:
+        raise StorageError(
+            "the model was saved in format version 1, which kept too little for its standard "
+            "deviations; fit it again"
+        )
     for name in PLAIN_ATTRIBUTES:
         setattr(model, name, settings["fitted"][name])
 

@@ -38,31 +38,50 @@ def summarise(model: Any) -> str:
         }
     )
     n_terms = len(model.terms_)
-    exact = n_terms <= 1
-    likelihood = "log marginal likelihood" if exact else "variational lower bound"
     lines = [
         f"{type(model).__name__}: {model.n_rows_} rows, {n_terms} terms",
         "",
         table if n_terms else "(no term: every column is constant)",
         "",
         "lengthscale and std (prior standard deviation of the function) are in the data's units;",
-        "edf: effective degrees of freedom; share: variance of the term / variance of the target",
-        "(shares add up to more or less than 100 % where terms correlate)",
+        "points: distinct values or bins; edf: effective degrees of freedom;",
+        "share: variance of the term / variance of the target (shares add up to more or less than",
+        "100 % where terms correlate)",
         "",
-        f"intercept            {model.intercept_:.6g}",
-        f"noise std            {np.sqrt(model.noise_variance_):.6g}",
-        f"{likelihood:<24} {model.log_marginal_likelihood_:.6g}",
-        f"solver               {model.solver}, {model.solver_iterations_} iterations; error of any "
-        f"component at most {model.error_bound_:.2g} prior std (tol {model.tol:g})",
-        f"learner              {model.learner}"
-        + (f", {len(model.learner_trace_) - 1} iterations" if model.learner_trace_ else ""),
-        f"converged            {'yes' if model.converged_ else 'NO'}",
-        "means                exact (to the solver's bound)",
-        "standard deviations  "
-        + (
-            "exact" if exact else "factorised posterior: rough where inputs are strongly correlated"
-        ),
     ]
+    fields = {
+        "intercept": f"{model.intercept_:.6g}",
+        "noise std": f"{np.sqrt(model.noise_variance_):.6g}",
+        "explained variance": f"{_explained(model):.1%} of the target's",
+        "effective dof": f"{model.effective_dof_:.1f} of all terms together",
+        "log likelihood": f"{model.log_marginal_likelihood_:.6g} (marginal)",
+        "solver": f"{model.solver}, {model.solver_iterations_} iterations; error of any component "
+        f"at most {model.error_bound_:.2g} prior std (tol {model.tol:g})",
+        "learner": f"{model.learner_}, {model.n_iter_} evaluations"
+        if model.learner_ == "marginal"
+        else f"{model.learner_}, {model.n_iter_} iterations"
+        if model.learner_
+        else "none: hyperparameters as given",
+        "converged": "yes" if model.converged_ else "NO",
+        "bins": f"change the function by about {model.bin_error_:.2g} posterior std, and add "
+        f"{model.bin_noise_:.2g} of the noise variance to that of the rows (bins={model.bins!r})"
+        if model.bin_error_
+        else "none: every distinct value is a point",
+        "std of predictions": model._posterior.covariance.name if n_terms else "exact",
+    }
+    lines += [f"{name:<20} {text}" for name, text in fields.items()]
+    lines += [f"{'':<20} {note}" for note in model.learner_notes_]
+    if model.n_missing_:
+        counts = ", ".join(f"{name} {n}" for name, n in model.n_missing_.items())
+        lines.append(f"{'missing inputs':<20} {counts}: they add nothing through that term")
     if model.constant_columns_:
-        lines.append(f"left out (constant)  {', '.join(model.constant_columns_)}")
+        lines.append(f"{'left out (constant)':<20} {', '.join(model.constant_columns_)}")
     return "\n".join(lines)
+
+
+def _explained(model: Any) -> float:
+    """Share of the target's variance that the residuals do not have."""
+    rows = max(model.n_rows_, 1)
+    return max(
+        0.0, 1 - model._row_variance * (1 - model.effective_dof_ / rows) / model.target_variance_
+    )

@@ -1,25 +1,46 @@
-"""Training rows made ready: encoded, centred, in units where target and weights are about 1."""
+"""Training rows made ready: encoded or binned, in units where target and weights are about 1."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
+from dsgp import memory
+from dsgp.additive import Equations, RowEquations
+from dsgp.additive.streaming import LOGICAL_BLOCK, Statistics, Survey, statistics, survey
 from dsgp.axis import Axis, Floats
+from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError, DataWarning
 from dsgp.kernels.matern import LARGEST, SMALLEST
-from dsgp.rows.encode import encode
-from dsgp.rows.sources import Columns, columns_of, target_of, weights_of
+from dsgp.rows.encode import MOST_BINS, Bins, encode
+from dsgp.rows.sources import MemorySource, Rows, Source
 from dsgp.rows.table import RowTable
 
 # Targets whose variance, times what a search may try, is a number that kernels accept.
 _TARGET_RANGE = (1e-60, 1e60)
 # Columns whose lengthscales, likewise.
 _COLUMN_RANGE = (SMALLEST * 1e10, LARGEST * 1e-10)
+
+# Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
+EXACT_INPUTS = 100_000
+# Rough kernels lose by bins, and are worth more work.
+EXACT_ROUGH_INPUTS = 10_000_000
+# Bins of a column by the order of its kernel.
+AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
+# What two-way tables of bins may take; with fewer bins than the least, codes are kept instead.
+BIN_TABLE_BYTES = 128e6
+LEAST_TABLE_BINS = 256
+# Memory of a fit, in bytes: what the library, its solver and its covariance take whatever the data,
+# per distinct value or bin, and per row and column while rows are encoded exactly.
+FIXED_BYTES = 400e6
+POINT_BYTES = 600.0
+EXACT_ROW_BYTES = 60.0
+_ENCODE = 1e-7  # seconds per row and column
 
 
 @dataclass(frozen=True)
@@ -28,109 +49,204 @@ class Training:
 
     Attributes
     ----------
-    columns : Columns
-    table : RowTable
-        Of the columns that vary.
+    names : tuple of str
+        All columns.
+    named : bool
+        Whether the names came with the data.
     constant : list of str
-        The others.
-    y : ndarray of shape (n_rows,)
-        Target minus ``offset``, divided by ``scale``.
-    weight : ndarray of shape (n_rows,)
-        Weights divided by ``weight_scale``, their mean.
+        Columns that do not vary; the others are the equations' terms.
+    equations : Equations
+        Of (y − offset) / scale, with weights divided by ``weight_scale``, their mean.
+    spreads : list of ndarray, or None
+        Weighted variance of the inputs in each bin; None where every distinct value is kept.
+    n_missing : dict of str to int
+        Rows in which a column is missing, if any.
     """
 
-    columns: Columns
-    table: RowTable
+    names: tuple[str, ...]
+    named: bool
     constant: list[str]
-    y: Floats
-    weight: Floats
+    equations: Equations
     offset: float
     scale: float
     weight_scale: float
+    spreads: list[Floats] | None
+    n_missing: dict[str, int]
 
     @property
     def noise_scale(self) -> float:
         """The noise variance of the user is this many times that of the solver."""
         return self.scale**2 * self.weight_scale
 
-    @classmethod
-    def of(cls, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Training:
-        """Check and prepare what ``fit`` was given.
 
-        Raises
-        ------
-        DataError
-            If a value is missing, infinite, not a number or beyond what float64 can square, or
-            shapes do not agree.
-        """
-        columns = columns_of(X)
-        y = target_of(y, columns.n_rows)
-        weight = weights_of(sample_weight, columns.n_rows)
+Watch = Callable[[str, int], None]
+
+
+def prepare(
+    source: Source,
+    orders: dict[str, int],
+    bins: str | int | None,
+    watch: Watch = lambda stage, rows: None,
+) -> Training:
+    """Check and prepare what ``fit`` was given.
+
+    Parameters
+    ----------
+    source : Source
+    orders : dict of str to int
+        Order of the kernel of each column.
+    bins : "auto", int or None
+    watch : callable
+        Told the stage, and the number of rows read in it so far.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, infinite, not a number or beyond what float64 can square, or
+        shapes do not agree.
+    MemoryLimitError
+        If the rows would not fit.
+    """
+    if bins is None or (bins == "auto" and _exact_is_cheap(source, orders)):
+        return _exact(source)
+    found = survey(source, partial(watch, "reading columns"))
+    return binned(source, found, orders, bins, watch)
+
+
+def _exact_is_cheap(source: Source, orders: dict[str, int]) -> bool:
+    if not isinstance(source, MemorySource):
+        return False
+    rough = min(orders.values(), default=4) == 1
+    limit = EXACT_ROUGH_INPUTS if rough else EXACT_INPUTS
+    return source.columns.n_rows * len(source.names) <= limit
+
+
+# ---------------------------------------------------------------- every distinct value
+
+
+def _exact(source: Source) -> Training:
+    if source.n_rows is not None:
+        cells = source.n_rows * len(source.names)
+        memory.require(
+            f"a fit that keeps every distinct value of {source.n_rows} rows and "
+            f"{len(source.names)} columns (bins=None)",
+            FIXED_BYTES + (POINT_BYTES + EXACT_ROW_BYTES) * cells,
+            "pass bins='auto', or fewer rows",
+        )
+    parts = list(over_chunks(source.chunks(), _as_it_is))
+    if not sum(map(len, parts)):
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    rows = Rows.join([part for part in parts if len(part)])
+    del parts
+    assert rows.y is not None
+    columns, y, weight = rows.columns, rows.y, rows.weight
+    if weight is not None:
         kept = weight > 0
-        table, constant = _encode(columns, kept)
+        if not kept.any():
+            raise DataError("sample_weight is zero in every row; at least one row must count")
         if not kept.all():
-            y, weight = y[kept], weight[kept]
-        weight_scale = float(np.mean(weight))
-        weight = weight / weight_scale
-        offset, scale = _location_and_scale(y, weight)
-        centred = (y - offset) / scale
-        return cls(columns, table, constant, centred, weight, offset, scale, weight_scale)
+            columns, y, weight = [column[kept] for column in columns], y[kept], weight[kept]
+    weight_scale = 1.0 if weight is None else float(np.mean(weight))
+    if weight is not None:
+        weight = weight / weight_scale if weight.min() < weight.max() else None
+    table, constant = _encode(source.names, columns)
+    offset, scale = _location_and_scale(y, weight)
+    return Training(
+        names=tuple(source.names),
+        named=source.named,
+        constant=constant,
+        equations=RowEquations.of(table, (y - offset) / scale, weight),
+        offset=offset,
+        scale=scale,
+        weight_scale=weight_scale,
+        spreads=None,
+        n_missing=_missing_counts(
+            source.names, [int(np.count_nonzero(np.isnan(column))) for column in columns]
+        ),
+    )
 
 
-def _location_and_scale(y: Floats, weight: Floats) -> tuple[float, float]:
-    size = float(np.abs(y).max())
+def _as_it_is(rows: Rows) -> Rows:
+    return rows
+
+
+def _missing_counts(names: tuple[str, ...], counts: Any) -> dict[str, int]:
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def _location_and_scale(y: Floats, weight: Floats | None) -> tuple[float, float]:
+    _require_usable_target(float(np.abs(y).max()))
+    if y.min() == y.max():
+        return _constant_target(float(y[0]), len(y))
+    offset = float(np.average(y, weights=weight))
+    centred = y - offset
+    largest = float(np.abs(centred).max())
+    scale = largest * float(np.sqrt(np.average((centred / largest) ** 2, weights=weight)))
+    _require_usable_scale(scale)
+    return offset, scale
+
+
+def _require_usable_target(size: float) -> None:
     if size > _TARGET_RANGE[1]:
         raise DataError(
             f"the target reaches {size:g}, too large to be squared safely; rescale it, e.g. divide "
             f"by {size:.0e}"
         )
-    if y.min() == y.max():
-        value = float(y[0])
-        warnings.warn(
-            f"the target is constant ({value:g} in all {len(y)} rows): every component is 0",
-            DataWarning,
-            stacklevel=4,
-        )
-        return value, abs(value) if abs(value) > _TARGET_RANGE[0] else 1.0
-    offset = float(np.average(y, weights=weight))
-    centred = y - offset
-    largest = float(np.abs(centred).max())
-    scale = largest * float(np.sqrt(np.average((centred / largest) ** 2, weights=weight)))
+
+
+def _constant_target(value: float, n_rows: int) -> tuple[float, float]:
+    warnings.warn(
+        f"the target is constant ({value:g} in all {n_rows} rows): every component is 0",
+        DataWarning,
+        stacklevel=2,
+    )
+    return value, abs(value) if abs(value) > _TARGET_RANGE[0] else 1.0
+
+
+def _require_usable_scale(scale: float) -> None:
     if scale < _TARGET_RANGE[0]:
         raise DataError(
             f"the target has a standard deviation of {scale:g}, too small to be squared safely; "
             f"rescale it, e.g. divide by {scale:.0e}"
         )
-    return offset, scale
 
 
-def _encode(columns: Columns, kept: NDArray[np.bool_]) -> tuple[RowTable, list[str]]:
-    """Encode the columns that vary over the kept rows; name the others."""
-    codes = np.empty((len(columns.names), int(kept.sum())), dtype=np.int32)
-    names: list[str] = []
+def _encode(names: tuple[str, ...], columns: list[Floats]) -> tuple[RowTable, list[str]]:
+    """Encode the columns that vary; name the others."""
+    cells = sum(map(len, columns))
+    found = run([partial(encode, column) for column in columns], _ENCODE * cells)
+    for name, (axis, _) in zip(names, found, strict=True):
+        if axis is not None:
+            _require_usable_range(name, float(axis.points[0]), float(axis.points[-1]))
+    varying = [axis is not None and len(axis) > 1 for axis, _ in found]
+    constant = [name for name, varies in zip(names, varying, strict=True) if not varies]
+    _tell_constant(constant)
     axes: list[Axis] = []
-    constant: list[str] = []
-    for name in columns.names:
-        column = columns.finite_column(name)
-        _require_usable_range(name, column)
-        axis, code = encode(name, column if kept.all() else column[kept])
-        if len(axis) == 1:
-            constant.append(name)
-            continue
-        codes[len(names)] = code
-        names.append(name)
-        axes.append(axis)
+    codes = []
+    for (axis, code), varies in zip(found, varying, strict=True):
+        if varies and axis is not None:
+            axes.append(axis)
+            codes.append(code)
+    # One type for all; its largest number stands for a missing input.
+    kind = max((code.dtype for code in codes), default=np.dtype(np.uint16))
+    table = np.empty((len(codes), len(columns[0]) if columns else 0), dtype=kind)
+    for row, code in zip(table, codes, strict=True):
+        row[:] = code
+        row[code == np.iinfo(code.dtype).max] = np.iinfo(kind).max
+    kept = tuple(name for name, varies in zip(names, varying, strict=True) if varies)
+    return RowTable(kept, tuple(axes), table), constant
+
+
+def _tell_constant(constant: list[str]) -> None:
     if constant:
         warnings.warn(
             f"constant over the training rows and left out: {', '.join(map(repr, constant))}",
             DataWarning,
-            stacklevel=4,
+            stacklevel=2,
         )
-    return RowTable(tuple(names), tuple(axes), codes[: len(names)]), constant
 
 
-def _require_usable_range(name: str, column: Floats) -> None:
-    low, high = float(column.min()), float(column.max())
+def _require_usable_range(name: str, low: float, high: float) -> None:
     extent = high / 2 - low / 2  # of the difference only the half cannot overflow
     smallest, largest = _COLUMN_RANGE
     if high > low and not smallest < extent < largest:
@@ -138,3 +254,119 @@ def _require_usable_range(name: str, column: Floats) -> None:
             f"input column {name!r} spans {low:g} to {high:g}, beyond what lengthscales can be "
             f"({smallest:.0e} to {largest:.0e}); rescale it"
         )
+
+
+# ---------------------------------------------------------------- bins
+
+
+def binned(
+    source: Source,
+    found: Survey,
+    orders: dict[str, int],
+    bins: str | int | None,
+    watch: Watch = lambda stage, rows: None,
+) -> Training:
+    """Sum the rows by bins, once a survey has said where the values are."""
+    names = tuple(source.names)
+    for name, sketch in zip(names, found.sketches, strict=True):
+        _require_usable_range(name, sketch.low, sketch.high)
+    _require_usable_target(max(abs(found.target.low), abs(found.target.high)))
+    varying = [j for j, sketch in enumerate(found.sketches) if sketch.low < sketch.high]
+    constant = [name for j, name in enumerate(names) if j not in varying]
+    _tell_constant(constant)
+    kept = tuple(names[j] for j in varying)
+    wanted = [AUTO_BINS[orders[name]] if bins == "auto" else int(bins or 0) for name in kept]
+    affordable = _affordable_bins(len(kept))
+    with_pairs = affordable >= min(LEAST_TABLE_BINS, max(wanted, default=0))
+    # An exact number is the user's; ours may be a little smaller if that allows for tables.
+    if bins == "auto" and with_pairs and max(wanted, default=0) <= 512:
+        wanted = [min(n, affordable) for n in wanted]
+    cuts = [Bins.of(found.sketches[j], n) for j, n in zip(varying, wanted, strict=True)]
+    with_pairs = _pair_bytes(cuts) <= BIN_TABLE_BYTES
+    on_disk = _plan_memory(found.n_rows, len(names), cuts, with_pairs, source.weighted)
+    if found.target.low == found.target.high:
+        pilot = _constant_target(found.target.low, found.n_rows)
+    else:
+        pilot = _pilot(found)
+        _require_usable_scale(pilot[1])
+    summed = statistics(
+        source,
+        found.lengths,
+        kept,
+        cuts,
+        varying,
+        pilot,
+        with_pairs=with_pairs,
+        codes_on_disk=on_disk,
+        watch=partial(watch, "summing rows"),
+    )
+    exact = all(cut.exact for cut in cuts)
+    return _of_statistics(names, source.named, constant, summed, exact, found)
+
+
+def _of_statistics(
+    names: tuple[str, ...],
+    named: bool,
+    constant: list[str],
+    summed: Statistics,
+    exact: bool,
+    found: Survey,
+) -> Training:
+    return Training(
+        names=names,
+        named=named,
+        constant=constant,
+        equations=summed.equations,
+        offset=summed.offset,
+        scale=summed.scale,
+        weight_scale=summed.weight_scale,
+        spreads=None if exact else summed.spreads,
+        n_missing=_missing_counts(names, found.n_missing),
+    )
+
+
+def _pilot(found: Survey) -> tuple[float, float]:
+    """Rough location and scale of the target, from its sketch."""
+    values, counts = found.target.values, found.target.counts
+    location = float(np.average(values, weights=counts))
+    size = max(abs(found.target.low - location), abs(found.target.high - location))
+    spread = float(np.sqrt(np.average(((values - location) / size) ** 2, weights=counts)))
+    return location, size * spread if spread > 0 else size
+
+
+def _affordable_bins(n_terms: int) -> int:
+    n_pairs = max(n_terms * (n_terms - 1) // 2, 1)
+    return int(np.sqrt(BIN_TABLE_BYTES / 8 / n_pairs))
+
+
+def _pair_bytes(cuts: list[Bins]) -> float:
+    sizes = np.array([len(cut) for cut in cuts], dtype=float)
+    return 4.0 * float(sizes.sum() ** 2 - np.sum(sizes**2))
+
+
+def _plan_memory(
+    n_rows: int, n_columns: int, cuts: list[Bins], with_pairs: bool, weighted: bool
+) -> bool:
+    """Tell whether codes must go to disk; refuse what cannot fit."""
+    needed = stream_bytes(n_rows, n_columns, cuts, with_pairs, weighted)
+    remedy = "pass fewer bins, fewer columns, or run where there is more memory"
+    if with_pairs:
+        memory.require("a fit from two-way tables", needed, remedy)
+        return False
+    codes = 2.0 * n_rows * len(cuts)
+    on_disk = needed > 0.8 * memory.available()
+    memory.require("a fit by rows", needed - codes if on_disk else needed, remedy)
+    return on_disk
+
+
+def stream_bytes(
+    n_rows: int, n_columns: int, cuts: list[Bins], with_pairs: bool, weighted: bool
+) -> float:
+    """Estimate the memory of a fit by bins, in bytes; its rows are read block by block."""
+    block = min(n_rows, LOGICAL_BLOCK)
+    reading = (2 * CPU_COUNT + 3) * block * (n_columns + 2) * 8.0
+    points = POINT_BYTES * sum(len(cut) for cut in cuts)
+    if with_pairs:
+        return FIXED_BYTES + reading + points + 4 * _pair_bytes(cuts)
+    kept = n_rows * (2.0 * len(cuts) + (8.0 if weighted else 0.0))
+    return FIXED_BYTES + reading + points + kept

@@ -155,3 +155,35 @@ def _unpack(packed, t, matrix):
             matrix[i, j] = packed[t, k]
             matrix[j, i] = packed[t, k]
             k += 1
+
+
+@compiled
+def evaluate_many(shift, stationary, rate, points, forward, backward, inputs, out):
+    """Add r sums x ↦ k(x, points) @ vector_k at ``inputs`` to ``out`` (n_inputs, r).
+
+    ``forward`` and ``backward`` (n, m, r) hold the accumulations of every vector.
+    """
+    m = len(shift)
+    n = points.shape[0]
+    r = out.shape[1]
+    one = np.empty(m)
+    for k in range(inputs.shape[0]):
+        right = np.searchsorted(points, inputs[k], side="right")
+        if right > 0:
+            # First row of Φ: what each component of the accumulation adds to the function.
+            tau = scaled(rate, inputs[k] - points[right - 1])
+            power = math.exp(-tau)
+            for i in range(m):
+                factor = power * shift[i]
+                power *= tau
+                for j in range(r):
+                    out[k, j] += factor * forward[right - 1, i, j]
+        if right < n:
+            tau = scaled(rate, points[right] - inputs[k])
+            for i in range(m):
+                one[i] = stationary[i, 0]
+            push(shift, tau, math.exp(-tau), one)
+            for i in range(m):
+                factor = one[i]
+                for j in range(r):
+                    out[k, j] += factor * backward[right, i, j]

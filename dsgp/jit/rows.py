@@ -1,4 +1,8 @@
-"""Loops over rows: gather tables at codes, scatter rows into tables."""
+"""Loops over rows: gather tables at codes, scatter rows into tables, count pairs, find bins.
+
+A code that is not below the number of points of its axis stands for a missing input: the row takes
+no part in that term.
+"""
 
 from __future__ import annotations
 
@@ -15,28 +19,65 @@ def gather(codes, offsets, tables, start, stop, out):
         out[i] = 0.0
     for d in range(codes.shape[0]):
         offset = offsets[d]
+        size = offsets[d + 1] - offset
         for i in range(start, stop):
-            out[i] += tables[offset + codes[d, i]]
+            code = codes[d, i]
+            if code < size:
+                out[i] += tables[offset + code]
 
 
 @compiled
 def gather_add(codes, table, scale, out):
     """Add scale * table[codes[i]] to out[i]."""
+    size = table.shape[0]
     for i in range(codes.shape[0]):
-        out[i] += scale * table[codes[i]]
+        if codes[i] < size:
+            out[i] += scale * table[codes[i]]
 
 
 @compiled
-def scatter(codes, rows, weight, out):
-    """Set out[u] to the sum of weight[i] * rows[i] over the rows with codes[i] = u."""
-    for u in range(out.shape[0]):
-        out[u] = 0.0
+def scatter_add(codes, rows, out):
+    """Add to out[u] the sum of rows[i] over the rows with codes[i] = u."""
+    size = out.shape[0]
     for i in range(codes.shape[0]):
-        out[codes[i]] += weight[i] * rows[i]
+        if codes[i] < size:
+            out[codes[i]] += rows[i]
 
 
 @compiled
 def two_way_table(codes_d, codes_e, bins_d, bins_e, weight, out):
-    """Add the weight of each row to the cell of its two bins."""
+    """Add the weight of each row to the cell of the bins of its two points.
+
+    ``weight`` of length 0 counts every row once.
+    """
+    n_d = bins_d.shape[0]
+    n_e = bins_e.shape[0]
+    weighted = weight.shape[0] > 0
     for i in range(codes_d.shape[0]):
-        out[bins_d[codes_d[i]], bins_e[codes_e[i]]] += weight[i]
+        if codes_d[i] < n_d and codes_e[i] < n_e:
+            out[bins_d[codes_d[i]], bins_e[codes_e[i]]] += weight[i] if weighted else 1.0
+
+
+@compiled
+def find_bins(column, edges, lookup, low, scale, missing, codes):
+    """Fill the number of edges at or below each value; NaN becomes ``missing``.
+
+    ``lookup[j]`` is the answer for the lower end of the j-th of equal cells that begin at ``low``;
+    ``scale`` is cells per unit. From there few edges are left to pass.
+    """
+    n_edges = edges.shape[0]
+    last = lookup.shape[0] - 1
+    for i in range(column.shape[0]):
+        value = column[i]
+        if value != value:
+            codes[i] = missing
+            continue
+        cell = (value - low) * scale
+        position = last if cell >= last else int(cell) if cell > 0.0 else 0  # NaN is 0
+        code = lookup[position]
+        # Rounding may put a value into the neighbouring cell.
+        while code > 0 and value < edges[code - 1]:
+            code -= 1
+        while code < n_edges and edges[code] <= value:
+            code += 1
+        codes[i] = code

@@ -123,6 +123,18 @@ class Matern:
         array([[2.    , 0.7358],
                [0.7358, 2.    ]])
         """
+        return self._dense(x, y, _dense_coefficients(self.order))
+
+    def by_log_lengthscale(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Derivative of ``covariance`` by log ℓ: −τ dk/dτ, of the same shape."""
+        c = _dense_coefficients(self.order)
+        slope = [k * c[k] for k in range(1, self.order)] + [0.0]
+        return self._dense(x, y, [0.0, *(a - b for a, b in zip(c, slope, strict=True))])
+
+    def _dense(
+        self, x: ArrayLike, y: ArrayLike | None, coefficients: list[float]
+    ) -> NDArray[np.float64]:
+        """Return s² e^{-τ} Σ c_k τ^k for all pairs of inputs."""
         lengthscale, variance = self._values()
         x = np.asarray(x, dtype=float)
         y = x if y is None else np.asarray(y, dtype=float)
@@ -130,11 +142,14 @@ class Matern:
             tau = np.abs(x[:, None] - y[None, :]) * (math.sqrt(2 * self.smoothness) / lengthscale)
         decay = np.exp(-tau)
         # Horner; where the decay has underflowed, tau must not overflow against it.
-        tau = np.minimum(tau, 1e4)
-        polynomial = np.zeros_like(tau)
-        for coefficient in reversed(_dense_coefficients(self.order)):
-            polynomial = polynomial * tau + coefficient
-        return variance * decay * polynomial
+        np.minimum(tau, 1e4, out=tau)
+        polynomial = np.full_like(tau, coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
+            polynomial *= tau
+            polynomial += coefficient
+        polynomial *= decay
+        polynomial *= variance
+        return polynomial
 
     # ------------------------------------------------------------------ state-space form
 

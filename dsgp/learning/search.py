@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.axis import Axis, Floats
+from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
 from dsgp.kernels.matern import PARAMETERS
@@ -26,6 +26,7 @@ LONGEST = 10.0
 # In widths of the bulk of the rows.
 SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
+MIDDLE_LENGTHSCALE = 1.0
 OTHER_LENGTHSCALES = (0.5,)
 
 
@@ -36,19 +37,30 @@ class Search:
     Attributes
     ----------
     start : kernel with all its parameters
+    middle : kernel with all its parameters
+        The start of a learner that changes all terms at once.
     others : tuple of kernels
         Further starts, tried when the learner begins and again when it would end: the likelihood
         of one term often has an optimum at a long and one at a short lengthscale.
+    width : float
+        Of the bulk of the rows; see ``typical_width``.
     names : tuple of str
         The free ones among "lengthscale" and "variance".
     lower, upper : ndarray of shape (len(names),)
     """
 
     start: Matern
+    middle: Matern
     others: tuple[Matern, ...]
+    width: float
     names: tuple[str, ...]
     lower: Floats
     upper: Floats
+
+    def allows(self, name: str, value: float) -> bool:
+        """Whether a value of a free parameter is within the bounds."""
+        position = self.names.index(name)
+        return bool(self.lower[position] <= np.log(value) <= self.upper[position])
 
     def kernel(self, log_values: Floats) -> Matern:
         """Return the kernel with other values of its free parameters."""
@@ -58,26 +70,26 @@ class Search:
         )
 
 
-def typical_width(axis: Axis, counts: Floats) -> float:
+def typical_width(points: Floats, counts: Floats) -> float:
     """Distance between the 10 % and the 90 % quantile of the rows, or the range if that is 0.
 
     Outliers and heavy tails do not move it, unlike a standard deviation.
     """
     share = np.cumsum(counts) / np.sum(counts)
-    low, high = axis.points[np.searchsorted(share, [0.1, 0.9])]
-    width = high - low if high > low else axis.points[-1] - axis.points[0]
+    low, high = points[np.searchsorted(share, [0.1, 0.9])]
+    width = high - low if high > low else points[-1] - points[0]
     return float(width)
 
 
-def search_for(kernel: Matern, axis: Axis, counts: Floats, n_terms: int) -> Search:
-    """Make the search for one term.
+def search_for(kernel: Matern, points: Floats, counts: Floats, n_terms: int) -> Search:
+    """Make the search for one term, from points of its axis and the rows (weights) there.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
     rougher only as the data ask for it, and the variance at an equal share of the target's.
     """
-    width = typical_width(axis, counts)
-    extent = float(axis.points[-1] - axis.points[0])
+    width = typical_width(points, counts)
+    extent = float(points[-1] - points[0])
     bounds = {
         "lengthscale": (SHORTEST * width, LONGEST * extent),
         "variance": VARIANCE,
@@ -93,6 +105,9 @@ def search_for(kernel: Matern, axis: Axis, counts: Floats, n_terms: int) -> Sear
             lower.append(min(low, values[name]))
             upper.append(max(high, values[name]))
     start = kernel.with_parameters(**values)
+    middle = start
+    if kernel.lengthscale is None:
+        middle = start.with_parameters(lengthscale=MIDDLE_LENGTHSCALE * width)
     others = [
         start.with_parameters(lengthscale=factor * width)
         for factor in OTHER_LENGTHSCALES
@@ -100,6 +115,8 @@ def search_for(kernel: Matern, axis: Axis, counts: Floats, n_terms: int) -> Sear
     ]
     return Search(
         start=start,
+        middle=middle,
+        width=width,
         others=tuple(others),
         names=tuple(names),
         lower=np.log(lower),

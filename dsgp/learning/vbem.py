@@ -17,6 +17,7 @@ gives a smaller bound).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +26,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.additive import AdditiveSystem, Solution
+from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.axis import LOG_2PI, Axis, Floats, Observations, Posterior
 from dsgp.compute import run
 from dsgp.kernels import Matern
 from dsgp.learning.search import Search
-from dsgp.rows.table import RowTable
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
 # A term moves on after so many L-BFGS iterations, or at a gradient, in nats per unit of a log
@@ -46,24 +46,19 @@ class Expectation:
     Not the system itself, whose smoothers would stay in memory.
     """
 
-    weight: Floats
-    table_weight: Floats
     noise_variance: float
     solution: Solution
     posteriors: list[Posterior]
     bound: float
 
 
-Pair = tuple[Floats, Floats]  # mean and dual of all tables, each (Σ U_d,)
-Solve = Callable[[AdditiveSystem, Floats, Pair | None], Solution]
+Solve = Callable[[AdditiveSystem, Pair | None], Solution]
 
 
 def expectation(
-    table: RowTable,
+    equations: Equations,
     kernels: list[Matern],
     noise_variance: float,
-    y: Floats,
-    sample_weight: Floats,
     solve: Solve,
     start: Pair | None = None,
 ) -> Expectation:
@@ -71,36 +66,35 @@ def expectation(
 
     Parameters
     ----------
-    table : RowTable
+    equations : Equations
+        Of centred targets.
     kernels : list of kernels, one a term
     noise_variance : float
         Of a row of weight 1.
-    y, sample_weight : ndarray of shape (n_rows,)
-        Centred targets, positive weights.
-    solve : callable (system, y, start) -> Solution
+    solve : callable (system, start) -> Solution
     start : (mean, dual), each ndarray of shape (Σ U_d,), optional
         Where the solver starts.
     """
-    weight = sample_weight / noise_variance
-    system = AdditiveSystem(table, kernels, weight)
-    solution = solve(system, y, start)
-    information = system.scatter(solution.residual) + system.table_weight * solution.mean
-    target = information / system.table_weight
+    system = AdditiveSystem(equations, kernels, noise_variance)
+    layout = equations.layout
+    solution = solve(system, start)
+    residual = system.information - system.multiply(solution.mean)
+    target = residual / system.weight + solution.mean
     tasks = [
         partial(axis.posterior, kernel, Observations(t, w))
         for axis, kernel, t, w in zip(
-            table.axes, kernels, table.parts(target), table.parts(system.table_weight), strict=True
+            layout.axes, kernels, layout.parts(target), layout.parts(system.weight), strict=True
         )
     ]
-    posteriors = run(tasks, _SMOOTH * table.size)
+    posteriors = run(tasks, _SMOOTH * layout.size)
     bound = -0.5 * (
-        table.n_rows * LOG_2PI
-        - float(np.sum(np.log(weight)))
-        + float(weight @ solution.residual**2)
-        + float(solution.mean @ solution.dual)
+        equations.n_rows * (LOG_2PI + math.log(noise_variance))
+        - equations.log_weight
+        + equations.squares(solution.mean) / noise_variance
+        + float(np.sum(solution.mean * solution.dual))
         + sum(p.log_det for p in posteriors)
     )
-    return Expectation(weight, system.table_weight, noise_variance, solution, posteriors, bound)
+    return Expectation(noise_variance, solution, posteriors, bound)
 
 
 @dataclass(frozen=True)
@@ -126,11 +120,9 @@ class Learned:
 
 
 def vbem(
-    table: RowTable,
+    equations: Equations,
     searches: list[Search],
     noise_variance: float,
-    y: Floats,
-    sample_weight: Floats,
     solve: Solve,
     *,
     noise_bounds: tuple[float, float],
@@ -142,12 +134,11 @@ def vbem(
 
     Parameters
     ----------
-    table : RowTable
+    equations : Equations
     searches : list of Search, one a term
     noise_variance : float
         Start.
-    y, sample_weight : ndarray of shape (n_rows,)
-    solve : callable (system, y, start) -> Solution
+    solve : callable (system, start) -> Solution
     noise_bounds : tuple of float
         Equal ends keep the noise variance as it is.
     tol : float
@@ -157,20 +148,18 @@ def vbem(
         Told the bound after every E-step.
     """
     start = [search.start for search in searches]
-    state = expectation(table, start, noise_variance, y, sample_weight, solve)
+    state = expectation(equations, start, noise_variance, solve)
     trace = [state.bound]
     watch(state.bound)
     converged = False
     everywhere = True  # try the other starts in this sweep
     for _ in range(max_iter):
-        step = _m_step(table, searches, state, sample_weight, everywhere)
+        step = _m_step(equations, searches, state, everywhere)
         for noise_variance in step.noise_variances:
             found = expectation(
-                table,
+                equations,
                 step.kernels,
                 float(np.clip(noise_variance, *noise_bounds)),
-                y,
-                sample_weight,
                 solve,
                 step.pair,
             )
@@ -202,10 +191,9 @@ class _Step(NamedTuple):
 
 
 def _m_step(
-    table: RowTable,
+    equations: Equations,
     searches: list[Search],
     state: Expectation,
-    sample_weight: Floats,
     everywhere: bool,
 ) -> _Step:
     """Improve every term in turn, then the noise.
@@ -214,28 +202,28 @@ def _m_step(
     where they are and therefore creeps when the terms have many degrees of freedom. As v is nearly
     proportional to σ², Σ w (y − f̂)² / (N − Σ v / σ²) is tried first: what the creep would lead to.
     """
+    layout, noise = equations.layout, state.noise_variance
     kernels: list[Matern] = []
     mean, dual = state.solution.mean.copy(), state.solution.dual.copy()
-    rows = state.solution.residual.copy()
+    fitted = equations.fitted(mean)
     dof = 0.0  # Σ v / σ²
     for term, search in enumerate(searches):
-        old = table.part(mean, term)
-        weight = table.part(state.table_weight, term)
-        information = table.scatter(term, rows, state.weight, np.empty(len(old)))
-        seen = Observations((information + weight * old) / weight, weight)
+        old = layout.part(mean, term)
+        weight = layout.part(equations.weight, term)
+        seen = Observations(fitted.residual(term) / weight + old, weight / noise)
         starts = [state.posteriors[term].kernel, *(search.others if everywhere else ())]
         kernel, posterior = max(
-            (maximise(search, start, table.axes[term], seen) for start in starts),
+            (maximise(search, start, layout.axes[term], seen) for start in starts),
             key=lambda found: found[1].evidence.value,
         )
         kernels.append(kernel)
-        table.gather_add(term, posterior.mean - old, -1.0, rows)
+        fitted.add(term, posterior.mean - old)
         old[:] = posterior.mean
-        table.part(dual, term)[:] = posterior.dual
-        dof += float(weight @ posterior.variance)
-    squares = float(sample_weight @ rows**2)
-    own = (squares + state.noise_variance * dof) / table.n_rows
-    ahead = squares / max(table.n_rows - dof, 0.05 * table.n_rows)
+        layout.part(dual, term)[:] = posterior.dual
+        dof += float(np.sum(seen.weight * posterior.variance))
+    squares, n_rows = equations.squares(mean), equations.n_rows
+    own = (squares + noise * dof) / n_rows
+    ahead = squares / max(n_rows - dof, 0.05 * n_rows)
     return _Step(kernels, (ahead, own), (mean, dual))
 
 

@@ -1,4 +1,4 @@
-"""How the learner's bound grew."""
+"""How the learner's likelihood, or its bound, grew."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from dsgp.plotting.style import ACCENT, INK, frame, write_below
 
 
 def plot_learning(model: Any) -> Figure:
-    """Draw the learner's bound after each iteration, and what each iteration gained.
+    """Draw what the learner maximised after each step, and what each step gained.
 
-    After a gain below the tolerance the learner looks once more from other starting lengthscales,
-    so that gains may rise again; it ends when that look gains little as well.
+    ``learner="marginal"``: the log marginal likelihood by its nodes, at every evaluation that was
+    the best so far. ``learner="vbem"``: the variational bound after each iteration; after a gain
+    below the tolerance it looks once more from other starting lengthscales, so that gains may rise
+    again, and ends when that look gains little as well.
 
     Parameters
     ----------
@@ -43,7 +45,7 @@ def plot_learning(model: Any) -> Figure:
     >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(200)
     >>> figure = plot_learning(AdditiveGPRegressor().fit(X, y))
     >>> [ax.get_xlabel() for ax in figure.axes]
-    ['iteration', 'iteration']
+    ['evaluation', 'evaluation']
     """
     check_is_fitted(model)
     trace = np.asarray(model.learner_trace_, dtype=np.float64)
@@ -54,33 +56,36 @@ def plot_learning(model: Any) -> Figure:
     fig = Figure((6.6, 3.0), layout="constrained")
     bound, gain = fig.subplots(1, 2)
     bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
-    bound.set_ylabel("bound (nats)", fontsize=9)
-    bound.set_title(f"{_likelihood(model)}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
+    bayes = model.learner_ == "vbem"
+    what = "variational lower bound" if bayes else "log marginal likelihood (by its nodes)"
+    bound.set_ylabel("bound (nats)" if bayes else "log likelihood (nats)", fontsize=9)
+    bound.set_title(f"{what}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
 
     gains = np.diff(trace)
     iterations = np.arange(1, len(trace))
     positive = gains > 0  # a last iteration may gain nothing, which a logarithm cannot show
     gain.plot(iterations[positive], gains[positive], "o-", color=INK, markersize=3.5, linewidth=1.2)
-    gain.axhline(model.learner_tol, color=ACCENT, linewidth=1.0, linestyle="--")
     gain.set_yscale("log")
     gain.set_ylabel("gain (nats)", fontsize=9)
-    gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=ACCENT)
-    shown = [*gains[positive], model.learner_tol]
+    shown = list(gains[positive]) or [1.0]
+    if bayes:
+        gain.axhline(model.learner_tol, color=ACCENT, linewidth=1.0, linestyle="--")
+        gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=ACCENT)
+        shown.append(model.learner_tol)
     if max(shown) > 100 * min(shown):  # over fewer decades the ticks between them are needed
         gain.yaxis.set_major_locator(LogLocator(numticks=7))
         gain.yaxis.set_minor_locator(NullLocator())
     for ax in (bound, gain):
-        ax.set_xlabel("iteration", fontsize=9)
+        ax.set_xlabel("iteration" if bayes else "evaluation", fontsize=9)
         ax.set_xlim(-0.5, len(trace) - 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         frame(ax)
     note = (
         "A gain below the tolerance is followed by one more look from other starting lengthscales; "
         "the run ends when that gains as little."
+        if bayes
+        else "Evaluations that were the best so far. Jumps are searches from other lengthscales; the "
+        f"last one ends when no gradient is above {model.learner_tol:g} nats."
     )
     write_below(fig, note, fig.get_figwidth())
     return fig
-
-
-def _likelihood(model: Any) -> str:
-    return "log marginal likelihood" if len(model.terms_) <= 1 else "variational lower bound"

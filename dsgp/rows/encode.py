@@ -1,12 +1,30 @@
-"""One column of inputs: numbers become an axis and the code of each row on it."""
+"""One column of inputs: numbers become an axis and the code of each row on it.
+
+``encode`` keeps every distinct value. ``Bins`` has a limited number of them and needs no sorted
+column: a ``Sketch`` of the column says where its values are, block by block in any order.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Axis
+from dsgp.axis import Axis, Floats
 from dsgp.errors import DataError
+from dsgp.jit.rows import find_bins
+from dsgp.jit.sketch import count_distinct, hash_of, reinsert
+
+# Distinct values that a sketch keeps: 512 bins of a continuous column are then equal to some 20 %.
+SKETCH = 2**14
+# Codes are stored in the smallest type; its largest number stands for a missing input.
+MOST_BINS = 2**16 - 1
+MISSING = np.uint16(MOST_BINS)
+_CELLS = 4096
+_EVERYTHING = np.uint64(2**64 - 1)
 
 
 def require_finite(name: str, values: NDArray[np.float64], first_row: int = 0) -> None:
@@ -27,25 +45,193 @@ def require_finite(name: str, values: NDArray[np.float64], first_row: int = 0) -
     )
 
 
-def encode(name: str, column: NDArray[np.float64]) -> tuple[Axis, NDArray[np.int32]]:
+def encode(column: Floats) -> tuple[Axis | None, NDArray[np.unsignedinteger[Any]]]:
     """Turn a column into its axis of distinct values and the code of each row (exact: no bins).
 
     Parameters
     ----------
-    name : str
-        For messages.
     column : ndarray of shape (n_rows,)
+        NaN stands for a missing input.
 
     Returns
     -------
-    axis : Axis
+    axis : Axis or None
+        None if no value is known.
     codes : ndarray of shape (n_rows,)
-        ``axis.points[codes]`` is the column.
-
-    Raises
-    ------
-    DataError
-        If a value is not finite.
+        ``axis.points[codes]`` is the column; the largest number of the type where it is missing.
     """
-    require_finite(f"input column {name!r}", column)
-    return Axis.from_column(column)
+    seen = ~np.isnan(column)
+    points, codes = np.unique(column if seen.all() else column[seen], return_inverse=True)
+    kind: type[np.unsignedinteger[Any]] = np.uint16 if len(points) < MOST_BINS else np.uint32
+    if seen.all():
+        return Axis(points), codes.astype(kind)
+    out = np.full(len(column), np.iinfo(kind).max, dtype=kind)
+    out[seen] = codes
+    return (Axis(points) if len(points) else None), out
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Some distinct values of a column, chosen by their hashes, and how often each occurs.
+
+    The values are those of the smallest hashes: sketches of blocks merge, in any order and
+    grouping, to that of the whole column. It is the column's set of values while these are few.
+
+    Attributes
+    ----------
+    values : ndarray of shape (k,)
+        Increasing.
+    counts : ndarray of shape (k,)
+        Rows of each.
+    low, high : float
+        Least and greatest of all values.
+    complete : bool
+        Whether all distinct values are there.
+    """
+
+    values: Floats
+    counts: Floats
+    low: float
+    high: float
+    complete: bool
+
+    @classmethod
+    def of(cls, column: Floats) -> Sketch:
+        """Sketch one block of a column, without its NaN."""
+        column = column[~np.isnan(column)] + 0.0  # −0 and 0 are one value
+        bits = column.view(np.uint64)
+        # Of many values that differ, three times as many as are kept will do.
+        threshold = _EVERYTHING
+        if len(bits) > 4 * SKETCH:
+            threshold = np.uint64(int(_EVERYTHING) // len(bits) * 3 * SKETCH)
+        values, counts = _count(bits, threshold)
+        if len(values) < SKETCH:
+            threshold = _EVERYTHING
+            values, counts = _count(bits, threshold)
+        return cls._smallest(
+            values,
+            counts,
+            float(column.min(initial=np.inf)),
+            float(column.max(initial=-np.inf)),
+            complete=threshold == _EVERYTHING and len(values) <= SKETCH,
+        )
+
+    def merge(self, other: Sketch) -> Sketch:
+        """Sketch of both blocks together."""
+        values, where = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+        counts = np.bincount(where, np.concatenate([self.counts, other.counts]), len(values))
+        # Above the largest hash that an incomplete sketch kept, the other's values are not counted.
+        return self._smallest(
+            values,
+            counts,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.complete and other.complete,
+        )
+
+    @classmethod
+    def _smallest(
+        cls, values: Floats, counts: Floats, low: float, high: float, complete: bool
+    ) -> Sketch:
+        if len(values) > SKETCH:
+            hashes = _hashes(values)
+            small = np.argpartition(hashes, SKETCH)[:SKETCH]
+            values, counts, complete = values[small], counts[small], False
+        order = np.argsort(values)
+        return cls(values[order], counts[order], low, high, complete)
+
+
+def _hashes(values: Floats) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        return np.asarray(hash_of.py_func(np.ascontiguousarray(values).view(np.uint64)))
+
+
+def _count(bits: NDArray[np.uint64], threshold: np.uint64) -> tuple[Floats, Floats]:
+    """Distinct values below a threshold of their hashes, and how often each occurs.
+
+    At least all those of the ``SKETCH`` smallest hashes are there, while ever fewer are admitted.
+    """
+    capacity = 8 * SKETCH
+    keys, hashes = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
+    counts = np.zeros(capacity, np.int64)
+    kept = position = 0
+    while True:
+        position, kept = count_distinct(
+            bits, position, threshold, 4 * SKETCH, keys, hashes, counts, kept
+        )
+        if position == len(bits):
+            break
+        threshold = np.partition(hashes[counts > 0], SKETCH)[SKETCH]
+        small = (counts > 0) & (hashes <= threshold)
+        kept_keys, kept_counts = keys[small], counts[small]
+        counts[:] = 0
+        reinsert(kept_keys, kept_counts, keys, hashes, counts)
+        kept = len(kept_keys)
+    used = counts > 0
+    return keys[used].view(np.float64), counts[used].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """How a column is cut.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_bins - 1,)
+        Increasing; a value on an edge belongs to the upper bin.
+    origin : ndarray of shape (n_bins,)
+        A value in each bin, from which sums are taken so that inputs far from 0 lose no digits.
+    exact : bool
+        Whether every bin holds one distinct value, its origin.
+    """
+
+    edges: Floats
+    origin: Floats
+    exact: bool
+
+    @classmethod
+    def of(cls, sketch: Sketch, n_bins: int) -> Bins:
+        """Cut a column into about ``n_bins``: half by rows, half by distance.
+
+        Bins by rows alone would be too wide in the tails, and bins by distance alone in the bulk
+        where there are outliers. A column with no more distinct values keeps them.
+        """
+        if sketch.complete and len(sketch.values) <= n_bins:
+            values = sketch.values
+            # Half of each, as the sum may overflow; rounding may meet the lower value.
+            middle = values[:-1] / 2 + values[1:] / 2
+            return cls(np.where(middle > values[:-1], middle, values[1:]), values, True)
+        values = sketch.values
+        share = np.cumsum(sketch.counts) / sketch.counts.sum()
+        half = np.maximum(sketch.high / 2 - sketch.low / 2, np.finfo(float).tiny)
+        distance = (values / 2 - sketch.low / 2) / half
+        # The ends are no values of an incomplete sketch, and tails need bins as well.
+        position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
+        values = np.concatenate([[sketch.low], values, [sketch.high]])
+        # An eighth of each, as differences may overflow; of the subnormal that would lose digits.
+        unit = 8.0 if half > 1.0 else 1.0
+        edges = np.interp(np.arange(1, n_bins) / n_bins, position, values / unit) * unit
+        edges = np.unique(edges)
+        edges = edges[(edges > sketch.low) & (edges <= sketch.high)]
+        return cls(edges, np.concatenate([[sketch.low], edges]), False)
+
+    def __len__(self) -> int:
+        return len(self.origin)
+
+    @cached_property
+    def _lookup(self) -> tuple[NDArray[np.int64], float, float]:
+        """For each of equal cells the number of edges below it; where cells begin; their number."""
+        if len(self.edges) < 2:
+            return np.zeros(1, dtype=np.int64), 0.0, 0.0
+        low, high = float(self.edges[0]), float(self.edges[-1])
+        width = (high / _CELLS) - (low / _CELLS)
+        scale = 1 / width if width > 1 / np.finfo(float).max else 0.0
+        cells = low + np.arange(_CELLS) / _CELLS * (high / 2 - low / 2) * 2
+        return np.searchsorted(self.edges, cells, side="right"), low, scale
+
+    def codes(self, column: Floats) -> NDArray[np.uint16]:
+        """Bin of each value, (n_rows,); ``MISSING`` for NaN."""
+        codes = np.empty(len(column), dtype=np.uint16)
+        lookup, low, scale = self._lookup
+        find_bins(column, self.edges, lookup, low, scale, MISSING, codes)
+        return codes

@@ -1,4 +1,4 @@
-"""Make the stored model of format 1 that later releases must still read. Run once per format."""
+"""Make the stored model of format 2 that later releases must still read. Run once per format."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ def main() -> None:
     model = AdditiveGPRegressor(
         Matern52(), terms={"age": Matern32(lengthscale=9.0, fixed="lengthscale")}
     ).fit(X, y)
-    model.save(folder / "additive-format-1.zarr", overwrite=True)
+    model.save(folder / "additive-format-2.zarr", overwrite=True)
     new = np.column_stack([np.linspace(10, 80, 15), np.linspace(-0.01, 0.1, 15)])
     mean, std = model.predict(new, return_std=True, include_noise=True)
-    np.savez(folder / "additive-format-1.npz", X=new, mean=mean, std=std)
+    np.savez(folder / "additive-format-2.npz", X=new, mean=mean, std=std)
 
 
 if __name__ == "__main__":

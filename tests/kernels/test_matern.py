@@ -98,3 +98,15 @@ def test_kernels_are_values():
     assert kernel.with_parameters(lengthscale=4.0) == Matern52(4.0, 3.0, ("variance",))
     assert repr(kernel) == "Matern52(lengthscale=2, variance=3, fixed=('variance',))"
     assert eval(repr(kernel)) == kernel
+
+
+@pytest.mark.parametrize("make", [Matern12, Matern32, Matern52, Matern72])
+def test_the_derivative_by_the_lengthscale_against_finite_differences(make):
+    x, y = np.array([0.0, 0.3, 1.0, 30.0]), np.array([0.1, 0.3, -2.0])
+    found = make(0.8, 2.5).by_log_lengthscale(x, y)
+    step = 1e-6
+    expected = (
+        make(0.8 * np.exp(step), 2.5).covariance(x, y)
+        - make(0.8 * np.exp(-step), 2.5).covariance(x, y)
+    ) / (2 * step)
+    np.testing.assert_allclose(found, expected, atol=1e-8)

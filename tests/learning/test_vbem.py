@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dsgp.additive import SOLVERS
+from dsgp.additive import SOLVERS, RowEquations
 from dsgp.axis import Axis, Observations
 from dsgp.kernels import Matern32, Matern52
 from dsgp.learning.search import search_for
@@ -12,8 +12,8 @@ from dsgp.rows.encode import encode
 from dsgp.rows.table import RowTable
 
 
-def solve(system, y, start):
-    return SOLVERS["cg"](system, y, tol=1e-7, max_iter=5000, start=start)
+def solve(system, start):
+    return SOLVERS["cg"](system, tol=1e-7, max_iter=5000, start=start)
 
 
 def problem(n=150, n_terms=3, correlation=0.0, noise=0.05, digits=1, seed=1):
@@ -22,9 +22,18 @@ def problem(n=150, n_terms=3, correlation=0.0, noise=0.05, digits=1, seed=1):
     X = np.round(rng.multivariate_normal(np.zeros(n_terms), covariance, n), digits)
     y = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 / 3 + np.sqrt(noise) * rng.standard_normal(n)
     y -= y.mean()
-    axes, codes = zip(*[encode(f"x{d}", x) for d, x in enumerate(X.T)], strict=True)
+    axes, codes = zip(*[encode(x) for x in X.T], strict=True)
     table = RowTable(tuple(f"x{d}" for d in range(n_terms)), axes, np.array(codes))
-    return X, y, table, rng.uniform(0.5, 2.0, n)
+    weight = rng.uniform(0.5, 2.0, n)
+    return X, y, weight, RowEquations.of(table, y, weight)
+
+
+def searches_of(equations, kernels):
+    layout = equations.layout
+    return [
+        search_for(kernel, axis.points, np.ones(len(axis)), len(kernels))
+        for kernel, axis in zip(kernels, layout.axes, strict=True)
+    ]
 
 
 def dense_bound(X, y, weight, kernels, noise):
@@ -55,9 +64,9 @@ def dense_bound(X, y, weight, kernels, noise):
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize("noise", [0.01, 1.0])
 def test_bound_is_the_variational_one(correlation, noise):
-    X, y, table, weight = problem(correlation=correlation)
+    X, y, weight, equations = problem(correlation=correlation)
     kernels = [Matern52(0.8, 1.0), Matern32(1.5, 0.5), Matern52(3.0, 0.1)]
-    state = expectation(table, kernels, noise, y, weight, solve)
+    state = expectation(equations, kernels, noise, solve)
     expected = dense_bound(X, y, weight, kernels, noise)
     assert state.bound == pytest.approx(expected, abs=1e-6)
     # and it is a lower bound on the log marginal likelihood
@@ -72,9 +81,11 @@ def test_bound_is_the_variational_one(correlation, noise):
 
 
 def test_bound_of_one_term_is_the_exact_log_marginal_likelihood():
-    _, y, table, weight = problem(n_terms=2)
+    _, y, weight, equations = problem(n_terms=2)
+    table = equations.table
     single = RowTable(table.names[:1], table.axes[:1], table.codes[:1])
-    state = expectation(single, [Matern52(0.8, 1.0)], 0.1, y, weight, solve)
+    equations = RowEquations.of(single, y, weight)
+    state = expectation(equations, [Matern52(0.8, 1.0)], 0.1, solve)
     seen = Observations.from_rows(single.codes[0], len(single.axes[0]), y, weight / 0.1)
     exact = single.axes[0].log_marginal_likelihood(Matern52(0.8, 1.0), seen)
     assert state.bound == pytest.approx(exact, abs=1e-8)
@@ -83,18 +94,16 @@ def test_bound_of_one_term_is_the_exact_log_marginal_likelihood():
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 def test_the_recorded_bound_never_falls(solver, correlation):
-    _, y, table, weight = problem(n=300, correlation=correlation)
-    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 3) for axis in table.axes]
+    _, y, weight, equations = problem(n=300, correlation=correlation)
+    searches = searches_of(equations, [Matern52()] * 3)
 
-    def rough(system, y, start):
-        return SOLVERS[solver](system, y, tol=1e-2, max_iter=20, start=start)
+    def rough(system, start):
+        return SOLVERS[solver](system, tol=1e-2, max_iter=20, start=start)
 
     learned = vbem(
-        table,
+        equations,
         searches,
         0.5,
-        y,
-        weight,
         rough,
         noise_bounds=(1e-8, 1e2),
         tol=1e-9,
@@ -107,14 +116,12 @@ def test_the_recorded_bound_never_falls(solver, correlation):
 
 
 def test_learned_hyperparameters_are_a_stationary_point_of_the_dense_bound():
-    X, y, table, weight = problem(n=120, digits=2)
-    searches = [search_for(Matern52(), axis, np.ones(len(axis)), 3) for axis in table.axes]
+    X, y, weight, equations = problem(n=120, digits=2)
+    searches = searches_of(equations, [Matern52()] * 3)
     learned = vbem(
-        table,
+        equations,
         searches,
         0.1,
-        y,
-        weight,
         solve,
         noise_bounds=(1e-8, 1e2),
         tol=1e-8,
@@ -141,22 +148,17 @@ def test_learned_hyperparameters_are_a_stationary_point_of_the_dense_bound():
 
 
 def test_fixed_parameters_stay():
-    _, y, table, weight = problem()
+    _, y, weight, equations = problem()
     kernels = [
         Matern52(lengthscale=0.8, variance=1.0, fixed=("lengthscale", "variance")),
         Matern52(lengthscale=0.6, fixed="lengthscale"),
         Matern52(),
     ]
-    searches = [
-        search_for(kernel, axis, np.ones(len(axis)), 3)
-        for kernel, axis in zip(kernels, table.axes, strict=True)
-    ]
+    searches = searches_of(equations, kernels)
     learned = vbem(
-        table,
+        equations,
         searches,
         0.07,
-        y,
-        weight,
         solve,
         noise_bounds=(0.07, 0.07),
         tol=1e-3,
@@ -171,11 +173,11 @@ def test_fixed_parameters_stay():
 
 def test_a_search_starts_from_the_bulk_of_the_rows():
     points = np.concatenate([np.linspace(0, 1, 100), [1e9]])
-    search = search_for(Matern52(), Axis(points), np.ones(101), 4)
+    search = search_for(Matern52(), points, np.ones(101), 4)
     assert 5 < search.start.lengthscale < 10
     assert 0.3 < search.others[0].lengthscale < 0.5
     assert search.start.variance == 0.25
-    given_far_out = search_for(Matern52(lengthscale=1e-9), Axis(points), np.ones(101), 4)
+    given_far_out = search_for(Matern52(lengthscale=1e-9), points, np.ones(101), 4)
     assert given_far_out.start.lengthscale == 1e-9
     assert np.exp(given_far_out.lower[0]) == pytest.approx(1e-9)
 
@@ -184,7 +186,7 @@ def test_maximise_finds_the_best_kernel_of_one_axis():
     rng = np.random.default_rng(0)
     axis = Axis(np.sort(rng.uniform(0, 10, 200)))
     seen = Observations(np.sin(axis.points) + 0.1 * rng.standard_normal(200), np.full(200, 100.0))
-    search = search_for(Matern52(), axis, np.ones(200), 1)
+    search = search_for(Matern52(), axis.points, np.ones(200), 1)
     kernel = search.start
     for _ in range(6):
         kernel, posterior = maximise(search, kernel, axis, seen)

@@ -1,12 +1,14 @@
-"""Gather and scatter against one-hot matrices."""
+"""Gather and scatter against one-hot matrices, in memory and block by block."""
 
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsgp.axis import Axis
 from dsgp.errors import DataError
+from dsgp.rows import table as module
 from dsgp.rows.encode import encode
 from dsgp.rows.table import RowTable
 
@@ -15,40 +17,55 @@ from dsgp.rows.table import RowTable
     n=st.integers(1, 40),
     n_terms=st.integers(1, 4),
     points=st.integers(1, 9),
+    missing=st.sampled_from([0.0, 0.3]),
+    block=st.sampled_from([1, 7, 2**18]),
     seed=st.integers(0, 99),
 )
-def test_gather_and_scatter_are_products_with_one_hot_matrices(n, n_terms, points, seed):
+def test_gather_and_scatter_are_products_with_one_hot_matrices(
+    n, n_terms, points, missing, block, seed
+):
     rng = np.random.default_rng(seed)
     X = rng.integers(0, points, (n, n_terms)).astype(float)
-    axes, codes = zip(*[encode("c", column) for column in X.T], strict=True)
+    X[1:][rng.uniform(size=(n - 1, n_terms)) < missing] = np.nan
+    axes, codes = zip(*[encode(column) for column in X.T], strict=True)
     table = RowTable(tuple("abcd"[:n_terms]), axes, np.array(codes))
-    pick = np.hstack([np.eye(len(axis))[code] for axis, code in zip(axes, codes, strict=True)])
-    flat, rows, weight = rng.normal(size=table.size), rng.normal(size=n), rng.uniform(size=n)
-    np.testing.assert_allclose(table.gather(flat, np.empty(n)), pick @ flat, atol=1e-12)
-    scattered = np.concatenate(
-        [table.scatter(d, rows, weight, np.empty(len(axis))) for d, axis in enumerate(axes)]
-    )
-    np.testing.assert_allclose(scattered, pick.T @ (weight * rows), atol=1e-12)
-    total = rows.copy()
-    table.gather_add(0, table.part(flat, 0), -2.0, total)
-    np.testing.assert_allclose(total, rows - 2 * table.part(flat, 0)[codes[0]], atol=1e-12)
-    start = n // 3
-    out = np.full(n, 7.0)
-    table.gather(flat, out, start, n)
-    np.testing.assert_allclose(out[start:], (pick @ flat)[start:], atol=1e-12)
-    assert (out[:start] == 7.0).all()
+    pick = np.hstack([(x[:, None] == axis.points) for x, axis in zip(X.T, axes, strict=True)])
+    flat, rows = rng.normal(size=table.size), rng.normal(size=n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "BLOCK", block)
+        assert [part for part, _ in table.blocks()] == [
+            slice(k, min(k + block, n)) for k in range(0, n, block)
+        ]
+        np.testing.assert_allclose(table.gather(flat), pick @ flat, atol=1e-12)
+        scattered = np.concatenate([table.scatter(d, rows) for d in range(n_terms)])
+        np.testing.assert_allclose(scattered, pick.T @ rows, atol=1e-12)
+        total = rows.copy()
+        table.gather_add(0, table.part(flat, 0), -2.0, total)
+        first = pick[:, : len(axes[0])] @ table.part(flat, 0)
+        np.testing.assert_allclose(total, rows - 2 * first, atol=1e-12)
 
 
-def test_codes_give_the_column_back():
-    column = np.array([3.0, -1.0, 3.0, 0.0, -0.0])
-    axis, codes = encode("c", column)
-    np.testing.assert_array_equal(axis.points, [-1.0, 0.0, 3.0])
-    np.testing.assert_array_equal(axis.points[codes], column)
+def test_parts_are_views_of_any_number_of_vectors():
+    table = RowTable(("a", "b"), (Axis([0.0, 1.0]), Axis([0.0, 1.0, 2.0])), np.zeros((2, 3), int))
+    flat = np.arange(10.0).reshape(2, 5)
+    first, second = table.parts(flat)
+    np.testing.assert_array_equal(first, flat[:, :2])
+    second[1, 2] = -1.0
+    assert flat[1, 4] == -1.0
+    assert table.size == 5
 
 
-def test_a_value_that_is_not_finite_is_named():
-    with pytest.raises(DataError, match=r"input column 'c' contains infinity in row 1"):
-        encode("c", np.array([0.0, np.inf]))
+def test_codes_on_disk_come_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 10)
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 5, (2, 37)).astype(np.uint16)
+    stored = zarr.create_array(tmp_path / "c.zarr", shape=codes.shape, chunks=(2, 10), dtype="u2")
+    stored[:] = codes
+    axes = (Axis(np.arange(5.0)),) * 2
+    flat, rows = rng.normal(size=10), rng.normal(size=37)
+    here, there = (RowTable(("a", "b"), axes, kept) for kept in (codes, stored))
+    np.testing.assert_array_equal(here.gather(flat), there.gather(flat))
+    np.testing.assert_array_equal(here.scatter(1, rows), there.scatter(1, rows))
 
 
 def test_parts_must_agree():

@@ -1,0 +1,258 @@
+"""The normal equations of an additive model: what all rows together say of the tables.
+
+The rows enter the posterior only through ZᵀWZ, ZᵀWy and yᵀWy. ``RowEquations`` applies ZᵀWZ row by
+row, for any number of points on the axes; ``BinEquations`` has it as two-way tables, where the axes
+are short enough, and never needs a row again. W holds the users' weights here, without the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky
+
+from dsgp.additive.tables import TABLE_BYTES, TwoWayTables, affordable_bins
+from dsgp.axis import Floats
+from dsgp.compute import run
+from dsgp.jit.rows import gather, scatter_add
+from dsgp.rows.table import Layout, RowTable
+
+_MOVE = 2e-9  # seconds per row and term
+_GATHER_ROWS = 65_536  # of one task
+_UNWEIGHTED = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Equations(ABC):
+    """ZᵀWZ, ZᵀWy and yᵀWy of some rows on some axes.
+
+    Attributes
+    ----------
+    layout : Layout
+    weight : ndarray of shape (Σ U_d,)
+        Σ w of the rows at each point: the diagonal of ZᵀWZ.
+    information : ndarray of shape (Σ U_d,)
+        ZᵀWy.
+    quadratic : float
+        yᵀWy.
+    n_rows : int
+        Rows of positive weight.
+    log_weight : float
+        Σ log w over them.
+    """
+
+    layout: Layout
+    weight: Floats
+    information: Floats
+    quadratic: float
+    n_rows: int
+    log_weight: float
+
+    @abstractmethod
+    def multiply(self, flat: Floats) -> Floats:
+        """ZᵀWZ times vectors (…, Σ U_d)."""
+
+    @abstractmethod
+    def tables(self, n_bins: int) -> TwoWayTables:
+        """Two-way tables on about so many bins a term, or on fewer for want of memory."""
+
+    @abstractmethod
+    def fitted(self, mean: Floats) -> Fitted:
+        """Start a sweep over the terms at a mean (Σ U_d,)."""
+
+    @abstractmethod
+    def noise(self, random: np.random.Generator) -> Floats:
+        """Draw Zᵀ W^½ z with z white noise, (Σ U_d,)."""
+
+    def squares(self, mean: Floats) -> float:
+        """Weighted sum of squared residuals of the rows, at a mean (Σ U_d,)."""
+        return max(
+            self.quadratic
+            - 2 * float(np.sum(self.information * mean))
+            + float(np.sum(mean * self.multiply(mean))),
+            0.0,
+        )
+
+
+class Fitted(ABC):
+    """The fit of the rows while single terms change (backfitting, the M-step of VBEM)."""
+
+    @abstractmethod
+    def residual(self, term: int) -> Floats:
+        """Zᵀ_d W (y − fit) of one term, (U_d,)."""
+
+    @abstractmethod
+    def add(self, term: int, change: Floats) -> None:
+        """Add a change (U_d,) of one term to the fit."""
+
+
+@dataclass(frozen=True)
+class RowEquations(Equations):
+    """Equations applied row by row.
+
+    Sums over rows run in the order of the rows, term by term, so that they do not depend on blocks
+    or threads.
+
+    Attributes
+    ----------
+    table : RowTable
+    row_weight : ndarray of shape (n_rows,), or of length 0 for ones
+    """
+
+    table: RowTable
+    row_weight: Floats
+
+    @classmethod
+    def of(cls, table: RowTable, y: Floats, weight: Floats | None = None) -> RowEquations:
+        """Sum the rows: targets (n_rows,), and weights (n_rows,) or None for ones."""
+        weighted = y if weight is None else weight * y
+        ones = np.ones(table.n_rows) if weight is None else weight
+        return cls(
+            layout=table,
+            weight=_scattered(table, ones),
+            information=_scattered(table, weighted),
+            quadratic=float(np.sum(weighted * y)),
+            n_rows=table.n_rows if weight is None else int(np.count_nonzero(weight)),
+            log_weight=0.0 if weight is None else float(np.sum(np.log(weight[weight > 0]))),
+            table=table,
+            row_weight=_UNWEIGHTED if weight is None else weight,
+        )
+
+    def multiply(self, flat: Floats) -> Floats:
+        """ZᵀWZ times vectors (…, Σ U_d): gather, weigh, scatter, block by block of rows."""
+        flats = flat.reshape(math.prod(flat.shape[:-1]), self.layout.size)
+        out = np.zeros(flats.shape)
+        for rows, codes in self.table.blocks():
+            for vector, total in zip(flats, out, strict=True):
+                values: Floats = self._gather(codes, vector)
+                if len(self.row_weight):
+                    values *= self.row_weight[rows]
+                _scatter(self.table, codes, values, total)
+        return out.reshape(flat.shape)
+
+    def _gather(self, codes: NDArray[np.integer], flat: Floats) -> Floats:
+        n = codes.shape[1]
+        values = np.empty(n)
+        offsets = self.layout.offsets
+        tasks = [
+            partial(gather, codes, offsets, flat, start, min(start + _GATHER_ROWS, n), values)
+            for start in range(0, n, _GATHER_ROWS)
+        ]
+        run(tasks, _MOVE * n * self.layout.n_terms, in_place=True)
+        return values
+
+    def tables(self, n_bins: int) -> TwoWayTables:
+        """Count the rows on about so many bins a term; the last tables are kept."""
+        affordable = affordable_bins(self.layout.n_terms, self.n_rows, n_bins, TABLE_BYTES)
+        kept: dict[int, TwoWayTables] = self.__dict__.setdefault("_tables", {})
+        if affordable not in kept:
+            kept.clear()
+            kept[affordable] = TwoWayTables.of(
+                self.table, self.information, self.row_weight, affordable
+            )
+        return kept[affordable]
+
+    def fitted(self, mean: Floats) -> Fitted:
+        """Keep the fit of every row."""
+        return _RowsFitted(self, mean)
+
+    def noise(self, random: np.random.Generator) -> Floats:
+        """Draw noise row by row, block by block."""
+        out = np.zeros(self.layout.size)
+        for rows, codes in self.table.blocks():
+            values = random.standard_normal(codes.shape[1])
+            if len(self.row_weight):
+                values *= np.sqrt(self.row_weight[rows])
+            _scatter(self.table, codes, values, out)
+        return out
+
+
+class _RowsFitted(Fitted):
+    def __init__(self, equations: RowEquations, mean: Floats) -> None:
+        self.equations = equations
+        self.rows = equations.table.gather(mean)
+
+    def residual(self, term: int) -> Floats:
+        equations = self.equations
+        weight = equations.row_weight
+        weighted = self.rows * weight if len(weight) else self.rows
+        return equations.layout.part(equations.information, term) - equations.table.scatter(
+            term, weighted
+        )
+
+    def add(self, term: int, change: Floats) -> None:
+        self.equations.table.gather_add(term, change, 1.0, self.rows)
+
+
+@dataclass(frozen=True)
+class BinEquations(Equations):
+    """Equations held as two-way tables, one bin a point of the axes.
+
+    Attributes
+    ----------
+    bins : TwoWayTables
+    """
+
+    bins: TwoWayTables
+
+    def multiply(self, flat: Floats) -> Floats:
+        """ZᵀWZ times vectors (…, Σ U_d)."""
+        flats = flat.reshape(math.prod(flat.shape[:-1]), self.layout.size)
+        return self.bins.multiply(flats).reshape(flat.shape)
+
+    def tables(self, n_bins: int) -> TwoWayTables:
+        """Return the tables themselves: merging bins would cost more than it saves."""
+        return self.bins
+
+    def fitted(self, mean: Floats) -> Fitted:
+        """Keep the tables' own fit."""
+        return _BinsFitted(self, mean)
+
+    def noise(self, random: np.random.Generator) -> Floats:
+        """Draw with a Cholesky factor of ZᵀWZ, made at the first call."""
+        return self._factor @ random.standard_normal(self.layout.size)
+
+    @cached_property
+    def _factor(self) -> Floats:
+        matrix = np.diag(self.weight)
+        offsets = self.layout.offsets
+        for (d, e), pair in self.bins.pairs.items():
+            matrix[offsets[e] : offsets[e + 1], offsets[d] : offsets[d + 1]] = pair.T
+        # Singular, as a constant can move from term to term.
+        matrix[np.diag_indices_from(matrix)] *= 1 + 1e-10
+        return cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+
+
+class _BinsFitted(Fitted):
+    def __init__(self, equations: BinEquations, mean: Floats) -> None:
+        self.equations = equations
+        self.parts = [part[None].copy() for part in equations.layout.parts(mean)]
+
+    def residual(self, term: int) -> Floats:
+        equations = self.equations
+        fit = equations.bins.row(term, self.parts)[0]
+        return equations.layout.part(equations.information, term) - fit
+
+    def add(self, term: int, change: Floats) -> None:
+        self.parts[term] += change
+
+
+def _scattered(table: RowTable, values: Floats) -> Floats:
+    out = np.zeros(table.size)
+    for rows, codes in table.blocks():
+        _scatter(table, codes, values[rows], out)
+    return out
+
+
+def _scatter(table: RowTable, codes: NDArray[np.integer], values: Floats, flat: Floats) -> None:
+    """Add the values of a block of rows to the tables of all terms."""
+    tasks = [
+        partial(scatter_add, code, values, part)
+        for code, part in zip(codes, table.parts(flat), strict=True)
+    ]
+    run(tasks, _MOVE * len(values) * table.n_terms, in_place=True)

@@ -1,0 +1,412 @@
+"""Passes over rows that stream: one for the bins of every column, one for codes and statistics.
+
+The first pass sketches every column; sketches merge in any order, so bins do not depend on how the
+rows come. The second sums logical blocks of rows, in order.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from dsgp.additive.equations import BinEquations, Equations, RowEquations
+from dsgp.additive.tables import TwoWayTables, pairs_of
+from dsgp.axis import Axis, Floats
+from dsgp.compute import over_blocks, over_chunks, run
+from dsgp.errors import DataError
+from dsgp.jit.sketch import count_pairs, sum_bins
+from dsgp.rows.encode import Bins, Sketch
+from dsgp.rows.sources import Rows, Source
+from dsgp.rows.table import BLOCK, Layout, RowTable
+
+# Rows of a logical block. Longer ones would take more memory, shorter ones more additions.
+LOGICAL_BLOCK = 2**19
+# Seconds of compiled work a row.
+_ENCODE = 1.5e-8
+_COUNT = 2e-9
+_UNWEIGHTED = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What the first pass tells of the rows of positive weight.
+
+    Attributes
+    ----------
+    sketches : list of Sketch
+        Of every column.
+    target : Sketch
+    lengths : list of int
+        Rows of every chunk.
+    n_missing : ndarray of int, shape (n_columns,)
+        Rows in which each column is missing.
+    """
+
+    sketches: list[Sketch]
+    target: Sketch
+    lengths: list[int]
+    n_missing: NDArray[np.int64]
+
+    @property
+    def n_rows(self) -> int:
+        """All rows, those without weight too."""
+        return sum(self.lengths)
+
+    def merge(self, other: Survey) -> Survey:
+        """Put two parts together."""
+        return Survey(
+            [a.merge(b) for a, b in zip(self.sketches, other.sketches, strict=True)],
+            self.target.merge(other.target),
+            self.lengths + other.lengths,
+            self.n_missing + other.n_missing,
+        )
+
+
+def survey(source: Source, watch: Callable[[int], None] = lambda rows: None) -> Survey:
+    """Read all rows once.
+
+    Parameters
+    ----------
+    source : Source
+    watch : callable
+        Told the number of rows read so far.
+
+    Raises
+    ------
+    DataError
+        If there is no row of positive weight, or as the source says.
+    """
+    watch(0)
+    found: Survey | None = None
+    for part in over_chunks(source.chunks(), _survey):
+        found = part if found is None else found.merge(part)
+        watch(found.n_rows)
+    if found is None or found.n_rows == 0:
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    if not len(found.target.values):
+        raise DataError("sample_weight is zero in every row; at least one row must count")
+    return found
+
+
+def _survey(rows: Rows) -> Survey:
+    assert rows.y is not None
+    kept = _of_positive_weight(rows)
+    missing = np.array([np.count_nonzero(np.isnan(column)) for column in kept.columns])
+    assert kept.y is not None
+    return Survey([Sketch.of(c) for c in kept.columns], Sketch.of(kept.y), [len(rows)], missing)
+
+
+def _of_positive_weight(rows: Rows) -> Rows:
+    if rows.weight is None or (rows.weight > 0).all():
+        return rows
+    kept = rows.weight > 0
+    assert rows.y is not None
+    return Rows([column[kept] for column in rows.columns], rows.y[kept], rows.weight[kept])
+
+
+@dataclass
+class BlockSums:
+    """Sums over some rows, by bins of the columns that vary.
+
+    Attributes
+    ----------
+    weights, information, shifts, squares : list of ndarray of shape (n_bins,)
+        Σ w, Σ w y, Σ w (x − origin), Σ w (x − origin)².
+    pairs : dict of (int, int) to ndarray
+        Empty where there are too many bins for tables.
+    total : ndarray of shape (5,)
+        Σ w, Σ w y, Σ w y², rows of positive weight and Σ log w.
+    """
+
+    weights: list[Floats]
+    information: list[Floats]
+    shifts: list[Floats]
+    squares: list[Floats]
+    pairs: dict[tuple[int, int], Floats]
+    total: Floats = field(default_factory=lambda: np.zeros(5))
+
+    @classmethod
+    def zeros(cls, bins: list[Bins], with_pairs: bool) -> BlockSums:
+        """Start with nothing."""
+
+        def per_bin() -> list[Floats]:
+            return [np.zeros(len(cut)) for cut in bins]
+
+        keys = pairs_of(len(bins)) if with_pairs else []
+        pairs = {(d, e): np.zeros((len(bins[d]), len(bins[e]))) for d, e in keys}
+        return cls(per_bin(), per_bin(), per_bin(), per_bin(), pairs)
+
+    def add(self, other: BlockSums) -> None:
+        """Add the sums over the rows that come next."""
+        for mine, theirs in zip(self._arrays(), other._arrays(), strict=True):
+            mine += theirs
+
+    def _arrays(self) -> list[Floats]:
+        by_bin = (self.weights, self.information, self.shifts, self.squares)
+        return [*(a for arrays in by_bin for a in arrays), *self.pairs.values(), self.total]
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """How blocks are summed; it travels to workers."""
+
+    bins: list[Bins]
+    varying: list[int]
+    location: float
+    scale: float
+    with_pairs: bool
+    with_codes: bool
+
+    def __call__(self, rows: Rows) -> tuple[BlockSums, NDArray[np.uint16], Floats, int]:
+        """Return the sums, the codes (n_terms, n), the weights or nothing, and the rows read."""
+        n_read = len(rows)
+        rows = _of_positive_weight(rows)
+        assert rows.y is not None
+        y = (rows.y - self.location) / self.scale
+        weight = _UNWEIGHTED if rows.weight is None else rows.weight
+        sums = BlockSums.zeros(self.bins, self.with_pairs)
+        columns = [rows.columns[j] for j in self.varying]
+        codes = np.empty((len(columns), len(rows)), dtype=np.uint16)
+        tasks = [
+            partial(self._column, d, column, y, weight, codes, sums)
+            for d, column in enumerate(columns)
+        ]
+        run(tasks, _ENCODE * codes.size, in_place=True)
+        counts = [
+            partial(count_pairs, codes[d], codes[e], weight, table)
+            for (d, e), table in sums.pairs.items()
+        ]
+        run(counts, _COUNT * len(y) * len(counts), in_place=True)
+        weighed = y if rows.weight is None else weight * y
+        sums.total[:] = (
+            len(y) if rows.weight is None else np.sum(weight),
+            np.sum(weighed),
+            np.sum(weighed * y),
+            len(y),
+            np.sum(np.log(weight)),
+        )
+        return sums, codes if self.with_codes else codes[:, :0], weight, n_read
+
+    def _column(
+        self,
+        d: int,
+        column: Floats,
+        y: Floats,
+        weight: Floats,
+        codes: NDArray[np.uint16],
+        sums: BlockSums,
+    ) -> None:
+        codes[d] = self.bins[d].codes(column)
+        sum_bins(
+            codes[d],
+            column,
+            self.bins[d].origin,
+            y,
+            weight,
+            sums.weights[d],
+            sums.information[d],
+            sums.shifts[d],
+            sums.squares[d],
+        )
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What the second pass gives.
+
+    Attributes
+    ----------
+    equations : Equations
+        Of (y − offset) / scale, with weights divided by their mean.
+    spreads : list of ndarray of shape (n_bins,)
+        Weighted variance of the inputs in each bin.
+    offset, scale : float
+    weight_scale : float
+        Mean weight of the rows of positive weight.
+    """
+
+    equations: Equations
+    spreads: list[Floats]
+    offset: float
+    scale: float
+    weight_scale: float
+
+
+def statistics(
+    source: Source,
+    lengths: list[int],
+    names: tuple[str, ...],
+    bins: list[Bins],
+    varying: list[int],
+    pilot: tuple[float, float],
+    *,
+    with_pairs: bool,
+    codes_on_disk: bool = False,
+    watch: Callable[[int], None] = lambda rows: None,
+) -> Statistics:
+    """Read all rows again and sum them by bins.
+
+    Parameters
+    ----------
+    source : Source
+    lengths : list of int
+        Rows of each chunk.
+    names : tuple of str
+        Of the columns that vary.
+    bins : list of Bins
+        Of the same.
+    varying : list of int
+        Their positions among the source's columns.
+    pilot : (location, scale)
+        Roughly those of the target: sums are taken around them.
+    with_pairs : bool
+        Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows.
+    codes_on_disk : bool
+        Keep them in a temporary zarr store instead of in memory.
+    watch : callable
+        Told the number of rows read so far.
+    """
+    recipe = _Recipe(bins, varying, *pilot, with_pairs, not with_pairs)
+    total = BlockSums.zeros(bins, with_pairs)
+    kept = (
+        None if with_pairs else _KeptRows(len(bins), sum(lengths), source.weighted, codes_on_disk)
+    )
+    n_read = 0
+    watch(n_read)
+    for sums, codes, weight, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe):
+        total.add(sums)
+        if kept is not None:
+            kept.append(codes, weight)
+        n_read += n
+        watch(n_read)
+    return _statistics(total, kept, names, bins, pilot)
+
+
+def _statistics(
+    total: BlockSums,
+    kept: _KeptRows | None,
+    names: tuple[str, ...],
+    bins: list[Bins],
+    pilot: tuple[float, float],
+) -> Statistics:
+    weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
+    weight_scale = weight_sum / n_rows
+    # Empty bins are no points: their neighbours move up.
+    filled = [weights > 0 for weights in total.weights]
+    positions, spreads = [], []
+    for d, cut in enumerate(bins):
+        in_bins = total.weights[d][filled[d]]
+        shift = total.shifts[d][filled[d]] / in_bins
+        points = cut.origin[filled[d]] + (0.0 if cut.exact else shift)
+        positions.append(_increasing(points))
+        squares = total.squares[d][filled[d]] / in_bins
+        spreads.append(np.maximum(squares - shift**2, 0.0) if not cut.exact else 0 * shift)
+    location, scale = pilot
+    mean = weighted_y / weight_sum
+    variance = max(quadratic / weight_sum - mean**2, 0.0)
+    std = float(np.sqrt(variance)) or 1.0
+    weights = [w[f] / weight_scale for w, f in zip(total.weights, filled, strict=True)]
+    information = [
+        (b[f] / weight_scale - mean * w) / std
+        for b, f, w in zip(total.information, filled, weights, strict=True)
+    ]
+    axes = tuple(map(Axis, positions))
+    layout = Layout(names, axes)
+    shared: dict[str, Any] = {
+        "weight": np.concatenate(weights) if weights else np.zeros(0),
+        "information": np.concatenate(information) if weights else np.zeros(0),
+        "quadratic": variance / std**2 * n_rows,
+        "n_rows": int(n_rows),
+        "log_weight": log_weight - n_rows * float(np.log(weight_scale)) if log_weight else 0.0,
+    }
+    equations: Equations
+    if kept is None:
+        pairs = {
+            (d, e): pair[np.ix_(filled[d], filled[e])] / weight_scale
+            for (d, e), pair in total.pairs.items()
+        }
+        tables = TwoWayTables(positions, weights, information, pairs, spreads)
+        equations = BinEquations(layout=layout, bins=tables, **shared)
+    else:
+        codes, row_weight = kept.finished(filled, weight_scale)
+        table = RowTable(names, axes, codes)
+        equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
+    return Statistics(equations, spreads, location + scale * mean, scale * std, weight_scale)
+
+
+def _increasing(points: Floats) -> Floats:
+    """Part means of neighbouring bins that rounding has made equal."""
+    for i in np.flatnonzero(np.diff(points) <= 0):
+        points[i + 1] = np.nextafter(points[i], np.inf)
+    return points
+
+
+class _KeptRows:
+    """Codes and weights of all rows, in memory or in a temporary zarr store."""
+
+    def __init__(self, n_terms: int, n_rows: int, weighted: bool, on_disk: bool) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="dsgp-codes-") if on_disk else None
+        self.n = 0
+        shape = (n_terms, n_rows)
+        self.codes: Any = (
+            np.empty(shape, dtype=np.uint16)
+            if self.folder is None
+            else zarr.create_array(
+                Path(self.folder.name) / "codes.zarr",
+                shape=shape,
+                chunks=(max(n_terms, 1), BLOCK),
+                dtype="uint16",
+                compressors=None,
+            )
+        )
+        self.weight = np.empty(n_rows) if weighted else _UNWEIGHTED
+
+    def append(self, codes: NDArray[np.uint16], weight: Floats) -> None:
+        """Keep the rows of the next block."""
+        rows = slice(self.n, self.n + codes.shape[1])
+        self.codes[:, rows] = codes
+        if len(self.weight):
+            self.weight[rows] = weight
+        self.n = rows.stop
+
+    def finished(self, filled: list[NDArray[np.bool_]], weight_scale: float) -> tuple[Any, Floats]:
+        """Renumber the codes, so that empty bins are no points."""
+        moves: list[NDArray[np.uint16] | None] = []
+        for kept in filled:
+            move: NDArray[np.uint16] = np.full(2**16, 2**16 - 1, dtype=np.uint16)
+            move[: len(kept)][kept] = np.arange(kept.sum())
+            moves.append(None if kept.all() else move)
+        if not all(kept.all() for kept in filled):
+            for start in range(0, self.n, BLOCK):
+                rows = slice(start, min(start + BLOCK, self.n))
+                block = np.asarray(self.codes[:, rows])
+                for d, renumbered in enumerate(moves):
+                    if renumbered is not None:
+                        block[d] = renumbered[block[d]]
+                self.codes[:, rows] = block
+        codes = _Rows(self.codes, self.n, self.folder) if self.folder else self.codes[:, : self.n]
+        return codes, self.weight[: self.n] / weight_scale
+
+
+class _Rows:
+    """The first rows of codes on disk, which go with the folder when nobody needs them."""
+
+    def __init__(self, codes: Any, n_rows: int, folder: Any) -> None:
+        self.codes, self.shape, self.folder = codes, (codes.shape[0], n_rows), folder
+        self.dtype = codes.dtype
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, key: Any) -> NDArray[np.uint16]:
+        terms, rows = key
+        start, stop, _ = rows.indices(self.shape[1])
+        return np.asarray(self.codes[terms, start:stop])

@@ -1,0 +1,272 @@
+"""Posterior variances of the sum of all terms and of centred components.
+
+``DenseCovariance`` is exact: one Cholesky factor of the rows, for small tables.
+``CoupledCovariance`` serves any number of rows. It takes the variance of every 1-D smoother, which
+counts the other terms as known, and adds what the terms do to each other on the coarse spaces of
+multigrid:
+
+    Var f(x) ≈ Σ_d v_d(x_d) + φ(x)ᵀ [(I + Φ W Φᵀ)⁻¹ − blockdiag (I + Φ_d W Φ_dᵀ)⁻¹] φ(x).
+
+Terms trade smooth functions, constants above all, and these are what the coarse spaces hold. Of
+the finer ones each term only feels that the others take up degrees of freedom: its smoother has
+the noise variance σ² / (1 − Σ_{e≠d} dof_e / N) (mean field). docs/mathematics.md has the measured
+errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, eigh, lapack, solve_triangular
+
+from dsgp.additive.equations import RowEquations
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.system import AdditiveSystem
+from dsgp.axis import Axis, Floats, KernelSum, KernelSums, VarianceFunction
+from dsgp.compute import run
+from dsgp.kernels import Matern
+
+# Rows up to which variances are dense; rough kernels, whose degrees of freedom are many, later.
+DENSE_ROWS = {1: 2500, 2: 1000, 3: 1000, 4: 1000}
+_SMOOTH = 2e-7  # seconds of compiled work per point
+# Eigenvectors of the coupling that together change the variance by less than this share are left
+# out.
+_NEGLIGIBLE = 1e-3
+# What the degrees of freedom of the others may take of the rows.
+_MOST_DOF = 0.9
+
+
+class Covariance(Protocol):
+    """Variances of an additive posterior. Missing inputs (NaN) add none."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def variance(self, columns: list[Floats]) -> Floats:
+        """Of the sum at rows given by their inputs of every term, (n,)."""
+
+    def centred_variance(self, term: int, inputs: Floats) -> Floats:
+        """Of one term minus its weighted mean over the training rows, (n,)."""
+
+
+def covariance_of(system: AdditiveSystem, dof: Floats) -> Covariance:
+    """Choose by the number of rows and the kernels.
+
+    Parameters
+    ----------
+    system : AdditiveSystem
+    dof : ndarray of shape (n_terms,)
+        Degrees of freedom of each term's smoother.
+    """
+    equations = system.equations
+    limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
+    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
+        return DenseCovariance.of(system, equations)
+    return CoupledCovariance.of(system, dof)
+
+
+@dataclass(frozen=True)
+class DenseCovariance:
+    """Exact variances by the Cholesky factor of K + R on the rows."""
+
+    axes: tuple[Axis, ...]
+    kernels: list[Matern]
+    codes: NDArray[np.integer]
+    shares: list[Floats]
+    factor: Floats
+    name: str = "exact (dense)"
+
+    @cached_property
+    def complete(self) -> bool:
+        """Whether no training row misses an input."""
+        sizes = np.array([len(axis) for axis in self.axes])
+        return bool((self.codes < sizes[:, None]).all())
+
+    @classmethod
+    def of(cls, system: AdditiveSystem, equations: RowEquations) -> DenseCovariance:
+        """Factor the covariance of the rows of positive weight."""
+        codes = np.asarray(equations.table.codes[:, :])
+        weight = equations.row_weight if len(equations.row_weight) else np.ones(codes.shape[1])
+        codes = codes[:, weight > 0]
+        matrix = np.diag(system.noise_variance / weight[weight > 0])
+        for axis, kernel, code in zip(system.layout.axes, system.kernels, codes, strict=True):
+            prior = _padded(kernel.covariance(axis.points))
+            seen = np.minimum(code, len(axis))
+            matrix += prior[np.ix_(seen, seen)]
+        shares = [weight / weight.sum() for weight in system.layout.parts(system.weight)]
+        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return cls(system.layout.axes, system.kernels, codes, shares, factor)
+
+    def variance(self, columns: list[Floats]) -> Floats:
+        """Of the sum, (n,)."""
+        n = len(columns[0]) if columns else 0
+        cross = np.zeros((self.codes.shape[1], n))
+        prior = np.zeros(n)
+        for term, inputs in enumerate(columns):
+            seen = np.isfinite(inputs)
+            cross[:, seen] += self._cross(term, inputs[seen])
+            prior += np.where(seen, self.kernels[term].std ** 2, 0.0)
+        return self._given_rows(prior, cross)
+
+    def centred_variance(self, term: int, inputs: Floats) -> Floats:
+        """Of one centred term, (n,)."""
+        axis, kernel, share = self.axes[term], self.kernels[term], self.shares[term]
+        mean_covariance = axis.multiply(kernel, share)
+        with_mean = axis.kernel_sum(kernel, share)(inputs)
+        prior = kernel.std**2 - 2 * with_mean + float(np.sum(share * mean_covariance))
+        code = np.minimum(self.codes[term], len(axis))
+        of_mean = np.append(mean_covariance, 0.0)[code]
+        return self._given_rows(prior, self._cross(term, inputs) - of_mean[:, None])
+
+    def _cross(self, term: int, inputs: Floats) -> Floats:
+        axis, kernel, code = self.axes[term], self.kernels[term], self.codes[term]
+        covariance = kernel.covariance(axis.points, inputs)
+        if self.complete:
+            return covariance[code]
+        return np.pad(covariance, ((0, 1), (0, 0)))[np.minimum(code, len(axis))]
+
+    def _given_rows(self, prior: Floats, cross: Floats) -> Floats:
+        explained = solve_triangular(self.factor, cross, lower=True, check_finite=False)
+        return np.maximum(prior - np.sum(explained**2, axis=0), 0.0)
+
+
+def _padded(matrix: Floats) -> Floats:
+    """Append a row and a column of zeros: what missing inputs point to."""
+    return np.pad(matrix, (0, 1))
+
+
+@dataclass(frozen=True)
+class CoupledTerm:
+    """One term: its smoother's variance, and its parts of the coupling's eigenfunctions."""
+
+    smoothed: VarianceFunction
+    with_mean: KernelSum
+    mean_variance: float
+    functions: KernelSums
+    means: Floats
+
+
+@dataclass(frozen=True)
+class CoupledCovariance:
+    """Smoothers' variances plus the coupling of the terms on coarse spaces."""
+
+    terms: list[CoupledTerm]
+    eigenvalues: Floats
+    name: str = "smoothers coupled on coarse spaces"
+
+    @classmethod
+    def of(cls, system: AdditiveSystem, dof: Floats) -> CoupledCovariance:
+        """Find the coupling of a system."""
+        n_rows = max(system.equations.n_rows, 1)
+        taken = np.minimum((dof.sum() - dof) / n_rows, _MOST_DOF)
+        keep = 1 - taken  # precision left to each smoother
+        coarse = CoarseSpace(system)
+        tables = coarse.tables
+        eigenvalues, vectors = _coupling(coarse, system.noise_variance, keep)
+        tasks = [
+            partial(
+                _coupled_term,
+                axis,
+                kernel,
+                weight * left,
+                space.points,
+                solve_triangular(space.lower, vectors[rows], lower=True, trans="T"),
+                space.at_bins.T @ vectors[rows],
+                in_bins,
+            )
+            for axis, kernel, weight, left, space, rows, in_bins in zip(
+                system.layout.axes,
+                system.kernels,
+                system.layout.parts(system.weight),
+                keep,
+                coarse.spaces,
+                coarse.rows,
+                tables.weights,
+                strict=True,
+            )
+        ]
+        return cls(run(tasks, _SMOOTH * system.layout.size), eigenvalues)
+
+    def variance(self, columns: list[Floats]) -> Floats:
+        """Of the sum, (n,)."""
+        n = len(columns[0]) if columns else 0
+        total = np.zeros(n)
+        sums = np.zeros((n, len(self.eigenvalues)))
+        for term, inputs in zip(self.terms, columns, strict=True):
+            seen = np.isfinite(inputs)
+            if seen.all():
+                total += term.smoothed(inputs)
+                term.functions.add_to(inputs, sums)
+            else:
+                known = inputs[seen]
+                total[seen] += term.smoothed(known)
+                more = np.zeros((len(known), len(self.eigenvalues)))
+                term.functions.add_to(known, more)
+                sums[seen] += more
+        return _positive(total, _weighed(sums, self.eigenvalues))
+
+    def centred_variance(self, term: int, inputs: Floats) -> Floats:
+        """Of one centred term, (n,)."""
+        found = self.terms[term]
+        smoothed = found.smoothed(inputs) - 2 * found.with_mean(inputs) + found.mean_variance
+        sums = np.zeros((len(inputs), len(self.eigenvalues)))
+        found.functions.add_to(inputs, sums)
+        coupling = _weighed(sums - found.means, self.eigenvalues)
+        return _positive(np.maximum(smoothed, 0.0), coupling)
+
+
+def _weighed(sums: Floats, eigenvalues: Floats) -> Floats:
+    """Σ_k λ_k s_k² row by row: BLAS would round by the number of rows in the call."""
+    return np.einsum("ik,ik,k->i", sums, sums, eigenvalues)
+
+
+def _positive(smoothed: Floats, coupling: Floats) -> Floats:
+    """Add the coupling, which rounding or a coarse space may make a little too negative."""
+    return np.maximum(smoothed + coupling, 0.05 * smoothed)
+
+
+def _coupling(coarse: CoarseSpace, noise_variance: float, keep: Floats) -> tuple[Floats, Floats]:
+    """Eigenvalues and vectors of the coupling, those that count."""
+    size = coarse.rows[-1].stop
+    coupling, _ = lapack.dpotri(coarse.factor[0], lower=1)
+    coupling = np.tril(coupling) + np.tril(coupling, -1).T
+    spread = np.zeros((size, size))  # Σ over rows of φφᵀ, each term by itself
+    posterior = 0.0
+    for rows, gram, left in zip(coarse.rows, coarse.grams, keep, strict=True):
+        spread[rows, rows] = gram
+        alone = np.eye(len(gram)) + left / noise_variance * gram
+        factor = cholesky(alone, lower=True, check_finite=False)
+        inverse = cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
+        coupling[rows, rows] -= inverse
+        posterior += float(np.sum(gram * inverse))
+    values, vectors = eigh(coupling, check_finite=False, overwrite_a=True)
+    effect = np.abs(values) * np.maximum(np.sum(vectors * (spread @ vectors), axis=0), 0.0)
+    order = np.argsort(effect)
+    kept = np.sort(order[np.cumsum(effect[order]) > _NEGLIGIBLE * posterior])
+    return values[kept], np.ascontiguousarray(vectors[:, kept])
+
+
+def _coupled_term(
+    axis: Axis,
+    kernel: Matern,
+    weight: Floats,
+    points: NDArray[np.int64],
+    duals: Floats,
+    at_bins: Floats,
+    in_bins: Floats,
+) -> CoupledTerm:
+    share = weight / weight.sum()
+    covariance, dual = axis.solver(kernel, weight).solve(share)
+    coarse_axis = Axis(axis.points[np.sort(points)])
+    return CoupledTerm(
+        smoothed=axis.variance_function(kernel, weight),
+        with_mean=axis.kernel_sum(kernel, dual),
+        mean_variance=float(np.sum(share * covariance)),
+        functions=coarse_axis.kernel_sums(kernel, duals[np.argsort(points)].T),
+        means=(in_bins / in_bins.sum()) @ at_bins,
+    )

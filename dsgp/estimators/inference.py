@@ -1,0 +1,276 @@
+"""From equations to hyperparameters and posterior, in the units of ``Training``."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+
+from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
+from dsgp.additive.bins import BinError
+from dsgp.additive.evidence import Complexity
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.tables import BINS
+from dsgp.additive.variance import Covariance
+from dsgp.axis import Floats
+from dsgp.estimators.parameters import require_resolvable
+from dsgp.kernels import Matern
+from dsgp.learning.marginal import Rows, marginal
+from dsgp.learning.search import search_for
+from dsgp.learning.vbem import vbem
+
+# A noise variance that moves by less than this share need not be solved for again.
+_SAME_NOISE = 1e-3
+# Beyond, an estimate by slopes is none.
+_MOST_BIN_NOISE = 0.9
+# Rows that the degrees of freedom must leave, as a share.
+_FEWEST_LEFT = 0.05
+
+
+class Clock:
+    """Wall seconds of each stage of a fit."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._name, self._since = "read", time.perf_counter()
+
+    def stage(self, name: str) -> None:
+        """End the stage before and begin another."""
+        now = time.perf_counter()
+        self.seconds[self._name] = self.seconds.get(self._name, 0.0) + now - self._since
+        self._name, self._since = name, now
+
+    def finish(self) -> dict[str, float]:
+        """End the last stage."""
+        self.stage("")
+        return self.seconds
+
+
+@dataclass(frozen=True)
+class Found:
+    """Hyperparameters, and how they were found.
+
+    Attributes
+    ----------
+    kernels : list of kernels, one a term
+    noise_variance : float
+    noise_bounds : tuple of float
+    learner : str or None
+        The one that was relied on.
+    trace : list of float
+        What it maximised, after each iteration.
+    n_iter : int
+    converged : bool
+    notes : list of str
+        For people.
+    pair : (mean, dual), optional
+        Where a solver may start.
+    """
+
+    kernels: list[Matern]
+    noise_variance: float
+    noise_bounds: tuple[float, float]
+    learner: str | None
+    trace: list[float] = field(default_factory=list)
+    n_iter: int = 0
+    converged: bool = True
+    notes: list[str] = field(default_factory=list)
+    pair: Pair | None = None
+
+
+def learn(
+    equations: Equations,
+    kernels: list[Matern],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    learner: str,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+) -> Found:
+    """Learn hyperparameters by the marginal likelihood or VBEM.
+
+    Where the marginal likelihood's nodes cannot resolve the functions, VBEM takes over from what it
+    found, and the notes say so.
+    """
+    notes: list[str] = []
+    layout = equations.layout
+    if not kernels:  # all columns are constant
+        noise = min(max(equations.quadratic / equations.n_rows, noise_bounds[0]), noise_bounds[1])
+        return Found([], noise, (noise, noise), learner)
+    if learner == "marginal":
+        wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
+        tables = equations.tables(wanted)
+        searches = [
+            search_for(kernel, points, weight, len(kernels))
+            for kernel, points, weight in zip(
+                kernels, tables.positions, tables.weights, strict=True
+            )
+        ]
+        require_resolvable([search.middle for search in searches], noise_variance)
+        result = marginal(
+            tables,
+            Rows(equations.quadratic, equations.n_rows, equations.log_weight),
+            searches,
+            noise_variance,
+            noise_bounds=noise_bounds,
+            tol=tol,
+            max_iter=max_iter,
+            watch=watch,
+        )
+        nodes = f"{min(result.n_nodes, default=0)} to {max(result.n_nodes, default=0)} nodes a term"
+        notes.append(
+            f"{nodes}; the prior variance they leave open adds "
+            f"{sum(result.open_variance):.2g} of the noise variance"
+        )
+        if result.resolved:
+            return Found(
+                result.kernels,
+                result.noise_variance,
+                noise_bounds,
+                "marginal",
+                result.trace,
+                result.evaluations,
+                result.converged,
+                notes,
+            )
+        notes.append(
+            "the functions are too rough for the nodes that the budget allows: "
+            "variational Bayes EM took over"
+        )
+        kernels, noise_variance = result.kernels, result.noise_variance
+    searches = [
+        search_for(kernel, axis.points, weight, len(kernels))
+        for kernel, axis, weight in zip(
+            kernels, layout.axes, layout.parts(equations.weight), strict=True
+        )
+    ]
+    require_resolvable([search.start for search in searches], noise_variance)
+    learned = vbem(
+        equations,
+        searches,
+        noise_variance,
+        solve,
+        noise_bounds=noise_bounds,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+    )
+    return Found(
+        learned.kernels,
+        learned.noise_variance,
+        noise_bounds,
+        "vbem",
+        learned.trace,
+        len(learned.trace) - 1,
+        learned.converged,
+        notes,
+        learned.pair,
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The posterior mean and what is told of it.
+
+    Attributes
+    ----------
+    system : AdditiveSystem
+    solution : Solution
+    complexity : Complexity
+    log_likelihood : float
+    bin_error : float
+        Error of the bins in posterior standard deviations of the sum, root mean squares over the
+        rows; 0 without bins.
+    bin_noise : float
+        Share of the system's noise variance that comes from the slopes within bins.
+    """
+
+    system: AdditiveSystem
+    solution: Solution
+    complexity: Complexity
+    log_likelihood: float
+    bin_error: float
+    bin_noise: float
+
+
+def solve(
+    equations: Equations,
+    found: Found,
+    spreads: list[Floats] | None,
+    *,
+    solver: str,
+    tol: float,
+    max_iter: int,
+) -> Fit:
+    """Compute the posterior mean, and the noise variance to all digits.
+
+    The marginal likelihood was maximised on nodes and bins, which leave a little of the functions
+    to the noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
+    full posterior, less what the slopes within bins add.
+    """
+    attempt = partial(_attempt, kernels=found.kernels, solver=solver, tol=tol, max_iter=max_iter)
+    system, solution, complexity = attempt(equations, found.noise_variance, found.pair)
+    error = None if spreads is None else BinError.of(system, solution.dual, spreads)
+    noise = found.noise_variance
+    if found.learner == "marginal":
+        noise = _noise(system, solution, complexity, found.noise_bounds)
+    if error is not None:
+        equations = error.corrected(equations)
+    if error is not None or noise != found.noise_variance:
+        pair = (solution.mean, solution.dual)
+        system, solution, complexity = attempt(equations, noise, pair)
+    require_resolvable(found.kernels, noise)
+    bin_error = bin_noise = 0.0
+    if error is not None and spreads is not None and complexity.dof > 0:
+        again = BinError.of(system, solution.dual, spreads)
+        left = math.hypot(replace(again, bias=again.bias - error.bias).size(system), again.rest)
+        bin_error = left / math.sqrt(noise * complexity.dof / equations.n_rows)
+        if found.learner is not None:  # it was learned as noise
+            bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
+    likelihood = complexity.log_marginal_likelihood(system, solution)
+    return Fit(system, solution, complexity, likelihood, bin_error, bin_noise)
+
+
+def _attempt(
+    equations: Equations,
+    noise_variance: float,
+    start: Pair | None,
+    *,
+    kernels: list[Matern],
+    solver: str,
+    tol: float,
+    max_iter: int,
+) -> tuple[AdditiveSystem, Solution, Complexity]:
+    system = AdditiveSystem(equations, kernels, noise_variance)
+    coarse = cache(partial(CoarseSpace, system))
+    extra = {"coarse": coarse} if solver == "multigrid" else {}
+    solution = SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)
+    return system, solution, Complexity.of(system, coarse() if len(kernels) > 1 else None)
+
+
+def _noise(
+    system: AdditiveSystem,
+    solution: Solution,
+    complexity: Complexity,
+    bounds: tuple[float, float],
+) -> float:
+    equations, noise = system.equations, system.noise_variance
+    n_rows = equations.n_rows
+    left = n_rows - complexity.dof
+    if left < _FEWEST_LEFT * n_rows:
+        return noise
+    better = min(max(equations.squares(solution.mean) / left, bounds[0]), bounds[1])
+    return noise if abs(better / noise - 1) < _SAME_NOISE else better
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The system of a fitted model in the user's units, and its variances."""
+
+    system: AdditiveSystem
+    covariance: Covariance

@@ -1,0 +1,50 @@
+"""How much memory there is, and refusing what cannot fit before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from dsgp.errors import MemoryLimitError
+
+_GIB = 2.0**30
+# Limits of a container, by version of its control groups: what is allowed and what is in use.
+_CGROUPS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+
+
+def available() -> int:
+    """Bytes that this process may still take, by the machine and by a container's limit.
+
+    Files that the system has in its cache count as used by a container.
+    """
+    free = int(psutil.virtual_memory().available)
+    for limit, used in _CGROUPS:
+        try:
+            left = int(Path(limit).read_text()) - int(Path(used).read_text())
+        except (OSError, ValueError):  # no such group, or "max"
+            continue
+        free = min(free, max(left, 0))
+    return free
+
+
+def require(what: str, needed: float, remedy: str) -> None:
+    """Raise ``MemoryLimitError`` if a job would need more bytes than there are.
+
+    Examples
+    --------
+    >>> from dsgp.memory import require
+    >>> require("nothing", 0.0, "none needed")
+    """
+    free = available()
+    if needed > free:
+        raise MemoryLimitError(
+            f"{what} needs about {needed / _GIB:.1f} GiB of memory, and {free / _GIB:.1f} GiB are "
+            f"available: {remedy}"
+        )
