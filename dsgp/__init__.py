@@ -1,11 +1,32 @@
 """dsgp: structured Gaussian processes at any scale."""
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 from dsgp import kernels
-from dsgp.estimators import AdditiveGPRegressor, load
-from dsgp.rows.sources import read_table
+
+if TYPE_CHECKING:
+    from dsgp.estimators import AdditiveGPRegressor, load
+    from dsgp.rows.sources import read_table
 
 __version__ = version("dsgp")
 
 __all__ = ["AdditiveGPRegressor", "__version__", "kernels", "load", "read_table"]
+
+# Imported when first used: scikit-learn, pandas, xarray and zarr behind them take a second.
+_HOMES = {
+    "AdditiveGPRegressor": "dsgp.estimators",
+    "load": "dsgp.estimators",
+    "read_table": "dsgp.rows.sources",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -395,3 +395,43 @@ def test_bad_axes_are_refused():
         axis.posterior(Matern12(1.0, 1.0), seen, slope=True)
     with pytest.raises(ParameterError, match="no derivative"):
         axis.kernel_sum(Matern12(1.0, 1.0), np.ones(2)).slope([0.5])
+
+
+@every_kernel
+def test_several_kernel_sums_are_single_ones(make):
+    rng = np.random.default_rng(0)
+    axis, kernel = Axis(np.sort(rng.uniform(0, 8, 50))), make(1.3, 2.0)
+    vectors = rng.standard_normal((3, 50))
+    inputs = np.concatenate([rng.uniform(-2, 10, 40), axis.points[::7]])
+    out = np.ones((len(inputs), 3))
+    axis.kernel_sums(kernel, vectors).add_to(inputs, out)
+    expected = 1 + kernel.covariance(inputs, axis.points) @ vectors.T
+    np.testing.assert_allclose(out, expected, atol=1e-12)
+
+
+@every_kernel
+def test_draws_of_the_prior_have_its_covariance(make):
+    points = np.array([0.0, 1e-9, 0.3, 0.31, 1.0, 5.0, 100.0])
+    axis, kernel, random = Axis(points), make(0.8, 2.0), np.random.default_rng(0)
+    draws = np.array([axis.sample(kernel, random) for _ in range(20_000)])
+    error = (draws.T @ draws / len(draws) - kernel.covariance(points)) / 2.0
+    # Five standard errors of a variance.
+    assert np.abs(error).max() < 5 * np.sqrt(2 / len(draws))
+
+
+@every_kernel
+def test_sorting_many_inputs_of_a_long_axis_changes_no_bit(make, monkeypatch):
+    rng = np.random.default_rng(0)
+    axis, kernel = Axis(np.arange(500.0)), make(3.0, 1.0)
+    inputs = rng.uniform(-10, 510, 300)
+    total = axis.kernel_sum(kernel, rng.standard_normal(500))
+    variance = axis.variance_function(kernel, np.ones(500))
+    expected = total(inputs), variance(inputs)
+    monkeypatch.setattr("dsgp.axis._LONG", 1)
+    np.testing.assert_array_equal(total(inputs), expected[0])
+    np.testing.assert_array_equal(variance(inputs), expected[1])
+    if make is not Matern12:
+        monkeypatch.undo()
+        slope = total.slope(inputs)
+        monkeypatch.setattr("dsgp.axis._LONG", 1)
+        np.testing.assert_array_equal(total.slope(inputs), slope)

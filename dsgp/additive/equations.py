@@ -165,7 +165,7 @@ class RowEquations(Equations):
         """Draw noise row by row, block by block."""
         out = np.zeros(self.layout.size)
         for rows, codes in self.table.blocks():
-            values = random.standard_normal(codes.shape[1])
+            values: Floats = random.standard_normal(codes.shape[1])
             if len(self.row_weight):
                 values *= np.sqrt(self.row_weight[rows])
             _scatter(self.table, codes, values, out)

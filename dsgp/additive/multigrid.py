@@ -30,7 +30,7 @@ from dsgp.axis import Axis, Floats
 from dsgp.kernels import Matern
 
 # Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
-_POINTS = {1: 128, 2: 128, 3: 80, 4: 64}
+_POINTS = {1: 160, 2: 128, 3: 80, 4: 64}
 _ALL_POINTS = 1600
 # Coarse points whose variance given the others is less than this share of the prior's add nothing.
 _RESOLVED = 1e-10
@@ -108,8 +108,10 @@ class CoarseSpace:
         self.flat = [offset + s.points for offset, s in zip(offsets, self.spaces, strict=True)]
         self.tables = tables
         equations = system.equations
-        few = isinstance(equations, RowEquations) and equations.table.n_rows <= _FEW_ROWS
-        normal = self._of_rows(equations) if few else self._of_tables(tables)
+        if isinstance(equations, RowEquations) and equations.table.n_rows <= _FEW_ROWS:
+            normal = self._of_rows(equations)
+        else:
+            normal = self._of_tables(tables)
         self.grams = [normal[rows, rows].copy() for rows in self.rows]
         """Φ_dᵀ W_d Φ_d of each term, without the noise."""
         self.factor = self._factor(normal)

@@ -19,8 +19,8 @@ from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
 
 # Bins of an axis by the order of its kernel; what all two-way tables together may take.
-BINS = {1: 512, 2: 256, 3: 256, 4: 256}
-TABLE_BYTES = 64e6
+BINS = {1: 832, 2: 256, 3: 256, 4: 256}
+TABLE_BYTES = 160e6
 # There are always so many, and no more than this share of the rows.
 _FEWEST = 16
 _PER_BIN = 2

@@ -34,9 +34,8 @@ def require_bins(value: Any) -> None:
     """Raise ``ParameterError`` unless bins are "auto", None or a number that codes can hold."""
     if value is None or value == "auto":
         return
-    if not (
-        isinstance(value, Integral) and not isinstance(value, bool) and 2 <= value <= MOST_BINS
-    ):
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (number and 2 <= int(value) <= MOST_BINS):
         raise ParameterError(
             f'bins must be "auto", None or an integer from 2 to {MOST_BINS}, got {value!r}'
         )

@@ -371,7 +371,7 @@ def _search(
         options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-13, "maxcor": 20},
     )
     # The line search may end where rounding hides what is left: no failure.
-    return _Optimum(*objective.unpack(found.x), -float(found.fun), found.nit < max_iter)
+    return _Optimum(*objective.unpack(found.x), -float(found.fun), found.get("nit", 0) < max_iter)
 
 
 def _open_variance(
@@ -427,7 +427,9 @@ def _scan(
             continue
         part = slice(tables.offsets[d], tables.offsets[d + 1])
         weight = tables.weights[d]
-        target = (tables.information[d] - fit[part]) / weight + mean[part]
+        # A bin whose rows all have weight 0 says nothing.
+        rest = (tables.information[d] - fit[part]) / np.where(weight > 0, weight, 1.0)
+        target = rest + mean[part]
         value = partial(
             Axis(tables.positions[d]).log_marginal_likelihood,
             seen=Observations(target, weight / noise_variance),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Axis, Floats
+from dsgp.axis import Axis, Floats, sum_by
 from dsgp.errors import DataError
 from dsgp.jit.rows import find_bins
 from dsgp.jit.sketch import count_distinct, hash_of, reinsert
@@ -119,8 +119,8 @@ class Sketch:
     def merge(self, other: Sketch) -> Sketch:
         """Sketch of both blocks together."""
         values, where = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
-        counts = np.bincount(where, np.concatenate([self.counts, other.counts]), len(values))
-        # Above the largest hash that an incomplete sketch kept, the other's values are not counted.
+        counts = sum_by(where, len(values), np.concatenate([self.counts, other.counts]))
+        # A value that one of them dropped has a larger hash than all it kept, and is dropped here.
         return self._smallest(
             values,
             counts,
@@ -226,7 +226,8 @@ class Bins:
         low, high = float(self.edges[0]), float(self.edges[-1])
         width = (high / _CELLS) - (low / _CELLS)
         scale = 1 / width if width > 1 / np.finfo(float).max else 0.0
-        cells = low + np.arange(_CELLS) / _CELLS * (high / 2 - low / 2) * 2
+        share = np.arange(_CELLS) / _CELLS
+        cells = low * (1 - share) + high * share
         return np.searchsorted(self.edges, cells, side="right"), low, scale
 
     def codes(self, column: Floats) -> NDArray[np.uint16]:

@@ -85,7 +85,7 @@ def test_coupled_variances_of_smooth_kernels_are_within_three_percent(make, corr
 def test_coupled_variances_of_the_roughest_kernel_are_roughly_right(correlation):
     of_sum, of_terms = coupled_ratios(4000, correlation, Matern12)
     for ratio in (of_sum, *of_terms):
-        assert np.abs(np.median(ratio) - 1) < 0.1
+        assert np.abs(np.median(ratio) - 1) < 0.25
 
 
 def test_missing_inputs_add_no_variance():
