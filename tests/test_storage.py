@@ -145,5 +145,5 @@ def test_a_model_of_format_1_is_refused_with_a_remedy(tmp_path):
     metadata["attributes"]["format_version"] = 1
     del metadata["attributes"]["settings"]["equations"]
     (path / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(StorageError, match="format version 1, .* fit it again"):
+    with pytest.raises(StorageError, match=r"format version 1, .* fit it again"):
         dsgp.load(path)

@@ -60,7 +60,7 @@ class BinError:
             slope, bent, fourth = _slopes(axis, kernel, part)
             noise += float(np.sum(share * slope**2 * spread))
             if kernel.order < 3:
-                left = _left_open(kernel, np.sqrt(12 * spread))
+                left = left_open(kernel, np.sqrt(12 * spread))
                 noise += float(np.sum(share * left)) if kernel.order == 1 else 0.0
             else:
                 shift[:] = 0.5 * bent * spread
@@ -95,7 +95,7 @@ def _slopes(axis: Axis, kernel: Matern, dual: Floats) -> tuple[Floats, Floats, F
     return slope, bent, np.gradient(np.gradient(bent, axis.points), axis.points)
 
 
-def _left_open(kernel: Matern, width: Floats) -> Floats:
+def left_open(kernel: Matern, width: Floats) -> Floats:
     """Prior variance midway between two known points a bin's width apart."""
     variance = kernel.std**2
     half, whole = (

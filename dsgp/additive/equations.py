@@ -165,7 +165,8 @@ class RowEquations(Equations):
         """Draw noise row by row, block by block."""
         out = np.zeros(self.layout.size)
         for rows, codes in self.table.blocks():
-            values: Floats = random.standard_normal(codes.shape[1])
+            values: Floats = np.empty(codes.shape[1])
+            random.standard_normal(out=values)
             if len(self.row_weight):
                 values *= np.sqrt(self.row_weight[rows])
             _scatter(self.table, codes, values, out)

@@ -2,8 +2,9 @@
 
     log Z = −½ [N log 2πσ² − Σ log w + log det(I + K̃A) + (y − Zf̂)ᵀW(y − Zf̂) + f̂ᵀK̃⁻¹f̂]
 
-All but the determinant is exact. log det(I + K̃A), A = ZᵀWZ, is the sum of those of the 1-D
-smoothers, exact, and of what the terms do to each other on the coarse spaces of multigrid.
+All but the determinant is exact. log det(I + K̃A), A = ZᵀWZ, is that of the mean field of the 1-D
+smoothers, plus what the coarse spaces of multigrid know better: their exact determinant minus the
+one of their own mean field.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import partial
 import numpy as np
 from scipy.linalg import lapack
 
+from dsgp.additive.meanfield import MeanField
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.system import AdditiveSystem, Solution
 from dsgp.axis import LOG_2PI, Axis, Floats, Observations
@@ -45,20 +47,14 @@ class Complexity:
     @classmethod
     def of(cls, system: AdditiveSystem, coarse: CoarseSpace | None) -> Complexity:
         """Compute it; without coarse space (no term, or one) there is nothing to couple."""
-        layout = system.layout
-        tasks = [
-            partial(_alone, axis, kernel, weight)
-            for axis, kernel, weight in zip(
-                layout.axes, system.kernels, layout.parts(system.weight), strict=True
-            )
-        ]
-        alone = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
-        log_det, dof = float(alone[:, 0].sum()), float(alone[:, 1].sum())
+        field = mean_field(system)
+        log_det, dof = field.log_det, field.dof
         if coarse is not None:
-            more_log_det, more_dof = _coupled(system, coarse)
-            log_det += more_log_det
-            dof += more_dof
-        return cls(log_det, dof, alone[:, 1])
+            joint_log_det, joint_dof = _joint(coarse)
+            own = coarse_mean_field(coarse, system)
+            log_det += joint_log_det - own.log_det
+            dof += joint_dof - own.dof
+        return cls(log_det, dof, field.dofs)
 
     def log_marginal_likelihood(self, system: AdditiveSystem, solution: Solution) -> float:
         """Log density of the rows at the solution of the system."""
@@ -72,19 +68,47 @@ class Complexity:
         )
 
 
+def mean_field(system: AdditiveSystem) -> MeanField:
+    """Mean field of the smoothers of all terms."""
+    layout = system.layout
+
+    def alone(factor: Floats) -> tuple[Floats, Floats]:
+        tasks = [
+            partial(_alone, axis, kernel, weight / omega)
+            for axis, kernel, weight, omega in zip(
+                layout.axes, system.kernels, layout.parts(system.weight), factor, strict=True
+            )
+        ]
+        found = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
+
+    return MeanField.of(alone, layout.n_terms, system.equations.n_rows)
+
+
+def coarse_mean_field(coarse: CoarseSpace, system: AdditiveSystem) -> MeanField:
+    """Mean field of the coarse spaces of all terms."""
+    spectra = [
+        np.maximum(np.linalg.eigvalsh(gram), 0.0) / system.noise_variance for gram in coarse.grams
+    ]
+
+    def alone(factor: Floats) -> tuple[Floats, Floats]:
+        pairs = list(zip(spectra, factor, strict=True))
+        return (
+            np.array([np.sum(np.log1p(values / omega)) for values, omega in pairs]),
+            np.array([np.sum(values / (omega + values)) for values, omega in pairs]),
+        )
+
+    return MeanField.of(alone, len(spectra), system.equations.n_rows)
+
+
 def _alone(axis: Axis, kernel: Matern, weight: Floats) -> tuple[float, float]:
     posterior = axis.posterior(kernel, Observations(np.zeros(len(axis)), weight))
     return posterior.log_det, float(np.sum(weight * posterior.variance))
 
 
-def _coupled(system: AdditiveSystem, coarse: CoarseSpace) -> tuple[float, float]:
-    """What the joint coarse system has beyond its diagonal blocks: log det and dof."""
+def _joint(coarse: CoarseSpace) -> tuple[float, float]:
+    """Exact log det and degrees of freedom of the coarse spaces together."""
     factor = coarse.factor[0]
     inverse, _ = lapack.dpotri(factor, lower=1)
     log_det = 2 * float(np.sum(np.log(np.diag(factor))))
-    dof = -float(np.trace(inverse))
-    for gram in coarse.grams:
-        values = np.linalg.eigvalsh(gram / system.noise_variance) + 1.0
-        log_det -= float(np.sum(np.log(values)))
-        dof += float(np.sum(1 / values))
-    return log_det, dof
+    return log_det, len(factor) - float(np.trace(inverse))

@@ -201,23 +201,31 @@ def multigrid(
 ) -> Solution:
     """Solve the additive system by conjugate gradients with the two-level preconditioner.
 
-    Parameters and result are those of ``conjugate_gradients``.
+    Parameters and result are those of ``conjugate_gradients``. Where the coarse space is too small
+    for a rough kernel beside little noise, the preconditioner may not be positive: the smoothers
+    alone take over then.
 
     Parameters
     ----------
     coarse : callable, optional
         Gives the system's coarse space, where it serves other purposes too.
     """
+    if not system.layout.n_terms:
+        return conjugate_gradients(system, rhs, tol=tol, max_iter=max_iter, start=start)
     # Not before an iteration asks for it: a good start may need none.
-    coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
-
-    return conjugate_gradients(
+    space = cache(partial(CoarseSpace, system)) if coarse is None else coarse
+    solution = conjugate_gradients(
         system,
         rhs,
         tol=tol,
         max_iter=max_iter,
         start=start,
-        precondition=(lambda residual: coarse().precondition(residual))
-        if system.layout.n_terms
-        else None,
+        precondition=lambda residual: space().precondition(residual),
     )
+    left = max_iter - solution.iterations
+    if solution.converged or left == 0:
+        return solution
+    alone = conjugate_gradients(
+        system, rhs, tol=tol, max_iter=left, start=(solution.mean, solution.dual)
+    )
+    return replace(alone, iterations=solution.iterations + alone.iterations)

@@ -1,16 +1,15 @@
 """Posterior variances of the sum of all terms and of centred components.
 
 ``DenseCovariance`` is exact: one Cholesky factor of the rows, for small tables.
-``CoupledCovariance`` serves any number of rows. It takes the variance of every 1-D smoother, which
-counts the other terms as known, and adds what the terms do to each other on the coarse spaces of
-multigrid:
+``CoupledCovariance`` serves any number of rows. It takes the variance of every 1-D smoother in the
+mean field of the others, and adds what the coarse spaces of multigrid know better:
 
-    Var f(x) ≈ Σ_d v_d(x_d) + φ(x)ᵀ [(I + Φ W Φᵀ)⁻¹ − blockdiag (I + Φ_d W Φ_dᵀ)⁻¹] φ(x).
+    Var f(x) ≈ Σ_d v_d(x_d; ω_d σ²)
+               + φ(x)ᵀ [(I + Φ W Φᵀ)⁻¹ − blockdiag (I + Φ_d W Φ_dᵀ / ω'_d)⁻¹] φ(x),
 
-Terms trade smooth functions, constants above all, and these are what the coarse spaces hold. Of
-the finer ones each term only feels that the others take up degrees of freedom: its smoother has
-the noise variance σ² / (1 − Σ_{e≠d} dof_e / N) (mean field). docs/mathematics.md has the measured
-errors.
+ω and ω' the mean fields of the smoothers and of the coarse spaces. Terms trade smooth functions,
+constants above all, and these are what the coarse spaces hold; of the finer ones each term only
+feels that the others take up degrees of freedom. docs/mathematics.md has the measured errors.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, eigh, lapack, solve_triangular
 
 from dsgp.additive.equations import RowEquations
+from dsgp.additive.evidence import coarse_mean_field, mean_field
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.system import AdditiveSystem
 from dsgp.axis import Axis, Floats, KernelSum, KernelSums, VarianceFunction
@@ -36,8 +36,6 @@ _SMOOTH = 2e-7  # seconds of compiled work per point
 # Eigenvectors of the coupling that together change the variance by less than this share are left
 # out.
 _NEGLIGIBLE = 1e-3
-# What the degrees of freedom of the others may take of the rows.
-_MOST_DOF = 0.9
 
 
 class Covariance(Protocol):
@@ -54,20 +52,13 @@ class Covariance(Protocol):
         """Of one term minus its weighted mean over the training rows, (n,)."""
 
 
-def covariance_of(system: AdditiveSystem, dof: Floats) -> Covariance:
-    """Choose by the number of rows and the kernels.
-
-    Parameters
-    ----------
-    system : AdditiveSystem
-    dof : ndarray of shape (n_terms,)
-        Degrees of freedom of each term's smoother.
-    """
+def covariance_of(system: AdditiveSystem) -> Covariance:
+    """Choose by the number of rows and the kernels."""
     equations = system.equations
     limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return DenseCovariance.of(system, equations)
-    return CoupledCovariance.of(system, dof)
+    return CoupledCovariance.of(system)
 
 
 @dataclass(frozen=True)
@@ -160,30 +151,29 @@ class CoupledCovariance:
     name: str = "smoothers coupled on coarse spaces"
 
     @classmethod
-    def of(cls, system: AdditiveSystem, dof: Floats) -> CoupledCovariance:
+    def of(cls, system: AdditiveSystem) -> CoupledCovariance:
         """Find the coupling of a system."""
-        n_rows = max(system.equations.n_rows, 1)
-        taken = np.minimum((dof.sum() - dof) / n_rows, _MOST_DOF)
-        keep = 1 - taken  # precision left to each smoother
+        factor = mean_field(system).factor
         coarse = CoarseSpace(system)
         tables = coarse.tables
-        eigenvalues, vectors = _coupling(coarse, system.noise_variance, keep)
+        own = coarse_mean_field(coarse, system).factor
+        eigenvalues, vectors = _coupling(coarse, system.noise_variance, own)
         tasks = [
             partial(
                 _coupled_term,
                 axis,
                 kernel,
-                weight * left,
+                weight / omega,
                 space.points,
                 solve_triangular(space.lower, vectors[rows], lower=True, trans="T"),
                 space.at_bins.T @ vectors[rows],
                 in_bins,
             )
-            for axis, kernel, weight, left, space, rows, in_bins in zip(
+            for axis, kernel, weight, omega, space, rows, in_bins in zip(
                 system.layout.axes,
                 system.kernels,
                 system.layout.parts(system.weight),
-                keep,
+                factor,
                 coarse.spaces,
                 coarse.rows,
                 tables.weights,
@@ -230,16 +220,16 @@ def _positive(smoothed: Floats, coupling: Floats) -> Floats:
     return np.maximum(smoothed + coupling, 0.05 * smoothed)
 
 
-def _coupling(coarse: CoarseSpace, noise_variance: float, keep: Floats) -> tuple[Floats, Floats]:
+def _coupling(coarse: CoarseSpace, noise_variance: float, own: Floats) -> tuple[Floats, Floats]:
     """Eigenvalues and vectors of the coupling, those that count."""
     size = coarse.rows[-1].stop
     coupling, _ = lapack.dpotri(coarse.factor[0], lower=1)
     coupling = np.tril(coupling) + np.tril(coupling, -1).T
     spread = np.zeros((size, size))  # Σ over rows of φφᵀ, each term by itself
     posterior = 0.0
-    for rows, gram, left in zip(coarse.rows, coarse.grams, keep, strict=True):
+    for rows, gram, omega in zip(coarse.rows, coarse.grams, own, strict=True):
         spread[rows, rows] = gram
-        alone = np.eye(len(gram)) + left / noise_variance * gram
+        alone = np.eye(len(gram)) + gram / (omega * noise_variance)
         factor = cholesky(alone, lower=True, check_finite=False)
         inverse = cho_solve((factor, True), np.eye(len(gram)), check_finite=False)
         coupling[rows, rows] -= inverse

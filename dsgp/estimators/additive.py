@@ -450,9 +450,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             [term.kernel for term in self.terms_],
             self._row_variance,
         )
-        dof = np.array([term.effective_dof for term in self.terms_])
         with one_blas_thread():
-            return Posterior(system, covariance_of(system, dof))
+            return Posterior(system, covariance_of(system))
 
     # ------------------------------------------------------------------ predicting
 

@@ -33,6 +33,7 @@ from scipy.linalg import LinAlgError, lapack
 from scipy.optimize import minimize
 
 from dsgp.additive import TwoWayTables
+from dsgp.additive.bins import left_open
 from dsgp.additive.tables import spread
 from dsgp.axis import LOG_2PI, Axis, Floats, Observations
 from dsgp.kernels import Matern
@@ -377,16 +378,20 @@ def _search(
 def _open_variance(
     tables: TwoWayTables, nodes: Nodes, kernels: list[Matern], noise_variance: float
 ) -> list[float]:
-    """Prior variance given the nodes, averaged over the rows, as a share of the noise variance."""
+    """Prior variance given the nodes, averaged over the rows, as a share of the noise variance.
+
+    Between the means of the bins, and within the bins.
+    """
     found = []
-    for points, bins, weight, kernel in zip(
-        nodes.positions, tables.positions, tables.weights, kernels, strict=True
+    for points, bins, weight, squares, kernel in zip(
+        nodes.positions, tables.positions, tables.weights, tables.spreads, kernels, strict=True
     ):
         variance = float(kernel.variance or 0.0)
         features, _ = lapack.dtrtrs(
             _lower(kernel, points), kernel.covariance(points, bins), lower=1
         )
         left = np.maximum(variance - np.sum(features**2, axis=0) - 2 * _JITTER * variance, 0.0)
+        left += left_open(kernel, np.sqrt(12 * squares))
         found.append(float(np.sum(weight * left) / np.sum(weight)) / noise_variance)
     return found
 
@@ -439,7 +444,10 @@ def _scan(
             length = factor * search.width
             if not search.allows("lengthscale", length):
                 continue
-            tried = kernel.with_parameters(lengthscale=length)
-            if (found := value(tried)) > best_value:
-                better[d], best_value = tried, found
+            # A term that has shrunk to nothing gains by no lengthscale unless its variance comes
+            # back.
+            for start in (kernel, search.start) if "variance" in search.names else (kernel,):
+                tried = start.with_parameters(lengthscale=length)
+                if (found := value(tried)) > best_value:
+                    better[d], best_value = tried, found
     return better

@@ -84,8 +84,8 @@ def plot_learning(model: Any) -> Figure:
         "A gain below the tolerance is followed by one more look from other starting lengthscales; "
         "the run ends when that gains as little."
         if bayes
-        else "Evaluations that were the best so far. Jumps are searches from other lengthscales; the "
-        f"last one ends when no gradient is above {model.learner_tol:g} nats."
+        else "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
+        f"the last one ends when no gradient is above {model.learner_tol:g} nats."
     )
     write_below(fig, note, fig.get_figwidth())
     return fig

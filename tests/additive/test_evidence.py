@@ -11,7 +11,7 @@ from tests.additive.dense import problem
 
 KERNELS = (Matern12, Matern32, Matern52, Matern72)
 # Nats, at 1000 rows and 4 terms.
-GAP = {Matern32: 1.5, Matern52: 0.25, Matern72: 0.1}
+GAP = {Matern12: 20.0, Matern32: 1.0, Matern52: 0.25, Matern72: 0.1}
 
 
 def dense_log_det(given):
@@ -40,7 +40,7 @@ def test_one_term_is_exact(make, missing, noise):
     np.testing.assert_array_equal(found.dof_of_terms, [found.dof])
 
 
-@pytest.mark.parametrize("make", KERNELS[1:])
+@pytest.mark.parametrize("make", KERNELS)
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_coupled_terms(make, correlation, missing):
@@ -55,14 +55,6 @@ def test_coupled_terms(make, correlation, missing):
     assert found.dof == pytest.approx(dense_dof(given), rel=0.02)
     assert (found.dof_of_terms > 0).all()
     assert found.dof < found.dof_of_terms.sum()
-
-
-@pytest.mark.xfail(reason="coarse spaces do not resolve what rough terms do to each other")
-def test_coupled_terms_of_the_roughest_kernel():
-    given = problem(1000, 0.0, 0.01, Matern12, n_terms=4)
-    found = Complexity.of(given.system, CoarseSpace(given.system))
-    assert 0.5 * abs(found.log_det - dense_log_det(given)) < 30.0
-    assert found.dof < len(given.y)
 
 
 def test_no_terms():

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from dsgp.additive.evidence import Complexity
 from dsgp.additive.variance import CoupledCovariance, DenseCovariance, covariance_of
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from tests.additive.dense import inputs, problem
@@ -42,15 +41,11 @@ def test_dense_variances_are_those_of_the_posterior(make, correlation, missing):
         np.testing.assert_allclose(found.centred_variance(term, x), exact, rtol=1e-7, atol=1e-9)
 
 
-def dof_of(system):
-    return Complexity.of(system, None).dof_of_terms
-
-
 @every_kernel
 @each_correlation
 def test_up_to_a_thousand_rows_variances_are_dense(make, correlation):
     given = problem(1000, correlation, 0.01, make, n_terms=4)
-    found = covariance_of(given.system, dof_of(given.system))
+    found = covariance_of(given.system)
     rows = new_rows(100, 4, correlation)
     exact = np.diag(given.covariance(rows))
     np.testing.assert_allclose(found.variance(columns(rows)), exact, rtol=0.01)
@@ -62,7 +57,7 @@ def test_up_to_a_thousand_rows_variances_are_dense(make, correlation):
 def coupled_ratios(n, correlation, make):
     """Approximate to exact variances, of the sum and of all centred components."""
     given = problem(n, correlation, 0.01, make, n_terms=4)
-    found = CoupledCovariance.of(given.system, dof_of(given.system))
+    found = CoupledCovariance.of(given.system)
     rows = new_rows(400, 4, correlation)[1:]
     of_sum = found.variance(columns(rows)) / np.diag(given.covariance(rows))
     of_terms = [
@@ -77,20 +72,21 @@ def coupled_ratios(n, correlation, make):
 def test_coupled_variances_of_smooth_kernels_are_within_three_percent(make, correlation):
     of_sum, of_terms = coupled_ratios(3000, correlation, make)
     for ratio in (of_sum, *of_terms):
-        assert np.abs(np.median(ratio) - 1) < 0.03
+        assert np.abs(np.median(ratio) - 1) < 0.04
         assert np.abs(np.quantile(ratio, [0.05, 0.95]) - 1).max() < 0.03
 
 
 @each_correlation
-def test_coupled_variances_of_the_roughest_kernel_are_roughly_right(correlation):
+def test_coupled_variances_of_the_roughest_kernel_are_right_in_the_median(correlation):
+    """Its degrees of freedom take up nine tenths of the rows here."""
     of_sum, of_terms = coupled_ratios(4000, correlation, Matern12)
     for ratio in (of_sum, *of_terms):
-        assert np.abs(np.median(ratio) - 1) < 0.25
+        assert np.abs(np.median(ratio) - 1) < 0.04
 
 
 def test_missing_inputs_add_no_variance():
     given = problem(300, 0.5, 0.05, n_terms=3)
-    found = CoupledCovariance.of(given.system, dof_of(given.system))
+    found = CoupledCovariance.of(given.system)
     rows = new_rows(20, 3, 0.5)
     rows[4, 0] = np.nan
     rows[7] = np.nan
@@ -106,7 +102,7 @@ def test_a_variance_does_not_depend_on_the_other_rows():
     rows = new_rows(50, 3, 0.5)
     for kind in (
         DenseCovariance.of(given.system, given.equations),
-        CoupledCovariance.of(given.system, dof_of(given.system)),
+        CoupledCovariance.of(given.system),
     ):
         whole = kind.variance(columns(rows))
         np.testing.assert_allclose(kind.variance(columns(rows[10:11])), whole[10:11], rtol=1e-9)
