@@ -94,8 +94,8 @@ def main(
         "multigrid"
     ),
     learner: Annotated[
-        str, Option(metavar="LEARNER", help="vbem, or none to keep hyperparameters.")
-    ] = "vbem",
+        str, Option(metavar="LEARNER", help="marginal, vbem, or none to keep hyperparameters.")
+    ] = "marginal",
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
     ] = 1e-4,

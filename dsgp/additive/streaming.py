@@ -406,7 +406,7 @@ class _Rows:
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def __getitem__(self, key: Any) -> NDArray[np.uint16]:
+    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[np.uint16]:
         terms, rows = key
         start, stop, _ = rows.indices(self.shape[1])
         return np.asarray(self.codes[terms, start:stop])

@@ -32,6 +32,8 @@ from dsgp.kernels import Matern
 
 # Rows up to which variances are dense; rough kernels, whose degrees of freedom are many, later.
 DENSE_ROWS = {1: 2500, 2: 1000, 3: 1000, 4: 1000}
+# Rows whose covariances with the training rows are computed at a time: they stay in the cache.
+_TOGETHER = 256
 _SMOOTH = 2e-7  # seconds of compiled work per point
 # Eigenvectors of the coupling that together change the variance by less than this share are left
 # out.
@@ -96,11 +98,20 @@ class DenseCovariance:
     def variance(self, columns: list[Floats]) -> Floats:
         """Of the sum, (n,)."""
         n = len(columns[0]) if columns else 0
+        parts = [slice(start, start + _TOGETHER) for start in range(0, n, _TOGETHER)]
+        found = [self._variance([column[part] for column in columns]) for part in parts]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _variance(self, columns: list[Floats]) -> Floats:
+        n = len(columns[0])
         cross = np.zeros((self.codes.shape[1], n))
         prior = np.zeros(n)
         for term, inputs in enumerate(columns):
             seen = np.isfinite(inputs)
-            cross[:, seen] += self._cross(term, inputs[seen])
+            if seen.all():
+                cross += self._cross(term, inputs)
+            else:
+                cross[:, seen] += self._cross(term, inputs[seen])
             prior += np.where(seen, self.kernels[term].std ** 2, 0.0)
         return self._given_rows(prior, cross)
 

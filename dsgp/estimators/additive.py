@@ -89,7 +89,9 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
               \varepsilon_i \sim \mathcal N(0, \sigma^2 / w_i)
 
     The cost is linear in the number of rows: every step works along one sorted column at a time.
-    Hyperparameters, inputs and outputs are in the units of the data throughout.
+    Large tables are read twice, block by block, into bins; learning and solving then no longer
+    depend on the number of rows. Hyperparameters, inputs and outputs are in the units of the data
+    throughout.
 
     Parameters
     ----------
@@ -106,8 +108,18 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
     solver : {"multigrid", "cg", "backfitting"}
         How the joint posterior mean is computed: conjugate gradients with a two-level
         preconditioner, or with the smoothers of all terms alone, or the paper's backfitting.
-    learner : {"vbem", None}
-        Variational Bayes EM, or None to keep the given hyperparameters.
+    learner : {"marginal", "vbem", None}
+        Maximise the marginal likelihood from sufficient statistics; or the paper's variational
+        Bayes EM, which also takes over where functions are too rough for the former (``learner_``
+        tells); or keep the given hyperparameters.
+    bins : "auto", int or None
+        Values of a column that are told apart. None keeps every distinct one, and all rows in
+        memory; "auto" does so while that is quick, and takes bins beyond, as many as keep their
+        error far below the posterior standard deviation (``bin_error_``). A column with fewer
+        distinct values keeps them in any case.
+    missing : {"error", "ignore"}
+        What NaN in an input means: an error, or that the row gets nothing from that term, as if its
+        function were 0 there.
     tol : float
         The solver stops when the error of every component is below ``tol`` of its prior standard
         deviation, by a rigorous bound.
@@ -115,10 +127,13 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         Iterations of the solver at most; by default 500 of "multigrid", 2000 of "cg", 500 sweeps of
         "backfitting".
     learner_tol : float
-        The learner stops when an iteration gains fewer nats than this.
+        "marginal" stops when no gradient by the log of a hyperparameter is above so many nats;
+        "vbem" when an iteration gains fewer.
     learner_max_iter : int
+    random_state : int, optional
+        Seed of ``sample``. Fitting draws nothing.
     verbose : bool
-        Show a progress bar while learning, where stderr is a terminal.
+        Show a progress bar while reading and learning, where stderr is a terminal.
 
     Attributes
     ----------
@@ -126,15 +141,25 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         The fitted kernel of each column; ``covariance(x, y)`` is its dense matrix.
     noise_variance_ : float
     log_marginal_likelihood_ : float
-        Exact with one term; with several the variational lower bound on it.
+        Exact with one term; with several the determinant in it is that of a mean field and the
+        coarse spaces, for smooth kernels good to a fraction of a nat.
+    effective_dof_ : float
+        Of all terms together.
+    learner_ : str or None
+        The learner that was relied on; ``learner_notes_`` says more.
     learner_trace_ : list of float
-        The bound after each iteration of the learner; it never falls. Empty without a learner.
+        What the learner maximised, as it grew; it never falls. Empty without a learner.
     solver_iterations_ : int
-        Of the final solve; 0 where the learner's last one was good enough.
+        Of the final solve; 0 where an earlier one was good enough.
     n_iter_ : int
-        Iterations of the learner, or of the solver without one.
+        Evaluations or iterations of the learner, or iterations of the solver without one.
     error_bound_ : float
         The error of any component at any input is at most this many prior standard deviations.
+    bin_error_ : float
+        About how much bins change the function, in posterior standard deviations; 0 without bins.
+    bin_noise_ : float
+        Share of the rows' noise that comes from inputs differing within bins. It widens the
+        standard deviation of f, and is no part of ``noise_variance_``.
     converged_ : bool
         Whether solver and learner met their tolerances.
     intercept_ : float
@@ -143,16 +168,20 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         The fitted functions.
     constant_columns_ : list of str
         Columns with one value only: they contribute nothing.
+    n_missing_ : dict of str to int
+        Rows in which a column was missing.
+    fit_seconds_ : dict of str to float
+        Wall seconds of each stage of the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where the data have names.
 
     Notes
     -----
-    Standard deviations are those of the factorised posterior, in which every term counts the others
-    as known (the paper, section "gpvb"). They are close to the exact ones for nearly independent
-    inputs. For strongly correlated ones those of the components are too small, and that of the sum
-    may be off either way. Far from the data they revert to those of the prior.
+    Standard deviations are those of the joint posterior: of the sum, and of components with all
+    other terms unknown as well. Up to 1000 rows they are exact; beyond, the terms are coupled on
+    coarse spaces and in a mean field (docs/mathematics.md has the measured errors: below 1 % for
+    smooth kernels). Far from the data they revert to those of the prior.
 
     References
     ----------

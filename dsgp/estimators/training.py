@@ -13,6 +13,7 @@ import numpy as np
 from dsgp import memory
 from dsgp.additive import Equations, RowEquations
 from dsgp.additive.streaming import LOGICAL_BLOCK, Statistics, Survey, statistics, survey
+from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError, DataWarning
@@ -109,6 +110,8 @@ def prepare(
     """
     if bins is None or (bins == "auto" and _exact_is_cheap(source, orders)):
         return _exact(source)
+    if source.n_rows is not None:  # what is sure to be needed; the survey tells the rest
+        _plan_memory(source.n_rows, len(source.names), [], True, source.weighted)
     found = survey(source, partial(watch, "reading columns"))
     return binned(source, found, orders, bins, watch)
 
@@ -126,11 +129,10 @@ def _exact_is_cheap(source: Source, orders: dict[str, int]) -> bool:
 
 def _exact(source: Source) -> Training:
     if source.n_rows is not None:
-        cells = source.n_rows * len(source.names)
         memory.require(
             f"a fit that keeps every distinct value of {source.n_rows} rows and "
             f"{len(source.names)} columns (bins=None)",
-            FIXED_BYTES + (POINT_BYTES + EXACT_ROW_BYTES) * cells,
+            exact_bytes(source.n_rows, len(source.names)),
             "pass bins='auto', or fewer rows",
         )
     parts = list(over_chunks(source.chunks(), _as_it_is))
@@ -164,6 +166,17 @@ def _exact(source: Source) -> Training:
             source.names, [int(np.count_nonzero(np.isnan(column))) for column in columns]
         ),
     )
+
+
+def exact_bytes(n_rows: int, n_columns: int) -> float:
+    """Estimate the memory of a fit that keeps every distinct value, all of them distinct."""
+    rows = (POINT_BYTES + EXACT_ROW_BYTES) * n_rows * n_columns
+    return FIXED_BYTES + rows + _coarse_bytes(n_columns)
+
+
+def _coarse_bytes(n_terms: int) -> float:
+    """Two-way tables that the learner and the solver count beside rows, and their sums."""
+    return 2.0 * min(TABLE_BYTES, 4.0 * (n_terms * max(BINS.values())) ** 2)
 
 
 def _as_it_is(rows: Rows) -> Rows:
@@ -369,4 +382,4 @@ def stream_bytes(
     if with_pairs:
         return FIXED_BYTES + reading + points + 4 * _pair_bytes(cuts)
     kept = n_rows * (2.0 * len(cuts) + (8.0 if weighted else 0.0))
-    return FIXED_BYTES + reading + points + kept
+    return FIXED_BYTES + reading + points + kept + _coarse_bytes(len(cuts))

@@ -50,7 +50,10 @@ _JITTER = 1e-9
 _SCAN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _SCAN_GAIN = 1.0  # nats worth another search
 _SCANS = 3
-_TOO_FAR = 1e100
+# Updates of the noise alone before anything else moves: it is the parameter known best.
+_NOISE_UPDATES = 4
+# Rows that the degrees of freedom leave, as a share, while the noise is updated.
+_LEAST_LEFT = 0.05
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,8 @@ class Evidence:
     by_log_noise: float
     mean: Floats
     """Posterior mean at the nodes."""
+    next_noise: float
+    """σ² at which its own derivative would vanish, if fit and degrees of freedom did not move."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,9 @@ def evidence(nodes: Nodes, rows: Rows, kernels: list[Matern], noise_variance: fl
     ) / noise_variance
     dof = size - float(np.trace(inverse))
     by_noise = 0.5 * (squares + dof - rows.n_rows)
-    return Evidence(value, by_lengthscale, by_variance, float(by_noise), mean)
+    left = max(rows.n_rows - dof, _LEAST_LEFT * rows.n_rows)
+    next_noise = noise_variance * float(squares) / left
+    return Evidence(value, by_lengthscale, by_variance, float(by_noise), mean, next_noise)
 
 
 def _lower(kernel: Matern, points: Floats) -> Floats:
@@ -248,6 +255,9 @@ class _Objective:
         self.noise_bounds = np.log(noise_bounds)
         self.evaluations = 0
         self.trace: list[float] = []
+        # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
+        # would end in a corner where float64 fails.
+        self.size = 1.0
         self.free = [(d, name) for d, search in enumerate(searches) for name in search.names]
         # The noise has N/2 for its curvature, the other parameters about their degrees of freedom.
         self.scale = np.ones(len(self.free) + 1)
@@ -275,13 +285,14 @@ class _Objective:
         try:
             found = evidence(self.nodes, self.rows, *self.unpack(np.clip(x, *self.bounds)))
         except LinAlgError:  # a step too far for float64: the line search comes back
-            return _TOO_FAR, np.zeros_like(x)
+            worst = 2 * abs(self.trace[0]) if self.trace else 1.0
+            return worst * self.size, np.zeros_like(x)
         self.watch(found.value)
         if not self.trace or found.value > self.trace[-1]:
             self.trace.append(found.value)
         by = {"lengthscale": found.by_log_lengthscale, "variance": found.by_log_variance}
         gradient = np.array([*(by[name][d] for d, name in self.free), found.by_log_noise])
-        return -found.value, -gradient / self.scale
+        return -found.value * self.size, -gradient / self.scale * self.size
 
 
 def marginal(
@@ -325,6 +336,9 @@ def marginal(
     while True:
         nodes = Nodes.of(tables, counts)
         objective = _Objective(nodes, rows, searches, noise_bounds, watch)
+        for _ in range(_NOISE_UPDATES):
+            better = evidence(nodes, rows, kernels, noise_variance).next_noise
+            noise_variance = float(np.clip(better, *noise_bounds))
         best = _search(objective, kernels, noise_variance, tol, max_iter)
         for _ in range(_SCANS):
             others = _scan(tables, nodes, rows, searches, best.kernels, best.noise_variance)
@@ -363,16 +377,20 @@ class _Optimum(NamedTuple):
 def _search(
     objective: _Objective, kernels: list[Matern], noise_variance: float, tol: float, max_iter: int
 ) -> _Optimum:
+    start = objective.pack(kernels, noise_variance)
+    objective.size = 1.0
+    slope = float(np.linalg.norm(objective(start)[1]))
+    objective.size = 1 / max(slope, 1.0)
     found = minimize(
         objective,
-        objective.pack(kernels, noise_variance),
+        start,
         jac=True,
         method="L-BFGS-B",
         bounds=objective.bounds.T,
-        options={"maxiter": max_iter, "gtol": tol, "ftol": 1e-13, "maxcor": 20},
+        options={"maxiter": max_iter, "gtol": tol * objective.size, "ftol": 1e-14, "maxcor": 20},
     )
     # The line search may end where rounding hides what is left: no failure.
-    return _Optimum(*objective.unpack(found.x), -float(found.fun), found.get("nit", 0) < max_iter)
+    return _Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, found.get("nit", 0) < max_iter)
 
 
 def _open_variance(

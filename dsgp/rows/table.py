@@ -90,8 +90,7 @@ class RowTable(Layout):
         """Yield blocks of rows in order, with their codes (n_terms, n)."""
         for start in range(0, self.n_rows, BLOCK):
             rows = slice(start, min(start + BLOCK, self.n_rows))
-            # The table in memory as a whole is one contiguous array: nothing is copied.
-            yield rows, self.codes if rows == slice(0, self.n_rows) else self.codes[:, rows]
+            yield rows, np.asarray(self.codes[:, rows])
 
     def gather(self, flat: Floats) -> Floats:
         """Σ_d of each row's entry in table d, (n_rows,)."""
