@@ -13,6 +13,7 @@ reaches slowly, are coarse; what is left is local, and the smoothers take it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
@@ -109,12 +110,23 @@ class CoarseSpace:
         self.tables = tables
         equations = system.equations
         if isinstance(equations, RowEquations) and equations.table.n_rows <= _FEW_ROWS:
-            normal = self._of_rows(equations)
+            self.normal = self._of_rows(equations)
         else:
-            normal = self._of_tables(tables)
-        self.grams = [normal[rows, rows].copy() for rows in self.rows]
+            self.normal = self._of_tables(tables)
+        """Φᵀ W Φ, without the noise."""
+        self.factor = self._factor()
+
+    def with_noise_of(self, system: AdditiveSystem) -> CoarseSpace:
+        """Return the coarse space of a system that differs in its noise or targets only."""
+        other = copy(self)
+        other.system = system
+        other.factor = other._factor()
+        return other
+
+    @property
+    def grams(self) -> list[Floats]:
         """Φ_dᵀ W_d Φ_d of each term, without the noise."""
-        self.factor = self._factor(normal)
+        return [self.normal[rows, rows] for rows in self.rows]
 
     def _of_rows(self, equations: RowEquations) -> Floats:
         """Return Φᵀ W Φ, without the noise."""
@@ -142,9 +154,9 @@ class CoarseSpace:
                 normal[self.rows[e], rows] = block.T
         return normal
 
-    def _factor(self, normal: Floats) -> tuple[Floats, bool]:
+    def _factor(self) -> tuple[Floats, bool]:
         """Cholesky factor of the coarse matrix, I + Φᵀ W Φ."""
-        matrix = normal / self.system.noise_variance
+        matrix = self.normal / self.system.noise_variance
         matrix[np.diag_indices_from(matrix)] += 1.0
         # Beside a huge weight, rounding could outweigh the identity.
         matrix[np.diag_indices_from(matrix)] *= 1.0 + 1e-12

@@ -213,7 +213,14 @@ def solve(
     to the noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
     full posterior, less what the slopes within bins add.
     """
-    attempt = partial(_attempt, kernels=found.kernels, solver=solver, tol=tol, max_iter=max_iter)
+    attempt = partial(
+        _attempt,
+        kernels=found.kernels,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        coarse=cache(partial(CoarseSpace, AdditiveSystem(equations, found.kernels, 1.0))),
+    )
     system, solution, complexity = attempt(equations, found.noise_variance, found.pair)
     error = None if spreads is None else BinError.of(system, solution.dual, spreads)
     noise = found.noise_variance
@@ -245,12 +252,13 @@ def _attempt(
     solver: str,
     tol: float,
     max_iter: int,
+    coarse: Callable[[], CoarseSpace],
 ) -> tuple[AdditiveSystem, Solution, Complexity]:
     system = AdditiveSystem(equations, kernels, noise_variance)
-    coarse = cache(partial(CoarseSpace, system))
-    extra = {"coarse": coarse} if solver == "multigrid" else {}
+    own = cache(lambda: coarse().with_noise_of(system))
+    extra = {"coarse": own} if solver == "multigrid" else {}
     solution = SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)
-    return system, solution, Complexity.of(system, coarse() if len(kernels) > 1 else None)
+    return system, solution, Complexity.of(system, own() if len(kernels) > 1 else None)
 
 
 def _noise(

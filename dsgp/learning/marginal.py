@@ -390,7 +390,11 @@ def _search(
         options={"maxiter": max_iter, "gtol": tol * objective.size, "ftol": 1e-14, "maxcor": 20},
     )
     # The line search may end where rounding hides what is left: no failure.
-    return _Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, found.get("nit", 0) < max_iter)
+    return _Optimum(
+        *objective.unpack(found.x),
+        -float(found.fun) / objective.size,
+        found.get("nit", 0) < max_iter,
+    )
 
 
 def _open_variance(
