@@ -16,7 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.jit.filter import filter_gains, filter_states
-from dsgp.jit.product import accumulate, evaluate, evaluate_many, multiply, posterior_variance
+from dsgp.jit.product import (
+    accumulate,
+    accumulate_many,
+    evaluate,
+    evaluate_many,
+    multiply,
+    posterior_variance,
+)
 from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
@@ -244,13 +251,12 @@ class Axis:
 
     def kernel_sums(self, kernel: Matern, vectors: Floats) -> KernelSums:
         """Like ``kernel_sum`` for several vectors (r, n_points) at once."""
-        shape = (len(vectors), len(self), kernel.order)
+        shape = (len(self), kernel.order, len(vectors))
         forward, backward = np.empty(shape), np.empty(shape)
-        for vector, ahead, back in zip(vectors, forward, backward, strict=True):
-            accumulate(*_dynamics(kernel), self.step, vector, ahead, back)
         # The vectors last, so that one input reads neighbouring numbers.
-        moved = [np.ascontiguousarray(np.moveaxis(x, 0, -1)) for x in (forward, backward)]
-        return KernelSums(self, kernel, *moved)
+        columns = np.ascontiguousarray(vectors.T)
+        accumulate_many(*_dynamics(kernel), self.step, columns, forward, backward)
+        return KernelSums(self, kernel, forward, backward)
 
     def variance_function(self, kernel: Matern, weight: Floats) -> VarianceFunction:
         """Return the posterior variance as a function of the input; it needs no target."""

@@ -31,7 +31,7 @@ from dsgp.axis import Axis, Floats
 from dsgp.kernels import Matern
 
 # Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
-_POINTS = {1: 160, 2: 128, 3: 80, 4: 64}
+_POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
 _ALL_POINTS = 1600
 # Coarse points whose variance given the others is less than this share of the prior's add nothing.
 _RESOLVED = 1e-10

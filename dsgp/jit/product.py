@@ -158,6 +158,41 @@ def _unpack(packed, t, matrix):
 
 
 @compiled
+def accumulate_many(shift, stationary, rate, step, vectors, forward, backward):
+    """Fill both accumulations (n, m, r) of several vectors (n, r)."""
+    m = len(shift)
+    n, r = vectors.shape
+    for t in range(n):
+        for i in range(m):
+            for k in range(r):
+                forward[t, i, k] = stationary[i, 0] * vectors[t, k]
+        if t > 0:
+            tau = scaled(rate, step[t])
+            decay = math.exp(-tau)
+            for i in range(m):
+                power = decay
+                for j in range(i, m):
+                    factor = power * shift[j - i]
+                    power *= tau
+                    for k in range(r):
+                        forward[t, i, k] += factor * forward[t - 1, j, k]
+    for t in range(n - 1, -1, -1):
+        for i in range(m):
+            for k in range(r):
+                backward[t, i, k] = vectors[t, k] if i == 0 else 0.0
+        if t < n - 1:
+            tau = scaled(rate, step[t + 1])
+            decay = math.exp(-tau)
+            for i in range(m):
+                power = decay
+                for j in range(i, -1, -1):
+                    factor = power * shift[i - j]
+                    power *= tau
+                    for k in range(r):
+                        backward[t, i, k] += factor * backward[t + 1, j, k]
+
+
+@compiled
 def evaluate_many(shift, stationary, rate, points, forward, backward, inputs, out):
     """Add r sums x ↦ k(x, points) @ vector_k at ``inputs`` to ``out`` (n_inputs, r).
 
