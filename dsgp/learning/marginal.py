@@ -330,7 +330,8 @@ def marginal(
     """
     kernels = [search.middle for search in searches]
     counts = [
-        min(NODES[kernel.order], max(8, ALL_NODES // max(len(kernels), 1))) for kernel in kernels
+        min(NODES[kernel.order], max(8, ALL_NODES // (2 * max(len(kernels), 1))))
+        for kernel in kernels
     ]
     evaluations = 0
     while True:
@@ -426,15 +427,19 @@ def _more_nodes(
     What M nodes leave open falls like M^(−2ν).
     """
     share = RESOLUTION / max(len(counts), 1)
-    wanted = [
-        min(math.ceil(1.1 * count * (left / share) ** (0.5 / kernel.smoothness)), len(points))
-        if left > share and count < len(points)
-        else count
-        for count, left, kernel, points in zip(
-            counts, open_variance, kernels, tables.positions, strict=True
-        )
-    ]
-    return wanted if sum(wanted) <= ALL_NODES else counts
+    granted = list(counts)
+    left = ALL_NODES - sum(counts)
+    # Those that need them most come first.
+    for d in np.argsort(open_variance)[::-1]:
+        n_bins, excess = len(tables.positions[d]), open_variance[d] / share
+        if excess <= 1 or counts[d] >= n_bins:
+            continue
+        wanted = math.ceil(1.1 * counts[d] * excess ** (0.5 / kernels[d].smoothness))
+        more = min(wanted, n_bins) - counts[d]
+        if more <= left:
+            granted[d] += more
+            left -= more
+    return granted
 
 
 def _scan(
