@@ -75,10 +75,7 @@ def run(
     if len(tasks) < 2 or seconds < WORTH_A_GRAPH or getattr(_inside, "task", False):
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
-        futures = [
-            client.submit(_call, task, pure=False, retries=_RETRIES, key=f"dsgp-term-{id(task)}")
-            for task in tasks
-        ]
+        futures = [client.submit(_call, task, pure=False, retries=_RETRIES) for task in tasks]
         return list(client.gather(futures))
     if CPU_COUNT < 2:
         return [task() for task in tasks]

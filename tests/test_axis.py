@@ -435,3 +435,20 @@ def test_sorting_many_inputs_of_a_long_axis_changes_no_bit(make, monkeypatch):
         slope = total.slope(inputs)
         monkeypatch.setattr("dsgp.axis._LONG", 1)
         np.testing.assert_array_equal(total.slope(inputs), slope)
+
+
+@pytest.mark.parametrize("make", [Matern12, Matern32, Matern52, Matern72])
+@pytest.mark.parametrize("lengthscale", [0.05, 1.0, 10.0, 60.0])
+@pytest.mark.parametrize("n", [1000, 4000])
+def test_draws_on_dense_axes_are_whitened_by_the_likelihood(make, lengthscale, n):
+    """yᵀ(K + R)⁻¹y of draws plus a little noise is chi-square with n degrees of freedom."""
+    rng = np.random.default_rng(0)
+    axis = Axis(np.unique(rng.uniform(-3, 3, n)))
+    kernel = make(lengthscale, 1.0)
+    noise = 1e-6
+    total = []
+    for _ in range(5):
+        target = axis.sample(kernel, rng) + np.sqrt(noise) * rng.standard_normal(len(axis))
+        solved = axis.solver(kernel, np.full(len(axis), 1 / noise)).solve(target / noise)[1]
+        total.append(target @ solved / len(axis))
+    assert np.mean(total) == pytest.approx(1.0, abs=0.1)

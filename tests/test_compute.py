@@ -1,7 +1,9 @@
 """Tasks and blocks of rows give the same results, in order, wherever they run."""
 
+import operator
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -207,3 +209,11 @@ def test_few_chunks_are_in_memory(monkeypatch):
 
     for used, _ in enumerate(over_chunks(counted(), values)):
         assert len(asked) <= used + 4
+
+
+def test_results_of_a_client_are_those_of_the_tasks():
+    """Also where tasks are made and dropped again and again."""
+    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None):
+        for round_ in range(100):
+            tasks = [partial(operator.add, round_, k) for k in range(4)]
+            assert run(tasks, 1e9) == [round_ + k for k in range(4)]

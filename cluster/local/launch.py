@@ -45,7 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, ValueError, yaml.YAMLError) as error:
         parser.error(" ".join(f"{asked.config}: {error}".split()))
     exit_on_termination()
-    # Workers and the command import the pipelines of this checkout.
+    # Workers and the command import the pipelines of this checkout, and so does the scheduler,
+    # which lives here.
+    sys.path.insert(0, str(ROOT))
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     with start(config) as cluster:

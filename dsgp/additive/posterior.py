@@ -15,6 +15,7 @@ from dsgp.kernels import Matern
 _SAMPLE = 2e-7  # seconds of compiled work per point and sample
 # Vectors solved at once: beyond, memory grows and nothing is saved.
 _TOGETHER = 64
+_SOLVE_BYTES = 1e9
 
 
 def joint_covariance(
@@ -32,7 +33,7 @@ def joint_covariance(
     columns : list of ndarray of shape (r,), one a term
         NaN is a missing input.
     tol : float
-        Error of an entry at most, relative to the prior variance.
+        On the error bound of the solves; entries are good to its square.
 
     Returns
     -------
@@ -49,8 +50,13 @@ def joint_covariance(
         seen = np.isfinite(inputs)
         prior[np.ix_(seen, seen)] += kernel.covariance(inputs[seen])
         part[seen] = kernel.covariance(inputs[seen], axis.points)
-    solutions = _solved(system, system.multiply(cross), tol, max_iter)
-    explained = np.concatenate([cross @ s.dual.T for s in solutions], axis=1)
+    rhs = system.multiply(cross)
+    solutions = _solved(system, rhs, tol, max_iter)
+    mean = np.concatenate([solution.mean for solution in solutions])
+    dual = np.concatenate([solution.dual for solution in solutions])
+    # With what is left of the residual, errors of two solves count by their product.
+    residual = rhs - system.multiply(mean) - dual
+    explained = cross @ dual.T + (cross - mean) @ residual.T
     covariance = prior - 0.5 * (explained + explained.T)
     return covariance, all(solution.converged for solution in solutions)
 
@@ -89,8 +95,9 @@ def joint_samples(
     out = np.zeros((n_samples, n))
     converged = True
     coarse = cache(partial(CoarseSpace, system))
-    for first in range(0, n_samples, _TOGETHER):
-        some = streams[first : first + _TOGETHER]
+    together = together_of(system)
+    for first in range(0, n_samples, together):
+        some = streams[first : first + together]
         noises = [stream.spawn(layout.n_terms + 1) for stream in some]
         prior = np.empty((len(some), layout.size))
         tasks = [
@@ -123,6 +130,16 @@ def joint_samples(
     return out, converged
 
 
+def together_of(system: AdditiveSystem) -> int:
+    """How many vectors are solved at once, within a budget of memory."""
+    return int(np.clip(_SOLVE_BYTES / vector_bytes(system), 1, _TOGETHER))
+
+
+def vector_bytes(system: AdditiveSystem) -> float:
+    """Memory that one right-hand side takes while it is solved and evaluated."""
+    return 8.0 * 30 * max(system.layout.size, 1)
+
+
 def _draw_prior(
     axis: Axis,
     kernel: Matern,
@@ -145,7 +162,8 @@ def _draw_prior(
 
 def _solved(system: AdditiveSystem, rhs: Floats, tol: float, max_iter: int) -> list[Solution]:
     coarse = cache(partial(CoarseSpace, system))
+    together = together_of(system)
     return [
-        multigrid(system, rhs[first : first + _TOGETHER], tol=tol, max_iter=max_iter, coarse=coarse)
-        for first in range(0, len(rhs), _TOGETHER)
+        multigrid(system, rhs[first : first + together], tol=tol, max_iter=max_iter, coarse=coarse)
+        for first in range(0, len(rhs), together)
     ]

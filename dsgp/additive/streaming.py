@@ -287,7 +287,7 @@ def statistics(
             kept.append(codes, weight)
         n_read += n
         watch(n_read)
-    return _statistics(total, kept, names, bins, pilot)
+    return _statistics(total, kept, names, bins, pilot, source.weighted)
 
 
 def _statistics(
@@ -296,6 +296,7 @@ def _statistics(
     names: tuple[str, ...],
     bins: list[Bins],
     pilot: tuple[float, float],
+    weighted: bool,
 ) -> Statistics:
     weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
     weight_scale = weight_sum / n_rows
@@ -325,7 +326,7 @@ def _statistics(
         "information": np.concatenate(information) if weights else np.zeros(0),
         "quadratic": variance / std**2 * n_rows,
         "n_rows": int(n_rows),
-        "log_weight": log_weight - n_rows * float(np.log(weight_scale)) if log_weight else 0.0,
+        "log_weight": log_weight - n_rows * float(np.log(weight_scale)) if weighted else 0.0,
     }
     equations: Equations
     if kept is None:
@@ -344,8 +345,9 @@ def _statistics(
 
 def _increasing(points: Floats) -> Floats:
     """Part means of neighbouring bins that rounding has made equal."""
-    for i in np.flatnonzero(np.diff(points) <= 0):
-        points[i + 1] = np.nextafter(points[i], np.inf)
+    if (np.diff(points) <= 0).any():
+        for i in range(1, len(points)):
+            points[i] = max(points[i], np.nextafter(points[i - 1], np.inf))
     return points
 
 

@@ -25,11 +25,22 @@ from dsgp.additive import (
     Solution,
     warn_unless_converged,
 )
-from dsgp.additive.posterior import joint_covariance, joint_samples
+from dsgp.additive.posterior import (
+    joint_covariance,
+    joint_samples,
+    together_of,
+    vector_bytes,
+)
 from dsgp.additive.variance import covariance_of
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
-from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
+from dsgp.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MemoryLimitError,
+    ParameterError,
+)
 from dsgp.estimators import persistence
 from dsgp.estimators.inference import Clock, Fit, Found, Posterior, learn, solve
 from dsgp.estimators.parameters import (
@@ -127,7 +138,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         Iterations of the solver at most; by default 500 of "multigrid", 2000 of "cg", 500 sweeps of
         "backfitting".
     learner_tol : float
-        "marginal" stops when no gradient by the log of a hyperparameter is above so many nats;
+        "marginal" stops when no gradient by the log of a hyperparameter is above so many nats (by
+        that of the noise, over the square root of N/50);
         "vbem" when an iteration gains fewer.
     learner_max_iter : int
     random_state : int, optional
@@ -284,6 +296,7 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             clock.stage("solve")
             state = self._solve(training, found)
             if self.bins == "auto" and _too_coarse(state):
+                clock.stage("refine bins")
                 training, state = self._refine(source, orders, training, found, state)
             clock.stage("keep")
             self._keep(training, found, state)
@@ -384,7 +397,10 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             return training, state
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
-            training = prepare(source, orders, n_bins)
+            try:
+                training = prepare(source, orders, n_bins)
+            except MemoryLimitError:  # what there is stays, and is warned of
+                return training, state
         return training, self._solve(training, found)
 
     def _keep(self, training: Training, found: Found, state: Fit) -> None:
@@ -623,23 +639,23 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
             If the tables of so many rows would not fit.
         """
         rows = Rows.join([load() for load in self._rows_of(X)])
+        size = self._posterior.system.layout.size if self.terms_ else 0
+        memory.require(
+            f"the covariance of {len(rows)} rows",
+            8.0 * len(rows) * (25 * size + 6 * len(rows)),
+            "pass fewer rows",
+        )
         noise = np.eye(len(rows)) * (self.noise_variance_ if include_noise else 0.0)
         if not self.terms_:
             return noise
-        posterior = self._posterior
-        memory.require(
-            f"the covariance of {len(rows)} rows",
-            8.0 * len(rows) * (3 * posterior.system.layout.size + 3 * len(rows)),
-            "pass fewer rows",
-        )
-        # Of a small difference of large numbers: to a thousandth of the smallest variance.
-        prior = max(term.kernel.std**2 for term in self.terms_)
-        smallest = posterior.covariance.variance(rows.columns).min(initial=np.inf) / prior
         with one_blas_thread():
+            variance = self._posterior.covariance.variance(rows.columns)
+            smallest = variance[variance > 0].min(initial=np.inf)
+            largest = max(term.kernel.std**2 for term in self.terms_)
             found, converged = joint_covariance(
-                posterior.system,
+                self._posterior.system,
                 rows.columns,
-                tol=max(1e-3 * min(smallest, 1.0), _FINEST),
+                tol=max(math.sqrt(1e-4 * min(smallest, largest)), _FINEST),
                 max_iter=MAX_ITER["multigrid"],
             )
         self._warn_solves("covariance", converged)
@@ -672,9 +688,14 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
         random = np.random.default_rng(self.random_state if random_state is None else random_state)
         rows = Rows.join([load() for load in self._rows_of(X)])
         level = self.intercept_ - sum(term.centre for term in self.terms_)
-        drawn = np.zeros((n_samples, len(rows)))
+        drawn: Floats = np.zeros((n_samples, 0 if self.terms_ else len(rows)))
         if self.terms_:
             system = self._posterior.system
+            memory.require(
+                f"{n_samples} samples at {len(rows)} rows",
+                16.0 * n_samples * len(rows) + together_of(system) * vector_bytes(system),
+                "ask for fewer samples or rows",
+            )
             with one_blas_thread():
                 drawn, converged = joint_samples(
                     system,

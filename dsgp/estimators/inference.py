@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from scipy.linalg import LinAlgError
+
 from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.bins import BinError
 from dsgp.additive.evidence import Complexity
@@ -15,6 +17,7 @@ from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.tables import BINS
 from dsgp.additive.variance import Covariance
 from dsgp.axis import Floats
+from dsgp.errors import ParameterError
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Matern
 from dsgp.learning.marginal import Rows, marginal
@@ -112,16 +115,22 @@ def learn(
             )
         ]
         require_resolvable([search.middle for search in searches], noise_variance)
-        result = marginal(
-            tables,
-            Rows(equations.quadratic, equations.n_rows, equations.log_weight),
-            searches,
-            noise_variance,
-            noise_bounds=noise_bounds,
-            tol=tol,
-            max_iter=max_iter,
-            watch=watch,
-        )
+        try:
+            result = marginal(
+                tables,
+                Rows(equations.quadratic, equations.n_rows, equations.log_weight),
+                searches,
+                noise_variance,
+                noise_bounds=noise_bounds,
+                tol=tol,
+                max_iter=max_iter,
+                watch=watch,
+            )
+        except LinAlgError as error:
+            raise ParameterError(
+                f"float64 cannot resolve so little noise (of {noise_variance:.1g} of the target's "
+                f"variance) beside {equations.n_rows} rows: raise noise_variance, or leave it out"
+            ) from error
         nodes = f"{min(result.n_nodes, default=0)} to {max(result.n_nodes, default=0)} nodes a term"
         notes.append(
             f"{nodes}; the prior variance they leave open adds "
@@ -237,7 +246,8 @@ def solve(
         again = BinError.of(system, solution.dual, spreads)
         left = math.hypot(replace(again, bias=again.bias - error.bias).size(system), again.rest)
         bin_error = left / math.sqrt(noise * complexity.dof / equations.n_rows)
-        if found.learner is not None:  # it was learned as noise
+        if found.learner is not None and found.noise_bounds[0] < found.noise_bounds[1]:
+            # It was learned as noise.
             bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
     likelihood = complexity.log_marginal_likelihood(system, solution)
     return Fit(system, solution, complexity, likelihood, bin_error, bin_noise)

@@ -79,7 +79,8 @@ def _equation_arrays(kept: Equations) -> dict[str, Any]:
         return arrays | {"codes": kept.table.codes} | weights
     assert isinstance(kept, BinEquations)
     pairs = {f"{d}-{e}": pair for (d, e), pair in kept.bins.pairs.items()}
-    return arrays | {"pairs": pairs}
+    spreads = {f"{d}": spread for d, spread in enumerate(kept.bins.spreads)}
+    return arrays | {"pairs": pairs, "spreads": spreads}
 
 
 def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term]) -> Equations:
@@ -97,7 +98,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
         weights=layout.parts(stored["weight"]),
         information=layout.parts(stored["information"]),
         pairs={(d, e): stored["pairs"][f"{d}-{e}"] for d, e in pairs_of(len(terms))},
-        spreads=[np.zeros(len(axis)) for axis in layout.axes],
+        spreads=[stored["spreads"][f"{d}"] for d in range(len(terms))],
     )
     return BinEquations(layout=layout, bins=bins, **shared)
 

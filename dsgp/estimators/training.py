@@ -296,7 +296,8 @@ def binned(
         wanted = [min(n, affordable) for n in wanted]
     cuts = [Bins.of(found.sketches[j], n) for j, n in zip(varying, wanted, strict=True)]
     with_pairs = _pair_bytes(cuts) <= BIN_TABLE_BYTES
-    on_disk = _plan_memory(found.n_rows, len(names), cuts, with_pairs, source.weighted)
+    chunk = max(found.lengths)
+    on_disk = _plan_memory(found.n_rows, len(names), cuts, with_pairs, source.weighted, chunk)
     if found.target.low == found.target.high:
         pilot = _constant_target(found.target.low, found.n_rows)
     else:
@@ -358,10 +359,15 @@ def _pair_bytes(cuts: list[Bins]) -> float:
 
 
 def _plan_memory(
-    n_rows: int, n_columns: int, cuts: list[Bins], with_pairs: bool, weighted: bool
+    n_rows: int,
+    n_columns: int,
+    cuts: list[Bins],
+    with_pairs: bool,
+    weighted: bool,
+    chunk: int = 0,
 ) -> bool:
     """Tell whether codes must go to disk; refuse what cannot fit."""
-    needed = stream_bytes(n_rows, n_columns, cuts, with_pairs, weighted)
+    needed = stream_bytes(n_rows, n_columns, cuts, with_pairs, weighted, chunk)
     remedy = "pass fewer bins, fewer columns, or run where there is more memory"
     if with_pairs:
         memory.require("a fit from two-way tables", needed, remedy)
@@ -373,10 +379,18 @@ def _plan_memory(
 
 
 def stream_bytes(
-    n_rows: int, n_columns: int, cuts: list[Bins], with_pairs: bool, weighted: bool
+    n_rows: int,
+    n_columns: int,
+    cuts: list[Bins],
+    with_pairs: bool,
+    weighted: bool,
+    chunk: int = 0,
 ) -> float:
-    """Estimate the memory of a fit by bins, in bytes; its rows are read block by block."""
-    block = min(n_rows, LOGICAL_BLOCK)
+    """Estimate the memory of a fit by bins, in bytes; its rows are read block by block.
+
+    ``chunk`` is the largest number of rows that the source gives at a time.
+    """
+    block = max(min(n_rows, LOGICAL_BLOCK), chunk)
     reading = (2 * CPU_COUNT + 3) * block * (n_columns + 2) * 8.0
     points = POINT_BYTES * sum(len(cut) for cut in cuts)
     if with_pairs:

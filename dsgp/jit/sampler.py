@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from dsgp.jit.filter import predict
 from dsgp.jit.flags import compiled
 from dsgp.jit.transition import push, scaled
 
@@ -15,23 +14,31 @@ from dsgp.jit.transition import push, scaled
 def simulate(shift, stationary, rate, step, normal, out):
     """Fill ``out`` (n,) with a draw, from standard normal numbers ``normal`` (n, m).
 
-    The state moves by Φ and gets noise of covariance Q = P∞ − Φ P∞ Φᵀ. Of a tiny step Q is rounding
-    error to some extent, which the factor cuts at 0: the draw is good to about 1e-8 of the prior's
-    standard deviation.
+    The state moves by Φ and gets noise of covariance Q, which is small of a high power of τ: it is
+    integrated, not taken as a difference of covariances.
     """
     m = len(shift)
     state = np.zeros(m)
-    spread = np.zeros((m, m))
-    half = np.empty((m, m))
-    nothing = np.zeros(m)
+    spread = np.empty((m, m))
+    integrals = np.empty(2 * m - 1)
     for t in range(step.shape[0]):
-        for i in range(m):
-            for j in range(m):
-                spread[i, j] = 0.0 if t > 0 else stationary[i, j]
         if t > 0:
             tau = scaled(rate, step[t])
             push(shift, tau, math.exp(-tau), state)
-            predict(shift, stationary, tau, nothing, spread, half)
+            integrate(tau, integrals)
+            # u_i is white noise of intensity 2 P∞[m-1, m-1], filtered by e^{-s} s^a / a! with
+            # a = m-1-i.
+            for i in range(m):
+                for j in range(m):
+                    a = m - 1 - i
+                    b = m - 1 - j
+                    spread[i, j] = (
+                        2.0 * stationary[m - 1, m - 1] * shift[a] * shift[b] * integrals[a + b]
+                    )
+        else:
+            for i in range(m):
+                for j in range(m):
+                    spread[i, j] = stationary[i, j]
         factorise(spread)
         for i in range(m):
             for j in range(i + 1):
@@ -40,14 +47,35 @@ def simulate(shift, stationary, rate, step, normal, out):
 
 
 @compiled
+def integrate(tau, out):
+    """Fill out[n] with the integral of e^{-2s} s^n from 0 to τ, to a few ulps."""
+    if tau < 1.0:
+        power = tau
+        for n in range(out.shape[0]):
+            term = 1.0
+            total = 0.0
+            for k in range(40):
+                total += term / (n + k + 1)
+                term *= -2.0 * tau / (k + 1)
+            out[n] = power * total
+            power *= tau
+        return
+    decay = math.exp(-2.0 * tau)
+    out[0] = 0.5 * (1.0 - decay)
+    for n in range(1, out.shape[0]):
+        decay *= tau
+        out[n] = 0.5 * (n * out[n - 1] - decay)
+
+
+@compiled
 def factorise(matrix):
-    """Replace a covariance by its lower Cholesky factor; pivots below rounding become 0."""
+    """Replace a covariance by its lower Cholesky factor; a pivot lost to rounding becomes 0."""
     m = matrix.shape[0]
     for j in range(m):
         pivot = matrix[j, j]
         for k in range(j):
             pivot -= matrix[j, k] * matrix[j, k]
-        root = math.sqrt(pivot) if pivot > 1e-16 * abs(matrix[j, j]) else 0.0
+        root = math.sqrt(pivot) if pivot > 0.0 else 0.0
         for i in range(j + 1, m):
             total = matrix[i, j]
             for k in range(j):

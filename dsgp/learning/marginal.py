@@ -284,9 +284,11 @@ class _Objective:
         self.evaluations += 1
         try:
             found = evidence(self.nodes, self.rows, *self.unpack(np.clip(x, *self.bounds)))
-        except LinAlgError:  # a step too far for float64: the line search comes back
-            worst = 2 * abs(self.trace[0]) if self.trace else 1.0
-            return worst * self.size, np.zeros_like(x)
+        except LinAlgError:
+            if not self.trace:
+                raise
+            # A step too far for float64: the line search comes back.
+            return 2 * abs(self.trace[0]) * self.size, np.zeros_like(x)
         self.watch(found.value)
         if not self.trace or found.value > self.trace[-1]:
             self.trace.append(found.value)
@@ -390,12 +392,10 @@ def _search(
         bounds=objective.bounds.T,
         options={"maxiter": max_iter, "gtol": tol * objective.size, "ftol": 1e-14, "maxcor": 20},
     )
-    # The line search may end where rounding hides what is left: no failure.
-    return _Optimum(
-        *objective.unpack(found.x),
-        -float(found.fun) / objective.size,
-        found.get("nit", 0) < max_iter,
-    )
+    # A line search that ends where rounding hides what is left is no failure.
+    small = np.abs(found.get("jac", np.zeros(1))).max(initial=0.0) <= 100 * tol * objective.size
+    done = found.get("nit", 0) < max_iter and (bool(found.success) or bool(small))
+    return _Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, done)
 
 
 def _open_variance(

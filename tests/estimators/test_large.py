@@ -247,6 +247,64 @@ def test_samples_and_covariances_of_bins_agree_with_their_std(bins):
     np.testing.assert_allclose(drawn.std(axis=0), std, rtol=0.15)
 
 
+def test_loaded_bins_predict_to_the_bit(tmp_path):
+    X, y = rows()
+    model = AdditiveGPRegressor(bins=20).fit(X, y)
+    model.save(tmp_path / "m.zarr")
+    np.testing.assert_array_equal(
+        dsgp.load(tmp_path / "m.zarr").predict(X, return_std=True),
+        model.predict(X, return_std=True),
+    )
+
+
+def test_weights_whose_logs_cancel_count_in_the_likelihood():
+    X, y = rows(1000)
+    weight = np.tile([0.5, 2.0], 500)
+    kernels = {"age": Matern52(10.0, 1.0), "dose": Matern52(0.02, 1.0), "level": Matern52(2.0, 1.0)}
+    exact, binned = (
+        AdditiveGPRegressor(terms=kernels, noise_variance=0.04, learner=None, bins=bins).fit(
+            X, y, weight
+        )
+        for bins in (None, 1000)
+    )
+    assert binned.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, abs=0.1)
+
+
+def test_fixed_noise_is_kept_with_bins():
+    X, y = rows()
+    model = AdditiveGPRegressor(bins=10, noise_variance=0.04, fixed_noise=True)
+    assert model.fit(X, y).noise_variance_ == pytest.approx(0.04)
+
+
+def test_too_little_noise_for_float64_is_refused():
+    X, y = rows(100_000)
+    with pytest.raises(dsgp.errors.ParameterError, match=r"float64 .* raise noise_variance"):
+        AdditiveGPRegressor(
+            Matern52(10.0, 1.0), bins=64, noise_variance=1e-13, fixed_noise=True
+        ).fit(X, y)
+
+
+def test_covariances_do_not_warn_beside_a_large_prior():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3, 3, (4000, 3))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.2 * rng.standard_normal(4000)
+    model = AdditiveGPRegressor().fit(X, y)
+    points = np.array([[0, 1, 0.2], [0.5, 0.5, 0.5]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        covariance = model.covariance(points)
+        drawn = model.sample(points, 400, random_state=0)
+    std = model.predict(points, return_std=True)[1]
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=0.02)
+    np.testing.assert_allclose(drawn.std(axis=0), std, rtol=0.15)
+
+
+def test_a_frame_and_its_target_read_from_parquet(in_memory, tmp_path):
+    frame = dd.read_parquet(str(stored("parquet", tmp_path, *rows())))
+    model = AdditiveGPRegressor(bins=100).fit(frame[["age", "dose", "level"]], frame["y"])
+    same(model, in_memory)
+
+
 def test_a_bad_block_is_named_with_its_column():
     X, y = rows()
     values = X.to_numpy().copy()

@@ -112,7 +112,8 @@ def lazy_source(
             present, needed = match.names, match.needed
     if match is None and not needed:
         raise DataError(f"the {kind} has no input column (0 feature(s)); at least one is needed")
-    blocks, sizes = _blocks(X)
+    beside = any(is_lazy(values) and _is_series(values) for values in (y, sample_weight))
+    blocks, sizes = _blocks(X, as_cut=beside)
     n_rows = None if np.isnan(sizes).any() else int(sum(sizes))
     if n_rows == 0:
         raise DataError(f"the {kind} is empty: 0 sample(s) (rows); at least 1 is required")
@@ -224,12 +225,19 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "map_partitions") and hasattr(X, "columns")
 
 
-def _blocks(X: Any) -> tuple[list[Any], list[float]]:
-    """Cut into delayed blocks; NaN is a length that is not known."""
-    blocks = X.to_delayed()
+def _is_series(values: Any) -> bool:
+    return hasattr(values, "map_partitions")
+
+
+def _blocks(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
+    """Cut into delayed blocks; NaN is a length that is not known.
+
+    Dask may fuse the partitions of a narrow frame; ``as_cut`` keeps them, for those beside it.
+    """
+    blocks = X.to_delayed(optimize_graph=not as_cut)
     if isinstance(blocks, np.ndarray):
         return list(blocks.ravel()), list(X.chunks[0])
-    return list(blocks), [np.nan] * len(blocks)  # fewer than X.npartitions, if dask saves some
+    return list(blocks), [np.nan] * len(blocks)
 
 
 def _name_of(y: Any) -> str:
@@ -264,7 +272,7 @@ def _beside(values: Any, what: str, sizes: list[float], kind: str) -> list[Any]:
         if known and not np.isnan(values.shape[0]):
             _require_length(what, values.shape[0], sum(sizes))
             values = values.rechunk((tuple(sizes),))
-    blocks, _ = _blocks(values)
+    blocks, _ = _blocks(values, as_cut=True)
     if len(blocks) != len(sizes):
         raise DataError(
             f"X has {len(sizes)} blocks but {what} has {len(blocks)}, and their lengths are not "
