@@ -131,7 +131,8 @@ def learn(
                 f"float64 cannot resolve so little noise (of {noise_variance:.1g} of the target's "
                 f"variance) beside {equations.n_rows} rows: raise noise_variance, or leave it out"
             ) from error
-        nodes = f"{min(result.n_nodes, default=0)} to {max(result.n_nodes, default=0)} nodes a term"
+        fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
+        nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
         notes.append(
             f"{nodes}; the prior variance they leave open adds "
             f"{sum(result.open_variance):.2g} of the noise variance"

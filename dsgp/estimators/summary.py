@@ -55,11 +55,11 @@ def summarise(model: Any) -> str:
         "explained variance": f"{_explained(model):.1%} of the target's",
         "effective dof": f"{model.effective_dof_:.1f} of all terms together",
         "log likelihood": f"{model.log_marginal_likelihood_:.6g} (marginal)",
-        "solver": f"{model.solver}, {model.solver_iterations_} iterations; error of any component "
+        "solver": f"{model.solver}, {_count(model.solver_iterations_)}; error of any component "
         f"at most {model.error_bound_:.2g} prior std (tol {model.tol:g})",
         "learner": f"{model.learner_}, {model.n_iter_} evaluations"
         if model.learner_ == "marginal"
-        else f"{model.learner_}, {model.n_iter_} iterations"
+        else f"{model.learner_}, {_count(model.n_iter_)}"
         if model.learner_
         else "none: hyperparameters as given",
         "converged": "yes" if model.converged_ else "NO",
@@ -70,13 +70,20 @@ def summarise(model: Any) -> str:
         "std of predictions": model._posterior.covariance.name if n_terms else "exact",
     }
     lines += [f"{name:<20} {text}" for name, text in fields.items()]
-    lines += [f"{'':<20} {note}" for note in model.learner_notes_]
+    lines += [
+        f"{'nodes' if not position else '':<20} {note}"
+        for position, note in enumerate(model.learner_notes_)
+    ]
     if model.n_missing_:
         counts = ", ".join(f"{name} {n}" for name, n in model.n_missing_.items())
         lines.append(f"{'missing inputs':<20} {counts}: they add nothing through that term")
     if model.constant_columns_:
         lines.append(f"{'left out (constant)':<20} {', '.join(model.constant_columns_)}")
     return "\n".join(lines)
+
+
+def _count(iterations: int) -> str:
+    return f"{iterations} iteration{'' if iterations == 1 else 's'}"
 
 
 def _explained(model: Any) -> float:
