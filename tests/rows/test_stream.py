@@ -23,7 +23,6 @@ from dsgp.rows.sources import (
     Rows,
     Stored,
     is_lazy,
-    is_stored,
     map_rows,
     matching_source,
     open_table,
@@ -561,9 +560,6 @@ def test_kinds_are_told_apart():
     assert is_lazy(da.zeros(3))
     assert is_lazy(frame_in(example(), []))
     assert not is_lazy(example())
-    assert is_stored("t.csv")
-    assert is_stored(Stored("t.csv"))
-    assert not is_stored(np.zeros(3))
 
 
 @pytest.mark.parametrize("cuts", [[], [20], [0, 7, 7, 57]])

@@ -14,7 +14,7 @@ from dsgp.rows.sources.memory import (
 from dsgp.rows.sources.parts import Block
 from dsgp.rows.sources.rows import Rows, Source
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
-from dsgp.rows.sources.stream import MemorySource, is_stored, matching_source, source_of
+from dsgp.rows.sources.stream import MemorySource, matching_source, source_of
 
 __all__ = [
     "FILE_TYPES",
@@ -27,7 +27,6 @@ __all__ = [
     "StoredTable",
     "columns_of",
     "is_lazy",
-    "is_stored",
     "map_rows",
     "matching_columns",
     "matching_source",

@@ -28,11 +28,6 @@ from dsgp.rows.sources.rows import Layout, Match, Rows, Source, rows_of
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
 
 
-def is_stored(X: Any) -> bool:
-    """Tell whether a table is on disk: a path, or ``Stored``."""
-    return isinstance(X, (str, Path, Stored))
-
-
 def source_of(
     X: Any,
     y: Any = None,
