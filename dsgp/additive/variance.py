@@ -34,6 +34,10 @@ from dsgp.kernels import Matern
 DENSE_ROWS = {1: 2500, 2: 1000, 3: 1000, 4: 1000}
 # Rows whose covariances with the training rows are computed at a time: they stay in the cache.
 _TOGETHER = 256
+# Errors of coupled standard deviations, as measured (docs/mathematics.md): where coarse spaces hold
+# all degrees of freedom, and per share of the rows that finer ones take up.
+_COARSE_ERROR = 0.003
+_FINE_ERROR = 0.1
 _SMOOTH = 2e-7  # seconds of compiled work per point
 # Eigenvectors of the coupling that together change the variance by less than this share are left
 # out.
@@ -159,16 +163,24 @@ class CoupledCovariance:
 
     terms: list[CoupledTerm]
     eigenvalues: Floats
-    name: str = "smoothers coupled on coarse spaces"
+    fine_share: float
+    """Degrees of freedom that the coarse spaces do not hold, as a share of the rows."""
+
+    @property
+    def name(self) -> str:
+        """For people, with an estimate of the error: the table in docs/mathematics.md."""
+        error = _COARSE_ERROR + _FINE_ERROR * self.fine_share
+        return f"smoothers coupled on coarse spaces, good to about {error:.1%}"
 
     @classmethod
     def of(cls, system: AdditiveSystem) -> CoupledCovariance:
         """Find the coupling of a system."""
-        factor = mean_field(system).factor
+        field = mean_field(system)
         coarse = CoarseSpace(system)
         tables = coarse.tables
-        own = coarse_mean_field(coarse, system).factor
-        eigenvalues, vectors = _coupling(coarse, system.noise_variance, own)
+        own = coarse_mean_field(coarse, system)
+        eigenvalues, vectors = _coupling(coarse, system.noise_variance, own.factor)
+        fine = max(float(np.sum(field.dofs - own.dofs)), 0.0) / max(system.equations.n_rows, 1)
         tasks = [
             partial(
                 _coupled_term,
@@ -184,14 +196,14 @@ class CoupledCovariance:
                 system.layout.axes,
                 system.kernels,
                 system.layout.parts(system.weight),
-                factor,
+                field.factor,
                 coarse.spaces,
                 coarse.rows,
                 tables.weights,
                 strict=True,
             )
         ]
-        return cls(run(tasks, _SMOOTH * system.layout.size), eigenvalues)
+        return cls(run(tasks, _SMOOTH * system.layout.size), eigenvalues, fine)
 
     def variance(self, columns: list[Floats]) -> Floats:
         """Of the sum, (n,)."""
