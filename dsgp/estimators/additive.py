@@ -503,7 +503,8 @@ class AdditiveGPRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
         """Predict the mean, and on request the standard deviation, row by row.
 
-        A prediction does not depend on the other rows of the call.
+        A prediction does not depend on the other rows of the call, but for rounding in the last
+        digit of dense standard deviations.
 
         Parameters
         ----------
