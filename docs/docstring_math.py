@@ -22,6 +22,7 @@ SYMBOLS = {
     r"\pi": "π",
     r"\sum": "Σ",
     r"\sim": "~",
+    r"\cdot": "·",
     r"\log": "log",
     r"\left": "",
     r"\right": "",

@@ -7,16 +7,24 @@ from typing import TYPE_CHECKING, Any
 from dsgp import kernels
 
 if TYPE_CHECKING:
-    from dsgp.estimators import AdditiveGPRegressor, load
+    from dsgp.estimators import AdditiveGPRegressor, ProjectionPursuitGPRegressor, load
     from dsgp.rows.sources import read_table
 
 __version__ = version("dsgp")
 
-__all__ = ["AdditiveGPRegressor", "__version__", "kernels", "load", "read_table"]
+__all__ = [
+    "AdditiveGPRegressor",
+    "ProjectionPursuitGPRegressor",
+    "__version__",
+    "kernels",
+    "load",
+    "read_table",
+]
 
 # Imported when first used: scikit-learn, pandas, xarray and zarr behind them take a second.
 _HOMES = {
     "AdditiveGPRegressor": "dsgp.estimators",
+    "ProjectionPursuitGPRegressor": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
 }

@@ -171,14 +171,14 @@ class Axis:
     def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> Posterior:
         """Posterior along the axis, with the log marginal likelihood and its gradient.
 
-        With ``slope`` the mean and variance of the derivative by the input come along; Matérn 1/2
-        has none.
+        With ``slope`` the mean and variance of the derivative by the input, and its covariance with
+        the function, come along; Matérn 1/2 has none.
         """
         if slope:
             _require_slope(kernel)
         n = len(self)
         mean, variance, dual = np.empty(n), np.empty(n), np.empty(n)
-        slopes = (np.empty(n), np.empty(n)) if slope else (_NONE, _NONE)
+        slopes = (np.empty(n), np.empty(n), np.empty(n)) if slope else (_NONE, _NONE, _NONE)
         _, sums = self._smooth(
             kernel, seen.weight, seen.target, (mean, variance, dual), slopes, _NONE_2D
         )
@@ -199,6 +199,7 @@ class Axis:
             dual=dual,
             slope=kernel.rate * slopes[0] if slope else None,
             slope_variance=kernel.rate**2 * slopes[1] if slope else None,
+            slope_covariance=kernel.rate * slopes[2] if slope else None,
             evidence=evidence,
             log_det=log_det,
         )
@@ -209,7 +210,7 @@ class Axis:
         weight: Floats,
         target: Floats,
         moments: tuple[Floats, Floats, Floats],
-        slopes: tuple[Floats, Floats],
+        slopes: tuple[Floats, Floats, Floats],
         adjoint: Floats,
     ) -> tuple[Floats, tuple[float, float, float, float]]:
         """Run both passes; return the predicted covariances and the four sums of the passes."""
@@ -263,7 +264,7 @@ class Axis:
         n, m = len(self), kernel.order
         adjoint = np.empty((n, m * (m + 1) // 2))
         nothing = (_NONE, _NONE, _NONE)
-        covariances, _ = self._smooth(kernel, weight, np.zeros(n), nothing, nothing[:2], adjoint)
+        covariances, _ = self._smooth(kernel, weight, np.zeros(n), nothing, nothing, adjoint)
         return VarianceFunction(self, kernel, weight, covariances, adjoint)
 
 
@@ -279,6 +280,8 @@ class Posterior:
         (K + R)⁻¹ target, so that ``mean`` = K @ dual.
     slope, slope_variance : ndarray of shape (n_points,) or None
         Of the derivative by the input.
+    slope_covariance : ndarray of shape (n_points,) or None
+        Of the function and its derivative at the same point.
     evidence : Evidence
     log_det : float
         log det(I + K W).
@@ -292,6 +295,7 @@ class Posterior:
     dual: Floats
     slope: Floats | None
     slope_variance: Floats | None
+    slope_covariance: Floats | None
     evidence: Evidence
     log_det: float
 

@@ -1,4 +1,4 @@
-"""Fit an additive Gaussian process to a table, test it, and write report, predictions and figures.
+"""Fit a Gaussian process to a table, test it, and write report, predictions and figures.
 
 ``python -m pipelines.regression --data diabetes --out results/diabetes``
 """
@@ -14,13 +14,13 @@ import typer
 from scipy.special import ndtri
 from typer import Option
 
-from dsgp import AdditiveGPRegressor
+from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.metrics import coverage, mnlp, nmse
 from dsgp.progress import progress
-from pipelines.datasets import Floats, Split, load
+from pipelines.datasets import Floats, Split, default_seed, load
 
 try:
     from dsgp.plotting import plot_predictions
@@ -35,6 +35,7 @@ try:
         peak_memory_mb,
         plain_errors,
         show,
+        terms_table,
         write_report,
     )
 except ImportError as error:
@@ -45,6 +46,11 @@ except ImportError as error:
 PIPELINE = "regression"
 KERNELS = {kernel.__name__.lower(): kernel for kernel in (Matern12, Matern32, Matern52, Matern72)}
 LEVEL = 0.95
+# Options that one model has and the other has not.
+OWN_OPTIONS = {
+    "additive": ("learner",),
+    "pursuit": ("projections", "method", "no_relevance", "starts"),
+}
 ROW_BLOCK = 500_000  # rows predicted between two steps of the bar
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -54,6 +60,8 @@ Examples:
   python -m pipelines.regression --data houses.csv --target price \\
       --drop id,address --kernel matern32
   python -m pipelines.regression --data elevators --data-dir FOLDER
+  python -m pipelines.regression --data elevators --data-dir FOLDER \\
+      --model pursuit --projections 20
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -84,18 +92,56 @@ def main(
     n: Annotated[int | None, Option(metavar="N", help="Training rows.")] = None,
     n_test: Annotated[int | None, Option(metavar="N", help="Test rows of synth8d.")] = None,
     out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="What is written; results/NAME by default.")
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="What is written; by default results/NAME, or results/NAME-pursuit.",
+        ),
     ] = None,
-    seed: Annotated[int, Option(metavar="N", help="Of the rows drawn or split.")] = 2,
+    seed: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Of the rows drawn or split, and of --model pursuit; by default 2, and 0 of the "
+            "pumadyn8 sets.",
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        Option(
+            metavar="MODEL",
+            help="additive: a function of every column; pursuit: functions of projections.",
+        ),
+    ] = "additive",
     kernel: Annotated[
-        str, Option(metavar="KERNEL", help=f"Of every column: {', '.join(KERNELS)}.")
+        str, Option(metavar="KERNEL", help=f"Of every function: {', '.join(KERNELS)}.")
     ] = "matern52",
     solver: Annotated[str, Option(metavar="SOLVER", help="multigrid, cg or backfitting.")] = (
         "multigrid"
     ),
     learner: Annotated[
-        str, Option(metavar="LEARNER", help="marginal, vbem, or none to keep hyperparameters.")
-    ] = "marginal",
+        str | None,
+        Option(
+            metavar="LEARNER",
+            help="additive: marginal (default), vbem, or none to keep hyperparameters.",
+        ),
+    ] = None,
+    projections: Annotated[
+        str | None,
+        Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        Option(metavar="METHOD", help="pursuit: refit (default), greedy or gibbs."),
+    ] = None,
+    no_relevance: Annotated[
+        bool,
+        Option("--no-relevance", help="pursuit: do not look for inputs that are not needed."),
+    ] = False,
+    starts: Annotated[
+        int | None,
+        Option(metavar="N", help="pursuit: directions a projection is fitted from (10)."),
+    ] = None,
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
     ] = 1e-4,
@@ -103,7 +149,7 @@ def main(
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
 ) -> None:
-    """Fit an additive Gaussian process and test it on rows left out.
+    """Fit a Gaussian process and test it on rows left out.
 
     Writes report, predictions, model and figures to a folder.
     """
@@ -112,6 +158,8 @@ def main(
     exit_on_termination()
     with plain_errors():
         clock = Stopwatch()
+        seed = default_seed(data) if seed is None else seed
+        regressor = _regressor(model, options, seed)
         with clock.stage("load"):
             split = load(
                 data,
@@ -123,18 +171,12 @@ def main(
                 n_test=n_test,
                 seed=seed,
             )
-        model = AdditiveGPRegressor(
-            _kernel(kernel),
-            solver=solver,
-            learner=None if learner == "none" else learner,
-            tol=tol,
-            verbose=True,
-        )
-        out = Path("results") / split.name if out is None else out
+        suffix = "" if model == "additive" else f"-{model}"
+        out = Path("results") / f"{split.name}{suffix}" if out is None else out
         report = run(
-            split, model, out, seed=seed, options=options, overwrite=overwrite, clock=clock
+            split, regressor, out, seed=seed, options=options, overwrite=overwrite, clock=clock
         )
-        show(report, f"{split.name}: {type(model).__name__}", table_of(report), out)
+        show(report, f"{split.name}: {type(regressor).__name__}", table_of(report), out)
 
 
 def run(
@@ -152,7 +194,7 @@ def run(
     Parameters
     ----------
     split : Split
-    model : additive regressor, not fitted
+    model : AdditiveGPRegressor or ProjectionPursuitGPRegressor, not fitted
         It is fitted in place.
     out : str or Path
         Folder to be, which appears when all is done. See ``output_folder`` for what it replaces.
@@ -181,6 +223,7 @@ def run(
                 folder / "predictions.parquet", index=False
             )
             model.save(folder / "model.zarr")
+            terms_table(model).to_csv(folder / "terms.csv", index=False)
             (folder / "summary.txt").write_text(model.summary() + "\n", encoding="utf-8")
         with clock.stage("plot"):
             draw_model(model, folder, split.target)
@@ -269,6 +312,8 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
         rows["NMSE of the truth"] = f"{metrics['nmse_truth']:.4g}"
     if "mnlp_truth" in metrics:
         rows["MNLP of the truth"] = f"{metrics['mnlp_truth']:.4g}"
+    if "projections" in report["fitted"]:
+        rows["projections"] = str(len(report["fitted"]["projections"]))
     rows["converged"] = "yes" if report["converged"] else "NO"
     return rows
 
@@ -277,10 +322,36 @@ def _names(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-def _kernel(name: str) -> Any:
-    if name not in KERNELS:
-        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {name!r}")
-    return KERNELS[name]()
+def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
+    """Make the model that the options ask for, and refuse those of another model."""
+    if model not in OWN_OPTIONS:
+        raise ParameterError(f"model must be one of {', '.join(OWN_OPTIONS)}, got {model!r}")
+    for other, names in OWN_OPTIONS.items():
+        for name in names:
+            if other != model and options[name] not in (None, False):
+                raise ParameterError(
+                    f"--{name.replace('_', '-')} is an option of --model {other}, and this is "
+                    f"--model {model}; leave it out"
+                )
+    kernel = options["kernel"]
+    if kernel not in KERNELS:
+        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
+    shared = {"solver": options["solver"], "tol": options["tol"], "verbose": True}
+    if model == "additive":
+        learner = options["learner"] or "marginal"
+        return AdditiveGPRegressor(
+            KERNELS[kernel](), learner=None if learner == "none" else learner, **shared
+        )
+    projections = options["projections"] or "auto"
+    return ProjectionPursuitGPRegressor(
+        KERNELS[kernel](),
+        n_projections=int(projections) if projections.isdecimal() else projections,
+        method=options["method"] or "refit",
+        relevance=not options["no_relevance"],
+        n_starts=10 if options["starts"] is None else options["starts"],
+        random_state=seed,
+        **shared,
+    )
 
 
 def _predict(model: Any, X: pd.DataFrame) -> tuple[Floats, Floats]:

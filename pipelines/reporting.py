@@ -19,12 +19,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from dsgp.errors import DsgpError, StorageError
-from dsgp.plotting import plot_components, plot_learning
+from dsgp.plotting import plot_components, plot_learning, plot_projections, plot_relevance
 from dsgp.progress import progress
 
 try:
@@ -218,9 +219,10 @@ def peak_memory_mb() -> float | None:
 
 
 def describe_model(model: Any) -> dict[str, Any]:
-    """Parameters given and hyperparameters fitted, by column, of an additive model."""
+    """Parameters given, and what was fitted: hyperparameters by term, projections, relevance."""
     parameters = model.get_params(deep=False)
     plain = (str, int, float, bool, type(None))
+    terms = terms_table(model).drop(columns="explained_variance").set_index("term")
     return {
         "model": type(model).__name__,
         "parameters": {
@@ -228,21 +230,12 @@ def describe_model(model: Any) -> dict[str, Any]:
             for name, value in parameters.items()
         },
         "fitted": {
-            "terms": {
-                term.name: {
-                    "kernel": type(term.kernel).__name__,
-                    "lengthscale": term.kernel.lengthscale,
-                    "variance": term.kernel.variance,
-                    "points": len(term.axis),
-                    "effective_dof": term.effective_dof,
-                    "share": term.explained_variance / model.target_variance_,
-                }
-                for term in model.terms_
-            },
+            "terms": terms.to_dict(orient="index"),
             "constant_columns": model.constant_columns_,
             "intercept": model.intercept_,
             "noise_variance": model.noise_variance_,
             "log_marginal_likelihood": model.log_marginal_likelihood_,
+            **(_pursued(model) if _has_projections(model) else {}),
         },
         "learner_trace": model.learner_trace_,
         "solver_iterations": model.solver_iterations_,
@@ -251,11 +244,53 @@ def describe_model(model: Any) -> dict[str, Any]:
     }
 
 
+def terms_table(model: Any) -> pd.DataFrame:
+    """A row a term, in the model's order, with the variance that it explains."""
+    return pd.DataFrame(
+        [
+            {
+                "term": term.name,
+                "kernel": type(term.kernel).__name__,
+                "lengthscale": term.kernel.lengthscale,
+                "variance": term.kernel.variance,
+                "points": len(term.axis),
+                "effective_dof": term.effective_dof,
+                "explained_variance": term.explained_variance,
+                "share": term.explained_variance / model.target_variance_,
+            }
+            for term in model.terms_
+        ],
+        columns=[
+            "term", "kernel", "lengthscale", "variance", "points", "effective_dof",
+            "explained_variance", "share",
+        ],
+    )  # fmt: skip
+
+
+def _has_projections(model: Any) -> bool:
+    return hasattr(model, "projections_")
+
+
+def _pursued(model: Any) -> dict[str, Any]:
+    return {
+        "projections": model.projections_.to_dict(orient="index"),
+        "relevance": model.relevance_.to_dict(),
+        "evidence": model.evidence_,
+        "evidence_trace": model.evidence_trace_,
+    }
+
+
 def draw_model(model: Any, folder: Path, target: str) -> None:
-    """Write components.png, and learning.png where there was a learner."""
-    if model.terms_:
+    """Write components.png, or projections.png with relevance.png; learning.png or evidence.png."""
+    pursued = _has_projections(model)
+    if model.terms_ and pursued:
+        plot_projections(model, target=target).savefig(folder / "projections.png", dpi=DPI)
+        plot_relevance(model).savefig(folder / "relevance.png", dpi=DPI)
+    elif model.terms_:
         plot_components(model, target=target).savefig(folder / "components.png", dpi=DPI)
-    if model.learner_trace_:
+    if pursued and model.evidence_trace_:
+        plot_learning(model).savefig(folder / "evidence.png", dpi=DPI)
+    elif model.learner_trace_:
         plot_learning(model).savefig(folder / "learning.png", dpi=DPI)
 
 

@@ -123,6 +123,12 @@ def reference(order, name, noise):
                 [prior_slope - (gain[i, :] * cross[i, :].T)[0] for i in range(len(points))],
                 dtype=float,
             )
+            # Cov(f, f') = −Σ_j (K (K + R)⁻¹)_ij ∂k(x_i, x_j)/∂x_i; a priori they are independent.
+            function_gain = table(points, xs) * inverse
+            result["slope_covariance"] = np.array(
+                [-(function_gain[i, :] * cross[i, :].T)[0] for i in range(len(points))],
+                dtype=float,
+            )
         return result
 
 
@@ -165,6 +171,9 @@ def test_everything_agrees_with_dense_algebra(make, name, noise):
     if make is not Matern12:
         assert_close(posterior.slope, expected["slope"], kernel.rate * np.abs(mean).max())
         assert_close(posterior.slope_variance, expected["slope_variance"], kernel.rate**2)
+        # The product of the standard deviations, small where the noise is, gives the scale.
+        size = np.sqrt(expected["points"][1] * expected["slope_variance"])
+        assert_close(posterior.slope_covariance / size, expected["slope_covariance"] / size, 1.0)
         new_slopes = axis.kernel_sum(kernel, posterior.dual).slope(axis.points)
         assert_close(new_slopes, expected["slope"], kernel.rate * np.abs(mean).max())
 

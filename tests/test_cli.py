@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import dsgp
 from dsgp import cli, progress, storage
+from dsgp.cli import fitting, prediction, tables
 from dsgp.rows.sources import Stored, parts
 
 N_ROWS = 60
@@ -187,6 +188,104 @@ def test_info_shows_kind_version_columns_and_summary(model_path):
     assert f"format version  {storage.FORMAT_VERSION}\n" in shown
     assert "columns         a, b\n" in shown
     assert dsgp.load(model_path).summary() in shown
+
+
+PURSUIT = ["--model", "pursuit", "--projections", "2", "--starts", "2"]
+
+
+def pursued(table: pd.DataFrame, **options: object) -> dsgp.ProjectionPursuitGPRegressor:
+    options = {"n_projections": 2, "n_starts": 2, "random_state": 0} | options
+    return dsgp.ProjectionPursuitGPRegressor(**options).fit(table[["a", "b"]], table["y"])
+
+
+def test_a_pursuit_model_is_fitted_shown_and_predicted(tmp_path):
+    table, new = rows(), rows(seed=1)
+    data, out = saved(table, tmp_path / "d.parquet"), tmp_path / "m.zarr"
+    result = run("fit", data, "--target", "y", "--out", out, *PURSUIT)
+    assert result.exit_code == 0, result.output
+    expected = pursued(table)
+    shown = run("info", out).stdout
+    assert "ProjectionPursuitGPRegressor" in shown
+    assert expected.summary() in shown
+    assert expected.summary() in result.stdout
+    for told in ("projection 1", "relevance ", " a", " b"):
+        assert told in shown
+    predictions = tmp_path / "p.parquet"
+    new_data = saved(new.drop(columns="y").assign(other="text"), tmp_path / "new.parquet")
+    assert run("predict", out, new_data, "--out", predictions).exit_code == 0
+    predicted = pd.read_parquet(predictions)
+    mean, std = expected.predict(new[["a", "b"]], return_std=True)
+    np.testing.assert_array_equal(predicted["mean"], mean)
+    np.testing.assert_array_equal(predicted["std"], std)
+    _, noisy = expected.predict(new[["a", "b"]], return_std=True, include_noise=True)
+    np.testing.assert_allclose(predicted["upper"] - mean, 1.959964 * noisy, rtol=1e-6)
+
+
+def test_a_pursuit_model_takes_its_options(tmp_path, monkeypatch):
+    monkeypatch.setattr(fitting, "ProjectionPursuitGPRegressor", given := Given())
+    data = saved(rows(), tmp_path / "d.csv")
+    base = ["fit", data, "--target", "y", "--out", tmp_path / "m.zarr", "--model", "pursuit"]
+    assert run(*base).exit_code == 0
+    default = dsgp.ProjectionPursuitGPRegressor(dsgp.kernels.Matern52()).get_params()
+    default |= {"verbose": True, "random_state": 0}
+    made = {"kernel": given.positional[0], **given.options}
+    assert made == {name: default[name] for name in made}
+    options = ["--projections", "7", "--method", "greedy", "--no-relevance", "--starts", "3"]
+    options += ["--seed", "5", "--kernel", "matern32", "--noise-variance", "0.5", "--bins", "90"]
+    assert run(*base, *options).exit_code == 0
+    assert given.positional == (dsgp.kernels.Matern32(),)
+    expected = {"n_projections": 7, "method": "greedy", "relevance": False, "n_starts": 3}
+    expected |= {"random_state": 5, "noise_variance": 0.5, "bins": 90}
+    assert {name: given.options[name] for name in expected} == expected
+
+
+def test_a_pursuit_model_of_parts_is_that_of_the_table(tmp_path):
+    table = rows()
+    data, out = in_parts(table, tmp_path / "d", "parquet"), tmp_path / "m.zarr"
+    result = run("fit", data, "--target", "y", "--out", out, "--bins", "none", *PURSUIT)
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(
+        dsgp.load(out).predict(table[["a", "b"]]),
+        pursued(table, bins=None).predict(table[["a", "b"]]),
+        rtol=1e-2,
+    )
+
+
+def test_a_pursuit_model_leaves_rows_with_gaps_out_on_request(tmp_path, command):
+    table = rows()
+    table.loc[3, "a"] = np.nan
+    data, out = saved(table, tmp_path / "d.csv"), tmp_path / "m.zarr"
+    base = ["fit", data, "--target", "y", "--out", out, *PURSUIT]
+    require_one_error(command(*base), "'a'", "NaN", "--drop-missing")
+    code, _, err = command(*base, "--drop-missing")
+    assert (code, err) == (0, "Warning: 1 of 60 rows left out, with gaps in 'a'\n")
+    assert dsgp.load(out).n_rows_ == N_ROWS - 1
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--projections", "3"], ["--projections is an option of --model pursuit"]),
+        (["--model", "additive", "--method", "refit"], ["--method is an option of"]),
+        (["--no-relevance"], ["--no-relevance is an option of --model pursuit", "leave it out"]),
+        (["--starts", "10"], ["--starts is an option of --model pursuit"]),
+        (["--seed", "0"], ["--seed is an option of --model pursuit"]),
+        ([*PURSUIT, "--learner", "marginal"], ["--learner is an option of --model additive"]),
+        ([*PURSUIT, "--lengthscale", "1"], ["--lengthscale is an option of --model additive"]),
+        ([*PURSUIT, "--variance", "1"], ["--variance is an option of --model additive"]),
+        ([*PURSUIT, "--learner-max-iter", "9"], ["--learner-max-iter is an option of"]),
+        ([*PURSUIT, "--missing", "ignore"], ["--missing is an option of --model additive"]),
+        ([*PURSUIT, "--kernel", "matern12"], ["Matern12()", "no derivative"]),
+        (["--model", "pursuit", "--projections", "few"], ["auto or a number", "'few'"]),
+        (["--model", "pursuit", "--projections", "0"], ["n_projections"]),
+        (["--model", "pursuit", "--starts", "0"], ["n_starts"]),
+    ],
+)
+def test_options_of_the_other_model_are_refused(tmp_path, command, options, words):
+    data, out = saved(rows(), tmp_path / "d.csv"), tmp_path / "m.zarr"
+    result = command("fit", data, "--target", "y", "--out", out, *options)
+    require_one_error(result, *words)
+    assert not out.exists()
 
 
 def test_version():
@@ -513,7 +612,7 @@ class Recorder(dsgp.AdditiveGPRegressor):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "zarr"])
 def test_tables_of_parts_are_fitted_where_they_are(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(cli, "AdditiveGPRegressor", Recorder)
+    monkeypatch.setattr(fitting, "AdditiveGPRegressor", Recorder)
     data = in_parts(rows().assign(w=1.0, note=2.0), tmp_path / "d", kind)
     base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
     assert run(*base).exit_code == 0
@@ -536,12 +635,12 @@ def test_a_fit_to_parts_is_that_to_the_table(tmp_path, kind):
 
 
 def test_large_files_are_read_block_by_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "AdditiveGPRegressor", Recorder)
+    monkeypatch.setattr(fitting, "AdditiveGPRegressor", Recorder)
     data = saved(rows(), tmp_path / "d.csv")
     base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
     assert run(*base).exit_code == 0
     assert isinstance(Recorder.seen[0], pd.DataFrame)
-    monkeypatch.setattr(cli, "LARGE_FILE", 100)
+    monkeypatch.setattr(tables, "LARGE_FILE", 100)
     assert run(*base).exit_code == 0
     assert Recorder.seen[0] == Path(data)
     assert run(*base, "--drop-missing").exit_code == 0
@@ -552,7 +651,7 @@ def test_large_files_are_read_block_by_block(tmp_path, monkeypatch):
     ("text", "value"), [("auto", "auto"), ("none", None), ("250", 250), ("1", 1)]
 )
 def test_bins_missing_and_learner_are_passed_on(tmp_path, monkeypatch, text, value):
-    monkeypatch.setattr(cli, "AdditiveGPRegressor", given := Given())
+    monkeypatch.setattr(fitting, "AdditiveGPRegressor", given := Given())
     data = saved(rows(), tmp_path / "d.csv")
     options = ["--bins", text, "--missing", "ignore", "--learner", "marginal"]
     run("fit", data, "--target", "y", "--out", tmp_path / "m.zarr", *options)
@@ -566,7 +665,8 @@ def test_bins_missing_and_learner_are_passed_on(tmp_path, monkeypatch, text, val
 class Given:
     """Stands for the class of the model, and notes what it is made with."""
 
-    def __call__(self, *_args: object, **options: object) -> "Given":
+    def __call__(self, *positional: object, **options: object) -> "Given":
+        self.positional = positional
         self.options = options
         return self
 
@@ -659,14 +759,14 @@ def test_an_error_in_the_middle_leaves_nothing(
 def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, model_path, monkeypatch):
     data = in_parts(rows(), tmp_path / "d", "parquet")
     blocks = iter(range(3))
-    predictions = cli._predictions
+    predictions = prediction._predictions
 
     def interrupted(*arguments):
         if next(blocks) == 2:
             raise KeyboardInterrupt
         return predictions(*arguments)
 
-    monkeypatch.setattr(cli, "_predictions", interrupted)
+    monkeypatch.setattr(prediction, "_predictions", interrupted)
     for out in ("p", "p.parquet"):
         assert run("predict", model_path, data, "--out", tmp_path / out).exit_code != 0
     assert [path.name for path in tmp_path.iterdir()] == ["d"]
@@ -699,6 +799,6 @@ def test_a_bar_shows_how_far_predictions_are(tmp_path, model_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", terminal)
-        cli.predict(model_path, Path(data), tmp_path / "p")
+        prediction.predict(model_path, Path(data), tmp_path / "p")
     assert "predicting" in terminal.getvalue()
     assert f"{N_ROWS}/{N_ROWS}" in terminal.getvalue()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsgp import AdditiveGPRegressor
+from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from pipelines.datasets import Split
 from pipelines.regression import run
 
@@ -30,7 +30,12 @@ def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
         exec(compile("\n" * first_line + block[1], str(page), "exec"), namespace)
 
 
-def test_every_key_of_the_report_is_explained(tmp_path):
+@pytest.mark.parametrize(
+    "model",
+    [AdditiveGPRegressor(), ProjectionPursuitGPRegressor(n_projections=1, random_state=0)],
+    ids=["additive", "pursuit"],
+)
+def test_every_key_of_the_report_is_explained(tmp_path, model):
     page = ROOT / "docs" / "howto" / "pipeline.md"
     if not page.exists():
         pytest.skip("no docs/ here")
@@ -39,7 +44,7 @@ def test_every_key_of_the_report_is_explained(tmp_path):
     f = np.sin(6 * X["a"].to_numpy())
     y = f + 0.1 * rng.standard_normal(60)
     split = Split("tiny", X[:40], y[:40], X[40:], y[40:], f[:40], f[40:], "y", 0.01)
-    run(split, AdditiveGPRegressor(), tmp_path / "out")
+    run(split, model, tmp_path / "out")
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     explained = set(re.findall(r"`([a-z_.]+)`", page.read_text(encoding="utf-8")))
     assert set(_keys(report)) <= explained

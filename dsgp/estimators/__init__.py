@@ -7,13 +7,17 @@ from pathlib import Path
 from dsgp import storage
 from dsgp.errors import StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
+from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
 
-__all__ = ["AdditiveGPRegressor", "load"]
+__all__ = ["AdditiveGPRegressor", "ProjectionPursuitGPRegressor", "load"]
 
-_MODELS = {"AdditiveGPRegressor": AdditiveGPRegressor}
+_MODELS: dict[str, type[AdditiveGPRegressor] | type[ProjectionPursuitGPRegressor]] = {
+    "AdditiveGPRegressor": AdditiveGPRegressor,
+    "ProjectionPursuitGPRegressor": ProjectionPursuitGPRegressor,
+}
 
 
-def load(path: str | Path) -> AdditiveGPRegressor:
+def load(path: str | Path) -> AdditiveGPRegressor | ProjectionPursuitGPRegressor:
     """Read a model written by ``save``.
 
     Nothing is unpickled: a store holds arrays and JSON only.

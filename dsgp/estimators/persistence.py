@@ -1,7 +1,13 @@
-"""A fitted model as settings and arrays for ``storage``, and back."""
+"""A fitted additive model, in its columns or in others, as settings and arrays, and back.
+
+What a class of models has beyond that, it names in ``_plain_attributes`` (values that JSON can
+hold) and ``_array_attributes``. Its parameters are such values, kernels, or mappings of names to
+kernels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +52,13 @@ TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
 def save(model: Any, path: str | Path, overwrite: bool) -> None:
     """Write a fitted model to a store."""
-    parameters = model.get_params(deep=False)
-    parameters["kernel"] = None if model.kernel is None else _kernel_settings(model.kernel)
-    if model.terms is not None:
-        parameters["terms"] = {name: _kernel_settings(k) for name, k in model.terms.items()}
     settings = {
-        "parameters": parameters,
+        "parameters": {
+            name: _parameter_settings(value) for name, value in model.get_params(deep=False).items()
+        },
         "columns": list(model._columns),
         "named": hasattr(model, "feature_names_in_"),
-        "fitted": {name: getattr(model, name) for name in PLAIN_ATTRIBUTES},
+        "fitted": {name: getattr(model, name) for name in model._plain_attributes},
         "terms": [
             {"name": term.name, "kernel": _kernel_settings(term.kernel)}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
@@ -68,6 +72,8 @@ def save(model: Any, path: str | Path, overwrite: bool) -> None:
     kept = model._equations
     settings["equations"] = {name: getattr(kept, name) for name in EQUATION_NUMBERS}
     tree = {"terms": arrays, "equations": _equation_arrays(kept)}
+    if model._array_attributes:
+        tree["fitted"] = {name: getattr(model, name) for name in model._array_attributes}
     storage.write(path, type(model).__name__, settings, tree, overwrite)
 
 
@@ -105,23 +111,20 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
 
 def parameters(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the constructor's parameters."""
-    stored = dict(settings["parameters"])
-    if stored["kernel"] is not None:
-        stored["kernel"] = _kernel_from(stored["kernel"])
-    if stored["terms"] is not None:
-        stored["terms"] = {name: _kernel_from(kernel) for name, kernel in stored["terms"].items()}
-    return stored
+    return {name: _parameter_from(value) for name, value in settings["parameters"].items()}
 
 
-def restore(model: Any, settings: dict[str, Any]) -> None:
-    """Set the plain fitted attributes; a store cannot name others."""
+def restore(model: Any, settings: dict[str, Any], tree: dict[str, Any]) -> None:
+    """Set the fitted attributes that the model's class names; a store cannot name others."""
     if "equations" not in settings:
         raise StorageError(
             "the model was saved in format version 1, which kept too little for its standard "
             "deviations; fit it again"
         )
-    for name in PLAIN_ATTRIBUTES:
+    for name in model._plain_attributes:
         setattr(model, name, settings["fitted"][name])
+    for name in model._array_attributes:
+        setattr(model, name, tree["fitted"][name])
 
 
 def terms(settings: dict[str, Any], tree: dict[str, Any]) -> list[Term]:
@@ -143,6 +146,24 @@ def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
         weight=arrays["weight"],
         **{number: settings[number] for number in TERM_NUMBERS},
     )
+
+
+def _parameter_settings(value: Any) -> Any:
+    """Return a parameter as JSON: kernels as mappings, anything else as it is."""
+    if isinstance(value, Matern):
+        return _kernel_settings(value)
+    if isinstance(value, Mapping):
+        return {name: _kernel_settings(kernel) for name, kernel in value.items()}
+    return value
+
+
+def _parameter_from(stored: Any) -> Any:
+    """Undo ``_parameter_settings``."""
+    if not isinstance(stored, dict):
+        return stored
+    if isinstance(stored.get("type"), str):  # of a kernel; a column called so would have a kernel
+        return _kernel_from(stored)
+    return {name: _kernel_from(kernel) for name, kernel in stored.items()}
 
 
 def _kernel_settings(kernel: Matern) -> dict[str, Any]:

@@ -2,13 +2,73 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+_FORMATS = {
+    "lengthscale": "{:.4g}".format,
+    "std": "{:.4g}".format,
+    "edf": "{:.1f}".format,
+    "share": "{:.1%}".format,
+}
+LEGEND = (
+    "lengthscale and std (prior standard deviation of the function) are in the data's units;",
+    "points: distinct values or bins; edf: effective degrees of freedom;",
+    "share: variance of the term / variance of the target (shares add up to more or less than",
+    "100 % where terms correlate)",
+)
 
-def terms_table(model: Any) -> pd.DataFrame:
+
+@dataclass(frozen=True)
+class Summary:
+    """What is told of a model; a class of models may replace some of it, or add to it.
+
+    Attributes
+    ----------
+    heading : str
+    terms : pandas.DataFrame
+        A row a term.
+    legend : tuple of str
+        Lines that explain its columns.
+    lines : list of (label, text)
+        The rest. Without a label a line goes on where the one before it stopped.
+    """
+
+    heading: str
+    terms: pd.DataFrame
+    legend: tuple[str, ...]
+    lines: list[tuple[str, str]]
+
+    def text(self) -> str:
+        """Write it all down."""
+        table = self.terms.to_string(formatters=_FORMATS)
+        return "\n".join(
+            [
+                self.heading,
+                "",
+                table if len(self.terms) else "(no term: every column is constant)",
+                "",
+                *self.legend,
+                "",
+                *(f"{label:<20} {text}" for label, text in self.lines),
+            ]
+        )
+
+
+def summarise(model: Any) -> Summary:
+    """Describe an additive model."""
+    return Summary(
+        f"{type(model).__name__}: {model.n_rows_} rows, {len(model.terms_)} terms",
+        _terms_table(model),
+        LEGEND,
+        _lines(model),
+    )
+
+
+def _terms_table(model: Any) -> pd.DataFrame:
     """A row a term: kernel, hyperparameters, effective degrees of freedom, share of variance."""
     return pd.DataFrame(
         [
@@ -27,28 +87,8 @@ def terms_table(model: Any) -> pd.DataFrame:
     ).set_index("term")
 
 
-def summarise(model: Any) -> str:
-    """Compose the text of ``model.summary()``."""
-    table = terms_table(model).to_string(
-        formatters={
-            "lengthscale": "{:.4g}".format,
-            "std": "{:.4g}".format,
-            "edf": "{:.1f}".format,
-            "share": "{:.1%}".format,
-        }
-    )
-    n_terms = len(model.terms_)
-    lines = [
-        f"{type(model).__name__}: {model.n_rows_} rows, {n_terms} terms",
-        "",
-        table if n_terms else "(no term: every column is constant)",
-        "",
-        "lengthscale and std (prior standard deviation of the function) are in the data's units;",
-        "points: distinct values or bins; edf: effective degrees of freedom;",
-        "share: variance of the term / variance of the target (shares add up to more or less than",
-        "100 % where terms correlate)",
-        "",
-    ]
+def _lines(model: Any) -> list[tuple[str, str]]:
+    """Noise, likelihood, solver and approximations."""
     fields = {
         "intercept": f"{model.intercept_:.6g}",
         "noise std": f"{np.sqrt(model.noise_variance_):.6g}",
@@ -67,19 +107,16 @@ def summarise(model: Any) -> str:
         f"{model.bin_noise_:.2g} of the noise variance to that of the rows (bins={model.bins!r})"
         if model.bin_error_
         else "none: every distinct value is a point",
-        "std of predictions": model._posterior.covariance.name if n_terms else "exact",
+        "std of predictions": model._std_note,
     }
-    lines += [f"{name:<20} {text}" for name, text in fields.items()]
-    lines += [
-        f"{'nodes' if not position else '':<20} {note}"
-        for position, note in enumerate(model.learner_notes_)
-    ]
+    lines = list(fields.items())
+    lines += [("" if i else "nodes", note) for i, note in enumerate(model.learner_notes_)]
     if model.n_missing_:
         counts = ", ".join(f"{name} {n}" for name, n in model.n_missing_.items())
-        lines.append(f"{'missing inputs':<20} {counts}: they add nothing through that term")
+        lines.append(("missing inputs", f"{counts}: they add nothing through that term"))
     if model.constant_columns_:
-        lines.append(f"{'left out (constant)':<20} {', '.join(model.constant_columns_)}")
-    return "\n".join(lines)
+        lines.append(("left out (constant)", ", ".join(model.constant_columns_)))
+    return lines
 
 
 def _count(iterations: int) -> str:

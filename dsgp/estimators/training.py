@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,16 +15,18 @@ from dsgp.additive.streaming import LOGICAL_BLOCK, Statistics, Survey, statistic
 from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
-from dsgp.errors import DataError, DataWarning
-from dsgp.kernels.matern import LARGEST, SMALLEST
+from dsgp.errors import DataError
 from dsgp.rows.encode import MOST_BINS, Bins, encode
-from dsgp.rows.sources import MemorySource, Rows, Source
+from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import RowTable
-
-# Targets whose variance, times what a search may try, is a number that kernels accept.
-_TARGET_RANGE = (1e-60, 1e60)
-# Columns whose lengthscales, likewise.
-_COLUMN_RANGE = (SMALLEST * 1e10, LARGEST * 1e-10)
+from dsgp.rows.usable import (
+    constant_target,
+    location_and_scale,
+    require_usable_range,
+    require_usable_scale,
+    require_usable_target,
+    tell_constant,
+)
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
 EXACT_INPUTS = 100_000
@@ -117,11 +118,11 @@ def prepare(
 
 
 def _exact_is_cheap(source: Source, orders: dict[str, int]) -> bool:
-    if not isinstance(source, MemorySource):
+    if not source.in_memory or source.n_rows is None:
         return False
     rough = min(orders.values(), default=4) == 1
     limit = EXACT_ROUGH_INPUTS if rough else EXACT_INPUTS
-    return source.columns.n_rows * len(source.names) <= limit
+    return source.n_rows * len(source.names) <= limit
 
 
 # ---------------------------------------------------------------- every distinct value
@@ -152,7 +153,7 @@ def _exact(source: Source) -> Training:
     if weight is not None:
         weight = weight / weight_scale if weight.min() < weight.max() else None
     table, constant = _encode(source.names, columns)
-    offset, scale = _location_and_scale(y, weight)
+    offset, scale = location_and_scale(y, weight)
     return Training(
         names=tuple(source.names),
         named=source.named,
@@ -187,53 +188,16 @@ def _missing_counts(names: tuple[str, ...], counts: Any) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
-def _location_and_scale(y: Floats, weight: Floats | None) -> tuple[float, float]:
-    _require_usable_target(float(np.abs(y).max()))
-    if y.min() == y.max():
-        return _constant_target(float(y[0]), len(y))
-    offset = float(np.average(y, weights=weight))
-    centred = y - offset
-    largest = float(np.abs(centred).max())
-    scale = largest * float(np.sqrt(np.average((centred / largest) ** 2, weights=weight)))
-    _require_usable_scale(scale)
-    return offset, scale
-
-
-def _require_usable_target(size: float) -> None:
-    if size > _TARGET_RANGE[1]:
-        raise DataError(
-            f"the target reaches {size:g}, too large to be squared safely; rescale it, e.g. divide "
-            f"by {size:.0e}"
-        )
-
-
-def _constant_target(value: float, n_rows: int) -> tuple[float, float]:
-    warnings.warn(
-        f"the target is constant ({value:g} in all {n_rows} rows): every component is 0",
-        DataWarning,
-        stacklevel=2,
-    )
-    return value, abs(value) if abs(value) > _TARGET_RANGE[0] else 1.0
-
-
-def _require_usable_scale(scale: float) -> None:
-    if scale < _TARGET_RANGE[0]:
-        raise DataError(
-            f"the target has a standard deviation of {scale:g}, too small to be squared safely; "
-            f"rescale it, e.g. divide by {scale:.0e}"
-        )
-
-
 def _encode(names: tuple[str, ...], columns: list[Floats]) -> tuple[RowTable, list[str]]:
     """Encode the columns that vary; name the others."""
     cells = sum(map(len, columns))
     found = run([partial(encode, column) for column in columns], _ENCODE * cells)
     for name, (axis, _) in zip(names, found, strict=True):
         if axis is not None:
-            _require_usable_range(name, float(axis.points[0]), float(axis.points[-1]))
+            require_usable_range(name, float(axis.points[0]), float(axis.points[-1]))
     varying = [axis is not None and len(axis) > 1 for axis, _ in found]
     constant = [name for name, varies in zip(names, varying, strict=True) if not varies]
-    _tell_constant(constant)
+    tell_constant(constant)
     axes: list[Axis] = []
     codes = []
     for (axis, code), varies in zip(found, varying, strict=True):
@@ -250,25 +214,6 @@ def _encode(names: tuple[str, ...], columns: list[Floats]) -> tuple[RowTable, li
     return RowTable(kept, tuple(axes), table), constant
 
 
-def _tell_constant(constant: list[str]) -> None:
-    if constant:
-        warnings.warn(
-            f"constant over the training rows and left out: {', '.join(map(repr, constant))}",
-            DataWarning,
-            stacklevel=2,
-        )
-
-
-def _require_usable_range(name: str, low: float, high: float) -> None:
-    extent = high / 2 - low / 2  # of the difference only the half cannot overflow
-    smallest, largest = _COLUMN_RANGE
-    if high > low and not smallest < extent < largest:
-        raise DataError(
-            f"input column {name!r} spans {low:g} to {high:g}, beyond what lengthscales can be "
-            f"({smallest:.0e} to {largest:.0e}); rescale it"
-        )
-
-
 # ---------------------------------------------------------------- bins
 
 
@@ -282,11 +227,11 @@ def binned(
     """Sum the rows by bins, once a survey has said where the values are."""
     names = tuple(source.names)
     for name, sketch in zip(names, found.sketches, strict=True):
-        _require_usable_range(name, sketch.low, sketch.high)
-    _require_usable_target(max(abs(found.target.low), abs(found.target.high)))
+        require_usable_range(name, sketch.low, sketch.high)
+    require_usable_target(max(abs(found.target.low), abs(found.target.high)))
     varying = [j for j, sketch in enumerate(found.sketches) if sketch.low < sketch.high]
     constant = [name for j, name in enumerate(names) if j not in varying]
-    _tell_constant(constant)
+    tell_constant(constant)
     kept = tuple(names[j] for j in varying)
     wanted = [AUTO_BINS[orders[name]] if bins == "auto" else int(bins or 0) for name in kept]
     affordable = _affordable_bins(len(kept))
@@ -299,10 +244,10 @@ def binned(
     chunk = max(found.lengths)
     on_disk = _plan_memory(found.n_rows, len(names), cuts, with_pairs, source.weighted, chunk)
     if found.target.low == found.target.high:
-        pilot = _constant_target(found.target.low, found.n_rows)
+        pilot = constant_target(found.target.low, found.n_rows)
     else:
         pilot = _pilot(found)
-        _require_usable_scale(pilot[1])
+        require_usable_scale(pilot[1])
     summed = statistics(
         source,
         found.lengths,

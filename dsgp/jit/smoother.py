@@ -29,13 +29,15 @@ def smooth(
     dual,
     slope,
     slope_variance,
+    slope_covariance,
     adjoint,
 ):
     """One backward pass over the states that ``filter_states`` kept.
 
     Fills, each where its length is not 0: ``mean``, ``variance`` and ``dual`` = (K + R)⁻¹ y at the
-    points, (n,), all three or none; mean and variance of df/dτ, (n,); and the adjoint N,
-    (n, m (m + 1) / 2), the backward message that variances between the points need.
+    points, (n,), all three or none; mean and variance of df/dτ and its covariance with f, (n,), all
+    three or none; and the adjoint N, (n, m (m + 1) / 2), the backward message that variances
+    between the points need.
 
     Returns the derivative of the log likelihood by log rate, and Σ (e² − D) / w over the observed
     points, twice the derivative by the log of a factor common to all noise variances.
@@ -79,7 +81,8 @@ def smooth(
             residual -= p[0, i] * s[i]
             spread += p[0, i] * row
         residual *= inverse
-        spread = inverse + inverse * inverse * spread
+        inflation = 1.0 + inverse * spread  # D F
+        spread = inverse * inflation
         # r⁻ = s + h e;  N⁻ = (I − h Kᵀ) N (I − K hᵀ) + h hᵀ / F changes only row and column 0.
         for i in range(m):
             r[i] = s[i]
@@ -121,6 +124,12 @@ def smooth(
                     row += q[i, j] * (p[1, j] - p[0, j])
                 lost += (p[1, i] - p[0, i]) * row
             slope_variance[t] = p[1, 1] - 2.0 * p[0, 1] + p[0, 0] - lost
+            # V h = (P h D − P N K) R, the response to the target times R: unlike the difference of
+            # P h and P N⁻ P h it is as small as the noise, and it allows a weight of 0.
+            total = (p[1, 0] - p[0, 0]) * inflation
+            for i in range(m):
+                total -= (p[1, i] - p[0, i]) * c[i]
+            slope_covariance[t] = total / ratio
         if want_adjoint:
             k = 0
             for i in range(m):

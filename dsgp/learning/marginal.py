@@ -370,7 +370,9 @@ def marginal(
     )
 
 
-class _Optimum(NamedTuple):
+class Optimum(NamedTuple):
+    """Where a search on fixed nodes ended."""
+
     kernels: list[Matern]
     noise_variance: float
     value: float
@@ -379,7 +381,7 @@ class _Optimum(NamedTuple):
 
 def _search(
     objective: _Objective, kernels: list[Matern], noise_variance: float, tol: float, max_iter: int
-) -> _Optimum:
+) -> Optimum:
     start = objective.pack(kernels, noise_variance)
     objective.size = 1.0
     slope = float(np.linalg.norm(objective(start)[1]))
@@ -395,7 +397,23 @@ def _search(
     # A line search that ends where rounding hides what is left is no failure.
     small = np.abs(found.get("jac", np.zeros(1))).max(initial=0.0) <= 100 * tol * objective.size
     done = found.get("nit", 0) < max_iter and (bool(found.success) or bool(small))
-    return _Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, done)
+    return Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, done)
+
+
+def maximise(
+    nodes: Nodes,
+    rows: Rows,
+    searches: list[Search],
+    kernels: list[Matern],
+    noise_variance: float,
+    *,
+    noise_bounds: tuple[float, float],
+    tol: float,
+    max_iter: int,
+) -> Optimum:
+    """Maximise the marginal likelihood on nodes that are given, from a start."""
+    objective = _Objective(nodes, rows, searches, noise_bounds, lambda value: None)
+    return _search(objective, kernels, noise_variance, tol, max_iter)
 
 
 def _open_variance(

@@ -1,4 +1,4 @@
-"""Pictures of fitted models: components, predictions, learning. Needs the extra ``plot``.
+"""Pictures of fitted models: functions, predictions, learning. Needs the extra ``plot``.
 
 Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
 no global state, no display and no thread to mind.
@@ -16,5 +16,12 @@ except ImportError as error:
 from dsgp.plotting.components import plot_components
 from dsgp.plotting.learning import plot_learning
 from dsgp.plotting.predictions import plot_predictions
+from dsgp.plotting.projections import plot_projections, plot_relevance
 
-__all__ = ["plot_components", "plot_learning", "plot_predictions"]
+__all__ = [
+    "plot_components",
+    "plot_learning",
+    "plot_predictions",
+    "plot_projections",
+    "plot_relevance",
+]

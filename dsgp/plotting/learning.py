@@ -19,12 +19,13 @@ def plot_learning(model: Any) -> Figure:
     ``learner="marginal"``: the log marginal likelihood by its nodes, at every evaluation that was
     the best so far. ``learner="vbem"``: the variational bound after each iteration; after a gain
     below the tolerance it looks once more from other starting lengthscales, so that gains may rise
-    again, and ends when that look gains little as well.
+    again, and ends when that look gains little as well. Of a ``ProjectionPursuitGPRegressor``: the
+    evidence against the number of projections, at every step of the search.
 
     Parameters
     ----------
     model : fitted estimator
-        With ``learner_trace_`` and ``learner_tol``.
+        With ``learner_trace_`` and ``learner_tol``, or ``evidence_trace_``.
 
     Returns
     -------
@@ -48,6 +49,8 @@ def plot_learning(model: Any) -> Figure:
     ['evaluation', 'evaluation']
     """
     check_is_fitted(model)
+    if hasattr(model, "evidence_trace_"):
+        return _draw_search(model)
     trace = np.asarray(model.learner_trace_, dtype=np.float64)
     if len(trace) == 0:
         raise ParameterError(
@@ -86,6 +89,42 @@ def plot_learning(model: Any) -> Figure:
         if bayes
         else "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
         f"the last one ends when no gradient is above {model.learner_tol:g} nats."
+    )
+    write_below(fig, note, fig.get_figwidth())
+    return fig
+
+
+def _draw_search(model: Any) -> Figure:
+    """Evidence, and what it is short of the best, against the number of projections."""
+    terms, value = np.array(model.evidence_trace_, dtype=np.float64).reshape(-1, 2).T
+    if not len(terms):
+        raise ParameterError("the model has no trace of a search: there is nothing to draw")
+    kept = model.n_projections_
+    fig = Figure((6.6, 3.0), layout="constrained")
+    evidence, gap = fig.subplots(1, 2)
+    evidence.plot(terms, value, "o-", color=INK, markersize=3.5, linewidth=0.8)
+    evidence.set_ylabel("log evidence (nats)", fontsize=9)
+    evidence.set_title(f"best: {value.max():.6g}".replace("-", "−"), fontsize=8.5)
+    short = value.max() - value
+    below = short > 0  # which a logarithm can show
+    gap.plot(terms[below], short[below], "o", color=INK, markersize=3.5)
+    gap.set_yscale("log")
+    gap.set_ylabel("short of the best (nats)", fontsize=9)
+    gap.set_title(f"model: {kept} projection{'' if kept == 1 else 's'}", fontsize=8.5, color=ACCENT)
+    if below.any() and short[below].max() > 100 * short[below].min():
+        gap.yaxis.set_major_locator(LogLocator(numticks=7))
+        gap.yaxis.set_minor_locator(NullLocator())
+    for ax in (evidence, gap):
+        ax.axvline(kept, color=ACCENT, linewidth=1.0, linestyle="--", zorder=1)
+        ax.set_xlabel("projections", fontsize=9)
+        ax.set_xlim(terms.min() - 0.5, terms.max() + 0.5)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        frame(ax)
+    note = (
+        "Evidence of the residual that each projection was fitted to. Rows held out decide how "
+        "many are kept."
+        if model.method == "greedy"
+        else "Steps of the search in their order: projections are added, refitted and taken away."
     )
     write_below(fig, note, fig.get_figwidth())
     return fig

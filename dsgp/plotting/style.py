@@ -77,7 +77,7 @@ def percent(share: float) -> str:
     """Write a share as a percentage."""
     if share < 0.0005:
         return "<0.1%"
-    return f"{share:.1%}" if share < 0.0995 else f"{share:.0%}"
+    return f"{share:.1%}" if share < 0.0995 else f"{share:,.0%}"
 
 
 def short(value: float) -> str:

@@ -310,7 +310,7 @@ def test_a_prediction_does_not_depend_on_its_company(monkeypatch):
         part = model.predict(X[rows], return_std=True)
         np.testing.assert_array_equal(part[0], mean[rows])
         np.testing.assert_allclose(part[1], std[rows], rtol=1e-9)  # dense: BLAS rounds
-    monkeypatch.setattr("dsgp.estimators.additive._ROW_BLOCK", 17)
+    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 17)
     monkeypatch.setattr("dsgp.compute.WORTH_A_GRAPH", 0.0)
     blocked = model.predict(X, return_std=True)
     np.testing.assert_array_equal(blocked[0], mean)

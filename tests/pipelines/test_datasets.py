@@ -109,6 +109,23 @@ def test_stored_sets_have_the_paper_s_splits(data_dir, name, n_train, n_test, n_
         assert split.target == str(stored["target_name"])
 
 
+@pytest.mark.parametrize("name", ["pumadyn8fm", "pumadyn8nm"])
+def test_the_pumadyn8_sets_are_split_as_elsewhere_unless_a_seed_is_given(data_dir, name):
+    order = np.random.default_rng(0).permutation(8192)
+    split = load(name, data_dir=data_dir)
+    np.testing.assert_array_equal(split.X_train.index, order[:7168])
+    np.testing.assert_array_equal(split.X_test.index, order[7168:])
+    assert load(data_dir / f"{name}.npz").X_train.equals(split.X_train)
+    other = load(name, data_dir=data_dir, seed=2)
+    np.testing.assert_array_equal(
+        other.X_train.index, np.random.default_rng(2).permutation(8192)[:7168]
+    )
+
+
+def test_without_a_seed_other_sets_have_2():
+    assert load("diabetes").X_train.equals(load("diabetes", seed=2).X_train)
+
+
 def test_training_rows_can_be_chosen_and_the_rest_is_the_test(data_dir):
     small = load("pumadyn8fm", data_dir=data_dir, n=1000)
     assert (len(small.y_train), len(small.y_test)) == (1000, 7192)

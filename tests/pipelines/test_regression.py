@@ -30,6 +30,12 @@ FILES = {
     "predictions.png",
     "report.json",
     "summary.txt",
+    "terms.csv",
+}
+PURSUIT_FILES = FILES - {"components.png", "learning.png"} | {
+    "evidence.png",
+    "projections.png",
+    "relevance.png",
 }
 
 
@@ -126,6 +132,15 @@ def test_predictions_are_those_of_the_saved_model(synth8d):
     np.testing.assert_array_equal(table["std"], std)
 
 
+def test_terms_are_a_table_of_explained_variance(synth8d):
+    table = pd.read_csv(synth8d / "terms.csv")
+    model = dsgp.load(synth8d / "model.zarr")
+    assert list(table["term"]) == [term.name for term in model.terms_]
+    explained = np.array([term.explained_variance for term in model.terms_])
+    np.testing.assert_allclose(table["explained_variance"], explained, rtol=1e-12)
+    np.testing.assert_allclose(table["share"], explained / model.target_variance_, rtol=1e-12)
+
+
 def test_diabetes_from_the_command_line(tmp_path):
     out = tmp_path / "diabetes"
     result = invoke("--data", "diabetes", "--out", out, "--seed", 3)
@@ -158,6 +173,47 @@ def test_a_file_without_learner(tmp_path):
     assert report == report_of(out)
 
 
+def test_projection_pursuit_from_the_command_line(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-1, 1, (250, 3)), columns=["a", "b", "c"])
+    y = X["a"] * X["b"] + 0.05 * rng.standard_normal(250)
+    X.assign(y=y).to_csv(tmp_path / "mine.csv", index=False)
+    out = tmp_path / "out"
+    result = invoke("--data", tmp_path / "mine.csv", "--target", "y", "--model", "pursuit",
+                    "--projections", 2, "--starts", 4, "--seed", 5, "--out", out)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert {path.name for path in out.iterdir()} == PURSUIT_FILES
+    for name in ("projections.png", "relevance.png", "evidence.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
+        assert str(out / name) in result.stdout.splitlines()
+    report, model = report_of(out), dsgp.load(out / "model.zarr")
+    split = load(tmp_path / "mine.csv", target="y", seed=5)
+    expected = dsgp.ProjectionPursuitGPRegressor(n_projections=2, n_starts=4, random_state=5).fit(
+        split.X_train, split.y_train
+    )
+    np.testing.assert_array_equal(model.projections_, expected.projections_)
+    assert report["metrics"]["nmse"] < 0.2
+    assert report["model"] == "ProjectionPursuitGPRegressor"
+    fitted = report["fitted"]
+    assert fitted["projections"] == expected.projections_.to_dict(orient="index")
+    assert fitted["relevance"] == expected.relevance_.to_dict()
+    assert fitted["evidence"] == expected.evidence_
+    assert fitted["evidence_trace"] == expected.evidence_trace_
+    assert list(pd.read_csv(out / "terms.csv")["term"]) == list(expected.projections_.index)
+    (line,) = [line for line in result.stdout.splitlines() if "projections" in line and "│" in line]
+    assert line.split("│")[2].strip() == "2"
+
+
+def test_each_model_has_a_folder_of_its_own_by_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(regression, "draw_model", lambda model, folder, target: None)
+    data = ("--data", "synth8d", "--n", 40, "--n-test", 20)
+    for more in ((), ("--model", "pursuit", "--projections", 1, "--starts", 1)):
+        result = invoke(*data, *more)
+        assert result.exit_code == 0, result.output
+    assert {path.name for path in Path("results").iterdir()} == {"synth8d", "synth8d-pursuit"}
+
+
 def test_inputs_are_chosen_from_the_command_line(tmp_path):
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "c", "t"])
@@ -181,7 +237,7 @@ def test_help_is_plain_and_fits_80_columns():
     text = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     assert max(map(len, text.splitlines())) <= 80
     assert "│" not in text
-    assert text.count("python -m pipelines.regression --data") == 3
+    assert text.count("python -m pipelines.regression --data") == 4
 
 
 # ---- the folder
@@ -270,6 +326,21 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
         (("--data", "diabetes", "--kernel", "rbf"), "one of matern12, matern32, matern52"),
         (("--data", "diabetes", "--solver", "lu"), "solver must be one of"),
         (("--data", "diabetes", "--learner", "none"), "lengthscale"),
+        (("--data", "diabetes", "--model", "linear"), "model must be one of additive, pursuit"),
+        (("--data", "diabetes", "--starts", "3"), "--starts is an option of --model pursuit"),
+        (("--data", "diabetes", "--no-relevance"), "--no-relevance is an option of --model pursu"),
+        (
+            ("--data", "diabetes", "--model", "pursuit", "--learner", "vbem"),
+            "--learner is an option of --model additive, and this is --model pursuit; leave it out",
+        ),
+        (
+            ("--data", "diabetes", "--model", "pursuit", "--projections", "few"),
+            'n_projections must be "auto" or an integer',
+        ),
+        (
+            ("--data", "diabetes", "--model", "pursuit", "--kernel", "matern12"),
+            "has no derivative",
+        ),
         (("--data", "diabetes", "--target", "bmi"), "diabetes comes with its target"),
         (("--data", "diabetes", "--drop", "sex,bmj"), "no input column 'bmj'; there are: age, sex"),
         (("--data", "diabetes", "--drop", "sex", "--columns", "bmi"), "leave out --drop"),

@@ -2,6 +2,7 @@
 
 from dsgp.rows.sources.files import FILE_TYPES, read_table
 from dsgp.rows.sources.lazy import is_lazy, map_rows
+from dsgp.rows.sources.mapped import MappedSource
 from dsgp.rows.sources.memory import (
     Columns,
     columns_of,
@@ -20,6 +21,7 @@ __all__ = [
     "FILE_TYPES",
     "Block",
     "Columns",
+    "MappedSource",
     "MemorySource",
     "Rows",
     "Source",

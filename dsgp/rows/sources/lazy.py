@@ -81,6 +81,10 @@ class LazySource:
     def target(self) -> str:
         return self.layout.target
 
+    @property
+    def in_memory(self) -> bool:
+        return False
+
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         rows = delayed(self.layout.rows, pure=False, traverse=False)
         for number, parts in enumerate(zip(self.blocks, self.y, self.weight, strict=True)):

@@ -92,6 +92,10 @@ class Source(Protocol):
     def weighted(self) -> bool:
         """Whether rows have weights."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether the rows are there already: their number is known, and reading is quick."""
+
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         """Yield loaders in row order; every call yields the same rows.
 

@@ -127,6 +127,10 @@ class MemorySource:
     def weighted(self) -> bool:
         return self.weight is not None
 
+    @property
+    def in_memory(self) -> bool:
+        return True
+
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         for start in range(0, self.n_rows, BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, self.n_rows))
@@ -196,6 +200,10 @@ class StoredSource:
     @property
     def weighted(self) -> bool:
         return self.layout.weight_column is not None
+
+    @property
+    def in_memory(self) -> bool:
+        return False
 
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         own = (self.layout.target_column, self.layout.weight_column)

@@ -1,0 +1,42 @@
+"""Tables and places that the commands are given, and how a table is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+from typer import Argument, Option
+
+from dsgp.errors import DataError
+from dsgp.rows.sources import read_table
+
+# A file of so many bytes is read block by block, as tables of several parts always are.
+LARGE_FILE = 2**28
+
+Data = Annotated[
+    Path,
+    Argument(
+        metavar="DATA",
+        help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
+        "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
+    ),
+]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace what is at --out.")]
+
+
+def is_streamed(data: Path) -> bool:
+    """Tell whether a table is read block by block: it has parts, or is large."""
+    return not data.is_file() or data.stat().st_size >= LARGE_FILE
+
+
+def read(path: Path, columns: Sequence[str], only: bool) -> pd.DataFrame:
+    """Read a table that must have ``columns``: only these, or further ones too."""
+    table = read_table(path, columns if only else None)
+    missing = [name for name in columns if name not in table]
+    if missing:
+        raise DataError(f"{str(path)!r} has no column {missing[0]!r}; it has {list(table)}")
+    if len(table) == 0:
+        raise DataError(f"{str(path)!r} is an empty table: it has columns {list(table)} but no row")
+    return table

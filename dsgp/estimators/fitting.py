@@ -1,0 +1,337 @@
+"""How additive models are fitted, whatever their columns are: from a source to an outcome."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from dsgp.additive import (
+    MAX_ITER,
+    SOLVERS,
+    AdditiveSystem,
+    Pair,
+    Solution,
+    warn_unless_converged,
+)
+from dsgp.compute import one_blas_thread
+from dsgp.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MemoryLimitError,
+    ParameterError,
+)
+from dsgp.estimators.inference import Clock, Fit, Found, learn, solve
+from dsgp.estimators.parameters import (
+    require_bins,
+    require_choice,
+    require_count,
+    require_positive,
+    require_resolvable,
+)
+from dsgp.estimators.term import Term
+from dsgp.estimators.training import Training, prepare
+from dsgp.kernels import Matern
+from dsgp.learning.search import NOISE, NOISE_START
+from dsgp.progress import Bar, progress
+from dsgp.rows.encode import MOST_BINS
+from dsgp.rows.sources import Source
+
+# E-steps on the way need the mean to so many prior standard deviations only; their solver starts
+# where the last one stopped.
+_E_STEP_TOL = 1e-2
+_E_STEP_SWEEPS = 20
+# Error of the bins in posterior standard deviations: more than this and there are more bins, or
+# (if there cannot be) a warning.
+BIN_LIMIT = 0.1
+BIN_WARNING = 0.3
+# Likewise what they add to the noise variance, as a share.
+BIN_NOISE_LIMIT = 0.05
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit comes to, in the units of its training rows.
+
+    Attributes
+    ----------
+    training : Training
+    found : Found
+        Hyperparameters, and how they were found.
+    fit : Fit
+        The posterior mean, and the noise variance to all digits.
+    """
+
+    training: Training
+    found: Found
+    fit: Fit
+
+    @property
+    def converged(self) -> bool:
+        """Whether solver and learner met their tolerances."""
+        return self.fit.solution.converged and self.found.converged
+
+    @property
+    def n_iter(self) -> int:
+        """Evaluations or iterations of the learner, or of the solver where there was none."""
+        return self.found.n_iter if self.found.learner else self.fit.solution.iterations
+
+    @property
+    def noise_variance(self) -> float:
+        """Of a row of weight 1, without what bins add; in the user's units."""
+        noise = self.fit.system.noise_variance * self.training.noise_scale
+        return noise * (1 - self.fit.bin_noise)
+
+    def log_likelihood(self, value: float) -> float:
+        """Turn the log likelihood of the scaled target into that of the user's."""
+        return value - self.training.equations.n_rows * math.log(self.training.scale)
+
+    def terms(self) -> list[Term]:
+        """Return the fitted terms in the user's units."""
+        layout, scale = self.training.equations.layout, self.training.scale
+        terms = []
+        for name, axis, kernel, mean, dual, weight, dof in zip(
+            layout.names,
+            layout.axes,
+            self.fit.system.kernels,
+            layout.parts(self.fit.solution.mean),
+            layout.parts(self.fit.solution.dual),
+            layout.parts(self.fit.system.weight),
+            self.fit.complexity.dof_of_terms,
+            strict=True,
+        ):
+            share = weight / weight.sum()
+            centre = float(np.sum(share * mean))
+            terms.append(
+                Term(
+                    name=name,
+                    kernel=_rescaled(kernel, scale),
+                    axis=axis,
+                    dual=dual / scale,
+                    weight=weight / scale**2,
+                    centre=scale * centre,
+                    explained_variance=scale**2 * float(np.sum(share * (mean - centre) ** 2)),
+                    effective_dof=float(dof),
+                )
+            )
+        return terms
+
+
+@dataclass(frozen=True)
+class Procedure:
+    """The steps of a fit, and the parameters that all estimators have for them.
+
+    ``fit`` takes them all. ``prepare`` and ``finish`` are for who finds the hyperparameters
+    otherwise than by ``learn``.
+
+    Attributes
+    ----------
+    noise_variance : float or None
+        Of a row of weight 1, in the user's units: a start for the learner.
+    fixed_noise, solver, learner, bins, tol, learner_tol, learner_max_iter, verbose
+        As of ``AdditiveGPRegressor``.
+    max_iter : int
+        Iterations of the solver at most.
+    """
+
+    noise_variance: float | None
+    fixed_noise: bool
+    solver: str
+    learner: str | None
+    bins: str | int | None
+    tol: float
+    max_iter: int
+    learner_tol: float
+    learner_max_iter: int
+    verbose: bool
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Check and take the parameters of an estimator.
+
+        Raises
+        ------
+        ParameterError
+            If one is out of its range.
+        """
+        require_choice("solver", model.solver, tuple(SOLVERS))
+        require_choice("learner", model.learner, ("marginal", "vbem", None))
+        require_bins(model.bins)
+        require_positive("tol", model.tol)
+        require_positive("learner_tol", model.learner_tol)
+        require_count("learner_max_iter", model.learner_max_iter)
+        if model.max_iter is not None:
+            require_count("max_iter", model.max_iter)
+        if model.noise_variance is not None:
+            require_positive("noise_variance", model.noise_variance)
+        elif model.fixed_noise:
+            raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
+        return cls(
+            noise_variance=model.noise_variance,
+            fixed_noise=model.fixed_noise,
+            solver=model.solver,
+            learner=model.learner,
+            bins=model.bins,
+            tol=model.tol,
+            max_iter=MAX_ITER[model.solver] if model.max_iter is None else int(model.max_iter),
+            learner_tol=model.learner_tol,
+            learner_max_iter=model.learner_max_iter,
+            verbose=model.verbose,
+        )
+
+    def fit(self, source: Source, kernels: dict[str, Matern], clock: Clock) -> Outcome:
+        """Fit an additive model to the columns of a source.
+
+        Parameters
+        ----------
+        source : Source
+        kernels : dict of str to kernel
+            Of each column, in the user's units; complete where there is no learner, and the noise
+            variance too.
+        clock : Clock
+            Told the stages.
+
+        Raises
+        ------
+        DataError, ParameterError, MemoryLimitError
+            As ``AdditiveGPRegressor.fit`` does.
+        """
+        with one_blas_thread():
+            training = self.prepare(source, kernels, clock)
+            if self.learner is not None and training.equations.n_rows < 2:
+                raise DataError(
+                    "cannot learn hyperparameters from 1 sample (n_samples = 1): at least 2 rows "
+                    "of positive weight are needed; or give the hyperparameters and learner=None"
+                )
+            clock.stage("learn")
+            found = self.learn(training, kernels)
+            return self.finish(source, training, found, clock)
+
+    def prepare(self, source: Source, kernels: dict[str, Matern], clock: Clock) -> Training:
+        """Read the rows and make them ready."""
+        with progress("reading", source.n_rows, enabled=self.verbose) as bar:
+            return prepare(source, _orders(kernels), self.bins, Reading(bar, clock))
+
+    def learn(self, training: Training, kernels: dict[str, Matern]) -> Found:
+        """Find hyperparameters in the units of ``training``, or take those given.
+
+        ``kernels``, as of ``fit``, may name columns that turned out to be constant.
+        """
+        equations = training.equations
+        starts = [_rescaled(kernels[name], 1 / training.scale) for name in equations.layout.names]
+        noise = NOISE_START
+        if self.noise_variance is not None:
+            noise = float(self.noise_variance) / training.noise_scale
+        if self.learner is None:
+            require_resolvable(starts, noise)
+            return Found(starts, noise, (noise, noise), None)
+        bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
+        with progress("learning", enabled=self.verbose) as bar:
+            return learn(
+                equations,
+                starts,
+                noise,
+                bounds,
+                learner=self.learner,
+                solve=self._solve_roughly,
+                tol=self.learner_tol,
+                max_iter=self.learner_max_iter,
+                watch=lambda value: bar.update(value=value),
+            )
+
+    def finish(self, source: Source, training: Training, found: Found, clock: Clock) -> Outcome:
+        """Compute the posterior mean; with ``bins="auto"`` in more bins where they are too few."""
+        clock.stage("solve")
+        outcome = Outcome(training, found, self._solve(training, found))
+        if self.bins == "auto" and _too_coarse(outcome.fit):
+            clock.stage("refine bins")
+            return self._refined(source, outcome)
+        return outcome
+
+    def _solve(self, training: Training, found: Found) -> Fit:
+        return solve(
+            training.equations,
+            found,
+            training.spreads,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+        )
+
+    def _solve_roughly(self, system: AdditiveSystem, start: Pair | None) -> Solution:
+        max_iter = self.max_iter
+        if self.solver == "backfitting":
+            # Its bound may stay above any tolerance for long; an E-step need not be complete.
+            max_iter = min(max_iter, _E_STEP_SWEEPS)
+        return SOLVERS[self.solver](
+            system, tol=max(self.tol, _E_STEP_TOL), max_iter=max_iter, start=start
+        )
+
+    def _refined(self, source: Source, outcome: Outcome) -> Outcome:
+        """Take as many bins as bring their error down, or all distinct values, and solve again."""
+        training, found, fit = outcome.training, outcome.found, outcome.fit
+        largest = max(map(len, training.equations.layout.axes))
+        # What they cost falls at least with their number, and noise with its square.
+        excess = max(fit.bin_error / BIN_LIMIT, (fit.bin_noise / BIN_NOISE_LIMIT) ** 0.5)
+        n_bins = min(int(1.5 * largest * excess), MOST_BINS)
+        if n_bins <= largest:
+            return outcome
+        kernels = dict(zip(training.equations.layout.names, found.kernels, strict=True))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already
+            try:
+                training = prepare(source, _orders(kernels), n_bins)
+            except MemoryLimitError:  # what there is stays, and is warned of
+                return outcome
+        return Outcome(training, found, self._solve(training, found))
+
+    def warn(self, outcome: Outcome) -> None:
+        """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
+        warn_unless_converged(outcome.fit.solution, self.solver, self.tol, self.max_iter)
+        if not outcome.found.converged:
+            warnings.warn(
+                f"learner={outcome.found.learner!r} stopped after {self.learner_max_iter} "
+                f"iterations, short of learner_tol={self.learner_tol:g}; raise learner_max_iter",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if outcome.fit.bin_error > BIN_WARNING:
+            warnings.warn(
+                f"bins change the function by about {outcome.fit.bin_error:.2g} of its posterior "
+                "standard deviation; pass more bins, or bins=None to keep every distinct value",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+class Reading:
+    """Tells a bar and a clock how far reading has come."""
+
+    def __init__(self, bar: Bar, clock: Clock) -> None:
+        self.bar, self.clock, self.stage, self.rows = bar, clock, "", 0
+
+    def __call__(self, stage: str, rows: int) -> None:
+        if stage != self.stage:
+            self.clock.stage(stage)
+            self.stage, self.rows = stage, 0
+        self.bar.update(rows - self.rows, stage=stage)
+        self.rows = rows
+
+
+def _orders(kernels: dict[str, Matern]) -> dict[str, int]:
+    return {name: kernel.order for name, kernel in kernels.items()}
+
+
+def _too_coarse(fit: Fit) -> bool:
+    return fit.bin_error > BIN_LIMIT or fit.bin_noise > BIN_NOISE_LIMIT
+
+
+def _rescaled(kernel: Matern, scale: float) -> Matern:
+    """Return the kernel of ``scale`` times the function."""
+    if kernel.variance is None:
+        return kernel
+    return kernel.with_parameters(variance=kernel.variance * scale**2)

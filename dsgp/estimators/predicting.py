@@ -1,0 +1,473 @@
+"""What a fitted additive model does, whatever its terms are functions of."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from sklearn.utils.validation import check_is_fitted
+
+from dsgp import memory
+from dsgp.additive import MAX_ITER, AdditiveSystem, Equations
+from dsgp.additive.posterior import (
+    joint_covariance,
+    joint_samples,
+    together_of,
+    vector_bytes,
+)
+from dsgp.additive.variance import covariance_of
+from dsgp.axis import Floats
+from dsgp.compute import one_blas_thread, run
+from dsgp.errors import ConvergenceWarning
+from dsgp.estimators import persistence
+from dsgp.estimators.fitting import Outcome
+from dsgp.estimators.inference import Posterior
+from dsgp.estimators.parameters import require_count
+from dsgp.estimators.summary import Summary, summarise
+from dsgp.estimators.term import Term
+from dsgp.rows.sources import Rows, is_lazy, map_rows, matching_source
+
+_ROW_BLOCK = 4_096  # rows of one prediction task
+# Seconds of compiled work per row and term.
+_PREDICT = 1e-7
+_PREDICT_STD = 1e-6
+# Tolerance beyond which float64 has nothing to give.
+_FINEST = 1e-11
+
+
+class AdditivePredictor:
+    """A fitted sum of functions of one input each: predictions, draws, summary, store.
+
+    An estimator inherits from it, and from scikit-learn's classes after it. Its ``fit`` ends with
+    ``_keep``, ``_set_columns`` and ``fit_seconds_``. In this class the inputs of the terms are
+    columns of the table. Where they are made of columns, a class overrides ``used_columns_`` and
+    ``_inputs``; ``_deviations``, ``_prepare`` and ``_summary`` where there is more to each. Fitted
+    attributes of its own that are to be saved it names in ``_plain_attributes`` (values that JSON
+    can hold) and ``_array_attributes``.
+    """
+
+    _plain_attributes: ClassVar[tuple[str, ...]] = persistence.PLAIN_ATTRIBUTES
+    _array_attributes: ClassVar[tuple[str, ...]] = ()
+
+    # Parameters of the estimator.
+    missing: str
+    tol: float
+    random_state: int | None
+
+    # ------------------------------------------------------------------ what a fit leaves
+
+    def _keep(self, outcome: Outcome) -> None:
+        """Take over the outcome of a fit."""
+        training, found, fit = outcome.training, outcome.found, outcome.fit
+        terms = outcome.terms()
+        self.noise_variance_ = outcome.noise_variance
+        self.target_variance_ = training.scale**2
+        self.log_marginal_likelihood_ = outcome.log_likelihood(fit.log_likelihood)
+        self.learner_trace_ = [float(outcome.log_likelihood(value)) for value in found.trace]
+        self.learner_ = found.learner
+        self.learner_notes_ = found.notes
+        self.effective_dof_ = fit.complexity.dof
+        self.bin_error_, self.bin_noise_ = fit.bin_error, fit.bin_noise
+        self.n_missing_ = training.n_missing
+        self.solver_iterations_ = fit.solution.iterations
+        self.n_iter_ = outcome.n_iter
+        self.error_bound_ = fit.solution.error_bound
+        self.converged_ = outcome.converged
+        self.intercept_ = training.offset + sum(term.centre for term in terms)
+        self.constant_columns_ = training.constant
+        self.n_rows_ = training.equations.n_rows
+        self._row_variance = fit.system.noise_variance * training.scale**2
+        self._information_scale = training.scale
+        self._set_terms(terms, fit.system.equations)
+
+    def _set_terms(self, terms: list[Term], equations: Equations) -> None:
+        self.terms_ = terms
+        self.kernels_ = {term.name: term.kernel for term in terms}
+        self._equations = equations
+        self.__dict__.pop("_posterior", None)  # of an earlier fit
+
+    def _set_columns(self, names: tuple[str, ...], named: bool) -> None:
+        self._columns = names
+        self.n_features_in_ = len(names)
+        if named:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
+
+    @cached_property
+    def _posterior(self) -> Posterior:
+        """What variances, covariances and samples need; made when first asked for."""
+        system = AdditiveSystem(
+            self._equations,
+            [term.kernel for term in self.terms_],
+            self._row_variance,
+        )
+        with one_blas_thread():
+            return Posterior(system, covariance_of(system))
+
+    # ------------------------------------------------------------------ what a class may override
+
+    @property
+    def used_columns_(self) -> tuple[str, ...]:
+        """Columns that a prediction depends on; a table to predict needs no others."""
+        return tuple(term.name for term in self.terms_)
+
+    def _inputs(self, columns: list[Floats]) -> list[Floats]:
+        """Turn ``used_columns_`` of some rows into the inputs of the terms, in their order.
+
+        Called for blocks of rows, by several threads. Where an input is NaN its term gives nothing.
+        """
+        return columns
+
+    def _variance(self, columns: list[Floats], inputs: list[Floats]) -> Floats:
+        """Variance of f at some rows, without the noise; a new array."""
+        variance = self._posterior.covariance.variance(inputs)
+        deviations = self._deviations(columns)
+        if deviations is not None:
+            variance += np.einsum("ij,ij->i", deviations, deviations)
+        return variance
+
+    def _deviations(self, columns: list[Floats]) -> Floats | None:
+        """What f may deviate by beyond the terms' own posterior, (n, k), in units of the target.
+
+        Each column is a function of the row, times a standard normal variable of its own.
+        """
+        return None
+
+    def _moments(self, rows: Rows, with_variance: bool) -> tuple[Floats, Floats | None]:
+        """Mean of f at some rows, and on request its variance, without the noise; new arrays."""
+        inputs = self._inputs(rows.columns)
+        mean = np.full(len(rows), self.intercept_)
+        for term, values in zip(self.terms_, inputs, strict=True):
+            mean += _mean(term, values)
+        if not with_variance:
+            return mean, None
+        return mean, self._variance(rows.columns, inputs) if inputs else np.zeros(len(rows))
+
+    def _component_moments(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of each centred term at some rows, (n, n_terms)."""
+        shape = (len(rows), len(self.terms_))
+        mean, std = np.empty(shape), np.zeros(shape)
+        inputs = self._inputs(rows.columns)
+        for position, (term, values) in enumerate(zip(self.terms_, inputs, strict=True)):
+            mean[:, position] = _mean(term, values)
+            seen = ~np.isnan(values)
+            centred = self._posterior.covariance.centred_variance(position, values[seen])
+            std[seen, position] = np.sqrt(centred)
+        return mean, std
+
+    @property
+    def _std_note(self) -> str:
+        """How standard deviations are computed, for people."""
+        return self._posterior.covariance.name if self.terms_ else "exact"
+
+    def _prepare(self, with_std: bool) -> None:
+        """Make once what all tasks of a prediction share."""
+        for term in self.terms_:
+            term.mean  # noqa: B018
+        if with_std and self.terms_:
+            self._posterior  # noqa: B018
+
+    def _summary(self) -> Summary:
+        """What ``summary`` writes down."""
+        return summarise(self)
+
+    # ------------------------------------------------------------------ predicting
+
+    def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
+        """Predict the mean, and on request the standard deviation, row by row.
+
+        A prediction does not depend on the other rows of the call, but for rounding in the last
+        digit of dense standard deviations.
+
+        Parameters
+        ----------
+        X : table
+            Of any kind that ``fit`` takes. Columns are matched by name where both have names.
+            Further columns are left aside, and so are those that were constant in the training
+            rows.
+        return_std : bool
+        include_noise : bool
+            Give the standard deviation of a new observation y of weight 1 instead of that of f.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+            A dask array where X is a dask collection: nothing is computed yet.
+        std : the same, if ``return_std``
+        """
+        check_is_fitted(self)
+        if is_lazy(X):
+            if return_std:
+                self._prepare(with_std=True)  # not in every block
+            means = map_rows(
+                X, partial(self._predict_table, return_std, include_noise), 1 + return_std
+            )
+            return means if return_std else means[0]
+        out = self._predict_table(return_std, include_noise, X)
+        return (out[:, 0], out[:, 1]) if return_std else out[:, 0]
+
+    def _predict_table(self, return_std: bool, include_noise: bool, X: Any) -> Floats:
+        """Mean, and standard deviation on request, as columns."""
+        blocks = [
+            self._predict_rows(load(), return_std, include_noise) for load in self._rows_of(X)
+        ]
+        return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+
+    def _rows_of(self, X: Any) -> Iterator[Callable[[], Rows]]:
+        check_is_fitted(self)
+        return matching_source(
+            X,
+            self._columns,
+            self.used_columns_,
+            hasattr(self, "feature_names_in_"),
+            type(self).__name__,
+            self.missing,
+        ).chunks()
+
+    def _predict_rows(self, rows: Rows, return_std: bool, include_noise: bool) -> Floats:
+        out = np.empty((len(rows), 1 + return_std))
+
+        def block(part: slice) -> None:
+            mean, variance = self._moments(rows.part(part), return_std)
+            out[part, 0] = mean
+            if variance is not None:
+                if include_noise:
+                    variance += self.noise_variance_
+                out[part, 1] = np.sqrt(variance)
+
+        self._by_blocks(block, len(rows), return_std)
+        return out
+
+    def components(self, X: Any) -> xr.Dataset:
+        """Evaluate every term, minus its weighted mean over the training rows.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+
+        Returns
+        -------
+        xarray.Dataset
+            ``mean`` and ``std`` with dims (row, term), and ``intercept``: a prediction is the
+            intercept plus the sum of ``mean`` over the terms. ``std`` is that of the centred
+            component, with all other terms unknown too.
+        """
+        rows = Rows.join([load() for load in self._rows_of(X)])
+        shape = (len(rows), len(self.terms_))
+        mean, std = np.empty(shape), np.empty(shape)
+
+        def block(part: slice) -> None:
+            mean[part], std[part] = self._component_moments(rows.part(part))
+
+        self._by_blocks(block, len(rows), True)
+        index = X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(rows))
+        return xr.Dataset(
+            {
+                "mean": (("row", "term"), mean, {"long_name": "centred posterior mean"}),
+                "std": (("row", "term"), std, {"long_name": "standard deviation of the mean"}),
+                "intercept": ((), self.intercept_),
+            },
+            coords={"row": np.asarray(index), "term": [term.name for term in self.terms_]},
+        )
+
+    def _by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
+        self._prepare(with_std)
+        tasks = [partial(block, part) for part in _blocks(n_rows)]
+        work = _PREDICT_STD if with_std else _PREDICT
+        with one_blas_thread():
+            run(tasks, work * n_rows * len(self.terms_), in_place=True)
+
+    def covariance(self, X: Any, include_noise: bool = False) -> Floats:
+        """Joint posterior covariance of f at chosen rows, exact: one solve a row.
+
+        Parameters
+        ----------
+        X : table
+            Rows to predict, as for ``predict``; some hundreds.
+        include_noise : bool
+            Add σ² on the diagonal: the covariance of new observations of weight 1.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_rows), in squared units of the target
+
+        Raises
+        ------
+        MemoryLimitError
+            If the tables of so many rows would not fit.
+        """
+        pieces = list(self._pieces_of(X))
+        rows = self._inputs_of(pieces)
+        size = self._posterior.system.layout.size if self.terms_ else 0
+        memory.require(
+            f"the covariance of {len(rows)} rows",
+            8.0 * len(rows) * (25 * size + 6 * len(rows)),
+            "pass fewer rows",
+        )
+        noise = np.eye(len(rows)) * (self.noise_variance_ if include_noise else 0.0)
+        if not self.terms_:
+            return noise
+        with one_blas_thread():
+            variance = self._posterior.covariance.variance(rows.columns)
+            smallest = variance[variance > 0].min(initial=np.inf)
+            largest = max(term.kernel.std**2 for term in self.terms_)
+            found, converged = joint_covariance(
+                self._posterior.system,
+                rows.columns,
+                tol=max(math.sqrt(1e-4 * min(smallest, largest)), _FINEST),
+                max_iter=MAX_ITER["multigrid"],
+            )
+            deviations = [self._deviations(piece.columns) for piece in pieces]
+            known = [each for each in deviations if each is not None]
+            if known:
+                joined = np.concatenate(known)
+                found += joined @ joined.T
+        self._warn_solves("covariance", converged)
+        return found + noise
+
+    def sample(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = None,
+        include_noise: bool = False,
+    ) -> Floats:
+        """Draw functions from the joint posterior, exactly, by perturbing the data and solving.
+
+        Parameters
+        ----------
+        X : table
+            Rows at which the draws are evaluated.
+        n_samples : int
+        random_state : int or numpy.random.Generator, optional
+            By default that of the model.
+        include_noise : bool
+            Draw new observations of weight 1 instead of f.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_rows)
+        """
+        require_count("n_samples", n_samples)
+        random = np.random.default_rng(self.random_state if random_state is None else random_state)
+        pieces = list(self._pieces_of(X))
+        rows = self._inputs_of(pieces)
+        level = self.intercept_ - sum(term.centre for term in self.terms_)
+        drawn: Floats = np.zeros((n_samples, 0 if self.terms_ else len(rows)))
+        if self.terms_:
+            system = self._posterior.system
+            memory.require(
+                f"{n_samples} samples at {len(rows)} rows",
+                16.0 * n_samples * len(rows) + together_of(system) * vector_bytes(system),
+                "ask for fewer samples or rows",
+            )
+            with one_blas_thread():
+                deviated = self._deviated(pieces, n_samples, random)
+                drawn, converged = joint_samples(
+                    system,
+                    system.information * self._information_scale,
+                    rows.columns,
+                    n_samples,
+                    random,
+                    tol=0.1 * self.tol,
+                    max_iter=MAX_ITER["multigrid"],
+                )
+            if deviated is not None:
+                drawn += deviated
+            self._warn_solves("sample", converged)
+        if include_noise:
+            drawn += math.sqrt(self.noise_variance_) * random.standard_normal(drawn.shape)
+        return level + drawn
+
+    def _pieces_of(self, X: Any) -> Iterator[Rows]:
+        """Rows of a table in blocks as those of ``predict``."""
+        for load in self._rows_of(X):
+            rows = load()
+            yield from map(rows.part, _blocks(len(rows)) or [slice(0, 0)])
+
+    def _inputs_of(self, pieces: list[Rows]) -> Rows:
+        """Inputs of the terms at all rows together, made block by block as in ``predict``."""
+        return Rows.join([replace(piece, columns=self._inputs(piece.columns)) for piece in pieces])
+
+    def _deviated(
+        self, pieces: list[Rows], n_samples: int, random: np.random.Generator
+    ) -> Floats | None:
+        """Draw the ``_deviations`` at all rows, (n_samples, n_rows)."""
+        drawn: list[Floats] = []
+        normal: Floats | None = None
+        for piece in pieces:
+            deviations = self._deviations(piece.columns)
+            if deviations is None:
+                return None
+            if normal is None:  # of a generator of its own: a draw does not depend on their number
+                own = np.random.default_rng(random.integers(2**63))
+                normal = own.standard_normal((n_samples, deviations.shape[1]))
+            drawn.append(normal @ deviations.T)
+        return np.concatenate(drawn, axis=1)
+
+    def _warn_solves(self, what: str, converged: bool) -> None:
+        if not converged:
+            warnings.warn(
+                f"the solves of {what} stopped short of their tolerance, as float64 cannot do "
+                "better beside so little noise: take the result as approximate",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    # ------------------------------------------------------------------ telling and keeping
+
+    def summary(self) -> str:
+        """Describe the fit: a line a term, then noise, likelihood, solver and approximations."""
+        check_is_fitted(self)
+        return self._summary().text()
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the model to a zarr store, to be read by ``dsgp.load``.
+
+        Parameters
+        ----------
+        path : str or Path
+            A folder to be, usually named ``*.zarr``. It is written aside and moved into place.
+        overwrite : bool
+            Replace a dsgp store that is there.
+
+        Raises
+        ------
+        StorageError
+            If something is there already, or the place cannot be written.
+        """
+        check_is_fitted(self)
+        persistence.save(self, path, overwrite)
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        """Undo ``save``; see ``persistence.restore``."""
+        model = cls(**persistence.parameters(settings))
+        persistence.restore(model, settings, tree)
+        model._set_columns(tuple(settings["columns"]), settings["named"])
+        terms = persistence.terms(settings, tree)
+        model._set_terms(terms, persistence.equations(settings, tree, terms))
+        return model
+
+
+def _blocks(n_rows: int) -> list[slice]:
+    return [slice(start, min(start + _ROW_BLOCK, n_rows)) for start in range(0, n_rows, _ROW_BLOCK)]
+
+
+def _mean(term: Term, inputs: Floats) -> Floats:
+    """Centred mean of a term; where its input is missing the function itself is 0."""
+    seen = ~np.isnan(inputs)
+    if seen.all():
+        return term.mean(inputs) - term.centre
+    out = np.full(len(inputs), -term.centre)
+    out[seen] += term.mean(inputs[seen])
+    return out

@@ -1,0 +1,231 @@
+"""One function of a model as a panel: the curve or points, their band, the inputs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dsgp.axis import Floats
+from dsgp.compute import one_blas_thread
+from dsgp.estimators.term import Term
+from dsgp.plotting.style import FAINT, GREY, INK, percent, short
+
+_TAILS = 0.005  # weight that may be cut off at either end of an axis …
+_LONG = 2.0  # … when the whole range is longer than this many times the rest …
+_OPEN = 1.5  # … or its band higher than this many times the bands of the rest
+_FEW_VALUES = 10  # at most as many distinct inputs are points: a curve between them means nothing
+_BINS = 40
+_MARGINAL = 0.11  # height of the bars of the inputs, as a share of the panel
+
+
+@dataclass(frozen=True)
+class Panel:
+    """What is drawn of one term.
+
+    Attributes
+    ----------
+    term : Term
+    points, weight : ndarray of shape (n_distinct,)
+        Distinct inputs, ascending, and the weight of each.
+    few : bool
+        Whether ``inputs`` are the distinct ones.
+    inputs, mean, low, high : ndarray of shape (n_inputs,)
+        Component and borders of its band.
+    """
+
+    term: Term
+    points: Floats
+    weight: Floats
+    few: bool
+    inputs: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def told(self) -> bool:
+        """Whether the data tell the component from zero somewhere."""
+        return bool(np.any((self.low > 0) | (self.high < 0)))
+
+    @property
+    def colour(self) -> str:
+        """Grey where it is not told."""
+        return INK if self.told else FAINT
+
+    def bulk(self) -> slice:
+        """Inputs without those in the tails of the distribution."""
+        low, high = _quantiles(self.points, self.weight, _TAILS)
+        return slice(
+            int(np.searchsorted(self.inputs, low)), int(np.searchsorted(self.inputs, high, "right"))
+        )
+
+
+def panels_of(
+    model: Any, terms: list[Term], seen: list[tuple[Floats, Floats]], n_points: int, z: float
+) -> list[Panel]:
+    """Evaluate terms for a scale they share; where a band opens wide in the tails, the bulk only.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    terms : list of Term
+    seen : list of (points, weight)
+        Distinct inputs of each term that are to be shown, ascending, and their weights.
+    n_points : int
+        Inputs a curve is evaluated at.
+    z : float
+        Half the width of a band, in standard deviations.
+    """
+    few = [
+        max(len(term.axis), len(points)) <= _FEW_VALUES
+        for term, (points, _) in zip(terms, seen, strict=True)
+    ]
+
+    def evaluated(ranges: list[tuple[float, float]]) -> list[Panel]:
+        inputs = [
+            points if few_values else np.linspace(*shown, n_points)
+            for (points, _), few_values, shown in zip(seen, few, ranges, strict=True)
+        ]
+        return [
+            Panel(term, *rows, few_values, at, mean, mean - z * std, mean + z * std)
+            for term, rows, few_values, at, (mean, std) in zip(
+                terms, seen, few, inputs, _evaluate(model, terms, inputs), strict=True
+            )
+        ]
+
+    ranges = [_shown_range(points, weight) for points, weight in seen]
+    panels = evaluated(ranges)
+    bottoms, tops = [], []
+    for panel in panels:
+        bulk = slice(None) if panel.few else panel.bulk()
+        bottoms += [panel.mean.min(), *panel.low[bulk]]
+        tops += [panel.mean.max(), *panel.high[bulk]]
+    limit = _OPEN * (max(tops) - min(bottoms))
+    cut = [
+        not panel.few and max(*tops, panel.high.max()) - min(*bottoms, panel.low.min()) > limit
+        for panel in panels
+    ]
+    if not any(cut):
+        return panels
+    bulks = [_quantiles(points, weight, _TAILS) for points, weight in seen]
+    return evaluated(
+        [
+            bulk if too_wide and bulk[0] < bulk[1] else shown
+            for shown, bulk, too_wide in zip(ranges, bulks, cut, strict=True)
+        ]
+    )
+
+
+def _shown_range(points: Floats, weight: Floats) -> tuple[float, float]:
+    """The whole range, or that without its tails where these take most of the room."""
+    low, high = _quantiles(points, weight, _TAILS)
+    first, last = float(points[0]), float(points[-1])
+    if high > low and last - first > _LONG * (high - low):
+        return low, high
+    if first == last:  # X may have one value only
+        return first - 0.5, last + 0.5
+    return first, last
+
+
+def _quantiles(points: Floats, weight: Floats, tail: float) -> tuple[float, float]:
+    below = np.cumsum(weight) / weight.sum()
+    low, high = np.searchsorted(below, [tail, 1 - tail])
+    return float(points[low]), float(points[min(high, len(points) - 1)])
+
+
+def _evaluate(model: Any, terms: list[Term], inputs: list[Floats]) -> list[tuple[Floats, Floats]]:
+    """Mean and standard deviation of each centred function at inputs of its own."""
+    position = {term.name: position for position, term in enumerate(model.terms_)}
+    covariance = model._posterior.covariance
+    with one_blas_thread():
+        return [
+            (
+                term.mean(values) - term.centre,
+                np.sqrt(covariance.centred_variance(position[term.name], values)),
+            )
+            for term, values in zip(terms, inputs, strict=True)
+        ]
+
+
+def draw_curve(ax: Axes, panel: Panel, level: float) -> None:
+    """Draw mean and band."""
+    ax.fill_between(
+        panel.inputs,
+        panel.low,
+        panel.high,
+        color=panel.colour,
+        alpha=0.22,
+        linewidth=0,
+        label=f"{level:.0%} band",
+    )
+    ax.plot(panel.inputs, panel.mean, color=panel.colour, linewidth=1.5, label="mean")
+
+
+def draw_points(ax: Axes, panel: Panel, level: float) -> None:
+    """Draw the few values there are, with their intervals."""
+    ax.errorbar(
+        panel.inputs,
+        panel.mean,
+        (panel.mean - panel.low, panel.high - panel.mean),
+        fmt="o",
+        color=panel.colour,
+        markersize=2.2,  # small, for intervals are often short on the common scale
+        elinewidth=0.9,
+        capsize=2.5,
+        label=f"{level:.0%} interval",
+    )
+
+
+def draw_inputs(ax: Axes, panel: Panel) -> None:
+    """Bars for the inputs along the lower edge, in shares of the panel's height; sets xlim."""
+    points, weight = panel.points, panel.weight
+    low, high = float(panel.inputs[0]), float(panel.inputs[-1])
+    room = 0.02 * (high - low)
+    style: dict[str, Any] = {"color": GREY, "alpha": 0.8, "transform": ax.get_xaxis_transform()}
+    if panel.few:
+        gaps = np.diff(points)
+        narrowest = float(gaps.min()) if len(gaps) else 1.0
+        room = 0.15 * (high - low) or 0.5
+        width = max(min(0.5 * narrowest, 0.4 * room), 0.02 * (high - low))
+        # A value of a single row is still seen.
+        ax.bar(points, _MARGINAL * np.maximum(weight / weight.max(), 0.06), width, **style)
+        if len(points) <= 6 and narrowest >= 0.15 * (high - low):  # labels do not collide
+            ax.set_xticks(points, [f"{value:g}" for value in points])
+    else:
+        inside = (points >= low) & (points <= high)
+        edges = _bin_edges(points[inside], low, high)
+        counts, _ = np.histogram(points[inside], edges, weights=weight[inside])
+        ax.stairs(_MARGINAL * counts / (counts.max() or 1.0), edges, fill=True, **style)
+    ax.set_xlim(low - room, high + room)
+
+
+def _bin_edges(points: Floats, low: float, high: float) -> Floats:
+    """Edges of a histogram; values on a coarse grid, such as whole years, share bins evenly."""
+    n_bins = min(_BINS, max(_FEW_VALUES, round(2 * math.sqrt(len(points)))))
+    if len(points) > 1:
+        step = float(np.diff(points).min())
+        cells = (points[-1] - points[0]) / step + 1
+        if cells <= 10 * _BINS:
+            width = step * math.ceil(cells / _BINS)
+            first = float(points[0]) - step / 2
+            return first + width * np.arange(math.ceil((points[-1] - first) / width) + 1)
+    return np.linspace(low, high, n_bins + 1)
+
+
+def limits_of(panels: list[Panel]) -> tuple[float, float]:
+    """Limits that hold every band, above room for the distribution of the inputs."""
+    bottom = min(float(panel.low.min()) for panel in panels)
+    top = max(float(panel.high.max()) for panel in panels)
+    height = (top - bottom) or 1.0
+    return bottom - (_MARGINAL + 0.05) * height, top + 0.05 * height
+
+
+def title_of(panel: Panel, target_variance: float) -> str:
+    """Share of the target's variance and lengthscale."""
+    title = f"share {percent(panel.term.explained_variance / target_variance)}"
+    lengthscale = panel.term.kernel.lengthscale
+    return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"

@@ -1,0 +1,1 @@
+"""Projection pursuit: sums of functions of one projection of the inputs each."""

@@ -1,0 +1,448 @@
+"""All ridge functions at once: functions, directions, hyperparameters and evidence.
+
+Given nodes, the model of a row is Σ_m φ(x·w_m)ᵀ c_m, linear in the values c of the functions and
+smooth in the directions w. With the priors c_m ~ N(0, K_m) and w ~ N(0, 1/α) the posterior is
+maximised by Gauss–Newton steps with Levenberg–Marquardt damping on all of them together. Each step
+needs the rows only through the moments of the linearised model, so that a step costs one pass.
+
+The same matrix H = Jᵀ W J / σ² + prior gives the Laplace approximation of the evidence,
+
+    −½ [N log 2πσ² − Σ log w + rᵀWr/σ² + cᵀK⁻¹c + Σ α w² + log det H + log det prior⁻¹],
+
+the degrees of freedom, the noise variance, the relevance of the inputs (α, by MacKay's fixed point)
+and the covariance of the directions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import LinAlgError, lapack, solve_triangular
+
+from dsgp.axis import LOG_2PI, Floats
+from dsgp.kernels import Matern
+from dsgp.learning.marginal import Nodes, evidence, maximise
+from dsgp.learning.marginal import Rows as Likelihood
+from dsgp.learning.search import NOISE, Search
+from dsgp.pursuit.ridges import MOST_NODES, Ridges, normalised
+from dsgp.pursuit.rows import Moments, RowSet, moments
+
+# Bounds of a ridge's kernel: lengthscales in standard deviations of the projection, variances in
+# those of the target.
+LENGTHSCALE = (8.0 / MOST_NODES, 30.0)
+VARIANCE = (1e-7, 1e5)
+# Gamma prior of the precisions α of the inputs: irrelevant ones end near SHAPE / RATE, which leaves
+# them a weight of about 1 %: enough to come back when another term needs them.
+_SHAPE, _RATE = 0.5, 1e-4
+_DAMPING, _LEAST_DAMPING = 1e-2, 1e-8
+_TRIES = 6  # of a step, with 4, 8, 16, … times the damping of the one before
+_NOISE_UPDATES = 3
+_FEWEST_LEFT = 0.05
+# A direction with less variance than this share of the inputs' is none.
+_VANISHED = 1e-12
+# Nats below which a function does nothing.
+_IDLE = 0.01
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates of the directions in which their prior is independent.
+
+    Attributes
+    ----------
+    basis : ndarray of shape (D, r)
+        A direction in standard units is ``basis`` times its coordinates. The identity with a
+        relevance prior. Without one, coordinates are such that the inputs are white: the prior, and
+        so the model, do not change when the inputs are rotated.
+    inverse : ndarray of shape (r, D)
+    covariance : ndarray of shape (D, D)
+        Of the inputs in standard units.
+    relevance : bool
+        Whether each input has its own precision.
+    """
+
+    basis: Floats
+    inverse: Floats
+    covariance: Floats
+    relevance: bool
+
+    @classmethod
+    def of(cls, covariance: Floats, relevance: bool) -> Frame:
+        """Choose the coordinates from the covariance of the inputs."""
+        if relevance:
+            identity = np.eye(len(covariance))
+            return cls(identity, identity, covariance, True)
+        variances, axes = np.linalg.eigh(covariance)
+        kept = variances > 1e-10 * variances.max(initial=0.0)
+        root = np.sqrt(variances[kept])
+        return cls(axes[:, kept] / root, (axes[:, kept] * root).T, covariance, False)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates r."""
+        return self.basis.shape[1]
+
+    def variance(self, direction: Floats) -> float:
+        """Variance of a projection."""
+        return float(direction @ self.covariance @ direction)
+
+
+@dataclass(frozen=True)
+class State:
+    """A model with all that it is weighed by.
+
+    Attributes
+    ----------
+    ridges : Ridges
+    frame : Frame
+    precision : ndarray of shape (r,)
+        α, the prior precision of each coordinate of all directions.
+    noise_variance : float
+    fixed_noise : bool
+    moments : Moments
+        Of the ridges.
+    damping : float
+        Of the next step.
+    """
+
+    ridges: Ridges
+    frame: Frame
+    precision: Floats
+    noise_variance: float
+    fixed_noise: bool
+    n_rows: int
+    log_weight: float
+    moments: Moments
+    damping: float = _DAMPING
+
+    @classmethod
+    def of(
+        cls,
+        rows: RowSet,
+        ridges: Ridges,
+        frame: Frame,
+        precision: Floats,
+        noise_variance: float,
+        fixed_noise: bool = False,
+    ) -> State:
+        """Sum the rows."""
+        return cls(
+            ridges,
+            frame,
+            precision,
+            noise_variance,
+            fixed_noise,
+            rows.n_rows,
+            rows.log_weight,
+            moments(rows, ridges),
+        )
+
+    def at(self, rows: RowSet, ridges: Ridges) -> State:
+        """Return the state of other ridges."""
+        return replace(
+            self,
+            ridges=ridges,
+            moments=moments(rows, ridges),
+            n_rows=rows.n_rows,
+            log_weight=rows.log_weight,
+        )
+
+    # ------------------------------------------------------------------ the linearised model
+
+    @cached_property
+    def coordinates(self) -> Floats:
+        """Coordinates of the directions, (M, r)."""
+        return self.ridges.directions @ self.frame.inverse.T
+
+    @cached_property
+    def whitened(self) -> Floats:
+        """Values of the functions divided by the factor of their prior, (Σ K,)."""
+        pieces = [
+            solve_triangular(factor, self.ridges.values[part], lower=True, check_finite=False)
+            for factor, part in zip(self.ridges.factors, self.ridges.parts, strict=True)
+        ]
+        return np.concatenate(pieces) if pieces else np.empty(0)
+
+    @cached_property
+    def squares(self) -> float:
+        """Weighted sum of squared residuals."""
+        values, matrix = self.ridges.values, self.moments.matrix
+        n = len(values)
+        found = matrix[-1, -1] - 2 * matrix[:n, -1] @ values + values @ matrix[:n, :n] @ values
+        # What rounding leaves of sums of this size.
+        return max(float(found), 1e-14 * float(matrix[-1, -1]))
+
+    @property
+    def penalty(self) -> float:
+        """cᵀK⁻¹c + Σ α w²."""
+        weights = float(np.sum(self.precision * self.coordinates**2))
+        return float(self.whitened @ self.whitened) + weights
+
+    @property
+    def objective(self) -> float:
+        """Twice the negative log posterior of functions and directions, but for constants."""
+        return self.squares / self.noise_variance + self.penalty
+
+    @cached_property
+    def system(self) -> tuple[Floats, Floats]:
+        """Jᵀ W J and Jᵀ W r in whitened values and coordinates."""
+        ridges = self.ridges
+        n = ridges.n_nodes
+        residual = self.moments.matrix[:-1, -1] - self.moments.matrix[:-1, :n] @ ridges.values
+        size = n + len(ridges) * self.frame.size
+        left = np.empty((size, self.moments.matrix.shape[0] - 1))
+        vector = np.empty(size)
+        for out, part, factor in self._blocks():
+            left[out] = factor.T @ self.moments.matrix[part, :-1]
+            vector[out] = factor.T @ residual[part]
+        matrix = np.empty((size, size), order="F")
+        for out, part, factor in self._blocks():
+            matrix[:, out] = left[:, part] @ factor
+        return matrix, vector
+
+    def _blocks(self) -> list[tuple[slice, slice, Floats]]:
+        """Where each term's values and direction are, after and before, and what maps them."""
+        ridges, r, d = self.ridges, self.frame.size, self.ridges.n_features
+        n = ridges.n_nodes
+        values = [
+            (part, part, factor) for part, factor in zip(ridges.parts, ridges.factors, strict=True)
+        ]
+        directions = [
+            (
+                slice(n + m * r, n + (m + 1) * r),
+                slice(n + m * d, n + (m + 1) * d),
+                self.frame.basis,
+            )
+            for m in range(len(ridges))
+        ]
+        return values + directions
+
+    @cached_property
+    def prior(self) -> Floats:
+        """Prior precision of whitened values and coordinates."""
+        return np.concatenate(
+            [np.ones(self.ridges.n_nodes), np.tile(self.precision, len(self.ridges))]
+        )
+
+    # ------------------------------------------------------------------ the Laplace approximation
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Posterior covariance of whitened values and coordinates."""
+        return _inverse(self.system[0] / self.noise_variance, self.prior)[0]
+
+    @cached_property
+    def dof(self) -> float:
+        """Degrees of freedom, those of the directions included."""
+        return float(len(self.prior) - np.sum(np.diag(self.inverse) * self.prior))
+
+    @cached_property
+    def evidence(self) -> float:
+        """Log evidence by Laplace's approximation."""
+        _, log_det = _inverse(self.system[0] / self.noise_variance, self.prior, want=False)
+        log_det -= float(np.sum(np.log(self.prior)))
+        value = -0.5 * (
+            self.n_rows * (LOG_2PI + math.log(self.noise_variance))
+            - self.log_weight
+            + self.objective
+            + log_det
+        )
+        if self.frame.relevance and len(self.ridges):
+            # Relative to the prior's mode, where the precisions of no term at all would be.
+            ratio = self.precision * (_RATE / _SHAPE)
+            value += _SHAPE * float(np.sum(np.log(ratio) - ratio + 1.0))
+        return value
+
+    def weighed(self) -> State:
+        """Update noise variance and relevance, from the moments alone."""
+        state = self
+        for _ in range(_NOISE_UPDATES):
+            if state.fixed_noise:
+                break
+            left = max(state.n_rows - state.dof, _FEWEST_LEFT * state.n_rows)
+            noise = float(np.clip(state.squares / left, *NOISE))
+            state = replace(state, noise_variance=noise)
+        if state.frame.relevance and len(state.ridges):
+            r = state.frame.size
+            variances = np.diag(state.inverse)[state.ridges.n_nodes :].reshape(-1, r)
+            known = np.maximum(len(state.ridges) - state.precision * variances.sum(axis=0), 0.0)
+            squares = np.sum(state.coordinates**2, axis=0)
+            precision = (known + 2 * _SHAPE) / (squares + 2 * _RATE)
+            state = replace(state, precision=precision)
+        return state
+
+
+def opened(precision: Floats, direction: Floats) -> Floats:
+    """Lower the precisions of the inputs that a new direction needs."""
+    return np.minimum(precision, (1 + 2 * _SHAPE) / (direction**2 + 2 * _RATE))
+
+
+def _inverse(matrix: Floats, prior: Floats, want: bool = True) -> tuple[Floats, float]:
+    """Inverse and log determinant of a matrix plus a diagonal; the matrix is used up."""
+    if not len(prior):
+        return matrix, 0.0
+    matrix[np.diag_indices_from(matrix)] += prior
+    factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
+    if failed:
+        raise LinAlgError("the matrix of the linearised model is singular to rounding")
+    log_det = 2 * float(np.sum(np.log(np.diag(factor))))
+    if not want:
+        return np.empty((0, 0)), log_det
+    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    lower = np.tril(inverse, -1)
+    return lower + lower.T + np.diag(np.diag(inverse)), log_det
+
+
+def direction_factor(state: State) -> Floats:
+    """What the uncertainty of the directions adds to predictions, (Σ K + M D, M r).
+
+    A row of the linearised model (``jit.ridge.fill_design`` without the target) times this has for
+    its squared length the variance of f beyond that for given directions: with S the posterior
+    covariance of values z and directions v, and g = J_v + J_z S_zv S_vv⁻¹ the derivative by v of
+    the mean that the functions have for given directions, g S_vv gᵀ.
+    """
+    n = state.ridges.n_nodes
+    root = np.linalg.cholesky(state.inverse[n:, n:])
+    whole = np.vstack(
+        [solve_triangular(root, state.inverse[n:, :n], lower=True, check_finite=False).T, root]
+    )
+    out = np.empty((state.ridges.n_parameters, whole.shape[1]))
+    for after, before, factor in state._blocks():
+        out[before] = factor @ whole[after]
+    return out
+
+
+# ---------------------------------------------------------------- steps
+
+
+def improved(rows: RowSet, state: State, max_iter: int, tol: float) -> State:
+    """Take Gauss–Newton steps until one gains less than ``tol`` nats."""
+    for _ in range(max_iter):
+        better = _step(rows, state) if len(state.ridges) else None
+        if better is None:
+            break
+        gain = 0.5 * (state.objective - better.objective)
+        state = better
+        if gain < tol:
+            break
+    return state
+
+
+def _step(rows: RowSet, state: State) -> State | None:
+    """Return a state of a lower objective, or None if there is none nearby."""
+    n, r = state.ridges.n_nodes, state.frame.size
+    matrix, vector = state.system
+    now = np.concatenate([state.whitened, state.coordinates.ravel()])
+    gradient = vector / state.noise_variance - state.prior * now
+    curvature = np.diag(matrix)[n:].reshape(-1, r).mean(axis=1) / state.noise_variance
+    damping, growth = state.damping, 4.0
+    for _ in range(_TRIES):
+        damped = matrix / state.noise_variance
+        added = state.prior.copy()
+        added[n:] += np.repeat(damping * curvature, r)
+        damped[np.diag_indices_from(damped)] += added
+        factor, failed = lapack.dpotrf(damped, lower=1, overwrite_a=1)
+        if not failed:
+            move, _ = lapack.dpotrs(factor, gradient, lower=1)
+            tried = state.at(rows, _moved(state, now + move))
+            if tried.objective < state.objective:
+                return replace(tried, damping=max(damping / 3, _LEAST_DAMPING))
+        damping, growth = damping * growth, 2 * growth
+    return None
+
+
+def with_values(rows: RowSet, state: State) -> State:
+    """Give the functions the values that fit best, the directions as they are."""
+    if not len(state.ridges):
+        return state
+    n = state.ridges.n_nodes
+    matrix, vector = state.system
+    inverse, _ = _inverse(matrix[:n, :n] / state.noise_variance, np.ones(n))
+    move = inverse @ (vector[:n] / state.noise_variance - state.whitened)
+    position = np.concatenate([state.whitened + move, state.coordinates.ravel()])
+    return state.at(rows, _moved(state, position))
+
+
+def _moved(state: State, position: Floats) -> Ridges:
+    ridges = state.ridges
+    coordinates = position[ridges.n_nodes :].reshape(len(ridges), state.frame.size)
+    values = [
+        factor @ position[part] for factor, part in zip(ridges.factors, ridges.parts, strict=True)
+    ]
+    return ridges.moved(coordinates @ state.frame.basis.T, np.concatenate(values))
+
+
+def renewed(rows: RowSet, state: State, sample: Floats) -> State:
+    """Give every projection variance 1 and new nodes; drop terms that do nothing.
+
+    Parameters
+    ----------
+    rows : RowSet
+    state : State
+    sample : ndarray of shape (n, D)
+        Inputs of some rows.
+    """
+    terms = []
+    for term, part, low, high in zip(
+        state.ridges.terms,
+        state.ridges.parts,
+        state.moments.low,
+        state.moments.high,
+        strict=True,
+    ):
+        variance = state.frame.variance(term.direction)
+        squares = float(term.values @ state.moments.matrix[part, part] @ term.values)
+        idle = squares < _IDLE * state.noise_variance
+        if idle or variance <= _VANISHED or not high > low:
+            continue
+        terms.append(
+            normalised(term, math.sqrt(variance), sample @ term.direction, float(low), float(high))
+        )
+    return state.at(rows, replace(state.ridges, terms=tuple(terms)))
+
+
+def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
+    """Learn kernels and noise variance by the marginal likelihood, the directions as they are."""
+    ridges, n = state.ridges, state.ridges.n_nodes
+    if not len(ridges):
+        return state
+    nodes = Nodes(
+        [term.nodes for term in ridges.terms],
+        state.moments.matrix[:n, :n],
+        state.moments.matrix[:n, -1],
+        ridges.parts,
+        [None] * len(ridges),
+    )
+    likelihood = Likelihood(float(state.moments.matrix[-1, -1]), state.n_rows, state.log_weight)
+    noise = state.noise_variance
+    found = maximise(
+        nodes,
+        likelihood,
+        [_search(term.kernel) for term in ridges.terms],
+        [term.kernel for term in ridges.terms],
+        noise,
+        noise_bounds=(noise, noise) if state.fixed_noise else NOISE,
+        tol=0.1,
+        max_iter=max_iter,
+    )
+    values = evidence(nodes, likelihood, found.kernels, found.noise_variance).mean
+    return replace(
+        state.at(rows, ridges.with_kernels(found.kernels, values)),
+        noise_variance=noise if state.fixed_noise else found.noise_variance,
+    )
+
+
+def _search(kernel: Matern) -> Search:
+    bounds = np.log([LENGTHSCALE, VARIANCE])
+    return Search(
+        start=kernel,
+        middle=kernel,
+        others=(),
+        width=1.0,
+        names=("lengthscale", "variance"),
+        lower=bounds[:, 0],
+        upper=bounds[:, 1],
+    )

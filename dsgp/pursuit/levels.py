@@ -1,0 +1,275 @@
+"""From a source to standardised rows, in levels: few rows first, all rows last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dsgp import memory
+from dsgp.additive.streaming import survey
+from dsgp.axis import Floats
+from dsgp.compute import over_blocks, over_chunks
+from dsgp.errors import DataError
+from dsgp.pursuit.rows import NO_WEIGHT, STREAM_BLOCK, Block, MemoryRows, Standard, StreamedRows
+from dsgp.pursuit.search import Level
+from dsgp.rows.sources import Rows, Source
+from dsgp.rows.usable import (
+    constant_target,
+    location_and_scale,
+    require_usable_range,
+    require_usable_scale,
+    require_usable_target,
+    tell_constant,
+)
+
+# Rows of the first level, and how many times as many the next ones have. Directions begin, and
+# nodes are placed, by so many rows of any level.
+FIRST_ROWS, _RATIO = 2**14, 8
+# Standardised rows kept in memory, in bytes and as a share of what is free; more are read again for
+# every pass.
+KEPT_BYTES, _KEPT_SHARE = 2e9, 0.25
+_ARRAYS = ("inputs", "target", "root_weight")  # of a block
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Rows ready for a search.
+
+    Attributes
+    ----------
+    standard : Standard
+    covariance : ndarray of shape (D, D)
+        Of the standardised columns.
+    levels : list of Level
+    constant : list of str
+        Columns that do not vary; the others are inputs.
+    n_rows : int
+        Of positive weight.
+    """
+
+    standard: Standard
+    covariance: Floats
+    levels: list[Level]
+    constant: list[str]
+    n_rows: int
+
+
+Watch = Callable[[str, int], None]
+
+
+def prepare_rows(
+    source: Source, random: np.random.Generator, watch: Watch = lambda stage, rows: None
+) -> Prepared:
+    """Check and standardise the rows of a source.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, infinite, not a number or beyond what float64 can square, or shapes
+        do not agree.
+    MemoryLimitError
+        If the rows would not fit.
+    """
+    n_rows = source.n_rows
+    found = None
+    if n_rows is None:
+        found = survey(source, partial(watch, "reading columns"))
+        n_rows = found.n_rows
+    size = 8.0 * n_rows * (len(source.names) + 2)
+    if size <= min(KEPT_BYTES, _KEPT_SHARE * memory.available()):
+        return _in_memory(source, random, watch)
+    if found is None:
+        found = survey(source, partial(watch, "reading columns"))
+    for name, sketch in zip(source.names, found.sketches, strict=True):
+        require_usable_range(name, sketch.low, sketch.high)
+    require_usable_target(max(abs(found.target.low), abs(found.target.high)))
+    ends = [(sketch.low, sketch.high) for sketch in found.sketches]
+    varying = [j for j, (low, high) in enumerate(ends) if low < high]
+    constant = _constant(source, varying)
+    pilot = _pilot(varying, ends, (found.target.low, found.target.high))
+    share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
+    totals, pieces, n_read = None, [], 0
+    recipe = _Sums(pilot, share, int(random.integers(2**63)))
+    for sums, piece, n in over_blocks(source.chunks(), found.lengths, STREAM_BLOCK, recipe):
+        totals = sums if totals is None else totals + sums
+        pieces.append(piece)
+        n_read += n
+        watch("summing rows", n_read)
+    assert totals is not None
+    standard, covariance, counted, log_weight = _standard(
+        totals, pilot, found.target.low < found.target.high
+    )
+    rows = StreamedRows(source, found.lengths, standard, counted, log_weight)
+    if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows are without weight
+        blocks = list(rows.map(_as_it_is, 0.0))
+        block = Block(*(np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS))
+        return Prepared(standard, covariance, _levels(block, random), constant, counted)
+    sample = standard(Rows.join(pieces))
+    order = random.permutation(len(sample))
+    first = _some(sample, order[:FIRST_ROWS])
+    levels = [Level(MemoryRows(first), first)]
+    if len(sample) > _RATIO / 4 * FIRST_ROWS:
+        levels.append(Level(MemoryRows(sample), first))
+    return Prepared(standard, covariance, [*levels, Level(rows, first)], constant, counted)
+
+
+def _as_it_is(block: Block) -> Block:
+    return block
+
+
+def _constant(source: Source, varying: list[int]) -> list[str]:
+    constant = [name for j, name in enumerate(source.names) if j not in varying]
+    tell_constant(constant)
+    return constant
+
+
+def _some(block: Block, rows: np.ndarray) -> Block:
+    root = block.root_weight[rows] if len(block.root_weight) else NO_WEIGHT
+    return Block(np.ascontiguousarray(block.inputs[rows]), block.target[rows], root)
+
+
+# ---------------------------------------------------------------- in memory
+
+
+def _in_memory(source: Source, random: np.random.Generator, watch: Watch) -> Prepared:
+    watch("reading rows", 0)
+    parts = list(over_chunks(source.chunks(), _of_positive_weight))
+    rows = Rows.join([part for part in parts if len(part)] or parts[:1])
+    n_read = sum(map(len, parts))
+    del parts
+    watch("reading rows", n_read)
+    if not len(rows):
+        if n_read == 0 and source.weighted:
+            raise DataError("sample_weight is zero in every row; at least one row must count")
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    assert rows.y is not None
+    ends = [(float(column.min()), float(column.max())) for column in rows.columns]
+    for name, (low, high) in zip(source.names, ends, strict=True):
+        require_usable_range(name, low, high)
+    varying = [j for j, (low, high) in enumerate(ends) if low < high]
+    constant = _constant(source, varying)
+    weight_scale = 1.0 if rows.weight is None else float(np.mean(rows.weight))
+    weight = None
+    if rows.weight is not None and rows.weight.min() < rows.weight.max():
+        weight = rows.weight / weight_scale
+    offset, spread = location_and_scale(rows.y, weight)
+    centre, scale = np.empty(len(varying)), np.empty(len(varying))
+    for position, j in enumerate(varying):
+        centre[position], scale[position] = _moments_of(rows.columns[j], weight, *ends[j])
+    standard = Standard(varying, centre, scale, offset, spread, weight_scale)
+    block = standard(Rows(rows.columns, rows.y, None if weight is None else rows.weight, len(rows)))
+    weighted = block.inputs if weight is None else block.inputs * (weight / weight.sum())[:, None]
+    covariance = weighted.T @ block.inputs / (len(block) if weight is None else 1.0)
+    return Prepared(standard, covariance, _levels(block, random), constant, len(block))
+
+
+def _of_positive_weight(rows: Rows) -> Rows:
+    if rows.weight is None or (rows.weight > 0).all():
+        return rows
+    kept = rows.weight > 0
+    assert rows.y is not None
+    return Rows([column[kept] for column in rows.columns], rows.y[kept], rows.weight[kept])
+
+
+def _moments_of(
+    column: Floats, weight: Floats | None, low: float, high: float
+) -> tuple[float, float]:
+    """Mean and standard deviation of a column, computed so that nothing overflows."""
+    middle, half = low / 2 + high / 2, high / 2 - low / 2
+    away = (column - middle) / half
+    mean = float(np.average(away, weights=weight))
+    variance = float(np.average((away - mean) ** 2, weights=weight))
+    return middle + half * mean, half * float(np.sqrt(variance))
+
+
+def _levels(block: Block, random: np.random.Generator) -> list[Level]:
+    n = len(block)
+    if n <= FIRST_ROWS:
+        return [Level(MemoryRows(block), block)]
+    order = random.permutation(n)
+    first = _some(block, order[:FIRST_ROWS])
+    levels = []
+    size = FIRST_ROWS
+    while _RATIO / 4 * size < n:
+        rows = first if size == FIRST_ROWS else _some(block, order[:size])
+        levels.append(Level(MemoryRows(rows), first))
+        size *= _RATIO
+    return [*levels, Level(MemoryRows(block), first)]
+
+
+# ---------------------------------------------------------------- streams
+
+
+def _pilot(
+    varying: list[int], ends: list[tuple[float, float]], target: tuple[float, float]
+) -> Standard:
+    """Middle and half of the ranges: sums are taken around them."""
+    low, high = np.array([ends[j] for j in varying]).reshape(-1, 2).T
+    half = target[1] / 2 - target[0] / 2
+    return Standard(
+        varying,
+        low / 2 + high / 2,
+        high / 2 - low / 2,
+        target[0] / 2 + target[1] / 2,
+        half if half > 0 else 1.0,
+        1.0,
+    )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums of a block for ``_standard``, and a share of its rows; it travels to workers."""
+
+    pilot: Standard
+    share: float
+    seed: int
+
+    def __call__(self, rows: Rows) -> tuple[Floats, Rows, int]:
+        block = self.pilot(rows)
+        table = np.column_stack([np.ones(len(block)), block.inputs, block.target])
+        weight = block.weight
+        sums = np.zeros((table.shape[1] + 1, table.shape[1] + 1))
+        sums[:-1, :-1] = (table * weight[:, None]).T @ table
+        sums[-1, 0] = len(block)
+        sums[-1, 1] = float(np.sum(np.log(weight)))
+        random = np.random.default_rng(self.seed)
+        count = int(np.ceil(self.share * len(rows)))
+        chosen = np.sort(random.choice(len(rows), count, replace=False))
+        some = Rows(
+            [column[chosen] for column in rows.columns],
+            None if rows.y is None else rows.y[chosen],
+            None if rows.weight is None else rows.weight[chosen],
+            count,
+        )
+        return sums, some, len(rows)
+
+
+def _standard(sums: Floats, pilot: Standard, varies: bool) -> tuple[Standard, Floats, int, float]:
+    """Return how to standardise, the covariance of the inputs, rows and Σ log w."""
+    n_rows, log_weight = int(sums[-1, 0]), float(sums[-1, 1])
+    total = sums[0, 0]
+    if n_rows == 0 or not total > 0:
+        raise DataError("sample_weight is zero in every row; at least one row must count")
+    mean = sums[0, 1:-1] / total
+    second = sums[1:-1, 1:-1] / total - np.outer(mean, mean)
+    std = np.sqrt(np.maximum(np.diag(second), np.finfo(float).tiny))
+    weight_scale = total / n_rows
+    location = pilot.offset + pilot.spread * mean[-1]
+    if varies:
+        spread = pilot.spread * float(std[-1])
+        require_usable_scale(spread)
+    else:
+        location, spread = constant_target(pilot.offset, n_rows)
+    standard = Standard(
+        pilot.varying,
+        pilot.centre + pilot.scale * mean[:-1],
+        pilot.scale * std[:-1],
+        location,
+        spread,
+        weight_scale,
+    )
+    covariance = second[:-1, :-1] / np.outer(std[:-1], std[:-1])
+    return standard, covariance, n_rows, log_weight - n_rows * float(np.log(weight_scale))

@@ -1,0 +1,348 @@
+"""The search for projections: add the best, refit all, stop by the evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.linalg import LinAlgError
+
+from dsgp.axis import Floats
+from dsgp.kernels import Matern
+from dsgp.pursuit.joint import (
+    Frame,
+    State,
+    improved,
+    opened,
+    renewed,
+    with_hyperparameters,
+    with_values,
+)
+from dsgp.pursuit.ridges import FEWEST_NODES, Ridge, Ridges, nodes_for
+from dsgp.pursuit.rows import MATRICES, Block, RowSet, ranges
+from dsgp.pursuit.starts import best_start, random_directions
+
+# "auto" goes up to so many projections, and to so many parameters of all of them: the cost grows
+# with the squares of both.
+AUTO_LIMIT, AUTO_PARAMETERS = 64, 2048
+# A round adds half as many projections as there are, and is repeated with fewer if the evidence
+# does not gain so many nats a projection; after so many rounds in turn the search ends. The rows of
+# later levels are many, and rarely ask for what the first level did not: one round decides.
+_SHARE, _GAIN, _PATIENCE = 0.5, 3.0, 2
+# From so many projections on a round also tries as many that begin anew, until that was in vain so
+# often.
+_FRESH_FROM, _FRESH_LOSSES = 8, 2
+_FRESH_LENGTHSCALE, _FRESH_VARIANCE, _FRESH_NOISE = 2.0, 0.3, 0.5
+# Rounds of fewer projections are refitted twice before they are judged.
+_LARGE = 32
+# Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
+_SEARCH_ITERATIONS, _STEPS = 8, 6
+# Nats a parameter of a step, and in all, below which the steps end: a fraction of what the
+# posterior leaves open.
+_GAIN_OF_STEP, _LEAST_GAIN = 0.02, 0.5
+_POLISHES, _POLISH_GAIN = 2, 2.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """Rows of one level of the search.
+
+    Attributes
+    ----------
+    rows : RowSet
+        All rows of the level: they decide.
+    search : Block
+        Some of them, in memory: directions begin there, and nodes are placed by them.
+    """
+
+    rows: RowSet
+    search: Block
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found.
+
+    Attributes
+    ----------
+    state : State
+    trace : list of (int, float)
+        Terms and log evidence after each refit of the last level.
+    """
+
+    state: State
+    trace: list[tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a search goes.
+
+    Attributes
+    ----------
+    kernel : kernel
+        Its type is that of all functions.
+    n_projections : int or None
+        None: as many as the evidence asks for.
+    n_starts : int
+        Directions fitted for each new term.
+    noise_variance : float
+        Of a row of weight 1, with ``fixed_noise``; else its start.
+    fixed_noise : bool
+    """
+
+    kernel: Matern
+    n_projections: int | None = None
+    n_starts: int = 10
+    noise_variance: float = 0.5
+    fixed_noise: bool = False
+
+
+Watch = Callable[[int, float], None]
+
+
+def pursue(
+    levels: Sequence[Level],
+    frame: Frame,
+    options: Options,
+    random: np.random.Generator,
+    watch: Watch = lambda terms, evidence: None,
+) -> Found:
+    """Find ridge functions for the rows of the last level.
+
+    Parameters
+    ----------
+    levels : sequence of Level
+        Each has the rows of the one before and more: where a step costs much, little is left to do.
+    frame : Frame
+    options : Options
+    random : Generator
+    watch : callable
+        Told terms and evidence after each refit.
+    """
+    trace: list[tuple[int, float]] = []
+    state = State.of(
+        levels[0].rows,
+        Ridges((), levels[0].search.inputs.shape[1]),
+        frame,
+        np.full(frame.size, float(frame.size)),
+        options.noise_variance,
+        options.fixed_noise,
+    ).weighed()
+    for number, level in enumerate(levels):
+        if number:
+            state = entered(level, state)
+        trace = [(len(state.ridges), state.evidence)]
+        patience = 1 if number else _PATIENCE
+        grown = _grown(level, state, options, patience, random, trace, watch)
+        if grown is not state or not number:
+            state = polished(level, grown)
+            trace.append((len(state.ridges), state.evidence))
+        watch(*trace[-1])
+    return Found(state, trace)
+
+
+def entered(level: Level, state: State) -> State:
+    """Take a state over to the rows of the next level, in as few passes as that needs."""
+    low, high = ranges(level.rows, state.ridges)
+    begun = replace(state, moments=replace(state.moments, low=low, high=high))
+    try:
+        return refitted(level, begun, renew_first=True)
+    except LinAlgError:  # beyond float64: the directions stay as the level before found them
+        return with_values(level.rows, state.at(level.rows, state.ridges))
+
+
+def _grown(
+    level: Level,
+    state: State,
+    options: Options,
+    patience: int,
+    random: np.random.Generator,
+    trace: list[tuple[int, float]],
+    watch: Watch,
+) -> State:
+    limit = projections_at_most(state.ridges.n_features, options.n_projections)
+    share, failures, fresh_left = _SHARE, 0, _FRESH_LOSSES
+    while (room := limit - len(state.ridges)) > 0 and failures < patience:
+        n_terms = min(max(1, math.ceil(share * len(state.ridges))), room)
+        more = _with_best(level, state, options, n_terms, random)
+        if len(more.ridges) == len(state.ridges):
+            break  # nothing is left to explain
+        tries = [more]
+        if fresh_left and not failures and len(more.ridges) >= _FRESH_FROM:
+            tries.append(_fresh(level, state, options, len(more.ridges), random))
+        rounds = 2 if len(more.ridges) < _LARGE else 1
+        done = [_refitted_often(level, tried, rounds) for tried in tries]
+        best = max(done, key=lambda tried: -math.inf if tried is None else tried.evidence)
+        if best is None:
+            break
+        if len(done) > 1 and best is done[0]:
+            fresh_left -= 1
+        trace.append((len(best.ridges), best.evidence))
+        watch(*trace[-1])
+        added = len(best.ridges) - len(state.ridges)
+        if options.n_projections is None:
+            better = best.evidence > state.evidence + _GAIN * max(added, 1)
+        else:
+            better = added > 0
+        if better:
+            state, failures = best, 0
+        else:
+            share, failures = 0.5 * share, failures + 1
+    return state
+
+
+def projections_at_most(n_features: int, n_projections: int | None) -> int:
+    """How many projections a search may have."""
+    if n_projections is not None:
+        return n_projections
+    return max(1, min(AUTO_LIMIT, AUTO_PARAMETERS // (FEWEST_NODES + n_features)))
+
+
+def _refitted_often(level: Level, state: State, rounds: int) -> State | None:
+    """Refit; None where float64 gives up."""
+    try:
+        for _ in range(rounds):
+            state = refitted(level, state)
+        return state if math.isfinite(state.evidence) else None
+    except LinAlgError:
+        return None
+
+
+def _fresh(
+    level: Level, state: State, options: Options, n_terms: int, random: np.random.Generator
+) -> State:
+    """Begin again with as many ridge functions of random directions, to be fitted together.
+
+    Terms found one after the other may end where none can be improved, though others would do
+    better together: products of inputs need several.
+    """
+    block, frame = level.search, state.frame
+    precision = np.full(frame.size, 1.0)
+    new = []
+    for direction in random_directions(block, frame, precision, n_terms, random):
+        std = math.sqrt(frame.variance(direction))
+        if not std > 0:
+            continue
+        projection = block.inputs @ direction / std
+        nodes = nodes_for(
+            projection, float(projection.min()), float(projection.max()), _FRESH_LENGTHSCALE
+        )
+        prior = options.kernel.with_parameters(
+            lengthscale=_FRESH_LENGTHSCALE, variance=_FRESH_VARIANCE
+        )
+        new.append(Ridge(direction / std, nodes, np.zeros(len(nodes)), prior))
+    begun = State.of(
+        level.rows,
+        Ridges(tuple(new), block.inputs.shape[1]),
+        frame,
+        precision,
+        state.noise_variance if state.fixed_noise else _FRESH_NOISE,
+        state.fixed_noise,
+    )
+    return with_values(level.rows, begun)
+
+
+def _with_best(
+    level: Level, state: State, options: Options, n_terms: int, random: np.random.Generator
+) -> State:
+    """Add ridge functions, each fitted to what the ones before leave."""
+    ridges, precision = state.ridges, state.precision
+    residual = level.search.target - ridges.evaluate(level.search.inputs)[0].sum(axis=1)
+    for _ in range(n_terms):
+        block = replace(level.search, target=residual)
+        new = best_start(block, state.frame, precision, options.kernel, options.n_starts, random)
+        if not len(new):
+            break
+        residual = residual - new.evaluate(block.inputs)[0].sum(axis=1)
+        ridges = ridges.joined(new)
+        if state.frame.relevance:
+            precision = opened(precision, new.directions[0])
+    return replace(state.at(level.rows, ridges), precision=precision)
+
+
+def refitted(level: Level, state: State, renew_first: bool = False) -> State:
+    """Take Gauss–Newton steps on all terms, weigh noise and relevance, learn the kernels."""
+    tol = max(_LEAST_GAIN, _GAIN_OF_STEP * state.ridges.n_parameters)
+    if not renew_first:
+        state = improved(level.rows, state, _STEPS, tol).weighed()
+    state = renewed(level.rows, state, level.search.inputs)
+    state = with_hyperparameters(level.rows, state, _SEARCH_ITERATIONS)
+    return improved(level.rows, state, _STEPS, tol).weighed()
+
+
+def polished(level: Level, state: State) -> State:
+    """Refit until the evidence grows no more."""
+    for _ in range(_POLISHES if len(state.ridges) else 0):
+        better = _refitted_often(level, state, 1)
+        gain = -math.inf if better is None else better.evidence - state.evidence
+        if better is not None and gain > 0:
+            state = better
+        if gain < _POLISH_GAIN:
+            break
+    return state
+
+
+def from_directions(
+    level: Level,
+    frame: Frame,
+    directions: Floats,
+    kernels: Sequence[Matern],
+    noise_variance: float,
+    fixed_noise: bool,
+) -> State:
+    """Return the state of directions and kernels that were found otherwise."""
+    terms = []
+    for direction, kernel in zip(directions, kernels, strict=True):
+        projection = level.search.inputs @ direction
+        low, high = float(projection.min()), float(projection.max())
+        nodes = nodes_for(projection, low, high, float(kernel.lengthscale or 1.0))
+        terms.append(Ridge(direction, nodes, np.zeros(len(nodes)), kernel))
+    state = State.of(
+        level.rows,
+        Ridges(tuple(terms), level.search.inputs.shape[1]),
+        frame,
+        np.full(frame.size, float(frame.size)),
+        noise_variance,
+        fixed_noise,
+    )
+    return with_values(level.rows, state)
+
+
+def ordered(level: Level, state: State) -> State:
+    """Put the terms that explain most first.
+
+    Each projection gets variance 1, exactly, and its largest weight becomes positive.
+    """
+    ridges, matrix = state.ridges, state.moments.matrix
+    explained = [
+        -float(term.values @ matrix[part, part] @ term.values)
+        for term, part in zip(ridges.terms, ridges.parts, strict=True)
+    ]
+    terms = []
+    for position in np.argsort(explained, kind="stable"):
+        direction, nodes, values, kernel = ridges.terms[position]
+        std = math.sqrt(state.frame.variance(direction))
+        kernel = kernel.with_parameters(lengthscale=float(kernel.lengthscale or 1.0) / std)
+        if direction[np.argmax(np.abs(direction))] < 0:
+            direction, nodes, values = -direction, -nodes[::-1], values[::-1].copy()
+        terms.append(Ridge(direction / std, nodes / std, values, kernel))
+    return state.at(level.rows, replace(ridges, terms=tuple(terms)))
+
+
+def relevance(level: Level, state: State) -> Floats:
+    """Share of each input in the mean squared gradient of f, (D,), in standard units."""
+    block = level.search
+    _, slope = state.ridges.evaluate(block.inputs)
+    squares = np.average((slope @ state.ridges.directions) ** 2, axis=0, weights=block.weight)
+    total = float(squares.sum())
+    return squares / total if total > 0 else squares
+
+
+def search_bytes(n_features: int, n_projections: int | None) -> float:
+    """Estimate the memory that a search takes beside the rows."""
+    most = projections_at_most(n_features, n_projections)
+    size = most * (2 * FEWEST_NODES + n_features)
+    return MATRICES * 8.0 * size**2

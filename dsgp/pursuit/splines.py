@@ -1,0 +1,105 @@
+"""Natural cubic splines, and the nodes that they go through."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgp.axis import Floats
+from dsgp.jit.ridge import evaluate_ridges
+
+# Share of the range by which nodes go beyond the rows.
+_MARGIN = 0.02
+# Shares of the values below the ends and the middle of their bulk, and how many times as far an
+# even grid reaches from the middle, or as a share of the range: of normal values, four deviations.
+_BULK = (0.05, 0.5, 0.95)
+_REACH, _LEAST_REACH = 1.2, 0.01
+
+
+def place_nodes(values: Floats, low: float, high: float, count: int) -> Floats:
+    """Choose nodes that cover a projection: half by values, half by distance, and a margin.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        Some projections, in increasing order.
+    low, high : float
+        The range of all.
+    count : int
+
+    Returns
+    -------
+    ndarray of shape (count,), strictly increasing
+    """
+    margin = _MARGIN * (high - low) + 1e-3
+    share = np.linspace(0.0, 1.0, len(values))
+    distance = (values - low) / max(high - low, np.finfo(float).tiny)
+    position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
+    first, middle, last = (values[int(part * (len(values) - 1))] for part in _BULK)
+    values = np.concatenate([[low], values, [high]])
+    nodes = np.interp(np.linspace(0.0, 1.0, count), position, values)
+    # Where many values are close, nodes would coincide: a tenth of an even grid keeps them apart.
+    # It is no wider than the bulk, so that a few values far away do not draw all nodes apart.
+    reach = max(_REACH * (last - first), _LEAST_REACH * (high - low) + 1e-3)
+    even = np.linspace(max(low - margin, middle - reach), min(high + margin, middle + reach), count)
+    nodes = 0.9 * nodes + 0.1 * even
+    nodes[0], nodes[-1] = low - margin, high + margin
+    return nodes
+
+
+def natural_splines(nodes: Floats, values: Floats) -> Floats:
+    """Coefficients of natural cubic splines, all at once.
+
+    Parameters
+    ----------
+    nodes, values : ndarray of shape (..., K)
+
+    Returns
+    -------
+    ndarray of shape (..., K − 1, 4)
+        Of 1, d, d² and d³, d the distance to the lower node.
+    """
+    width = np.diff(nodes, axis=-1)
+    rise = np.diff(values, axis=-1) / width
+    # Tridiagonal equations of the second derivatives, by elimination along the last axis.
+    bend = np.zeros_like(values)
+    ratio = np.zeros_like(values)
+    for k in range(1, nodes.shape[-1] - 1):
+        below, above = width[..., k - 1], width[..., k]
+        pivot = 2 * (below + above) - below * ratio[..., k - 1]
+        ratio[..., k] = above / pivot
+        known = 6 * (rise[..., k] - rise[..., k - 1]) - below * bend[..., k - 1]
+        bend[..., k] = known / pivot
+    for k in range(nodes.shape[-1] - 2, 0, -1):
+        bend[..., k] -= ratio[..., k] * bend[..., k + 1]
+    lower, upper = bend[..., :-1], bend[..., 1:]
+    return np.stack(
+        [
+            values[..., :-1],
+            rise - width * (2 * lower + upper) / 6,
+            lower / 2,
+            (upper - lower) / (6 * width),
+        ],
+        axis=-1,
+    )
+
+
+def evaluate_splines(inputs: Floats, directions: Floats, nodes: Floats, cubics: Floats) -> Floats:
+    """Evaluate splines of projections of rows, each beyond its ends as a line.
+
+    Parameters
+    ----------
+    inputs : ndarray of shape (n, D)
+    directions : ndarray of shape (M, D)
+    nodes : ndarray of shape (M, K)
+    cubics : ndarray of shape (M, K − 1, 4)
+        As of ``natural_splines``.
+
+    Returns
+    -------
+    ndarray of shape (n, M)
+    """
+    n_terms, n_nodes = nodes.shape
+    starts = np.arange(n_terms + 1, dtype=np.int64) * n_nodes
+    value, slope = np.empty((len(inputs), n_terms)), np.empty((len(inputs), n_terms))
+    evaluate_ridges(inputs, directions, nodes.ravel(), starts, cubics.ravel(), value, slope)
+    return value

@@ -1,0 +1,211 @@
+"""Where a new projection may begin: candidate directions of the residual, and the best of them.
+
+A linear regression, as the paper has it, sees nothing where the linear part of the residual is
+null. Principal Hessian directions, the eigenvectors of Σ r x xᵀ (Li 1992), see curvature and
+products of inputs. Random directions see the rest. All are screened by how much of the residual a
+step function of their projection explains; the best are fitted each, and compared by the evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from dsgp.axis import Floats, sum_by
+from dsgp.compute import run
+from dsgp.kernels import Matern
+from dsgp.pursuit.joint import (
+    Frame,
+    State,
+    improved,
+    renewed,
+    with_hyperparameters,
+    with_values,
+)
+from dsgp.pursuit.ridges import Ridge, Ridges, nodes_for
+from dsgp.pursuit.rows import Block, MemoryRows
+
+_HESSIAN_DIRECTIONS = 4
+_RANDOM_DIRECTIONS = 48
+_SPARSE_INPUTS = 2.5  # of some random directions with relevance, on average
+_BINS = 24  # of the step function
+_PRIOR_ROWS = 5.0  # that pull each of its steps to zero
+_RIDGE = 1e-3
+# Precision that a new direction has at most, whatever the terms before say of an input: it must be
+# free to find another one.
+_OPEN_PRECISION = 1.0
+# Lengthscales of the functions that races begin with, in turn: smooth ones see farther. The
+# direction that explains most as it is also tries shorter ones.
+_LENGTHSCALES = (4.0, 4.0, 1.0)
+_SHORT = (1.0, 0.3)
+_SHARE = 0.3  # of the residual's variance, their prior variance
+_RACE_STEPS, _FINAL_STEPS, _SEARCH_STEPS = 10, 8, 5
+_FINALISTS = 2
+_STEP_TOL = 1.0  # nats
+_FIT = 2e-5  # seconds per row of fitting one start
+
+
+def best_start(
+    block: Block,
+    frame: Frame,
+    precision: Floats,
+    kernel: Matern,
+    n_starts: int,
+    random: np.random.Generator,
+) -> Ridges:
+    """Find the ridge function that explains most of a residual.
+
+    Parameters
+    ----------
+    block : Block
+        Inputs, residual and weights of the rows to search.
+    frame : Frame
+    precision : ndarray of shape (r,)
+        Of the prior of directions.
+    kernel : kernel
+        Its type is that of the new function.
+    n_starts : int
+        Directions that are fitted.
+    random : Generator
+
+    Returns
+    -------
+    Ridges with one term, or none where no direction has variance or every fit failed
+    """
+    if not frame.size:
+        return Ridges((), block.inputs.shape[1])  # no input varies
+    precision = open_precision(frame, precision)
+    directions = _screened(block, frame, precision, n_starts, random)
+    rows = MemoryRows(block)
+    begins = list(zip(directions, cycle(_LENGTHSCALES), strict=False))
+    begins += [(direction, short) for direction in directions[:1] for short in _SHORT]
+    raced = _run(
+        [
+            partial(_raced, rows, frame, precision, kernel, direction, lengthscale)
+            for direction, lengthscale in begins
+        ],
+        len(block),
+    )
+    raced.sort(key=lambda state: state.objective)
+    finals = _run([partial(_fitted, rows, state) for state in raced[:_FINALISTS]], len(block))
+    if not finals:
+        return Ridges((), block.inputs.shape[1])
+    return max(finals, key=lambda state: state.evidence).ridges
+
+
+def open_precision(frame: Frame, precision: Floats) -> Floats:
+    """Precision of the prior of new directions: free to find inputs that no term has needed."""
+    return np.minimum(precision, _OPEN_PRECISION) if frame.relevance else precision
+
+
+def _run(tasks: list[Callable[[], State | None]], n_rows: int) -> list[State]:
+    return [state for state in run(tasks, _FIT * n_rows * len(tasks)) if state is not None]
+
+
+def _screened(
+    block: Block, frame: Frame, precision: Floats, n_starts: int, random: np.random.Generator
+) -> Sequence[Floats]:
+    """Directions of unit variance, the most promising first."""
+    candidates = np.vstack(
+        [
+            linear_direction(block),
+            _hessian_directions(block, frame),
+            random_directions(block, frame, precision, _RANDOM_DIRECTIONS, random),
+        ]
+    )
+    variances = np.einsum("md,de,me->m", candidates, frame.covariance, candidates)
+    candidates = candidates[variances > 0] / np.sqrt(variances[variances > 0])[:, None]
+    scores = [_explained(block, block.inputs @ w) for w in candidates]
+    best = np.argsort(scores, kind="stable")[::-1][:n_starts]
+    return [candidates[position] for position in best]
+
+
+def linear_direction(block: Block) -> Floats:
+    """Coefficients of a slightly penalised linear regression of the target, (D,)."""
+    weighted = block.inputs * block.weight[:, None]
+    matrix = weighted.T @ block.inputs
+    # A multiple of the matrix' own size, so that rotated inputs give the rotated direction.
+    matrix[np.diag_indices_from(matrix)] += _RIDGE * max(np.trace(matrix) / len(matrix), 1e-300)
+    return np.asarray(np.linalg.solve(matrix, weighted.T @ block.target))
+
+
+def _hessian_directions(block: Block, frame: Frame) -> Floats:
+    white = block.inputs @ frame.basis
+    weighted = block.weight * (block.target - np.average(block.target, weights=block.weight))
+    values, vectors = np.linalg.eigh((white * weighted[:, None]).T @ white)
+    largest = np.argsort(-np.abs(values), kind="stable")[:_HESSIAN_DIRECTIONS]
+    return (frame.basis @ vectors[:, largest]).T
+
+
+def random_directions(
+    block: Block, frame: Frame, precision: Floats, n: int, random: np.random.Generator
+) -> Floats:
+    """Draw directions, (n, D)."""
+    if not frame.relevance:
+        # From one row to another: these turn with the inputs when those are rotated.
+        pairs = random.integers(len(block), size=(2, n))
+        steps = block.inputs[pairs[0]] - block.inputs[pairs[1]]
+        # Where the inputs are white, the direction of a step is its own normal.
+        return steps @ frame.inverse.T @ frame.basis.T
+    drawn = random.standard_normal((n, frame.size))
+    drawn[::2] /= np.sqrt(precision)
+    n_sparse = n // 4
+    kept = random.random((n_sparse, frame.size)) < min(1.0, _SPARSE_INPUTS / frame.size)
+    drawn[:n_sparse] *= kept
+    return drawn @ frame.basis.T
+
+
+def _explained(block: Block, projection: Floats) -> float:
+    """Squares of the target that a step function of the projection explains, shrunk a little."""
+    low, high = float(projection.min()), float(projection.max())
+    if not high > low:
+        return 0.0
+    codes = ((projection - low) * (_BINS / (high - low))).astype(np.intp)
+    codes = np.minimum(codes, _BINS - 1)
+    rows = sum_by(codes, _BINS, block.weight)
+    sums = sum_by(codes, _BINS, block.weight * block.target)
+    return float(np.sum(sums**2 / (rows + _PRIOR_ROWS)))
+
+
+def _raced(
+    rows: MemoryRows,
+    frame: Frame,
+    precision: Floats,
+    kernel: Matern,
+    direction: Floats,
+    lengthscale: float,
+) -> State | None:
+    """Move a direction with a function whose hyperparameters are fixed: the noise need not win."""
+    block = rows.block
+    projection = block.inputs @ direction
+    low, high = float(projection.min()), float(projection.max())
+    variance = float(np.average(block.target**2, weights=block.weight))
+    if not (high > low and variance > 0):
+        return None
+    nodes = nodes_for(projection, low, high, lengthscale)
+    prior = kernel.with_parameters(lengthscale=lengthscale, variance=_SHARE * variance)
+    ridges = Ridges((Ridge(direction, nodes, np.zeros(len(nodes)), prior),), len(direction))
+    try:
+        state = State.of(rows, ridges, frame, precision, (1 - _SHARE) * variance)
+        return improved(rows, with_values(rows, state), _RACE_STEPS, _STEP_TOL)
+    except LinAlgError:
+        return None  # beyond float64: the other starts remain
+
+
+def _fitted(rows: MemoryRows, state: State) -> State | None:
+    """Learn hyperparameters too."""
+    try:
+        for _ in range(2):
+            state = renewed(rows, state, rows.block.inputs)
+            if not len(state.ridges):
+                return None
+            state = with_hyperparameters(rows, state, _SEARCH_STEPS)
+            state = improved(rows, state, _FINAL_STEPS, _STEP_TOL)
+        return state if math.isfinite(state.evidence) else None
+    except LinAlgError:
+        return None
