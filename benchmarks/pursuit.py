@@ -167,7 +167,7 @@ def peer_of(split: Split, folder: Path, settings: dict[str, Any], bar: Bar) -> P
         watch=lambda what: bar.update(0, now=what),
         **settings,
     )
-    path.write_text(_json({"settings": key, "peer": asdict(found)}), encoding="utf-8")
+    path.write_text(_json({"settings": key, "peer": found.as_dict()}), encoding="utf-8")
     return found
 
 
@@ -206,11 +206,11 @@ def accuracy_rows(found: Iterable[Accuracy], peers: dict[str, Peer]) -> list[lis
 
 PEER_HEADER = (
     "data", "exact GP", "CPU s", "evaluations (rows of that fit)", "one evaluation, CPU s by rows",
-    "exponent", "on all rows", "checked", "memory GiB",
+    "exponent", "on all rows, by the law", "measured", "GiB",
 )  # fmt: skip
 
 
-def peer_rows(peers: dict[str, Peer]) -> list[list[str]]:
+def peer_cells(peers: dict[str, Peer]) -> list[list[str]]:
     """Format, with the columns of ``PEER_HEADER``."""
     return [
         [
@@ -218,10 +218,10 @@ def peer_rows(peers: dict[str, Peer]) -> list[list[str]]:
             peer.how,
             f"{peer.cpu_seconds:.0f}",
             f"{peer.evaluations} ({peer.fit_rows})",
-            ", ".join(f"{n}: {_plain(s)}" for n, s in peer.evaluation_seconds.items()) or "–",
+            ", ".join(f"{n}: {_plain(s)}" for n, s in peer.fewer.items()) or "–",
             "–" if peer.exponent is None else f"{peer.exponent:.2f}",
-            _plain(peer.evaluation),
-            _plain(peer.evaluation_measured),
+            _plain(peer.by_law),
+            _plain(peer.checked),
             f"{peer.memory_bytes / GIB:.1f}",
         ]
         for name, peer in peers.items()
@@ -240,11 +240,14 @@ def accuracy_page(found: Sequence[Accuracy], peers: dict[str, Peer]) -> str:
     ]
     if peers:
         lines += ["", "## One exact-GP fit by scikit-learn", ""]
-        lines += _markdown(PEER_HEADER, peer_rows(peers))
+        lines += _markdown(PEER_HEADER, peer_cells(peers))
         lines += [
             "",
             "Extrapolated: evaluations of the likelihood and its gradient in a fit of fewer rows, "
-            "times one evaluation on all rows by a N² + b N³ fitted to the seconds of fewer.",
+            "times the seconds of one evaluation on all rows. Where that was not measured either, "
+            "it is by a N² + b N³ through the two largest sizes; the exponent is the growth "
+            "between these. The system's time for memory is left out. GiB: memory of one "
+            "evaluation on all rows.",
         ]
     return "\n".join(lines) + "\n"
 
@@ -275,9 +278,9 @@ def accuracy(
     peer_limit: Annotated[
         int, Option(metavar="N", help="Rows up to which its whole fit is measured.")
     ] = 2000,
-    peer_sizes: Annotated[
-        str, Option(metavar="N,N,…", help="Rows of the evaluations to extrapolate from.")
-    ] = "500,1000,2000,4000",
+    peer_rows: Annotated[
+        int, Option(metavar="N", help="Of the largest evaluation to extrapolate from.")
+    ] = 4000,
     peer_fit_rows: Annotated[
         int, Option(metavar="N", help="Rows of the fit whose evaluations are counted.")
     ] = 1000,
@@ -300,7 +303,7 @@ def accuracy(
     with plain_errors():
         settings: dict[str, Any] = {
             "limit": peer_limit,
-            "sizes": _integers("--peer-sizes", peer_sizes, 2),
+            "largest": peer_rows,
             "fit_rows": peer_fit_rows,
             "most_bytes": peer_memory * GIB,
             "check_bytes": peer_check * GIB,
@@ -324,13 +327,13 @@ def accuracy(
                 report = {
                     **_circumstances(),
                     "fits": [asdict(each) for each in found],
-                    "peers": {name: asdict(each) for name, each in peers.items()},
+                    "peers": {name: each.as_dict() for name, each in peers.items()},
                 }
                 (out / "accuracy.json").write_text(_json(report), encoding="utf-8")
                 (out / "accuracy.md").write_text(accuracy_page(found, peers), encoding="utf-8")
         _show("Accuracy", ACCURACY_HEADER, accuracy_rows(found, peers))
         if peers:
-            _show("One exact-GP fit by scikit-learn", PEER_HEADER, peer_rows(peers))
+            _show("One exact-GP fit by scikit-learn", PEER_HEADER, peer_cells(peers))
         console.print(f"everything is in {out}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -49,7 +49,7 @@ LEVEL = 0.95
 # Options that one model has and the other has not.
 OWN_OPTIONS = {
     "additive": ("learner",),
-    "pursuit": ("projections", "method", "no_relevance", "starts"),
+    "pursuit": ("projections", "method", "no_relevance", "starts", "draws", "warmup"),
 }
 ROW_BLOCK = 500_000  # rows predicted between two steps of the bar
 
@@ -141,6 +141,12 @@ def main(
     starts: Annotated[
         int | None,
         Option(metavar="N", help="pursuit: directions a projection is fitted from (10)."),
+    ] = None,
+    draws: Annotated[
+        int | None, Option(metavar="N", help="pursuit by gibbs: draws kept, of all chains (400).")
+    ] = None,
+    warmup: Annotated[
+        int | None, Option(metavar="N", help="pursuit by gibbs: sweeps of a chain before (200).")
     ] = None,
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
@@ -349,6 +355,8 @@ def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
         method=options["method"] or "refit",
         relevance=not options["no_relevance"],
         n_starts=10 if options["starts"] is None else options["starts"],
+        n_draws=400 if options["draws"] is None else options["draws"],
+        n_warmup=200 if options["warmup"] is None else options["warmup"],
         random_state=seed,
         **shared,
     )

@@ -232,10 +232,12 @@ def test_a_pursuit_model_takes_its_options(tmp_path, monkeypatch):
     assert made == {name: default[name] for name in made}
     options = ["--projections", "7", "--method", "greedy", "--no-relevance", "--starts", "3"]
     options += ["--seed", "5", "--kernel", "matern32", "--noise-variance", "0.5", "--bins", "90"]
+    options += ["--draws", "50", "--warmup", "20", "--chains", "3"]
     assert run(*base, *options).exit_code == 0
     assert given.positional == (dsgp.kernels.Matern32(),)
     expected = {"n_projections": 7, "method": "greedy", "relevance": False, "n_starts": 3}
     expected |= {"random_state": 5, "noise_variance": 0.5, "bins": 90}
+    expected |= {"n_draws": 50, "n_warmup": 20, "n_chains": 3}
     assert {name: given.options[name] for name in expected} == expected
 
 

@@ -86,7 +86,16 @@ class Method(StrEnum):
 # Parameters of ``fit`` that one model has and the other has not.
 OWN_OPTIONS = {
     Model.additive: ("lengthscale", "variance", "learner", "learner_max_iter", "missing"),
-    Model.pursuit: ("projections", "method", "no_relevance", "starts", "seed"),
+    Model.pursuit: (
+        "projections",
+        "method",
+        "no_relevance",
+        "starts",
+        "draws",
+        "warmup",
+        "chains",
+        "seed",
+    ),
 }
 
 
@@ -161,6 +170,13 @@ def fit(
     starts: Annotated[
         int, Option(metavar="N", help="pursuit: directions a projection is fitted from.")
     ] = 10,
+    draws: Annotated[
+        int, Option(metavar="N", help="pursuit by gibbs: draws kept, of all chains.")
+    ] = 400,
+    warmup: Annotated[
+        int, Option(metavar="N", help="pursuit by gibbs: sweeps of each chain before them.")
+    ] = 200,
+    chains: Annotated[int, Option(metavar="N", help="pursuit by gibbs: independent chains.")] = 2,
     seed: Annotated[
         int, Option(metavar="N", help="pursuit: of the starts; the same gives the same model.")
     ] = 0,
@@ -213,6 +229,9 @@ def fit(
             method=method.value,
             relevance=not no_relevance,
             n_starts=starts,
+            n_draws=draws,
+            n_warmup=warmup,
+            n_chains=chains,
             random_state=seed,
             **shared,
         )

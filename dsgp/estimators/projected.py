@@ -174,6 +174,7 @@ class ProjectedPredictor(DrawsPredictor):
         *DrawsPredictor._plain_attributes,
         "evidence_",
         "evidence_trace_",
+        "search_gain_",
         "_used",
     )
     _array_attributes: ClassVar[tuple[str, ...]] = (
@@ -187,6 +188,7 @@ class ProjectedPredictor(DrawsPredictor):
     direction_uncertainty: bool
 
     evidence_: float
+    search_gain_: float
     evidence_trace_: list[list[float]]
 
     def _keep_projections(self, found: Projections, used: list[int], relevance: Floats) -> None:
@@ -264,8 +266,9 @@ class ProjectedPredictor(DrawsPredictor):
         kept = [line for line in told.lines if line[0] != "learner"]
         method = self.method if self._draws is None else "refit"
         search = (
-            f"{method}, {len(self.evidence_trace_)} steps; log evidence {self.evidence_:.6g} "
-            "(Laplace), directions integrated out"
+            f"{method}, {len(self.evidence_trace_)} rounds; log evidence {self.evidence_:.6g} "
+            "(Laplace), directions integrated out; the last step gained "
+            f"{self.search_gain_:.2g} nats"
         )
         return replace(
             told,

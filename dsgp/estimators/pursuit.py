@@ -40,6 +40,7 @@ from dsgp.pursuit.search import (
     pursue,
     relevance,
     search_bytes,
+    step_tolerance,
 )
 from dsgp.rows.sources import Source, source_of
 
@@ -132,6 +133,12 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         out.
     evidence_trace_ : list of [int, float]
         Projections and log evidence (of the residual, with "greedy") as the search went on.
+    search_gain_ : float
+        Nats of the log posterior that the last Gauss–Newton step gained.
+    converged_ : bool
+        Whether that is a fraction of what the posterior leaves open (0.02 nats a parameter), and
+        the solver met its tolerance. A search that did not is as good as its evidence says: further
+        steps would improve it a little.
     kernels_, noise_variance_, terms_, intercept_, ...
         As of ``AdditiveGPRegressor``, for the additive model in the projections
         ``"projection 1"``, …; ``log_marginal_likelihood_`` is that for given directions.
@@ -403,5 +410,8 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         unit = state.n_rows * math.log(standard.spread)
         self.evidence_ = state.evidence - unit
         self.evidence_trace_ = [[int(terms), float(value - unit)] for terms, value in pursued.trace]
+        # Greedy terms are found one by one, and meet the tolerance of their own searches.
+        self.search_gain_ = 0.0 if self.method == "greedy" else float(state.gain)
+        self.converged_ = self.converged_ and self.search_gain_ <= step_tolerance(state)
         found = Projections.of(state, standard.centre, standard.scale)
         self._keep_projections(found, standard.varying, pursued.relevance)

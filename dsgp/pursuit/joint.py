@@ -106,6 +106,8 @@ class State:
         Of the ridges.
     damping : float
         Of the next step.
+    gain : float
+        Nats of the log posterior that the last step gained.
     """
 
     ridges: Ridges
@@ -117,6 +119,7 @@ class State:
     log_weight: float
     moments: Moments
     damping: float = _DAMPING
+    gain: float = 0.0
 
     @classmethod
     def of(
@@ -320,12 +323,12 @@ def direction_factor(state: State) -> Floats:
 
 def improved(rows: RowSet, state: State, max_iter: int, tol: float) -> State:
     """Take Gauss–Newton steps until one gains less than ``tol`` nats."""
-    for _ in range(max_iter):
-        better = _step(rows, state) if len(state.ridges) else None
+    for _ in range(max_iter if len(state.ridges) else 0):
+        better = _step(rows, state)
         if better is None:
-            break
+            return replace(state, gain=0.0)
         gain = 0.5 * (state.objective - better.objective)
-        state = better
+        state = replace(better, gain=gain)
         if gain < tol:
             break
     return state

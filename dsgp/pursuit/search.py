@@ -263,9 +263,14 @@ def _with_best(
     return replace(state.at(level.rows, ridges), precision=precision)
 
 
+def step_tolerance(state: State) -> float:
+    """Nats of a step below which the directions and functions of a state count as found."""
+    return max(_LEAST_GAIN, _GAIN_OF_STEP * state.ridges.n_parameters)
+
+
 def refitted(level: Level, state: State, renew_first: bool = False) -> State:
     """Take Gauss–Newton steps on all terms, weigh noise and relevance, learn the kernels."""
-    tol = max(_LEAST_GAIN, _GAIN_OF_STEP * state.ridges.n_parameters)
+    tol = step_tolerance(state)
     if not renew_first:
         state = improved(level.rows, state, _STEPS, tol).weighed()
     state = renewed(level.rows, state, level.search.inputs)
