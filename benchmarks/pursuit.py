@@ -12,7 +12,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -383,9 +383,14 @@ class CountedRows:
     def log_weight(self) -> float:
         return self.rows.log_weight
 
-    def map(self, function: Callable[[Block], Result], seconds: float) -> Iterator[Result]:
+    def total(
+        self,
+        function: Callable[[Block], Result],
+        add: Callable[[Result, Result], Result],
+        seconds: float,
+    ) -> Result:
         self.passes += 1
-        return self.rows.map(function, seconds)
+        return self.rows.total(function, add, seconds)
 
 
 @dataclass(frozen=True)

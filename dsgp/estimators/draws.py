@@ -55,6 +55,11 @@ class Sampled:
     n_warmup: int
     diagnostics: Floats
 
+    @property
+    def mixed(self) -> bool:
+        """Whether the chains agree."""
+        return bool((self.diagnostics[:2, 0] <= RHAT_LIMIT).all())
+
     def warn(self) -> None:
         """Warn where the chains do not agree; called by ``fit``s."""
         for name, rhat in zip(_DIAGNOSED[:2], self.diagnostics[:2, 0], strict=True):

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
 from dsgp.rows.encode import MOST_BINS
@@ -28,6 +30,17 @@ def require_count(name: str, value: Any) -> None:
     """Raise ``ParameterError`` unless the value is an integer of at least 1."""
     if not (isinstance(value, Integral) and int(value) >= 1):
         raise ParameterError(f"{name} must be an integer of at least 1, got {value!r}")
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Return random numbers of a seed, or raise ``ParameterError`` if it is none."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"random_state must be None, an integer of at least 0 or a numpy Generator, got "
+            f"{random_state!r}"
+        ) from error
 
 
 def require_bins(value: Any) -> None:

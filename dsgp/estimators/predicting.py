@@ -30,7 +30,7 @@ from dsgp.errors import ConvergenceWarning
 from dsgp.estimators import persistence
 from dsgp.estimators.fitting import Outcome
 from dsgp.estimators.inference import Posterior
-from dsgp.estimators.parameters import require_count
+from dsgp.estimators.parameters import generator, require_count
 from dsgp.estimators.summary import Summary, summarise
 from dsgp.estimators.term import Term
 from dsgp.rows.sources import Rows, is_lazy, map_rows, matching_source
@@ -358,7 +358,7 @@ class AdditivePredictor:
         ndarray of shape (n_samples, n_rows)
         """
         require_count("n_samples", n_samples)
-        random = np.random.default_rng(self.random_state if random_state is None else random_state)
+        random = generator(self.random_state if random_state is None else random_state)
         pieces = list(self._pieces_of(X))
         rows = self._inputs_of(pieces)
         level = self.intercept_ - sum(term.centre for term in self.terms_)

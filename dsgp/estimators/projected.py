@@ -6,10 +6,11 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.axis import Floats
@@ -32,8 +33,9 @@ _LEGEND = (
 )
 # Where deviations stay finite: no standardised input counts as farther away.
 _FAR = 1e50
+_DESIGN_ROWS = 1024  # of one product
 # Arrays of a model that ``Projections`` is made of.
-ARRAYS = ("centre", "scale", "directions", "nodes", "sizes", "values", "factor")
+ARRAYS = ("low", "high", "centre", "scale", "directions", "nodes", "sizes", "values", "factor")
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,11 @@ class Projections:
 
     Attributes
     ----------
+    low, high : ndarray of shape (D,)
+        Range of the columns used in the training rows. A row beyond is taken to its nearest point
+        within: functions of projections that cancel each other there do not beyond.
     centre, scale : ndarray of shape (D,)
-        Of the columns used; a projection is that of (x − centre) / scale.
+        Of these columns; a projection is that of (x − centre) / scale.
     directions : ndarray of shape (M, D)
     nodes : ndarray of shape (Σ K,)
         Of the functions, one after the other.
@@ -55,6 +60,8 @@ class Projections:
         See ``pursuit.joint.direction_factor``.
     """
 
+    low: Floats
+    high: Floats
     centre: Floats
     scale: Floats
     directions: Floats
@@ -63,13 +70,45 @@ class Projections:
     values: Floats
     factor: Floats
 
+    def __post_init__(self) -> None:
+        """Check that the arrays belong together: compiled loops do not."""
+        n_terms, n_features = self.directions.shape
+        sizes = np.asarray(self.sizes, dtype=np.int64)
+        n_parameters = int(sizes.sum()) + n_terms * n_features
+        fits = (
+            self.low.shape == self.high.shape == (n_features,)
+            and self.centre.shape == self.scale.shape == (n_features,)
+            and sizes.shape == (n_terms,)
+            and (sizes >= 2).all()
+            and self.nodes.shape == self.values.shape == (int(sizes.sum()),)
+            and (self.factor.ndim == 2 and len(self.factor) == n_parameters)
+        )
+        if not fits:
+            raise ValueError("the arrays of the projections do not belong together")
+        for name in ARRAYS:
+            if not np.isfinite(getattr(self, name)).all():
+                raise ValueError(f"{name} of the projections is not finite")
+        steps = np.diff(self.nodes)
+        if not (np.delete(steps, np.cumsum(sizes)[:-1] - 1) > 0).all():
+            raise ValueError("the nodes of the projections do not increase")
+
     @classmethod
-    def of(cls, state: State, centre: Floats, scale: Floats) -> Projections:
+    def of(cls, state: State, centre: Floats, scale: Floats, ends: Floats) -> Projections:
         """Keep what predictions need of a state."""
         ridges = state.ridges
         sizes = np.diff(ridges.starts)
         factor = direction_factor(state) if len(ridges) else np.empty((0, 0))
-        return cls(centre, scale, ridges.directions, ridges.nodes, sizes, ridges.values, factor)
+        return cls(
+            ends[:, 0],
+            ends[:, 1],
+            centre,
+            scale,
+            ridges.directions,
+            ridges.nodes,
+            sizes,
+            ridges.values,
+            factor,
+        )
 
     @cached_property
     def ridges(self) -> Ridges:
@@ -86,19 +125,30 @@ class Projections:
         )
         return Ridges(terms, self.directions.shape[1])
 
-    def standard(self, columns: list[Floats]) -> Floats:
-        """Standardise columns, (n, D)."""
+    def standard(self, columns: list[Floats], within: bool = True) -> Floats:
+        """Standardise columns, (n, D); ``within`` the range of the training rows."""
         out = np.empty((len(columns[0]), len(columns)))
         for j, column in enumerate(columns):
+            if within:
+                column = np.clip(column, self.low[j], self.high[j])
             np.subtract(column, self.centre[j], out=out[:, j])
             out[:, j] /= self.scale[j]
         return out
 
     def __call__(self, columns: list[Floats]) -> list[Floats]:
         """Project columns: M arrays of shape (n,). The same row always has the same projections."""
-        if not len(self.directions):
-            return []
-        inputs = self.standard(columns)
+        return self._projected(self.standard(columns)) if len(self.directions) else []
+
+    def beyond(self, columns: list[Floats]) -> tuple[NDArray[np.intp], list[Floats]]:
+        """Rows that are not within the training rows' range, and their projections as they are."""
+        outside = np.zeros(len(columns[0]), dtype=bool)
+        for column, low, high in zip(columns, self.low, self.high, strict=True):
+            outside |= (column < low) | (column > high)
+        rows = np.flatnonzero(outside)
+        inputs = self.standard([column[rows] for column in columns], within=False)
+        return rows, self._projected(np.clip(inputs, -_FAR, _FAR))
+
+    def _projected(self, inputs: Floats) -> list[Floats]:
         out = np.empty((len(inputs), len(self.directions)))
         project_rows(inputs, self.directions, out)
         return list(np.ascontiguousarray(out.T))
@@ -111,20 +161,24 @@ class Projections:
         inputs = np.clip(self.standard(columns), -_FAR, _FAR)
         ridges = self.ridges
         flat, starts = ridges.cardinal
-        design = np.empty((len(inputs), ridges.n_parameters + 1))
-        fill_design(
-            inputs,
-            np.zeros(len(inputs)),
-            np.empty(0),
-            ridges.directions,
-            ridges.nodes,
-            ridges.starts,
-            flat,
-            starts,
-            ridges.functions,
-            design,
-        )
-        found: Floats = design[:, :-1] @ self.factor
+        found = np.empty((len(inputs), self.factor.shape[1]))
+        design = np.empty((min(_DESIGN_ROWS, len(inputs)), ridges.n_parameters + 1))
+        for start in range(0, len(inputs), _DESIGN_ROWS):
+            rows = slice(start, min(start + _DESIGN_ROWS, len(inputs)))
+            part = design[: rows.stop - rows.start]
+            fill_design(
+                inputs[rows],
+                np.zeros(len(part)),
+                np.empty(0),
+                ridges.directions,
+                ridges.nodes,
+                ridges.starts,
+                flat,
+                starts,
+                ridges.functions,
+                part,
+            )
+            np.matmul(part[:, :-1], self.factor, out=found[rows])
         return found
 
 
@@ -140,12 +194,17 @@ class _Project:
 
 
 def projected_outcome(
-    source: Source, standard: Standard, state: State, procedure: Procedure, clock: Clock
+    source: Source,
+    standard: Standard,
+    projections: Projections,
+    state: State,
+    procedure: Procedure,
+    clock: Clock,
 ) -> Outcome:
     """Compute the joint posterior of the functions for the directions found."""
     names = tuple(f"projection {m + 1}" for m in range(len(state.ridges)))
     kernels = dict(zip(names, (term.kernel for term in state.ridges.terms), strict=True))
-    project = _Project(standard.varying, Projections.of(state, standard.centre, standard.scale))
+    project = _Project(standard.varying, projections)
     mapped = MappedSource(source, names, project)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said already
@@ -175,6 +234,7 @@ class ProjectedPredictor(DrawsPredictor):
         "evidence_",
         "evidence_trace_",
         "search_gain_",
+        "search_limited_",
         "_used",
     )
     _array_attributes: ClassVar[tuple[str, ...]] = (
@@ -189,6 +249,7 @@ class ProjectedPredictor(DrawsPredictor):
 
     evidence_: float
     search_gain_: float
+    search_limited_: bool
     evidence_trace_: list[list[float]]
 
     def _keep_projections(self, found: Projections, used: list[int], relevance: Floats) -> None:
@@ -226,6 +287,17 @@ class ProjectedPredictor(DrawsPredictor):
     def _used_names(self) -> list[str]:
         return [self._columns[j] for j in self._used]
 
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        model = super()._restore(settings, tree)
+        used = len(model._projections.centre)
+        names = model._used_names
+        if not (len(names) == used == len(model._relevance)):
+            raise ValueError("the columns used and the projections do not agree")
+        if model._draws is not None and model._draws.directions.shape[2:] != (used,):
+            raise ValueError("the draws and the projections do not agree")
+        return model
+
     @cached_property
     def _projections(self) -> Projections:
         return Projections(**{name: getattr(self, f"_{name}") for name in ARRAYS})
@@ -247,6 +319,16 @@ class ProjectedPredictor(DrawsPredictor):
         super()._prepare(with_std)
         if self.terms_:
             self._projections.ridges.functions  # noqa: B018
+
+    def _variance(self, columns: list[Floats], inputs: list[Floats]) -> Floats:
+        variance = super()._variance(columns, inputs)
+        # Beyond the training rows the mean stays what it is at their edge; how little is known does
+        # not.
+        rows, there = self._projections.beyond(columns)
+        if len(rows):
+            known = self._posterior.covariance.variance(there)
+            variance[rows] = np.maximum(variance[rows], known)
+        return variance
 
     def _deviations(self, columns: list[Floats]) -> Floats | None:
         if not self.direction_uncertainty:
@@ -270,6 +352,8 @@ class ProjectedPredictor(DrawsPredictor):
             "(Laplace), directions integrated out; the last step gained "
             f"{self.search_gain_:.2g} nats"
         )
+        if self.search_limited_:
+            search += "; ended at the limit of projections, not by the evidence"
         return replace(
             told,
             terms=told.terms.assign(direction=_tell_directions(self.projections_)),

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from dsgp import memory
 from dsgp.additive import MAX_ITER, SOLVERS
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
-from dsgp.errors import DataError, MemoryLimitError, ParameterError
+from dsgp.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MemoryLimitError,
+    ParameterError,
+)
 from dsgp.estimators.draws import Sampled, sampled
 from dsgp.estimators.fitting import Outcome, Procedure, Reading
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
+    generator,
     require_bins,
     require_choice,
     require_count,
@@ -54,7 +63,10 @@ class _Pursued:
 
     state: State
     trace: list[tuple[int, float]]
+    n_traced: int  # rows that the trace is of
     relevance: Floats
+    failed: bool = False
+    limited: bool = False
 
 
 class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstimator):
@@ -115,7 +127,8 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         Of the solver.
     random_state : int, optional
         Seed of the starts, and of ``sample``. The same seed gives the same model, whatever the
-        number of threads or workers. None draws a new one.
+        number of threads or workers, as long as the memory is there to keep the rows, or is not.
+        None draws a new one.
     verbose : bool
         Show progress bars, where stderr is a terminal.
 
@@ -132,13 +145,16 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         Log evidence of the model by Laplace's approximation, directions and functions integrated
         out.
     evidence_trace_ : list of [int, float]
-        Projections and log evidence (of the residual, with "greedy") as the search went on.
+        Projections and log evidence after each round of the search, those not taken too; with
+        "greedy" the log marginal likelihood of each residual by one projection.
     search_gain_ : float
         Nats of the log posterior that the last Gauss–Newton step gained.
+    search_limited_ : bool
+        Whether "auto" ended at its limit, while the evidence still asked for more projections.
     converged_ : bool
-        Whether that is a fraction of what the posterior leaves open (0.02 nats a parameter), and
-        the solver met its tolerance. A search that did not is as good as its evidence says: further
-        steps would improve it a little.
+        Whether the last step gained a fraction of what the posterior leaves open (0.02 nats a
+        parameter), no round of the search failed, the solver met its tolerance, and the chains of
+        "gibbs" agree. Where it is False, a ``ConvergenceWarning`` said why.
     kernels_, noise_variance_, terms_, intercept_, ...
         As of ``AdditiveGPRegressor``, for the additive model in the projections
         ``"projection 1"``, …; ``log_marginal_likelihood_`` is that for given directions.
@@ -249,7 +265,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         """
         self._check_parameters()
         clock = Clock()
-        random = np.random.default_rng(self.random_state)
+        random = generator(self.random_state)
         source = source_of(X, y, sample_weight)
         with one_blas_thread():
             with progress("reading", source.n_rows, enabled=self.verbose) as bar:
@@ -262,21 +278,67 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
             if self.method != "refit":
                 self._rows_in_memory(prepared)
             clock.stage("search")
-            pursued = self._pursue(prepared, random)
-            run = None
-            if self.method == "gibbs":
-                clock.stage("sample")
-                run = self._sampled(prepared, pursued, random)
-            procedure = self._procedure()
-            outcome = projected_outcome(source, prepared.standard, pursued.state, procedure, clock)
-            clock.stage("keep")
-        self._keep_pursuit(source, prepared, pursued, outcome)
+            try:
+                pursued = self._pursue(prepared, random)
+                run = None
+                if self.method == "gibbs":
+                    clock.stage("sample")
+                    run = self._sampled(prepared, pursued, random)
+                procedure = self._procedure()
+                standard = prepared.standard
+                found = Projections.of(
+                    pursued.state, standard.centre, standard.scale, prepared.ends
+                )
+                outcome = projected_outcome(
+                    source, standard, found, pursued.state, procedure, clock
+                )
+                clock.stage("keep")
+                self._keep_pursuit(source, prepared, pursued, outcome)
+                self._keep_projections(found, standard.varying, pursued.relevance)
+            except LinAlgError as error:
+                raise ParameterError(
+                    "float64 cannot resolve so little noise beside the functions: raise "
+                    "noise_variance, or leave it out"
+                ) from error
         self._keep_draws(run, prepared.standard.offset)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
+        self._warn_of_search(pursued)
         if run is not None:
+            self.converged_ = self.converged_ and run.mixed
             run.warn()
         return self
+
+    def _warn_of_search(self, pursued: _Pursued) -> None:
+        if pursued.failed:
+            warnings.warn(
+                "the search ended early, as float64 could not solve the equations of a round, so "
+                "there may be more to find: rescale what is far from 0, or raise noise_variance",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        elif self.search_gain_ > step_tolerance(pursued.state):
+            warnings.warn(
+                f"the last step of the search still gained {self.search_gain_:.2g} nats: "
+                "directions and functions are near their best ones, not there",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        wanted, found = self.n_projections, len(pursued.state.ridges)
+        if wanted != "auto" and found < int(wanted) and not pursued.failed:
+            warnings.warn(
+                f"n_projections={wanted}, but only {found} found: further ones would do nothing",
+                DataWarning,
+                stacklevel=3,
+            )
+        elif not found and pursued.state.squares > 0 and self._used:
+            warnings.warn(
+                "no projection found: by the evidence a constant explains the target as well; "
+                "functions that go up and down more than a dozen times over the bulk of the rows "
+                "are beyond the search",
+                DataWarning,
+                stacklevel=3,
+            )
 
     def _check_parameters(self) -> None:
         require_kernels(self.kernel, None)
@@ -292,12 +354,14 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                 f"leave them out, {type(kernel).__name__}()"
             )
         if self.n_projections != "auto":
-            if isinstance(self.n_projections, str):
+            if isinstance(self.n_projections, (str, bool)):
                 raise ParameterError(
                     f'n_projections must be "auto" or an integer, got {self.n_projections!r}'
                 )
             require_count("n_projections", self.n_projections)
         require_choice("method", self.method, _METHODS)
+        require_choice("relevance", self.relevance, (True, False))
+        require_choice("direction_uncertainty", self.direction_uncertainty, (True, False))
         require_choice("solver", self.solver, tuple(SOLVERS))
         for name in ("n_starts", "n_draws", "n_warmup", "n_chains"):
             require_count(name, getattr(self, name))
@@ -349,6 +413,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                     self._kernel,
                     n_projections=wanted,
                     n_starts=self.n_starts,
+                    noise_variance=noise if self.fixed_noise else None,
                     random=random,
                     watch=lambda step: bar.update(terms=step.terms, value=step.validation),
                 )
@@ -357,6 +422,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                     level, frame, fitted.directions, fitted.kernels, noise, self.fixed_noise
                 )
                 trace = [(step.terms, float(step.evidence)) for step in fitted.trace]
+                ends: dict[str, Any] = {"n_traced": fitted.n_searched}
             else:
                 found = pursue(
                     prepared.levels,
@@ -366,10 +432,15 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                     watch=lambda terms, value: bar.update(terms=terms, value=value),
                 )
                 state, trace = found.state, found.trace
+                ends = {
+                    "n_traced": state.n_rows,
+                    "failed": found.failed,
+                    "limited": found.limited,
+                }
         state = ordered(level, state)
         if not greedily:
             trace = [*trace, (len(state.ridges), state.evidence)]
-        return _Pursued(state, trace, relevance(level, state))
+        return _Pursued(state, trace, relevance=relevance(level, state), **ends)
 
     def _sampled(
         self, prepared: Prepared, pursued: _Pursued, random: np.random.Generator
@@ -407,11 +478,13 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         self._set_columns(tuple(source.names), source.named)
         self.constant_columns_ = prepared.constant
         self.n_missing_ = {}
-        unit = state.n_rows * math.log(standard.spread)
-        self.evidence_ = state.evidence - unit
-        self.evidence_trace_ = [[int(terms), float(value - unit)] for terms, value in pursued.trace]
+        unit = math.log(standard.spread)
+        self.evidence_ = float(state.evidence - state.n_rows * unit)
+        self.evidence_trace_ = [
+            [int(terms), float(value - pursued.n_traced * unit)] for terms, value in pursued.trace
+        ]
+        self.search_limited_ = pursued.limited
         # Greedy terms are found one by one, and meet the tolerance of their own searches.
         self.search_gain_ = 0.0 if self.method == "greedy" else float(state.gain)
-        self.converged_ = self.converged_ and self.search_gain_ <= step_tolerance(state)
-        found = Projections.of(state, standard.centre, standard.scale)
-        self._keep_projections(found, standard.varying, pursued.relevance)
+        found_all = not pursued.failed and self.search_gain_ <= step_tolerance(state)
+        self.converged_ = bool(self.converged_ and found_all)

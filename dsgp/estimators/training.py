@@ -152,7 +152,7 @@ def _exact(source: Source) -> Training:
     weight_scale = 1.0 if weight is None else float(np.mean(weight))
     if weight is not None:
         weight = weight / weight_scale if weight.min() < weight.max() else None
-    table, constant = _encode(source.names, columns)
+    table, constant = _encode(source.names, columns, len(y))
     offset, scale = location_and_scale(y, weight)
     return Training(
         names=tuple(source.names),
@@ -188,7 +188,9 @@ def _missing_counts(names: tuple[str, ...], counts: Any) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
-def _encode(names: tuple[str, ...], columns: list[Floats]) -> tuple[RowTable, list[str]]:
+def _encode(
+    names: tuple[str, ...], columns: list[Floats], n_rows: int
+) -> tuple[RowTable, list[str]]:
     """Encode the columns that vary; name the others."""
     cells = sum(map(len, columns))
     found = run([partial(encode, column) for column in columns], _ENCODE * cells)
@@ -206,7 +208,7 @@ def _encode(names: tuple[str, ...], columns: list[Floats]) -> tuple[RowTable, li
             codes.append(code)
     # One type for all; its largest number stands for a missing input.
     kind = max((code.dtype for code in codes), default=np.dtype(np.uint16))
-    table = np.empty((len(codes), len(columns[0]) if columns else 0), dtype=kind)
+    table = np.empty((len(codes), n_rows), dtype=kind)
     for row, code in zip(table, codes, strict=True):
         row[:] = code
         row[code == np.iinfo(code.dtype).max] = np.iinfo(kind).max

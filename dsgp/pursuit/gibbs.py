@@ -215,9 +215,9 @@ def sample(
         for end in ends:
             tasks = [partial(chain.advance, int(end), n_warmup, thin, n_nodes) for chain in chains]
             terms = max(len(directions), 1)
-            seconds = _SWEEP * len(rows) * terms * len(ends) * n_chains
-            # From another process a chain comes back as a copy.
-            chains = run(tasks, seconds)
+            seconds = _SWEEP * len(rows) * terms * total / len(ends) * n_chains
+            # Here: a chain is as long as the rows, and would have to travel both ways.
+            chains = run(tasks, seconds, in_place=True)
             watch(int(end))
     kept = [draw for chain in chains for draw in chain.kept]
     updates = sum(chain.updates for chain in chains)

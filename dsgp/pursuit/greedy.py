@@ -20,7 +20,7 @@ from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
-from dsgp.learning.search import NOISE_START
+from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.pursuit.projection import ProjectionFit, Rows, fit_projection, linear_start, random_starts
 
 # Terms that the automatic choice goes up to.
@@ -72,6 +72,8 @@ class GreedyFit:
         Of a row of weight 1, as the last term found it.
     trace : list of Step
         Of the search for the number of terms where that was automatic, also of terms dropped after.
+    n_searched : int
+        Rows of positive weight that the trace is of.
     fitted : ndarray of shape (n,)
         Sum of the posterior means at the rows.
     """
@@ -80,6 +82,7 @@ class GreedyFit:
     kernels: list[Matern]
     noise_variance: float
     trace: list[Step]
+    n_searched: int
     fitted: Floats
 
 
@@ -89,6 +92,7 @@ def greedy(
     *,
     n_projections: int | None = None,
     n_starts: int = 4,
+    noise_variance: float | None = None,
     patience: int = 2,
     tolerance: float = 0.005,
     random: np.random.Generator,
@@ -109,6 +113,8 @@ def greedy(
     n_starts : int
         Directions that each term is fitted from: that of a linear regression, as the paper has it,
         and random ones.
+    noise_variance : float, optional
+        Of a row of weight 1, kept as it is. None: learned with every term.
     patience : int
         Terms in turn without a gain on the rows held out, after which the automatic choice ends.
     tolerance : float
@@ -146,15 +152,16 @@ def greedy(
         raise ParameterError(f"n_projections must be at least 0 or None, got {n_projections!r}")
     with one_blas_thread():
         if n_projections is not None:
-            pursuit = _Pursuit(rows, kernel, n_starts, random)
+            pursuit = _Pursuit(rows, kernel, n_starts, random, noise_variance)
             while len(pursuit.fits) < n_projections and pursuit.extend():
                 watch(pursuit.trace[-1])
-            return pursuit.result(pursuit.trace)
+            return pursuit.result(pursuit)
         held_out = _held_out(rows, random)
         weight = rows.weight if rows.weight.size else np.ones(len(rows))
         # A row of weight 0 has a prediction and no influence.
         part = replace(rows, weight=np.where(held_out, 0.0, weight))
-        search = _Pursuit(part, kernel, n_starts, random, np.where(held_out, weight, 0.0))
+        validation = np.where(held_out, weight, 0.0)
+        search = _Pursuit(part, kernel, n_starts, random, noise_variance, validation)
         best, score, failures = 0, 1.0, 0
         while failures < patience and held_out.any() and len(search.fits) < AUTO_LIMIT:
             if not search.extend():
@@ -164,11 +171,11 @@ def greedy(
                 best, score, failures = len(search.fits), search.trace[-1].validation, 0
             else:
                 failures += 1
-        final = _Pursuit(rows, kernel, 1, random)
+        final = _Pursuit(rows, kernel, 1, random, noise_variance)
         for fit in search.fits[:best]:
             if not final.extend(fit):
                 break
-        return final.result(search.trace)
+        return final.result(search)
 
 
 def _held_out(rows: Rows, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -189,15 +196,19 @@ class _Pursuit:
         kernel: Matern,
         n_starts: int,
         random: np.random.Generator,
+        noise_variance: float | None = None,
         validation: Floats | None = None,
     ) -> None:
         self.rows = rows
         self.kernel = kernel
         self.n_starts = n_starts
         self.random = random
+        self.noise_variance = noise_variance
         self.validation = validation  # weights of the rows held out
         self.n_bins = _BINS if len(rows) >= _MANY_ROWS else None
         self.mean_square = float(rows.share @ rows.target**2)
+        fixed = noise_variance
+        self.noise_bounds = NOISE if fixed is None else (fixed, fixed)
         # Only the last fit keeps what is as long as the rows.
         self.fits: list[_Term] = []
         self.trace: list[Step] = []
@@ -224,7 +235,8 @@ class _Pursuit:
             starts = np.vstack([starts, drawn / rows.scale])
         # A constant input says nothing, and must not count in the length of a direction.
         starts = np.where(rows.deviation > 0, starts, 0.0)
-        begins = [_Term(start, self.kernel, NOISE_START * left) for start in starts]
+        noise = NOISE_START * left if self.noise_variance is None else self.noise_variance
+        begins = [_Term(start, self.kernel, noise) for start in starts]
         if known is not None:
             begins.append(known)
         fit = self._best(rows, begins)
@@ -242,11 +254,14 @@ class _Pursuit:
                     *begin,
                     n_bins=self.n_bins,
                     relevance=_PRECISION * rows.scale**2,
+                    noise_bounds=self.noise_bounds,
                     max_iter=max_iter,
                 )
                 for begin in begins
             ]
-            found = run(tasks, _EVALUATION * len(rows) * max_iter * len(tasks))
+            # Here: every task would take all rows with it.
+            work = _EVALUATION * len(rows) * max_iter * len(tasks)
+            found = run(tasks, work, in_place=True)
             # The first of equals: sorted() is stable.
             return sorted(found, key=lambda fit: -fit.value)
 
@@ -262,7 +277,7 @@ class _Pursuit:
         errors = float(self.validation @ (self.rows.target - self.fitted) ** 2)
         return errors / total if total > 0 else 1.0
 
-    def result(self, trace: list[Step]) -> GreedyFit:
+    def result(self, search: _Pursuit) -> GreedyFit:
         directions = np.empty((len(self.fits), self.rows.inputs.shape[1]))
         kernels = []
         for m, fit in enumerate(self.fits):
@@ -275,7 +290,10 @@ class _Pursuit:
             directions[m] = sign * fit.direction / spread
             kernels.append(fit.kernel.with_parameters(lengthscale=1 / spread))
         noise = self.fits[-1].noise_variance if self.fits else self.mean_square
-        return GreedyFit(directions, kernels, noise, trace, self.fitted)
+        noise = noise if self.noise_variance is None else self.noise_variance
+        return GreedyFit(
+            directions, kernels, noise, search.trace, search.rows.n_positive, self.fitted
+        )
 
 
 class _Term(NamedTuple):

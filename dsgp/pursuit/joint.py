@@ -27,7 +27,7 @@ from dsgp.kernels import Matern
 from dsgp.learning.marginal import Nodes, evidence, maximise
 from dsgp.learning.marginal import Rows as Likelihood
 from dsgp.learning.search import NOISE, Search
-from dsgp.pursuit.ridges import MOST_NODES, Ridges, normalised
+from dsgp.pursuit.ridges import MOST_NODES, Ridge, Ridges, normalised
 from dsgp.pursuit.rows import Moments, RowSet, moments
 
 # Bounds of a ridge's kernel: lengthscales in standard deviations of the projection, variances in
@@ -172,11 +172,7 @@ class State:
     @cached_property
     def squares(self) -> float:
         """Weighted sum of squared residuals."""
-        values, matrix = self.ridges.values, self.moments.matrix
-        n = len(values)
-        found = matrix[-1, -1] - 2 * matrix[:n, -1] @ values + values @ matrix[:n, :n] @ values
-        # What rounding leaves of sums of this size.
-        return max(float(found), 1e-14 * float(matrix[-1, -1]))
+        return max(float(self.moments.matrix[-1, -1]), 1e-300)
 
     @property
     def penalty(self) -> float:
@@ -194,7 +190,7 @@ class State:
         """Jᵀ W J and Jᵀ W r in whitened values and coordinates."""
         ridges = self.ridges
         n = ridges.n_nodes
-        residual = self.moments.matrix[:-1, -1] - self.moments.matrix[:-1, :n] @ ridges.values
+        residual = self.moments.matrix[:-1, -1]
         size = n + len(ridges) * self.frame.size
         left = np.empty((size, self.moments.matrix.shape[0] - 1))
         vector = np.empty(size)
@@ -407,19 +403,48 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
     return state.at(rows, replace(state.ridges, terms=tuple(terms)))
 
 
+def rescaled(state: State) -> State:
+    """Give every projection variance 1: the same functions, in other units, without a pass.
+
+    The prior of the directions, and so the evidence, is for projections of that variance. Steps do
+    not keep it.
+    """
+    ridges = state.ridges
+    stds = [max(state.frame.variance(w), _VANISHED) ** 0.5 for w in ridges.directions]
+    terms = []
+    for term, std in zip(ridges.terms, stds, strict=True):
+        lengthscale = float(term.kernel.lengthscale or 1.0) / std
+        kernel = term.kernel.with_parameters(lengthscale=lengthscale)
+        terms.append(Ridge(term.direction / std, term.nodes / std, term.values, kernel))
+    # Of the design only the slopes change.
+    factor = np.ones(len(state.moments.matrix))
+    factor[ridges.n_nodes : -1] = np.repeat(stds, ridges.n_features)
+    matrix = state.moments.matrix * factor[:, None] * factor
+    low, high = state.moments.low / stds, state.moments.high / stds
+    return replace(
+        state,
+        ridges=replace(ridges, terms=tuple(terms)),
+        moments=Moments(matrix, low, high),
+    )
+
+
 def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
     """Learn kernels and noise variance by the marginal likelihood, the directions as they are."""
     ridges, n = state.ridges, state.ridges.n_nodes
     if not len(ridges):
         return state
+    matrix, residual = state.moments.matrix[:n, :n], state.moments.matrix[:n, -1]
+    values = ridges.values
+    fit = matrix @ values
     nodes = Nodes(
         [term.nodes for term in ridges.terms],
-        state.moments.matrix[:n, :n],
-        state.moments.matrix[:n, -1],
+        matrix,
+        residual + fit,
         ridges.parts,
         [None] * len(ridges),
     )
-    likelihood = Likelihood(float(state.moments.matrix[-1, -1]), state.n_rows, state.log_weight)
+    quadratic = state.squares + 2 * float(values @ residual) + float(values @ fit)
+    likelihood = Likelihood(quadratic, state.n_rows, state.log_weight)
     noise = state.noise_variance
     found = maximise(
         nodes,

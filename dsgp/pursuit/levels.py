@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from dsgp import memory
 from dsgp.additive.streaming import survey
 from dsgp.axis import Floats
 from dsgp.compute import over_blocks, over_chunks
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning
 from dsgp.pursuit.rows import NO_WEIGHT, STREAM_BLOCK, Block, MemoryRows, Standard, StreamedRows
 from dsgp.pursuit.search import Level
 from dsgp.rows.sources import Rows, Source
@@ -28,6 +29,11 @@ from dsgp.rows.usable import (
 # Rows of the first level, and how many times as many the next ones have. Directions begin, and
 # nodes are placed, by so many rows of any level.
 FIRST_ROWS, _RATIO = 2**14, 8
+# Shares of the rows below the bulk of a column and below its end, and how many times its width the
+# column counts beyond.
+_BULK, _REACH = (0.1, 0.9), 5.0
+# Half ranges of the bulk beyond which values are told of.
+_FAR = 100.0
 # Standardised rows kept in memory, in bytes and as a share of what is free; more are read again for
 # every pass.
 KEPT_BYTES, _KEPT_SHARE = 2e9, 0.25
@@ -44,6 +50,8 @@ class Prepared:
     covariance : ndarray of shape (D, D)
         Of the standardised columns.
     levels : list of Level
+    ends : ndarray of shape (D, 2)
+        Range of each column, in its units.
     constant : list of str
         Columns that do not vary; the others are inputs.
     n_rows : int
@@ -53,6 +61,7 @@ class Prepared:
     standard: Standard
     covariance: Floats
     levels: list[Level]
+    ends: Floats
     constant: list[str]
     n_rows: int
 
@@ -89,7 +98,11 @@ def prepare_rows(
     ends = [(sketch.low, sketch.high) for sketch in found.sketches]
     varying = [j for j, (low, high) in enumerate(ends) if low < high]
     constant = _constant(source, varying)
-    pilot = _pilot(varying, ends, (found.target.low, found.target.high))
+    sketches = [found.sketches[j] for j in varying]
+    limits = [_bulk(sketch.values, sketch.counts, sketch.low, sketch.high) for sketch in sketches]
+    for j, bulk in zip(varying, limits, strict=True):
+        _tell_far(source.names[j], bulk, *ends[j])
+    pilot = _pilot(varying, limits, (found.target.low, found.target.high))
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
     recipe = _Sums(pilot, share, int(random.integers(2**63)))
@@ -103,21 +116,54 @@ def prepare_rows(
         totals, pilot, found.target.low < found.target.high
     )
     rows = StreamedRows(source, found.lengths, standard, counted, log_weight)
+    kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
     if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows are without weight
-        blocks = list(rows.map(_as_it_is, 0.0))
+        blocks = rows.total(_listed, list.__add__, 0.0)
         block = Block(*(np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS))
-        return Prepared(standard, covariance, _levels(block, random), constant, counted)
+        return Prepared(standard, covariance, _levels(block, random), kept, constant, counted)
     sample = standard(Rows.join(pieces))
     order = random.permutation(len(sample))
     first = _some(sample, order[:FIRST_ROWS])
     levels = [Level(MemoryRows(first), first)]
     if len(sample) > _RATIO / 4 * FIRST_ROWS:
         levels.append(Level(MemoryRows(sample), first))
-    return Prepared(standard, covariance, [*levels, Level(rows, first)], constant, counted)
+    return Prepared(standard, covariance, [*levels, Level(rows, first)], kept, constant, counted)
 
 
-def _as_it_is(block: Block) -> Block:
-    return block
+def _listed(block: Block) -> list[Block]:
+    return [block]
+
+
+def _bulk(values: Floats, counts: Floats | None, low: float, high: float) -> tuple[float, float]:
+    """Range of a column without what is far from all else: outliers, or numbers for "missing".
+
+    ``values`` are in increasing order. Units and directions are measured within this range, so that
+    a single far value does not make the others indistinguishable.
+    """
+    if counts is None:
+        first, last = np.quantile(values, _BULK)
+    else:
+        share = np.cumsum(counts) / np.sum(counts)
+        first, last = values[np.minimum(np.searchsorted(share, _BULK), len(values) - 1)]
+    # Of the difference only a part cannot overflow.
+    reach = _REACH * (float(last) / 2 - float(first) / 2)
+    if not 0 < reach < np.inf:
+        return low, high
+    return max(low, float(first) - 2 * reach), min(high, float(last) + 2 * reach)
+
+
+def _tell_far(name: str, limits: tuple[float, float], low: float, high: float) -> None:
+    """Warn of values so far from the others that they look like something else."""
+    half = limits[1] / 2 - limits[0] / 2
+    far = low if limits[0] / 2 - low / 2 > high / 2 - limits[1] / 2 else high
+    if max(limits[0] / 2 - low / 2, high / 2 - limits[1] / 2) > _FAR * half:
+        warnings.warn(
+            f"input column {name!r} reaches {far:g}, more than {2 * _FAR:.0f} times as far as the "
+            f"bulk of its values ({limits[0]:g} to {limits[1]:g}): if that stands for a missing "
+            "value, leave such rows out; else transform the column, e.g. by its logarithm",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _constant(source: Source, varying: list[int]) -> list[str]:
@@ -157,13 +203,27 @@ def _in_memory(source: Source, random: np.random.Generator, watch: Watch) -> Pre
         weight = rows.weight / weight_scale
     offset, spread = location_and_scale(rows.y, weight)
     centre, scale = np.empty(len(varying)), np.empty(len(varying))
+    limits = np.empty((len(varying), 2))
     for position, j in enumerate(varying):
-        centre[position], scale[position] = _moments_of(rows.columns[j], weight, *ends[j])
+        limits[position] = bulk = _bulk(np.sort(rows.columns[j]), None, *ends[j])
+        _tell_far(source.names[j], bulk, *ends[j])
+        centre[position], scale[position] = _moments_of(rows.columns[j], weight, *limits[position])
     standard = Standard(varying, centre, scale, offset, spread, weight_scale)
     block = standard(Rows(rows.columns, rows.y, None if weight is None else rows.weight, len(rows)))
-    weighted = block.inputs if weight is None else block.inputs * (weight / weight.sum())[:, None]
-    covariance = weighted.T @ block.inputs / (len(block) if weight is None else 1.0)
-    return Prepared(standard, covariance, _levels(block, random), constant, len(block))
+    bounds = (limits - centre[:, None]) / scale[:, None]
+    covariance = _covariance(block, *bounds.T)
+    kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
+    return Prepared(standard, covariance, _levels(block, random), kept, constant, len(block))
+
+
+def _covariance(block: Block, low: Floats, high: Floats) -> Floats:
+    """Covariance of standardised inputs within their bulk, (D, D), in blocks of rows."""
+    total = np.zeros((len(low), len(low)))
+    for start in range(0, len(block), STREAM_BLOCK):
+        part = block.part(slice(start, start + STREAM_BLOCK))
+        inputs = np.clip(part.inputs, low, high)
+        total += (inputs * part.weight[:, None]).T @ inputs
+    return total / float(np.sum(block.weight))
 
 
 def _of_positive_weight(rows: Rows) -> Rows:
@@ -177,9 +237,9 @@ def _of_positive_weight(rows: Rows) -> Rows:
 def _moments_of(
     column: Floats, weight: Floats | None, low: float, high: float
 ) -> tuple[float, float]:
-    """Mean and standard deviation of a column, computed so that nothing overflows."""
+    """Mean and standard deviation of a column within its bulk, so that nothing overflows."""
     middle, half = low / 2 + high / 2, high / 2 - low / 2
-    away = (column - middle) / half
+    away = (np.clip(column, low, high) - middle) / half
     mean = float(np.average(away, weights=weight))
     variance = float(np.average((away - mean) ** 2, weights=weight))
     return middle + half * mean, half * float(np.sqrt(variance))
@@ -204,10 +264,10 @@ def _levels(block: Block, random: np.random.Generator) -> list[Level]:
 
 
 def _pilot(
-    varying: list[int], ends: list[tuple[float, float]], target: tuple[float, float]
+    varying: list[int], limits: list[tuple[float, float]], target: tuple[float, float]
 ) -> Standard:
-    """Middle and half of the ranges: sums are taken around them."""
-    low, high = np.array([ends[j] for j in varying]).reshape(-1, 2).T
+    """Middle and half of the bulk: sums are taken around them, and within them."""
+    low, high = np.array(limits).reshape(-1, 2).T
     half = target[1] / 2 - target[0] / 2
     return Standard(
         varying,
@@ -229,13 +289,16 @@ class _Sums:
 
     def __call__(self, rows: Rows) -> tuple[Floats, Rows, int]:
         block = self.pilot(rows)
-        table = np.column_stack([np.ones(len(block)), block.inputs, block.target])
+        bulk = np.clip(block.inputs, -1.0, 1.0)
+        table = np.column_stack([np.ones(len(block)), bulk, block.target])
         weight = block.weight
         sums = np.zeros((table.shape[1] + 1, table.shape[1] + 1))
         sums[:-1, :-1] = (table * weight[:, None]).T @ table
         sums[-1, 0] = len(block)
         sums[-1, 1] = float(np.sum(np.log(weight)))
-        random = np.random.default_rng(self.seed)
+        # Other rows of every block, whatever periods the table has.
+        own = int(np.frombuffer(rows.y[:1].tobytes(), np.uint64)[0]) if rows.y is not None else 0
+        random = np.random.default_rng([self.seed, own])
         count = int(np.ceil(self.share * len(rows)))
         chosen = np.sort(random.choice(len(rows), count, replace=False))
         some = Rows(
@@ -256,8 +319,8 @@ def _standard(sums: Floats, pilot: Standard, varies: bool) -> tuple[Standard, Fl
     mean = sums[0, 1:-1] / total
     second = sums[1:-1, 1:-1] / total - np.outer(mean, mean)
     std = np.sqrt(np.maximum(np.diag(second), np.finfo(float).tiny))
-    weight_scale = total / n_rows
-    location = pilot.offset + pilot.spread * mean[-1]
+    weight_scale = float(total) / n_rows
+    location = pilot.offset + pilot.spread * float(mean[-1])
     if varies:
         spread = pilot.spread * float(std[-1])
         require_usable_scale(spread)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -72,11 +72,17 @@ class RowSet(Protocol):
     def log_weight(self) -> float:
         """Σ log w over them."""
 
-    def map(self, function: Callable[[Block], Result], seconds: float) -> Iterator[Result]:
-        """Apply a function to all rows, block by block, in order.
+    def total(
+        self,
+        function: Callable[[Block], Result],
+        add: Callable[[Result, Result], Result],
+        seconds: float,
+    ) -> Result:
+        """Apply a function to all rows, block by block, and add its results up, in order.
 
-        ``seconds`` is an estimate of its compiled work for all rows. Blocks do not depend on the
-        number of threads or workers.
+        ``add`` may use up its first argument. ``seconds`` is an estimate of the function's compiled
+        work for all rows. Blocks, and the order of the sums, do not depend on the number of threads
+        or workers.
         """
 
 
@@ -96,15 +102,20 @@ class MemoryRows:
         """Σ log w."""
         return 2 * float(np.sum(np.log(self.block.root_weight)))
 
-    def map(self, function: Callable[[Block], Result], seconds: float) -> Iterator[Result]:
-        """Apply a function on threads."""
+    def total(
+        self,
+        function: Callable[[Block], Result],
+        add: Callable[[Result, Result], Result],
+        seconds: float,
+    ) -> Result:
+        """Apply a function on threads, and add its results up."""
         n = len(self.block)
         size = max(-(-n // _PARTS), _FEWEST_ROWS)
         tasks = [
             partial(function, self.block.part(slice(start, min(start + size, n))))
-            for start in range(0, n, size)
+            for start in range(0, max(n, 1), size)
         ]
-        return iter(run(tasks, seconds, in_place=True))
+        return reduce(add, run(tasks, seconds, in_place=True))
 
 
 @dataclass(frozen=True)
@@ -154,15 +165,16 @@ class Standard:
 
 @dataclass(frozen=True)
 class _OfRows:
-    """A function of standardised rows as one of raw rows; it travels to workers."""
+    """The total over some raw rows; it travels to workers, and only its result comes back."""
 
     standard: Standard
     function: Callable[[Block], Any]
+    add: Callable[[Any, Any], Any]
     seconds: float  # per row
 
-    def __call__(self, rows: Rows) -> list[Any]:
+    def __call__(self, rows: Rows) -> Any:
         block = self.standard(rows)
-        return list(MemoryRows(block).map(self.function, self.seconds * len(block)))
+        return MemoryRows(block).total(self.function, self.add, self.seconds * len(block))
 
 
 @dataclass(frozen=True)
@@ -175,11 +187,15 @@ class StreamedRows:
     n_rows: int
     log_weight: float
 
-    def map(self, function: Callable[[Block], Result], seconds: float) -> Iterator[Result]:
-        """Read, standardise and apply, block by block, on workers where there are some."""
-        recipe = _OfRows(self.standard, function, seconds / self.n_rows)
-        for results in over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe):
-            yield from results
+    def total(
+        self,
+        function: Callable[[Block], Result],
+        add: Callable[[Result, Result], Result],
+        seconds: float,
+    ) -> Result:
+        """Read, standardise and add up, block by block, on workers where there are some."""
+        recipe = _OfRows(self.standard, function, add, seconds / self.n_rows)
+        return reduce(add, over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe))
 
 
 # ---------------------------------------------------------------- sums over rows
@@ -192,7 +208,9 @@ class Moments:
     Attributes
     ----------
     matrix : ndarray of shape (P + 1, P + 1)
-        Jᵀ W J with J of a row as in ``jit.ridge.fill_design``: nodes, directions, target.
+        Jᵀ W J with J of a row as in ``jit.ridge.fill_design``: nodes, directions, and the residual
+        in place of the target. Functions may be far larger than their sum: squares of residuals
+        that are taken from those of the target would lose all their digits.
     low, high : ndarray of shape (M,)
         Range of each projection.
     """
@@ -206,24 +224,26 @@ def moments(rows: RowSet, ridges: Ridges) -> Moments:
     """Sum the linearised model over all rows: O(N P²) in matrix products, one pass."""
     size = ridges.n_parameters + 1
     work = rows.n_rows * size * (_FILL + size * _FLOP)
-    total = np.zeros((size, size), order="F")
-    low, high = np.full(len(ridges), np.inf), np.full(len(ridges), -np.inf)
-    for matrix, lowest, highest in rows.map(partial(_block_moments, ridges), work):
-        total += matrix
-        np.minimum(low, lowest, out=low)
-        np.maximum(high, highest, out=high)
+    total, low, high = rows.total(partial(_block_moments, ridges), _add_moments, work)
     upper = np.triu(total, 1)
     return Moments(np.diag(np.diag(total)) + upper + upper.T, low, high)
+
+
+def _add_moments(
+    total: tuple[Floats, Floats, Floats], more: tuple[Floats, Floats, Floats]
+) -> tuple[Floats, Floats, Floats]:
+    total[0][:] += more[0]
+    return total[0], np.minimum(total[1], more[1]), np.maximum(total[2], more[2])
 
 
 def ranges(rows: RowSet, ridges: Ridges) -> tuple[Floats, Floats]:
     """Range of each projection over all rows, each (M,)."""
     work = 1e-9 * rows.n_rows * ridges.directions.size
-    low, high = np.full(len(ridges), np.inf), np.full(len(ridges), -np.inf)
-    for lowest, highest in rows.map(partial(_block_ranges, ridges), work):
-        np.minimum(low, lowest, out=low)
-        np.maximum(high, highest, out=high)
-    return low, high
+    return rows.total(partial(_block_ranges, ridges), _add_ranges, work)
+
+
+def _add_ranges(total: tuple[Floats, Floats], more: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
+    return np.minimum(total[0], more[0]), np.maximum(total[1], more[1])
 
 
 def _block_ranges(ridges: Ridges, block: Block) -> tuple[Floats, Floats]:
@@ -253,5 +273,6 @@ def _block_moments(ridges: Ridges, block: Block) -> tuple[Floats, Floats, Floats
             ridges.functions,
             out,
         )
+        out[:, -1] -= out[:, : ridges.n_nodes] @ ridges.values
         total = blas.dsyrk(1.0, out.T, beta=1.0, c=total, overwrite_c=1)
     return total, low, high

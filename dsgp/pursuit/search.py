@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.linalg import LinAlgError
@@ -17,6 +17,7 @@ from dsgp.pursuit.joint import (
     improved,
     opened,
     renewed,
+    rescaled,
     with_hyperparameters,
     with_values,
 )
@@ -31,6 +32,8 @@ AUTO_LIMIT, AUTO_PARAMETERS = 64, 2048
 # does not gain so many nats a projection; after so many rounds in turn the search ends. The rows of
 # later levels are many, and rarely ask for what the first level did not: one round decides.
 _SHARE, _GAIN, _PATIENCE = 0.5, 3.0, 2
+# The first terms are found so often.
+_BEGINNINGS, _FIRST_TERMS = 3, 5
 # From so many projections on a round also tries as many that begin anew, until that was in vain so
 # often.
 _FRESH_FROM, _FRESH_LOSSES = 8, 2
@@ -39,6 +42,7 @@ _FRESH_LENGTHSCALE, _FRESH_VARIANCE, _FRESH_NOISE = 2.0, 0.3, 0.5
 _LARGE = 32
 # Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
 _SEARCH_ITERATIONS, _STEPS = 8, 6
+_LAST_STEPS = 20  # and after the last refit, if it was not at its end
 # Nats a parameter of a step, and in all, below which the steps end: a fraction of what the
 # posterior leaves open.
 _GAIN_OF_STEP, _LEAST_GAIN = 0.02, 0.5
@@ -69,11 +73,17 @@ class Found:
     ----------
     state : State
     trace : list of (int, float)
-        Terms and log evidence after each refit of the last level.
+        Terms and log evidence after each round of the last level.
+    failed : bool
+        Whether a round ended because float64 could not solve its equations.
+    limited : bool
+        Whether the search ended at the limit of "auto", not by the evidence.
     """
 
     state: State
     trace: list[tuple[int, float]]
+    failed: bool
+    limited: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ def pursue(
     watch : callable
         Told terms and evidence after each refit.
     """
-    trace: list[tuple[int, float]] = []
+    log = Log(watch)
     state = State.of(
         levels[0].rows,
         Ridges((), levels[0].search.inputs.shape[1]),
@@ -133,24 +143,64 @@ def pursue(
     ).weighed()
     for number, level in enumerate(levels):
         if number:
-            state = entered(level, state)
-        trace = [(len(state.ridges), state.evidence)]
-        patience = 1 if number else _PATIENCE
-        grown = _grown(level, state, options, patience, random, trace, watch)
+            state = entered(level, state, log)
+            log.trace = [(len(state.ridges), state.evidence)]
+        else:
+            state = _begun(level, state, options, random, log)
+        log.limited = False
+        limit = projections_at_most(state.ridges.n_features, options.n_projections)
+        grown = _grown(level, state, options, limit, 1 if number else _PATIENCE, random, log)
         if grown is not state or not number:
-            state = polished(level, grown)
-            trace.append((len(state.ridges), state.evidence))
-        watch(*trace[-1])
-    return Found(state, trace)
+            state = polished(level, grown, log)
+            if options.n_projections is None:
+                state = pruned(level, state)
+            log.add(state)
+    if state.gain > step_tolerance(state):
+        state = improved(levels[-1].rows, state, _LAST_STEPS, step_tolerance(state))
+        state = rescaled(state).weighed()
+    return Found(state, log.trace, log.failed, log.limited)
 
 
-def entered(level: Level, state: State) -> State:
+def _begun(
+    level: Level, state: State, options: Options, random: np.random.Generator, log: Log
+) -> State:
+    """Find the first terms several times, and take those of the highest evidence.
+
+    What comes later is found beside them, and seldom makes up for a bad beginning.
+    """
+    limit = projections_at_most(state.ridges.n_features, options.n_projections)
+    tries = []
+    for _ in range(_BEGINNINGS):
+        log.trace = [(len(state.ridges), state.evidence)]
+        begun = _grown(level, state, options, min(limit, _FIRST_TERMS), 1, random, log)
+        tries.append((begun, log.trace))
+    best, log.trace = max(tries, key=lambda tried: tried[0].evidence)
+    return best
+
+
+@dataclass
+class Log:
+    """What happens on the way."""
+
+    watch: Watch
+    trace: list[tuple[int, float]] = field(default_factory=list)
+    failed: bool = False
+    limited: bool = False
+
+    def add(self, state: State) -> None:
+        """Note a state."""
+        self.trace.append((len(state.ridges), state.evidence))
+        self.watch(*self.trace[-1])
+
+
+def entered(level: Level, state: State, log: Log) -> State:
     """Take a state over to the rows of the next level, in as few passes as that needs."""
     low, high = ranges(level.rows, state.ridges)
     begun = replace(state, moments=replace(state.moments, low=low, high=high))
     try:
         return refitted(level, begun, renew_first=True)
-    except LinAlgError:  # beyond float64: the directions stay as the level before found them
+    except LinAlgError:  # the directions stay as the level before found them
+        log.failed = True
         return with_values(level.rows, state.at(level.rows, state.ridges))
 
 
@@ -158,30 +208,32 @@ def _grown(
     level: Level,
     state: State,
     options: Options,
+    limit: int,
     patience: int,
     random: np.random.Generator,
-    trace: list[tuple[int, float]],
-    watch: Watch,
+    log: Log,
 ) -> State:
-    limit = projections_at_most(state.ridges.n_features, options.n_projections)
+    """Add terms, up to a limit, while the evidence asks for them."""
     share, failures, fresh_left = _SHARE, 0, _FRESH_LOSSES
     while (room := limit - len(state.ridges)) > 0 and failures < patience:
+        if options.n_projections is None and state.ridges.n_parameters >= AUTO_PARAMETERS:
+            break
         n_terms = min(max(1, math.ceil(share * len(state.ridges))), room)
         more = _with_best(level, state, options, n_terms, random)
         if len(more.ridges) == len(state.ridges):
-            break  # nothing is left to explain
+            return state  # nothing is left to explain
         tries = [more]
         if fresh_left and not failures and len(more.ridges) >= _FRESH_FROM:
             tries.append(_fresh(level, state, options, len(more.ridges), random))
         rounds = 2 if len(more.ridges) < _LARGE else 1
         done = [_refitted_often(level, tried, rounds) for tried in tries]
         best = max(done, key=lambda tried: -math.inf if tried is None else tried.evidence)
+        log.failed |= None in done
         if best is None:
-            break
+            return state
         if len(done) > 1 and best is done[0]:
             fresh_left -= 1
-        trace.append((len(best.ridges), best.evidence))
-        watch(*trace[-1])
+        log.add(best)
         added = len(best.ridges) - len(state.ridges)
         if options.n_projections is None:
             better = best.evidence > state.evidence + _GAIN * max(added, 1)
@@ -191,6 +243,7 @@ def _grown(
             state, failures = best, 0
         else:
             share, failures = 0.5 * share, failures + 1
+    log.limited = options.n_projections is None and failures < patience
     return state
 
 
@@ -275,18 +328,36 @@ def refitted(level: Level, state: State, renew_first: bool = False) -> State:
         state = improved(level.rows, state, _STEPS, tol).weighed()
     state = renewed(level.rows, state, level.search.inputs)
     state = with_hyperparameters(level.rows, state, _SEARCH_ITERATIONS)
-    return improved(level.rows, state, _STEPS, tol).weighed()
+    return rescaled(improved(level.rows, state, _STEPS, tol)).weighed()
 
 
-def polished(level: Level, state: State) -> State:
+def polished(level: Level, state: State, log: Log) -> State:
     """Refit until the evidence grows no more."""
     for _ in range(_POLISHES if len(state.ridges) else 0):
         better = _refitted_often(level, state, 1)
         gain = -math.inf if better is None else better.evidence - state.evidence
+        log.failed |= better is None
         if better is not None and gain > 0:
             state = better
         if gain < _POLISH_GAIN:
             break
+    return state
+
+
+def pruned(level: Level, state: State) -> State:
+    """Drop terms, those that explain least first, while the evidence does not fall."""
+    while len(state.ridges):
+        matrix = state.moments.matrix
+        explained = [
+            float(term.values @ matrix[part, part] @ term.values)
+            for term, part in zip(state.ridges.terms, state.ridges.parts, strict=True)
+        ]
+        kept = np.arange(len(explained)) != int(np.argmin(explained))
+        fewer = with_values(level.rows, state.at(level.rows, state.ridges.kept(kept)))
+        smaller = _refitted_often(level, fewer, 1)
+        if smaller is None or smaller.evidence < state.evidence:
+            break
+        state = smaller
     return state
 
 
@@ -317,10 +388,7 @@ def from_directions(
 
 
 def ordered(level: Level, state: State) -> State:
-    """Put the terms that explain most first.
-
-    Each projection gets variance 1, exactly, and its largest weight becomes positive.
-    """
+    """Put the terms that explain most first, each with its largest weight positive."""
     ridges, matrix = state.ridges, state.moments.matrix
     explained = [
         -float(term.values @ matrix[part, part] @ term.values)
@@ -328,12 +396,10 @@ def ordered(level: Level, state: State) -> State:
     ]
     terms = []
     for position in np.argsort(explained, kind="stable"):
-        direction, nodes, values, kernel = ridges.terms[position]
-        std = math.sqrt(state.frame.variance(direction))
-        kernel = kernel.with_parameters(lengthscale=float(kernel.lengthscale or 1.0) / std)
-        if direction[np.argmax(np.abs(direction))] < 0:
-            direction, nodes, values = -direction, -nodes[::-1], values[::-1].copy()
-        terms.append(Ridge(direction / std, nodes / std, values, kernel))
+        term = ridges.terms[position]
+        if term.direction[np.argmax(np.abs(term.direction))] < 0:
+            term = Ridge(-term.direction, -term.nodes[::-1], term.values[::-1].copy(), term.kernel)
+        terms.append(term)
     return state.at(level.rows, replace(ridges, terms=tuple(terms)))
 
 
@@ -350,4 +416,6 @@ def search_bytes(n_features: int, n_projections: int | None) -> float:
     """Estimate the memory that a search takes beside the rows."""
     most = projections_at_most(n_features, n_projections)
     size = most * (2 * FEWEST_NODES + n_features)
+    if n_projections is None:  # a round may end half as much beyond
+        size = min(size, AUTO_PARAMETERS + AUTO_PARAMETERS // 2)
     return MATRICES * 8.0 * size**2

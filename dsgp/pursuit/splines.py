@@ -12,7 +12,7 @@ _MARGIN = 0.02
 # Shares of the values below the ends and the middle of their bulk, and how many times as far an
 # even grid reaches from the middle, or as a share of the range: of normal values, four deviations.
 _BULK = (0.05, 0.5, 0.95)
-_REACH, _LEAST_REACH = 1.2, 0.01
+_REACH, _LEAST_REACH, _WIDE = 1.2, 0.01, 5.0
 
 
 def place_nodes(values: Floats, low: float, high: float, count: int) -> Floats:
@@ -32,9 +32,12 @@ def place_nodes(values: Floats, low: float, high: float, count: int) -> Floats:
     """
     margin = _MARGIN * (high - low) + 1e-3
     share = np.linspace(0.0, 1.0, len(values))
-    distance = (values - low) / max(high - low, np.finfo(float).tiny)
-    position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
     first, middle, last = (values[int(part * (len(values) - 1))] for part in _BULK)
+    # Distance counts as far as values are not alone: between them and one far away a line will do.
+    wide = max(_WIDE * (last - first), _LEAST_REACH * (high - low) + 1e-3)
+    start, stop = max(low, middle - wide), min(high, middle + wide)
+    distance = (np.clip(values, start, stop) - start) / max(stop - start, np.finfo(float).tiny)
+    position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
     values = np.concatenate([[low], values, [high]])
     nodes = np.interp(np.linspace(0.0, 1.0, count), position, values)
     # Where many values are close, nodes would coincide: a tenth of an even grid keeps them apart.

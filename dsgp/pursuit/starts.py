@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 
@@ -34,6 +35,7 @@ _HESSIAN_DIRECTIONS = 4
 _RANDOM_DIRECTIONS = 48
 _SPARSE_INPUTS = 2.5  # of some random directions with relevance, on average
 _BINS = 24  # of the step function
+_FAR = 10.0  # standard deviations
 _PRIOR_ROWS = 5.0  # that pull each of its steps to zero
 _RIDGE = 1e-3
 # Precision that a new direction has at most, whatever the terms before say of an input: it must be
@@ -80,7 +82,7 @@ def best_start(
     if not frame.size:
         return Ridges((), block.inputs.shape[1])  # no input varies
     precision = open_precision(frame, precision)
-    directions = _screened(block, frame, precision, n_starts, random)
+    directions = _screened(_near(block), frame, precision, n_starts, random)
     rows = MemoryRows(block)
     begins = list(zip(directions, cycle(_LENGTHSCALES), strict=False))
     begins += [(direction, short) for direction in directions[:1] for short in _SHORT]
@@ -105,6 +107,13 @@ def open_precision(frame: Frame, precision: Floats) -> Floats:
 
 def _run(tasks: list[Callable[[], State | None]], n_rows: int) -> list[State]:
     return [state for state in run(tasks, _FIT * n_rows * len(tasks)) if state is not None]
+
+
+def _near(block: Block) -> Block:
+    """Bring in inputs that are far from all others: candidates are for the bulk."""
+    if np.abs(block.inputs).max(initial=0.0) <= _FAR:
+        return block
+    return replace(block, inputs=np.clip(block.inputs, -_FAR, _FAR))
 
 
 def _screened(

@@ -11,6 +11,7 @@ from dsgp.pursuit.joint import Frame
 from dsgp.pursuit.rows import Block, MemoryRows
 from dsgp.pursuit.search import (
     Level,
+    Log,
     Options,
     from_directions,
     ordered,
@@ -159,7 +160,8 @@ def test_few_rows_first_give_what_all_rows_give(two_waves):
 def test_polishing_never_lowers_the_evidence(two_waves):
     level, found = two_waves
     with one_blas_thread():
-        assert polished(level, found.state).evidence >= found.state.evidence
+        log = Log(lambda terms, evidence: None)
+        assert polished(level, found.state, log).evidence >= found.state.evidence
 
 
 def test_terms_are_put_in_order_with_their_largest_weight_positive(two_waves):
