@@ -45,8 +45,8 @@ class Projections:
     Attributes
     ----------
     low, high : ndarray of shape (D,)
-        Range of the columns used in the training rows. A row beyond is taken to its nearest point
-        within: functions of projections that cancel each other there do not beyond.
+        Range of the columns used in the training rows, or infinite. A row beyond is taken to its
+        nearest point within: functions of projections that cancel each other there do not beyond.
     centre, scale : ndarray of shape (D,)
         Of these columns; a projection is that of (x − centre) / scale.
     directions : ndarray of shape (M, D)
@@ -85,7 +85,7 @@ class Projections:
         )
         if not fits:
             raise ValueError("the arrays of the projections do not belong together")
-        for name in ARRAYS:
+        for name in ARRAYS[2:]:
             if not np.isfinite(getattr(self, name)).all():
                 raise ValueError(f"{name} of the projections is not finite")
         steps = np.diff(self.nodes)

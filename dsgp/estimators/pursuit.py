@@ -286,9 +286,13 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                     run = self._sampled(prepared, pursued, random)
                 procedure = self._procedure()
                 standard = prepared.standard
-                found = Projections.of(
-                    pursued.state, standard.centre, standard.scale, prepared.ends
+                # A box does not turn with the inputs.
+                ends = (
+                    prepared.ends
+                    if self.relevance
+                    else np.full_like(prepared.ends, np.inf) * [-1, 1]
                 )
+                found = Projections.of(pursued.state, standard.centre, standard.scale, ends)
                 outcome = projected_outcome(
                     source, standard, found, pursued.state, procedure, clock
                 )

@@ -42,7 +42,8 @@ _FRESH_LENGTHSCALE, _FRESH_VARIANCE, _FRESH_NOISE = 2.0, 0.3, 0.5
 _LARGE = 32
 # Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
 _SEARCH_ITERATIONS, _STEPS = 8, 6
-_LAST_STEPS = 20  # and after the last refit, if it was not at its end
+# And after the last refit if it was not at its end, of one level and of many rows.
+_LAST_STEPS = (20, 3)
 # Nats a parameter of a step, and in all, below which the steps end: a fraction of what the
 # posterior leaves open.
 _GAIN_OF_STEP, _LEAST_GAIN = 0.02, 0.5
@@ -156,7 +157,8 @@ def pursue(
                 state = pruned(level, state)
             log.add(state)
     if state.gain > step_tolerance(state):
-        state = improved(levels[-1].rows, state, _LAST_STEPS, step_tolerance(state))
+        steps = _LAST_STEPS[len(levels) > 1]
+        state = improved(levels[-1].rows, state, steps, step_tolerance(state))
         state = rescaled(state).weighed()
     return Found(state, log.trace, log.failed, log.limited)
 

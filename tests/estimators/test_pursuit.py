@@ -13,9 +13,17 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dsgp
-from dsgp import ProjectionPursuitGPRegressor
-from dsgp.errors import ConvergenceWarning, DataError, DataWarning, MemoryLimitError, ParameterError
+from dsgp import ProjectionPursuitGPRegressor, load
+from dsgp.errors import (
+    ConvergenceWarning,
+    DataError,
+    DataWarning,
+    MemoryLimitError,
+    ParameterError,
+    StorageError,
+)
 from dsgp.kernels import Matern12, Matern32, Matern52
+from dsgp.pursuit import search
 
 EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": (
@@ -224,6 +232,7 @@ def test_uncertain_directions_add_to_the_standard_deviation(fitted):
 def test_covariances_and_samples_agree_with_the_standard_deviations(fitted, uncertain, monkeypatch):
     model = pickle.loads(pickle.dumps(fitted)).set_params(direction_uncertainty=uncertain)
     X, _ = table(40, seed=3)
+    X = np.clip(X, model._low, model._high)  # beyond, the standard deviation knows more
     mean, std = model.predict(X, return_std=True)
     covariance = model.covariance(X)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=0.01)
@@ -247,7 +256,10 @@ def test_far_from_the_data_answers_are_finite(fitted):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mean, std = fitted.predict(far, return_std=True)
-    np.testing.assert_allclose(mean, mean[0])
+    # The mean is that of the nearest point within the range of the training rows.
+    near = np.clip(far, fitted._low, fitted._high)
+    np.testing.assert_array_equal(mean, fitted.predict(near))
+    assert (fitted.predict(near, return_std=True)[1] < std).all()
     prior = np.sqrt(sum(kernel.variance for kernel in fitted.kernels_.values()))
     assert (std >= 0.999 * prior).all()
     assert (std < 1.5 * prior).all()
@@ -464,6 +476,7 @@ def test_ugly_tables_give_finite_answers(relevance, X, y, weight):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "no projection found|input column", DataWarning)
         model = quick(relevance=relevance).fit(X, y, weight)
         mean, std = model.predict(X, return_std=True)
         parts = model.components(X)
@@ -484,6 +497,77 @@ def test_the_bulk_of_a_column_with_far_outliers_is_resolved():
     model = quick().fit(X, y)
     new = rng.uniform(-2, 2, (500, 2))
     assert np.mean((model.predict(new) - np.sin(3 * new[:, 0])) ** 2) < 0.05
+
+
+@pytest.mark.parametrize("relevance", [True, False])
+@pytest.mark.parametrize("far", [300.0, -9999.0, 1e4])
+def test_a_single_far_value_is_told_of_and_does_no_harm(relevance, far):
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((1000, 3)), rng.standard_normal((500, 3))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(1000)
+    X[5, 0] = far
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = quick(relevance=relevance).fit(X, y)
+    assert any("'x0' reaches" in str(w.message) for w in told) == (abs(far) > 1000)
+    truth = np.sin(2 * new[:, 0]) + new[:, 1]
+    assert np.mean((model.predict(new) - truth) ** 2) < 0.005 * np.var(truth)
+    assert model.relevance_.idxmax() == "x0"
+    assert model.relevance_["x0"] < 0.9
+
+
+def test_a_search_that_fails_says_so(monkeypatch):
+    X, y = table(100)
+    real = search.refitted
+
+    def fails_from_two_terms_on(level, state, renew_first=False):
+        if len(state.ridges) > 1:
+            raise np.linalg.LinAlgError("singular")
+        return real(level, state, renew_first)
+
+    monkeypatch.setattr(search, "refitted", fails_from_two_terms_on)
+    with pytest.warns(ConvergenceWarning, match="search ended early"):
+        model = quick(n_projections=3).fit(X, y)
+    assert model.n_projections_ == 1
+    assert not model.converged_
+    assert "NO" in model.summary()
+
+
+def test_too_little_noise_is_refused_by_name():
+    X, y = table(100)
+    with pytest.raises(ParameterError, match="noise"):
+        quick(noise_variance=1e-20, fixed_noise=True).fit(X, y)
+
+
+def test_what_was_not_found_is_told():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 3))
+    with pytest.warns(DataWarning, match="no projection found"):
+        model = quick().fit(X, rng.standard_normal(200))
+    assert (model.n_rows_, model.n_projections_) == (200, 0)
+    assert model.log_marginal_likelihood_ == pytest.approx(model.evidence_, abs=1e-6)
+    with pytest.warns(DataWarning, match="n_projections=9, but only"):
+        quick(n_projections=9).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("_directions", lambda a: np.tile(a, 3)),
+        ("_nodes", lambda a: a[::-1]),
+        ("_nodes", lambda a: np.where(a == a[0], np.nan, a)),
+        ("_sizes", lambda a: a + 1),
+        ("_factor", lambda a: a[:-1]),
+        ("_scale", lambda a: a[:-1]),
+        ("_relevance", lambda a: a[:-1]),
+    ],
+)
+def test_a_damaged_store_is_refused(fitted, tmp_path, name, change):
+    broken = pickle.loads(pickle.dumps(fitted))
+    setattr(broken, name, change(getattr(broken, name)))
+    broken.save(tmp_path / "m.zarr")
+    with pytest.raises(StorageError, match="damaged"):
+        load(tmp_path / "m.zarr")
 
 
 @pytest.mark.parametrize("method", ["refit", "greedy"])

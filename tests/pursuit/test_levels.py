@@ -81,7 +81,7 @@ def test_columns_and_target_are_standardised(weighted, kept):
     assert level.rows.log_weight == pytest.approx(
         np.sum(np.log(w[rows] / w[rows].mean())), abs=1e-8
     )
-    blocks = list(level.rows.map(lambda block: block, 0.0))
+    blocks = level.rows.total(lambda block: [block], list.__add__, 0.0)
     np.testing.assert_allclose(
         np.concatenate([block.inputs for block in blocks]), inputs[rows], atol=1e-9
     )
