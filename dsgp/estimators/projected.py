@@ -28,11 +28,14 @@ from dsgp.pursuit.rows import Standard
 from dsgp.rows.sources import MappedSource, Source
 
 _LEGEND = (
-    "direction: the largest weights of the standardised inputs; a projection has variance 1, and",
-    "lengthscales are in its standard deviations",
+    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
+    "function, in units of the target; points: distinct values or bins; edf: effective degrees of",
+    "freedom; share: variance of the function / variance of the target (functions may cancel, and",
+    "shares add up to more than 100 %); direction: the largest weights of the standardised inputs",
 )
 # Where deviations stay finite: no standardised input counts as farther away.
 _FAR = 1e50
+_TOLD = 0.02  # weights that are told of, as a share of the largest
 _DESIGN_ROWS = 1024  # of one product
 # Arrays of a model that ``Projections`` is made of.
 ARRAYS = ("low", "high", "centre", "scale", "directions", "nodes", "sizes", "values", "factor")
@@ -357,7 +360,9 @@ class ProjectedPredictor(DrawsPredictor):
         return replace(
             told,
             terms=told.terms.assign(direction=_tell_directions(self.projections_)),
-            legend=(*told.legend, *_LEGEND),
+            heading=f"{type(self).__name__}: {self.n_rows_} rows, projections: {len(self.terms_)}",
+            legend=_LEGEND,
+            nothing="(no projection: a constant explains the target as well)",
             lines=[
                 *kept,
                 ("search", search),
@@ -373,6 +378,7 @@ def _tell_directions(weights: pd.DataFrame) -> list[str]:
         " ".join(
             f"{row[name]:+.2f} {name}"
             for name in row.abs().sort_values(ascending=False, kind="stable").index[:3]
+            if abs(row[name]) >= _TOLD * row.abs().max()
         )
         for _, row in weights.iterrows()
     ]

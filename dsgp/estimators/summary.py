@@ -35,12 +35,15 @@ class Summary:
         Lines that explain its columns.
     lines : list of (label, text)
         The rest. Without a label a line goes on where the one before it stopped.
+    nothing : str
+        What to say where there is no term.
     """
 
     heading: str
     terms: pd.DataFrame
     legend: tuple[str, ...]
     lines: list[tuple[str, str]]
+    nothing: str = "(no term: every column is constant)"
 
     def text(self) -> str:
         """Write it all down."""
@@ -49,7 +52,7 @@ class Summary:
             [
                 self.heading,
                 "",
-                table if len(self.terms) else "(no term: every column is constant)",
+                table if len(self.terms) else self.nothing,
                 "",
                 *self.legend,
                 "",

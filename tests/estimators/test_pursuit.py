@@ -426,7 +426,7 @@ def test_fitting_again_forgets_the_first_fit(fitted):
 def test_the_summary_says_what_was_found(fitted):
     text = fitted.summary()
     for words in (
-        f"ProjectionPursuitGPRegressor: 600 rows, {fitted.n_projections_} terms",
+        f"ProjectionPursuitGPRegressor: 600 rows, projections: {fitted.n_projections_}",
         "projection 1",
         "direction",
         "Matern52",
@@ -435,7 +435,7 @@ def test_the_summary_says_what_was_found(fitted):
         "log evidence",
         "(Laplace), directions integrated out",
         "relevance            ",
-        "a projection has variance 1",
+        "in standard deviations of the projection",
     ):
         assert words in text
     largest = fitted.projections_.iloc[0].abs().idxmax()
