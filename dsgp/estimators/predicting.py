@@ -367,7 +367,8 @@ class AdditivePredictor:
             system = self._posterior.system
             memory.require(
                 f"{n_samples} samples at {len(rows)} rows",
-                16.0 * n_samples * len(rows) + together_of(system) * vector_bytes(system),
+                8.0 * (3 * n_samples + len(self.terms_)) * len(rows)
+                + together_of(system) * vector_bytes(system),
                 "ask for fewer samples or rows",
             )
             with one_blas_thread():
