@@ -24,7 +24,7 @@ from dsgp.jit.ridge import fill_design
 from dsgp.kernels import Matern52
 from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.ridges import Ridge, Ridges
-from dsgp.pursuit.rows import Standard
+from dsgp.pursuit.rows import Standard, standardised
 from dsgp.rows.sources import MappedSource, Source
 
 _LEGEND = (
@@ -130,13 +130,10 @@ class Projections:
 
     def standard(self, columns: list[Floats], within: bool = True) -> Floats:
         """Standardise columns, (n, D); ``within`` the range of the training rows."""
-        out = np.empty((len(columns[0]), len(columns)))
-        for j, column in enumerate(columns):
-            if within:
-                column = np.clip(column, self.low[j], self.high[j])
-            np.subtract(column, self.centre[j], out=out[:, j])
-            out[:, j] /= self.scale[j]
-        return out
+        if within:
+            ends = zip(columns, self.low, self.high, strict=True)
+            columns = [np.clip(column, low, high) for column, low, high in ends]
+        return standardised(columns, self.centre, self.scale)
 
     def __call__(self, columns: list[Floats]) -> list[Floats]:
         """Project columns: M arrays of shape (n,). The same row always has the same projections."""

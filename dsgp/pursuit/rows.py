@@ -118,6 +118,15 @@ class MemoryRows:
         return reduce(add, run(tasks, seconds, in_place=True))
 
 
+def standardised(columns: list[Floats], centre: Floats, scale: Floats) -> Floats:
+    """Bring columns to standard units, (n, D)."""
+    out = np.empty((len(columns[0]) if columns else 0, len(columns)))
+    for j, column in enumerate(columns):
+        np.subtract(column, centre[j], out=out[:, j])
+        out[:, j] /= scale[j]
+    return out
+
+
 @dataclass(frozen=True)
 class Standard:
     """How raw columns and the target become standard ones; it travels to workers.
@@ -143,11 +152,7 @@ class Standard:
 
     def inputs(self, columns: list[Floats]) -> Floats:
         """Standardise raw columns, (n, D)."""
-        out = np.empty((len(columns[0]) if columns else 0, len(self.varying)))
-        for j, position in enumerate(self.varying):
-            np.subtract(columns[position], self.centre[j], out=out[:, j])
-            out[:, j] /= self.scale[j]
-        return out
+        return standardised([columns[j] for j in self.varying], self.centre, self.scale)
 
     def __call__(self, rows: Rows) -> Block:
         """Standardise rows, those of weight 0 left out."""
