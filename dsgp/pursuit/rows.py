@@ -120,7 +120,7 @@ class MemoryRows:
 
 def standardised(columns: list[Floats], centre: Floats, scale: Floats) -> Floats:
     """Bring columns to standard units, (n, D)."""
-    out = np.empty((len(columns[0]) if columns else 0, len(columns)))
+    out = np.empty((len(columns[0]), len(columns)))
     for j, column in enumerate(columns):
         np.subtract(column, centre[j], out=out[:, j])
         out[:, j] /= scale[j]
@@ -152,6 +152,8 @@ class Standard:
 
     def inputs(self, columns: list[Floats]) -> Floats:
         """Standardise raw columns, (n, D)."""
+        if not self.varying:
+            return np.empty((len(columns[0]) if columns else 0, 0))
         return standardised([columns[j] for j in self.varying], self.centre, self.scale)
 
     def __call__(self, rows: Rows) -> Block:
