@@ -43,7 +43,7 @@ _LARGE = 32
 # Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
 _SEARCH_ITERATIONS, _STEPS = 8, 6
 # And after the last refit if it was not at its end, of one level and of many rows.
-_LAST_STEPS = (20, 3)
+_LAST_STEPS = (20, 1)
 # Nats a parameter of a step, and in all, below which the steps end: a fraction of what the
 # posterior leaves open.
 _GAIN_OF_STEP, _LEAST_GAIN = 0.02, 0.5
