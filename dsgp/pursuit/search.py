@@ -32,8 +32,8 @@ AUTO_LIMIT, AUTO_PARAMETERS = 64, 2048
 # does not gain so many nats a projection; after so many rounds in turn the search ends. The rows of
 # later levels are many, and rarely ask for what the first level did not: one round decides.
 _SHARE, _GAIN, _PATIENCE = 0.5, 3.0, 2
-# The first terms are found so often.
-_BEGINNINGS, _FIRST_TERMS = 3, 5
+# The first terms are found so often: once where levels of more rows follow, whose seconds count.
+_BEGINNINGS, _FIRST_TERMS = (3, 1), 5
 # From so many projections on a round also tries as many that begin anew, until that was in vain so
 # often.
 _FRESH_FROM, _FRESH_LOSSES = 8, 2
@@ -147,7 +147,7 @@ def pursue(
             state = entered(level, state, log)
             log.trace = [(len(state.ridges), state.evidence)]
         else:
-            state = _begun(level, state, options, random, log)
+            state = _begun(level, state, options, _BEGINNINGS[len(levels) > 1], random, log)
         log.limited = False
         limit = projections_at_most(state.ridges.n_features, options.n_projections)
         grown = _grown(level, state, options, limit, 1 if number else _PATIENCE, random, log)
@@ -164,15 +164,20 @@ def pursue(
 
 
 def _begun(
-    level: Level, state: State, options: Options, random: np.random.Generator, log: Log
+    level: Level,
+    state: State,
+    options: Options,
+    times: int,
+    random: np.random.Generator,
+    log: Log,
 ) -> State:
-    """Find the first terms several times, and take those of the highest evidence.
+    """Find the first terms so many times, and take those of the highest evidence.
 
     What comes later is found beside them, and seldom makes up for a bad beginning.
     """
     limit = projections_at_most(state.ridges.n_features, options.n_projections)
     tries = []
-    for _ in range(_BEGINNINGS):
+    for _ in range(times):
         log.trace = [(len(state.ridges), state.evidence)]
         begun = _grown(level, state, options, min(limit, _FIRST_TERMS), 1, random, log)
         tries.append((begun, log.trace))

@@ -48,6 +48,7 @@ _SHORT = (1.0, 0.3)
 _SHARE = 0.3  # of the residual's variance, their prior variance
 _RACE_STEPS, _FINAL_STEPS, _SEARCH_STEPS = 10, 8, 5
 _FINALISTS = 2
+_RACE_ROWS = 10_240  # at most, chosen at random; finalists see all
 _STEP_TOL = 1.0  # nats
 _FIT = 2e-5  # seconds per row of fitting one start
 
@@ -84,14 +85,19 @@ def best_start(
     precision = open_precision(frame, precision)
     directions = _screened(_near(block), frame, precision, n_starts, random)
     rows = MemoryRows(block)
+    racing = rows
+    if len(block) > _RACE_ROWS:
+        chosen = np.sort(random.choice(len(block), _RACE_ROWS, replace=False))
+        root = block.root_weight[chosen] if len(block.root_weight) else block.root_weight
+        racing = MemoryRows(Block(block.inputs[chosen], block.target[chosen], root))
     begins = list(zip(directions, cycle(_LENGTHSCALES), strict=False))
     begins += [(direction, short) for direction in directions[:1] for short in _SHORT]
     raced = _run(
         [
-            partial(_raced, rows, frame, precision, kernel, direction, lengthscale)
+            partial(_raced, racing, frame, precision, kernel, direction, lengthscale)
             for direction, lengthscale in begins
         ],
-        len(block),
+        racing.n_rows,
     )
     raced.sort(key=lambda state: state.objective)
     finals = _run([partial(_fitted, rows, state) for state in raced[:_FINALISTS]], len(block))
