@@ -1,5 +1,6 @@
 """Where rows come from: arrays, data frames, files and dask collections."""
 
+from dsgp.rows.sources.classes import classes_of
 from dsgp.rows.sources.files import FILE_TYPES, read_table
 from dsgp.rows.sources.lazy import is_lazy, map_rows
 from dsgp.rows.sources.mapped import MappedSource
@@ -27,6 +28,7 @@ __all__ = [
     "Source",
     "Stored",
     "StoredTable",
+    "classes_of",
     "columns_of",
     "is_lazy",
     "map_rows",

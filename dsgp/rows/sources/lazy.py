@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,13 +16,28 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dsgp.errors import DataError
-from dsgp.rows.sources.memory import UNMATCHED, listed, naming, numbered, require_unique
-from dsgp.rows.sources.rows import Layout, Match, Rows
+from dsgp.rows.sources.memory import (
+    UNMATCHED,
+    listed,
+    naming,
+    numbered,
+    require_length,
+    require_own,
+    require_unique,
+)
+from dsgp.rows.sources.rows import Layout, Match, Roles, Rows, require_no_values
 
 
 def is_lazy(X: Any) -> bool:
     """Tell whether something is a dask collection, or xarray's around one."""
     return is_dask_collection(X)
+
+
+def kind_of(X: Any) -> str:
+    """Name the kind of table for messages."""
+    if not is_lazy(X):
+        return "table"
+    return "dask dataframe" if _is_frame(X) else "dask array"
 
 
 def computed(values: Any) -> Any:
@@ -63,6 +78,10 @@ class LazySource:
     ----------
     blocks, y, weight : list
         One delayed block of rows each; None where there is none, or where it is a column of X.
+    beside : dict of str to list
+        Likewise, the further numbers that are no columns of X, by role.
+    extra : tuple of str
+        Roles of all further numbers.
     kind : str
         For messages.
     """
@@ -75,6 +94,8 @@ class LazySource:
     blocks: list[Any]
     y: list[Any]
     weight: list[Any]
+    beside: dict[str, list[Any]]
+    extra: tuple[str, ...]
     kind: str
 
     @property
@@ -88,27 +109,23 @@ class LazySource:
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         rows = delayed(self.layout.rows, pure=False, traverse=False)
         for number, parts in enumerate(zip(self.blocks, self.y, self.weight, strict=True)):
-            yield LazyRows(rows(*parts, part=f"block {number} of the {self.kind}"))
+            extra = {role: blocks[number] for role, blocks in self.beside.items()}
+            yield LazyRows(rows(*parts, extra, part=f"block {number} of the {self.kind}"))
 
 
-def lazy_source(
-    X: Any, y: Any, sample_weight: Any, match: Match | None, missing: str
-) -> LazySource:
+def lazy_source(X: Any, roles: Roles, match: Match | None, missing: str) -> LazySource:
     """Describe the rows of a dask array or data frame; parameters as for ``source_of``."""
     X = _collection(X)
-    own = [name for name in (y, sample_weight) if isinstance(name, str)]
+    kind = kind_of(X)
+    own = roles.columns
     if _is_frame(X):
-        kind = "dask dataframe"
         X, labels, named = _chosen(X, own, match, kind)
         present = needed = labels
     else:
-        kind, named = "dask array", False
-        if X.ndim != 2 or own:
-            raise DataError(
-                f"the {kind} has no column {listed(own)}: pass an array"
-                if own
-                else f"X has shape {X.shape}; an array of rows and columns was expected"
-            )
+        named = False
+        if X.ndim != 2:
+            raise DataError(f"X has shape {X.shape}; an array of rows and columns was expected")
+        require_own(X, own, kind)
         X = X.rechunk({1: -1})
         present = needed = numbered(X.shape[1])
         if match is not None:
@@ -116,8 +133,8 @@ def lazy_source(
             present, needed = match.names, match.needed
     if match is None and not needed:
         raise DataError(f"the {kind} has no input column (0 feature(s)); at least one is needed")
-    beside = any(is_lazy(values) and _is_series(values) for values in (y, sample_weight))
-    blocks, sizes = _blocks(X, as_cut=beside)
+    beside = any(is_lazy(values) and _is_series(values) for values in roles.values)
+    blocks, sizes = blocks_of(X, as_cut=beside)
     n_rows = None if np.isnan(sizes).any() else int(sum(sizes))
     if n_rows == 0:
         raise DataError(f"the {kind} is empty: 0 sample(s) (rows); at least 1 is required")
@@ -127,27 +144,36 @@ def lazy_source(
         named,
         model="the model" if match is None else match.model,
         missing=missing,
-        target=_name_of(y),
-        target_column=y if isinstance(y, str) else None,
-        weight_column=sample_weight if isinstance(sample_weight, str) else None,
+        target=name_of(roles.y),
+        target_column=roles.y if isinstance(roles.y, str) else None,
+        weight_column=roles.weight if isinstance(roles.weight, str) else None,
+        extra_columns=roles.extra_columns,
+        labels=roles.labels,
     )
     return LazySource(
         names=needed if match is None else match.needed,
         named=named,
         n_rows=n_rows,
-        weighted=sample_weight is not None,
+        weighted=roles.weight is not None,
         layout=layout,
         kind=kind,
         blocks=blocks,
-        y=_beside(y, "y", sizes, kind),
-        weight=_beside(sample_weight, "sample_weight", sizes, kind),
+        y=_beside(roles.y, "y", sizes, kind),
+        weight=_beside(roles.weight, "sample_weight", sizes, kind),
+        beside={
+            role: _beside(values, role, sizes, kind)
+            for role, values in roles.extra.items()
+            if not isinstance(values, str)
+        },
+        extra=tuple(roles.extra),
     )
 
 
 def _chosen(
     X: Any, own: list[str], match: Match | None, kind: str
 ) -> tuple[Any, tuple[str, ...], bool]:
-    """Keep the inputs of a data frame, and target and weight; name the inputs."""
+    """Keep the inputs of a data frame, and its ``own`` columns beside them; name the inputs."""
+    require_own(X, own, kind)
     present = list(X.columns)
     named = all(isinstance(name, str) for name in present)
     inputs = [name for name in present if name not in own]
@@ -157,18 +183,22 @@ def _chosen(
         columns = list(match.needed)
     else:
         columns = list(match.found_by_position(inputs))
-    if absent := [name for name in [*own, *columns] if name not in present]:
+    if absent := [name for name in columns if name not in present]:
         fitted = "" if match is None else f"{UNMATCHED}\n"
         raise DataError(
             f"{fitted}the {kind} has no column {listed(absent)}; it has {listed(present)}"
         )
-    kept = [*columns, *own] or present[:1]  # a block without any column has no rows
+    # One column at least: a block without any has no rows.
+    kept = list(dict.fromkeys([*columns, *own])) or present[:1]
     require_unique([name for name in present if name in kept])
     return X[kept], tuple(columns) if named else numbered(len(columns)), named
 
 
 def map_rows(
-    X: Any, function: Callable[[Any], NDArray[np.float64]], outputs: int
+    X: Any,
+    function: Callable[..., NDArray[np.float64]],
+    outputs: int,
+    extra: Mapping[str, Any] | None = None,
 ) -> tuple[Any, ...]:
     """Apply a function to every block of a dask collection, later.
 
@@ -178,6 +208,9 @@ def map_rows(
     function : callable
         Takes a block, ndarray or data frame, of at least one row and returns (n_rows, outputs).
     outputs : int
+    extra : mapping of str to what ``source_of`` takes, optional
+        Further numbers of every row. The function takes those of the block as a second argument,
+        with names of columns as they are, and without None.
 
     Returns
     -------
@@ -186,31 +219,45 @@ def map_rows(
         (``dask.compute``), the function runs once a block.
     """
     X = _collection(X)
-    if _is_frame(X):
-        kind = "dask dataframe"
-    else:
-        kind, X = "dask array", X.rechunk({1: -1})
-    blocks, sizes = _blocks(X)
+    kind = kind_of(X)
+    X = X if _is_frame(X) else X.rechunk({1: -1})
+    beside = {
+        role: values.data if isinstance(values, xr.DataArray) else values
+        for role, values in (extra or {}).items()
+        if values is not None
+    }
+    blocks, sizes = blocks_of(X, as_cut=any(map(_is_series, beside.values())))
+    names = {role: values for role, values in beside.items() if isinstance(values, str)}
+    cut = {
+        role: _beside(values, role, sizes, kind)
+        for role, values in beside.items()
+        if role not in names
+    }
     apply = delayed(_outputs, pure=False, traverse=False)
     # Sent to a cluster once, not with every block: it may hold a model.
     function = delayed(function, pure=False, traverse=False)
-    tables = [
-        da.from_delayed(
-            apply(block, function, outputs, f"block {number} of the {kind}"),
-            shape=(n_rows, outputs),
-            dtype=np.float64,
-        )
-        for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True))
-    ]
+    tables = []
+    for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True)):
+        part = f"block {number} of the {kind}"
+        own = {role: pieces[number] for role, pieces in cut.items()} | names
+        rows = apply(block, None if extra is None else own, function, outputs, part)
+        tables.append(da.from_delayed(rows, shape=(n_rows, outputs), dtype=np.float64))
     table = da.concatenate(tables, allow_unknown_chunksizes=True)
     return tuple(table[:, j] for j in range(outputs))
 
 
 def _outputs(
-    block: Any, function: Callable[[Any], NDArray[np.float64]], outputs: int, part: str
+    block: Any,
+    extra: dict[str, Any] | None,
+    function: Callable[..., NDArray[np.float64]],
+    outputs: int,
+    part: str,
 ) -> NDArray[np.float64]:
     with naming(part):
-        return function(block) if len(block) else np.empty((0, outputs))
+        if not len(block):
+            require_no_values(extra or {})
+            return np.empty((0, outputs))
+        return function(block) if extra is None else function(block, extra)
 
 
 def _collection(X: Any) -> Any:
@@ -233,7 +280,7 @@ def _is_series(values: Any) -> bool:
     return hasattr(values, "map_partitions")
 
 
-def _blocks(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
+def blocks_of(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
     """Cut into delayed blocks; NaN is a length that is not known.
 
     Dask may fuse the partitions of a narrow frame; ``as_cut`` keeps them, for those beside it.
@@ -244,14 +291,15 @@ def _blocks(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
     return list(blocks), [np.nan] * len(blocks)
 
 
-def _name_of(y: Any) -> str:
+def name_of(y: Any) -> str:
+    """Name of a target, for messages."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
     # The name of a dask array is that of its graph.
     return "y" if name is None or hasattr(y, "rechunk") else str(name)
 
 
 def _beside(values: Any, what: str, sizes: list[float], kind: str) -> list[Any]:
-    """Cut a target or weights as X is cut; None for every block where there are none."""
+    """Cut a target, weights or the like as X is cut; None for every block where there are none."""
     if values is None or isinstance(values, str):
         return [None] * len(sizes)
     if np.ndim(values) == 0:  # the same weight in every row
@@ -265,18 +313,16 @@ def _beside(values: Any, what: str, sizes: list[float], kind: str) -> list[Any]:
                 f"so it cannot be cut alike; pass {what} as a dask collection with the same blocks"
                 + (", or the name of a column" if kind == "dask dataframe" else "")
             )
-        _require_length(what, len(values), sum(sizes))
+        require_length(what, len(values), sum(sizes))
         ends = np.cumsum([0, *sizes]).astype(int)
         cut = values.iloc if isinstance(values, pd.Series) else values
         return [cut[start:end] for start, end in pairwise(ends)]
     if hasattr(values, "rechunk"):
-        values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-        if values.ndim != 1:
-            raise DataError(f"{what} has shape {values.shape}; one value a row was expected")
+        values = one_column(values, what)
         if known and not np.isnan(values.shape[0]):
-            _require_length(what, values.shape[0], sum(sizes))
+            require_length(what, values.shape[0], sum(sizes))
             values = values.rechunk((tuple(sizes),))
-    blocks, _ = _blocks(values, as_cut=True)
+    blocks, _ = blocks_of(values, as_cut=True)
     if len(blocks) != len(sizes):
         raise DataError(
             f"X has {len(sizes)} blocks but {what} has {len(blocks)}, and their lengths are not "
@@ -285,9 +331,9 @@ def _beside(values: Any, what: str, sizes: list[float], kind: str) -> list[Any]:
     return blocks
 
 
-def _require_length(what: str, length: int, n_rows: float) -> None:
-    if length != n_rows:
-        raise DataError(
-            f"X has {n_rows:.0f} rows but {what} has {length}: inconsistent numbers of samples; "
-            "pass one value a row"
-        )
+def one_column(values: Any, what: str) -> Any:
+    """Return a dask array of one dimension."""
+    values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    if values.ndim != 1:
+        raise DataError(f"{what} has shape {values.shape}; one value a row was expected")
+    return values

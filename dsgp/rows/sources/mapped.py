@@ -17,7 +17,7 @@ from dsgp.rows.sources.rows import Rows, Source
 
 @dataclass(frozen=True)
 class MappedSource:
-    """Rows of a source with other columns, made of those that it has; target and weight stay.
+    """Rows of a source with other columns, made of those that it has; all else stays.
 
     Attributes
     ----------
@@ -58,6 +58,10 @@ class MappedSource:
     @property
     def weighted(self) -> bool:
         return self.source.weighted
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        return self.source.extra
 
     @property
     def in_memory(self) -> bool:

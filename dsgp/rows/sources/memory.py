@@ -200,13 +200,18 @@ def target_of(y: Any, n_rows: int, name: str = "y", first_row: int = 0) -> Float
         values = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise DataError(f"the target {name!r} must be numbers: {error}") from error
-    if len(values) != n_rows:
-        raise DataError(
-            f"X has {n_rows} rows but y has {len(values)}: inconsistent numbers of samples; "
-            "pass one target a row"
-        )
+    require_length("y", len(values), n_rows)
     require_finite(f"the target {name!r}", values, first_row)
     return values
+
+
+def require_length(what: str, length: int, n_rows: float) -> None:
+    """Raise ``DataError`` if values beside a table are not one a row."""
+    if length != n_rows:
+        raise DataError(
+            f"X has {n_rows:.0f} rows but {what} has {length}: inconsistent numbers of samples; "
+            "pass one value a row"
+        )
 
 
 def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
@@ -255,6 +260,45 @@ def _weight_name(sample_weight: ArrayLike) -> str:
     return "sample_weight"
 
 
+def extra_of(values: Any, n_rows: int, role: str, first_row: int = 0) -> Floats:
+    """Check further numbers of some rows and return them as float64, (n_rows,).
+
+    Parameters
+    ----------
+    values : array_like
+        One a row, or one for all rows.
+    n_rows : int
+    role : str
+        What they are, e.g. offset.
+    first_row : int
+        As for ``target_of``.
+
+    Raises
+    ------
+    DataError
+        If the shape is another, or a value is no finite number.
+    """
+    name = role
+    if isinstance(values, pd.Series):
+        column = str(role if values.name is None else values.name)
+        name = f"the {role} {column!r}"
+        require_numeric(column, values, what=f"the {role}")
+        values = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    _refuse_text_and_masks(values, name)
+    if np.iscomplexobj(values):
+        raise DataError(f"Complex data not supported: {name} must be real numbers")
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be numbers: {error}") from error
+    if numbers.ndim == 0:
+        numbers = np.full(n_rows, float(numbers))
+    if numbers.shape != (n_rows,):
+        raise DataError(f"{name} must have shape ({n_rows},), one value a row, got {numbers.shape}")
+    require_finite(name, numbers, first_row)
+    return numbers
+
+
 def require_unique(names: Sequence[str]) -> None:
     """Raise ``DataError`` if a column name occurs twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
@@ -262,6 +306,19 @@ def require_unique(names: Sequence[str]) -> None:
         raise DataError(
             f"duplicate column name {listed(twice)}: columns are matched by name; rename or drop"
         )
+
+
+def require_own(table: Any, own: Sequence[str], kind: str) -> None:
+    """Raise ``DataError`` if a table lacks columns that are no inputs, or has one of them twice."""
+    if not own:
+        return
+    if not hasattr(table, "columns"):
+        raise DataError(f"the {kind} has no column {listed(own)}: pass an array")
+    if absent := [name for name in own if name not in table.columns]:
+        raise DataError(
+            f"the {kind} has no column {listed(absent)}; it has {listed(list(table.columns))}"
+        )
+    require_unique([name for name in table.columns if name in own])
 
 
 @contextmanager

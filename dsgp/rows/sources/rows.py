@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
+from dsgp.rows.sources.labels import codes_of
 from dsgp.rows.sources.memory import (
     Columns,
+    extra_of,
     matching_columns,
     naming,
     require_as_many,
@@ -34,12 +37,15 @@ class Rows:
         None means ones.
     n_rows : int
         Number of rows where there is neither a column nor a target.
+    extra : dict of str to ndarray of shape (n,)
+        Further numbers by their role, e.g. offset; those of the source's ``extra``.
     """
 
     columns: list[Floats]
     y: Floats | None = None
     weight: Floats | None = None
     n_rows: int = 0
+    extra: dict[str, Floats] = field(default_factory=dict)
 
     def __len__(self) -> int:
         lengths = (len(values) for values in (self.y, *self.columns) if values is not None)
@@ -52,6 +58,7 @@ class Rows:
             None if self.y is None else self.y[rows],
             None if self.weight is None else self.weight[rows],
             len(range(len(self))[rows]),
+            {role: values[rows] for role, values in self.extra.items()},
         )
 
     @staticmethod
@@ -66,6 +73,10 @@ class Rows:
             np.concatenate(targets) if targets else None,
             np.concatenate(weights) if weights else None,
             sum(map(len, pieces)),
+            {
+                role: np.concatenate([piece.extra[role] for piece in pieces])
+                for role in pieces[0].extra
+            },
         )
 
 
@@ -93,6 +104,10 @@ class Source(Protocol):
         """Whether rows have weights."""
 
     @property
+    def extra(self) -> tuple[str, ...]:
+        """Roles of the further numbers that rows have."""
+
+    @property
     def in_memory(self) -> bool:
         """Whether the rows are there already: their number is known, and reading is quick."""
 
@@ -107,8 +122,47 @@ class Source(Protocol):
         ------
         DataError
             By this or by a loader, naming the part and the column: a value is missing, infinite or
-            no number, a weight is negative, or a part cannot be read.
+            no number, a weight is negative, a class is not among the labels, or a part cannot be
+            read.
         """
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What rows have besides inputs: values, or the name of a column each.
+
+    Attributes
+    ----------
+    y, weight : array_like, dask collection, str or None
+    extra : dict of str to the same
+        Without None.
+    labels : ndarray or None
+        The classes, where the target is one of them.
+    """
+
+    y: Any
+    weight: Any
+    extra: dict[str, Any]
+    labels: NDArray[Any] | None
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        return (self.y, self.weight, *self.extra.values())
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of columns among them, each once."""
+        return list(dict.fromkeys(value for value in self.values if isinstance(value, str)))
+
+    @property
+    def extra_columns(self) -> dict[str, str]:
+        """Columns among the further numbers, by role."""
+        return {role: value for role, value in self.extra.items() if isinstance(value, str)}
+
+    def map(self, function: Callable[[Any], Any]) -> Roles:
+        """Apply a function to all of them, None included."""
+        extra = {role: function(values) for role, values in self.extra.items()}
+        return replace(self, y=function(self.y), weight=function(self.weight), extra=extra)
 
 
 @dataclass(frozen=True)
@@ -143,6 +197,10 @@ class Layout:
         Name of the target, for messages.
     target_column, weight_column : str or None
         Columns of the block itself that are target and weight.
+    extra_columns : dict of str to str
+        Those that are further numbers, by role.
+    labels : ndarray or None
+        The target is one of these, and its rows are given their numbers; None for a number.
     """
 
     names: tuple[str, ...]
@@ -153,9 +211,23 @@ class Layout:
     target: str = "y"
     target_column: str | None = None
     weight_column: str | None = None
+    extra_columns: dict[str, str] = field(default_factory=dict)
+    labels: NDArray[Any] | None = None
+
+    @property
+    def own(self) -> list[str]:
+        """Columns of the block that are no inputs, each once."""
+        own = (self.target_column, self.weight_column, *self.extra_columns.values())
+        return list(dict.fromkeys(name for name in own if name is not None))
 
     def rows(
-        self, block: Any, y: Any = None, weight: Any = None, part: str = "", first_row: int = 0
+        self,
+        block: Any,
+        y: Any = None,
+        weight: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        part: str = "",
+        first_row: int = 0,
     ) -> Rows:
         """Check a block and return its rows as numbers.
 
@@ -164,6 +236,8 @@ class Layout:
         block : ndarray or pandas.DataFrame
         y, weight : ndarray or pandas.Series, optional
             Where they are no columns of the block.
+        extra : mapping of str to the same, optional
+            Likewise.
         part : str
             For messages, which count rows from ``first_row``.
         """
@@ -171,25 +245,42 @@ class Layout:
             n_rows = len(block)
             y = block[self.target_column] if self.target_column else y
             weight = block[self.weight_column] if self.weight_column else weight
+            extra = {
+                **(extra or {}),
+                **{role: block[name] for role, name in self.extra_columns.items()},
+            }
             if n_rows == 0:
-                return self._no_rows(y, weight)
+                return self._no_rows(y, weight, extra)
+            if self.own and not self.named:
+                block = block.drop(columns=self.own)  # of inputs to be taken by position
             columns = matching_columns(block, self.names, self.needed, self.named, self.model)
-            if y is not None:
+            if y is not None and self.labels is not None:
+                y = codes_of(y, self.labels, n_rows, self.target, first_row)
+            elif y is not None:
                 y = target_of(y, n_rows, self.target, first_row)
             if weight is not None:
                 weight = some_weights(weight, n_rows, first_row)
-            return rows_of(columns, self.needed, y, weight, self.missing, first_row)
+            extra = {
+                role: extra_of(values, n_rows, role, first_row) for role, values in extra.items()
+            }
+            return rows_of(columns, self.needed, y, weight, extra, self.missing, first_row)
 
-    def _no_rows(self, y: Any, weight: Any) -> Rows:
-        for name, values in ((self.target, y), ("sample_weight", weight)):
-            if values is not None and np.size(values) and np.ndim(values):
-                raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one a row")
+    def _no_rows(self, y: Any, weight: Any, extra: Mapping[str, Any]) -> Rows:
+        require_no_values({self.target: y, "sample_weight": weight, **extra})
         none = np.empty(0)
         return Rows(
             [none] * len(self.needed),
             None if y is None else none,
             None if weight is None else none,
+            extra=dict.fromkeys(extra, none),
         )
+
+
+def require_no_values(beside: Mapping[str, Any]) -> None:
+    """Raise ``DataError`` if there is something, by name, beside a block without any row."""
+    for name, values in beside.items():
+        if values is not None and np.size(values) and np.ndim(values):
+            raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one a row")
 
 
 def rows_of(
@@ -197,6 +288,7 @@ def rows_of(
     needed: Sequence[str],
     y: Floats | None,
     weight: Floats | None,
+    extra: dict[str, Floats],
     missing: str,
     first_row: int,
 ) -> Rows:
@@ -210,4 +302,4 @@ def rows_of(
             gaps_filled = np.where(np.isnan(values), 0.0, values)
             require_finite(f"input column {name!r}", gaps_filled, first_row)
         inputs.append(values)
-    return Rows(inputs, y, weight, columns.n_rows)
+    return Rows(inputs, y, weight, columns.n_rows, extra)

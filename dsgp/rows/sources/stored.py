@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import has_magic, iglob
 from pathlib import Path
+from typing import Any
 
 from dsgp.errors import DataError
 from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns
@@ -27,13 +28,22 @@ class Stored:
     path : str or Path
         A CSV or Parquet file, a folder of them, a glob such as ``data/*.csv``, or a zarr store.
     columns : sequence of str, optional
-        The inputs; None means all but the target, the weight and those in ``drop``.
+        The inputs; None means all but those in ``drop`` and what else is named in a fit (target,
+        weight, …).
     drop : sequence of str
     """
 
     path: str | Path
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
+
+    def require_column_name(self, what: str, value: Any) -> None:
+        """Raise ``DataError`` if what belongs to the rows is no name of a column."""
+        if not isinstance(value, str):
+            raise DataError(
+                f"{what} must be the name of a column, because X is the path {str(self.path)!r}; "
+                f"got {type(value).__name__}"
+            )
 
 
 @dataclass(frozen=True)

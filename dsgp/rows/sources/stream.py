@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError
+from dsgp.rows.sources.labels import codes_of
 from dsgp.rows.sources.lazy import computed, frame_of, is_lazy, lazy_source
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     Columns,
     columns_of,
+    extra_of,
     listed,
     matching_columns,
+    require_own,
     target_of,
     weights_of,
 )
 from dsgp.rows.sources.parts import BLOCK_ROWS
-from dsgp.rows.sources.rows import Layout, Match, Rows, Source, rows_of
+from dsgp.rows.sources.rows import Layout, Match, Roles, Rows, Source, rows_of
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
 
 
@@ -33,6 +38,8 @@ def source_of(
     y: Any = None,
     sample_weight: Any = None,
     *,
+    extra: Mapping[str, Any] | None = None,
+    labels: NDArray[Any] | None = None,
     missing: str = "error",
     names: Sequence[str] | None = None,
     named: bool | None = None,
@@ -50,8 +57,14 @@ def source_of(
         Its name where it is a column of X, as it must be on disk. None only with ``names``.
     sample_weight : array_like, dask collection or str, optional
         Likewise.
+    extra : mapping of str to the same, optional
+        Further numbers of every row by their role, e.g. offset; None among them are left out. A
+        column that is named is no input.
+    labels : ndarray, optional
+        Classes, sorted (see ``classes_of``): the target is one of them in every row, and y its
+        number among them. None means that the target is a number.
     missing : {"error", "ignore"}
-        Whether an input may be NaN. Target and weights never may.
+        Whether an input may be NaN. Target, weights and further numbers never may.
     names : sequence of str, optional
         Columns of a model that was fitted already, which X must match as in ``matching_columns``;
         so must ``needed`` (all of them by default), ``named`` (True) and ``model``.
@@ -75,14 +88,16 @@ def source_of(
         target_of(None, 0)
     if isinstance(X, xr.Dataset):
         X = frame_of(X)
-    y, sample_weight = (
-        values.data if isinstance(values, xr.DataArray) else values for values in (y, sample_weight)
+    given = {role: values for role, values in (extra or {}).items() if values is not None}
+    labels = None if labels is None else np.asarray(labels)
+    roles = Roles(y, sample_weight, given, labels).map(
+        lambda values: values.data if isinstance(values, xr.DataArray) else values
     )
     if isinstance(X, (str, Path, Stored)):
-        return _stored_source(X, y, sample_weight, match, missing)
+        return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, missing)
     if is_lazy(X):
-        return lazy_source(X, y, sample_weight, match, missing)
-    return _memory_source(X, computed(y), computed(sample_weight), match, missing)
+        return lazy_source(X, roles, match, missing)
+    return _memory_source(X, roles.map(computed), match, missing)
 
 
 def matching_source(
@@ -92,9 +107,12 @@ def matching_source(
     named: bool,
     model: str,
     missing: str = "error",
+    extra: Mapping[str, Any] | None = None,
 ) -> Source:
     """Describe rows to predict, of the columns that a fitted model needs; see ``source_of``."""
-    return source_of(X, names=names, needed=needed, named=named, model=model, missing=missing)
+    return source_of(
+        X, extra=extra, missing=missing, names=names, needed=needed, named=named, model=model
+    )
 
 
 # ---------------------------------------------------------------- in memory
@@ -108,6 +126,7 @@ class MemorySource:
     needed: tuple[str, ...]
     y: Floats | None
     weight: Floats | None
+    numbers: dict[str, Floats]
     missing: str
     target: str
 
@@ -128,6 +147,10 @@ class MemorySource:
         return self.weight is not None
 
     @property
+    def extra(self) -> tuple[str, ...]:
+        return tuple(self.numbers)
+
+    @property
     def in_memory(self) -> bool:
         return True
 
@@ -141,37 +164,38 @@ class MemorySource:
                 self.needed,
                 None if self.y is None else self.y[rows],
                 None if self.weight is None else self.weight[rows],
+                {role: values[rows] for role, values in self.numbers.items()},
                 self.missing,
                 start,
             )
 
 
-def _memory_source(
-    X: Any, y: Any, sample_weight: Any, match: Match | None, missing: str
-) -> MemorySource:
+def _memory_source(X: Any, roles: Roles, match: Match | None, missing: str) -> MemorySource:
     target = "y"
-    if isinstance(X, pd.DataFrame):
-        own = [name for name in (y, sample_weight) if isinstance(name, str)]
-        if absent := [name for name in own if name not in X.columns]:
-            raise DataError(f"the table has no column {listed(absent)}; it has {listed(X.columns)}")
-        y, sample_weight = (
-            X[values] if isinstance(values, str) else values for values in (y, sample_weight)
-        )
-        X = X.drop(columns=own) if own else X
+    own = roles.columns
+    require_own(X, own, "table")
+    if own:
+        table = X
+        roles = roles.map(lambda values: table[values] if isinstance(values, str) else values)
+        # A model that finds its inputs by name may have one of these among them.
+        X = X if match is not None and match.named else X.drop(columns=own)
     if match is None:
         columns = columns_of(X)
         needed = columns.names
     else:
         columns = matching_columns(X, match.names, match.needed, match.named, match.model)
         needed = match.needed
+    y, weight, n_rows = roles.y, roles.weight, columns.n_rows
     if isinstance(y, pd.Series) and y.name is not None:
         target = str(y.name)
-    n_rows = columns.n_rows
+    if y is not None:
+        y = target_of(y, n_rows) if roles.labels is None else codes_of(y, roles.labels, n_rows)
     return MemorySource(
         columns,
         needed,
-        None if y is None else target_of(y, n_rows),
-        None if sample_weight is None else weights_of(sample_weight, n_rows),
+        y,
+        None if weight is None else weights_of(weight, n_rows),
+        {role: extra_of(values, n_rows, role) for role, values in roles.extra.items()},
         missing,
         target,
     )
@@ -202,46 +226,60 @@ class StoredSource:
         return self.layout.weight_column is not None
 
     @property
+    def extra(self) -> tuple[str, ...]:
+        return tuple(self.layout.extra_columns)
+
+    @property
     def in_memory(self) -> bool:
         return False
 
     def chunks(self) -> Iterator[Callable[[], Rows]]:
-        own = (self.layout.target_column, self.layout.weight_column)
-        columns = [*self.layout.needed, *(name for name in own if name is not None)]
-        for block in self.table.blocks(columns, numbers=columns):
-            yield partial(_load, self.layout, block)
+        layout = self.layout
+        columns = list(dict.fromkeys([*layout.needed, *layout.own]))
+        numbers = [
+            name for name in columns if layout.labels is None or name != layout.target_column
+        ]
+        for block in self.table.blocks(columns, numbers):
+            yield partial(_load, layout, block)
 
 
 def _load(layout: Layout, block: Any) -> Rows:
     return layout.rows(block.read(), part=block.part, first_row=block.first_row)
 
 
-def _stored_source(
-    X: str | Path | Stored, y: Any, sample_weight: Any, match: Match | None, missing: str
-) -> StoredSource:
-    stored = X if isinstance(X, Stored) else Stored(X)
-    for what, name in (("y", y), ("sample_weight", sample_weight)):
-        if name is not None and not isinstance(name, str):
-            raise DataError(
-                f"{what} must be the name of a column, because X is the path {str(stored.path)!r}; "
-                f"got {type(name).__name__}"
-            )
+def _stored_source(stored: Stored, roles: Roles, match: Match | None, missing: str) -> StoredSource:
+    for what, name in {"y": roles.y, "sample_weight": roles.weight, **roles.extra}.items():
+        if name is not None:
+            stored.require_column_name(what, name)
     table = open_table(stored.path)
-    own = [name for name in (y, sample_weight) if name is not None]
+    own = roles.columns
     if match is None:
         names = columns = _inputs(table, stored, own)
     else:
         names = match.needed
-        columns = names if match.named else match.found_by_position(table.names)
+        columns = names
+        table.require(own)
+        if not match.named:
+            inputs = [name for name in table.names if name not in own]
+            columns = match.found_by_position(inputs)
         try:
-            table.require([*columns, *own])
+            table.require(columns)
         except DataError as error:
             raise DataError(f"{UNMATCHED}\n{error}") from error
     if table.n_rows == 0:
         raise table.without_rows()
-    model = "the model" if match is None else match.model
-    target = "y" if y is None else y
-    layout = Layout(columns, columns, True, model, missing, target, y, sample_weight)
+    layout = Layout(
+        columns,
+        columns,
+        True,
+        model="the model" if match is None else match.model,
+        missing=missing,
+        target="y" if roles.y is None else roles.y,
+        target_column=roles.y,
+        weight_column=roles.weight,
+        extra_columns=roles.extra_columns,
+        labels=roles.labels,
+    )
     return StoredSource(names, layout, table)
 
 
@@ -255,7 +293,9 @@ def _inputs(table: StoredTable, stored: Stored, own: list[str]) -> tuple[str, ..
     else:
         inputs = tuple(name for name in stored.columns if name not in stored.drop)
         if twice := [name for name in own if name in inputs]:
-            raise DataError(f"{listed(twice)} cannot be an input as well as the target or weight")
+            raise DataError(
+                f"{listed(twice)} cannot be an input as well as the target, a weight or the like"
+            )
         table.require([*inputs, *own])
     if not inputs:
         raise DataError(
