@@ -1,12 +1,26 @@
 """Measures against scikit-learn, scipy's densities and their own definitions."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
-from scipy.stats import norm
-from sklearn.metrics import r2_score
+from scipy.stats import binomtest, norm
+from sklearn.calibration import calibration_curve as sklearn_calibration_curve
+from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
 from dsgp.errors import DataError
-from dsgp.metrics import coverage, mnlp, nmse
+from dsgp.metrics import (
+    brier,
+    calibration_curve,
+    calibration_error,
+    coverage,
+    error_rate,
+    mnll,
+    mnlp,
+    nmse,
+    roc_auc,
+)
 
 
 @pytest.fixture
@@ -69,3 +83,171 @@ def test_grids_are_scored_cell_by_cell(predictions):
 def test_unusable_input_is_named(measure, message):
     with pytest.raises(DataError, match=message):
         measure()
+
+
+# ---- classes
+
+
+@pytest.fixture
+def binary():
+    """Labels 0 and 1, and probabilities with ties."""
+    rng = np.random.default_rng(1)
+    p = np.round(rng.beta(0.7, 0.9, 400), 2).clip(0.01, 0.99)
+    return (rng.uniform(size=400) < p).astype(int), p
+
+
+@pytest.fixture
+def multiclass():
+    rng = np.random.default_rng(2)
+    p = rng.dirichlet([0.5, 0.4, 0.3, 0.6], 500).clip(1e-9)
+    p /= p.sum(axis=1, keepdims=True)
+    return np.array([rng.choice(4, p=row) for row in p]), p
+
+
+def test_error_rate_is_one_minus_the_accuracy(multiclass):
+    y, p = multiclass
+    assert error_rate(y, p.argmax(axis=1)) == pytest.approx(1 - accuracy_score(y, p.argmax(axis=1)))
+    names = np.array(["a", "b", "c", "d"])
+    assert error_rate(names[y], names[p.argmax(axis=1)]) == error_rate(y, p.argmax(axis=1))
+
+
+def test_binary_scores_are_those_of_scikit_learn(binary):
+    y, p = binary
+    assert mnll(y, p) == pytest.approx(log_loss(y, p), rel=1e-12)
+    assert brier(y, p) == pytest.approx(np.mean((y - p) ** 2), rel=1e-12)
+    assert roc_auc(y, p) == pytest.approx(roc_auc_score(y, p), rel=1e-12)
+
+
+def test_two_columns_score_as_one(binary):
+    y, p = binary
+    both = np.column_stack([1 - p, p])
+    for measure in (mnll, brier, roc_auc, calibration_error):
+        assert measure(y, both) == pytest.approx(measure(y, p), rel=1e-12)
+        assert measure(y == 1, p) == measure(y, p)
+        assert measure(np.array(["no", "yes"])[y], p, classes=["no", "yes"]) == measure(y, p)
+
+
+def test_two_columns_keep_the_digits_of_a_small_first_probability():
+    assert mnll([0], [[1e-30, 1.0]]) == pytest.approx(30 * np.log(10))
+
+
+def test_multiclass_scores_are_those_of_scikit_learn(multiclass):
+    y, p = multiclass
+    assert mnll(y, p) == pytest.approx(log_loss(y, p), rel=1e-12)
+    assert brier(y, p) == pytest.approx(np.mean(np.sum((p - np.eye(4)[y]) ** 2, axis=1)), rel=1e-12)
+    assert roc_auc(y, p) == pytest.approx(roc_auc_score(y, p, multi_class="ovr"), rel=1e-12)
+
+
+def test_columns_have_the_order_of_the_classes(multiclass):
+    y, p = multiclass
+    names, order = np.array(["z", "a", "m", "k"]), [2, 0, 3, 1]
+    for measure in (mnll, brier, roc_auc, calibration_error):
+        assert measure(names[y], p[:, order], names[order]) == pytest.approx(measure(y, p))
+
+
+def test_the_area_is_over_the_classes_that_came(multiclass):
+    y, p = multiclass
+    seen = y < 3
+    areas = [roc_auc_score(y[seen] == k, p[seen, k]) for k in range(3)]
+    assert roc_auc(y[seen], p[seen]) == pytest.approx(np.mean(areas), rel=1e-12)
+
+
+def test_bins_have_equal_counts_and_wilson_intervals():
+    rng = np.random.default_rng(3)
+    p = rng.uniform(size=1003)
+    y = rng.uniform(size=1003) < p
+    curve = calibration_curve(y, p, n_bins=10, level=0.9)
+    assert set(curve.count) <= {100, 101}
+    assert curve.count.sum() == 1003
+    observed, predicted = sklearn_calibration_curve(y, p, n_bins=10, strategy="quantile")
+    # scikit-learn's borders are interpolated and may put a row into the next bin
+    np.testing.assert_allclose(curve.predicted, predicted, atol=0.01)
+    np.testing.assert_allclose(curve.observed, observed, atol=0.02)
+    for share, low, high, n in zip(curve.observed, curve.low, curve.high, curve.count, strict=True):
+        expected = binomtest(round(share * n), int(n)).proportion_ci(0.9, "wilson")
+        assert (low, high) == pytest.approx((expected.low, expected.high), rel=1e-9)
+
+
+def test_equal_probabilities_stay_in_one_bin(binary):
+    y, p = binary
+    order = np.random.default_rng(4).permutation(len(y))
+    for n_bins in (1, 3, 10, 1000):
+        curve = calibration_curve(y, p, n_bins=n_bins)
+        again = calibration_curve(y[order], p[order], n_bins=n_bins)
+        np.testing.assert_array_equal(curve.count, again.count)
+        np.testing.assert_array_equal(curve.observed, again.observed)
+        assert len(curve.count) <= n_bins
+        assert (curve.count > 0).all()
+        assert (np.diff(curve.predicted) > 0).all()
+    values, count = np.unique(p, return_counts=True)  # as many bins as rows: one a value
+    np.testing.assert_array_equal(curve.count, count)
+    np.testing.assert_allclose(curve.predicted, values, rtol=1e-12)
+
+
+def test_bins_without_a_failure_reach_one():
+    curve = calibration_curve([1, 1, 0, 0], [1.0, 1.0, 0.0, 0.0], n_bins=2)
+    np.testing.assert_array_equal(curve.observed, [0, 1])
+    assert curve.low[0] == 0
+    assert curve.high[1] == 1
+    assert curve.high[0] == pytest.approx(binomtest(0, 2).proportion_ci(0.95, "wilson").high)
+
+
+def test_calibration_error_is_the_weighted_gap_of_the_bins(binary, multiclass):
+    y, p = binary
+    curve = calibration_curve(y, p, n_bins=7)
+    gap = np.abs(curve.observed - curve.predicted)
+    assert calibration_error(y, p, n_bins=7) == pytest.approx(np.sum(gap * curve.count) / 400)
+    y, p = multiclass
+    right, top = y == p.argmax(axis=1), p.max(axis=1)
+    assert calibration_error(y, p) == pytest.approx(calibration_error(right, top))
+
+
+def test_the_truth_has_the_calibration_error_that_is_documented():
+    rng = np.random.default_rng(5)
+    p = rng.beta(2, 2, (200, 2000))
+    errors = [calibration_error(rng.uniform(size=2000) < row, row, n_bins=20) for row in p]
+    expected = np.sqrt(2 * 20 * np.mean(p * (1 - p)) / (np.pi * 2000))
+    assert np.mean(errors) == pytest.approx(expected, rel=0.1)
+
+
+def test_certain_predictions_have_every_score_but_an_infinite_likelihood():
+    y, p = [0, 1, 1, 0], [0.0, 1.0, 0.0, 1.0]
+    assert brier(y, p) == 0.5
+    assert calibration_error(y, p) == 0.5
+    assert roc_auc(y, p) == 0.5
+    assert mnll(y[:2], p[:2]) == 0
+    with pytest.raises(DataError, match=r"probability 0 in 2 of 4 rows, first in row 2, .* clip"):
+        mnll(y, p)
+
+
+@pytest.mark.parametrize(
+    ("measure", "message"),
+    [
+        (lambda: error_rate([0, 1], [0, 1, 1]), r"predicted: expected the shape of y, \(2,\)"),
+        (lambda: error_rate(["a"], [1]), "labels of one kind, got 'a' and 1"),
+        (lambda: error_rate([0, np.nan], [0, 1]), "y: expected labels, got 1 missing"),
+        (lambda: error_rate([], []), "y: expected labels"),
+        (lambda: mnll([0, 1], [0.5]), r"probability: expected the shape \(2,\) or \(2, n_classes"),
+        (lambda: mnll([0, 1], [[0.5], [0.5]]), "expected two columns at least"),
+        (lambda: mnll([0, 1], [0.5, 1.5]), "between 0 and 1, got 1.5 in row 1; 1 are not"),
+        (lambda: brier([0, 1], [np.nan, 0.5]), "between 0 and 1, got nan in row 0"),
+        (lambda: brier([0], [[0.5, 0.4]]), r"add up to 1, got 0\.9 in row 0"),
+        (lambda: mnll([-1, 1], [0.5, 0.5]), r"y: -1 is none of the classes, which are 0, 1; give"),
+        (lambda: mnll(["a"], [0.5], ["b", "c"]), r"'a' is none of .* 'b', 'c'; leave those rows"),
+        (lambda: mnll([0], [0.5], [0, 1, 2]), r"classes: expected 2 different labels.*got 0, 1, 2"),
+        (lambda: mnll([0], [0.5], [0, 0]), "classes: expected 2 different labels"),
+        (lambda: roc_auc([1, 1], [0.5, 0.2]), "every label is 1, so there is nothing to rank"),
+        (lambda: calibration_curve([0], [[0.2, 0.3, 0.5]]), "is of two classes, got 3"),
+        (lambda: calibration_curve([0], [0.2], n_bins=0), "n_bins: expected one bin at least"),
+        (lambda: calibration_curve([0], [0.2], level=95), "level: expected a share"),
+    ],
+)
+def test_labels_and_probabilities_that_cannot_be_scored_are_named(measure, message):
+    with pytest.raises(DataError, match=message):
+        measure()
+
+
+def test_measures_load_neither_scikit_learn_nor_scipy_stats():
+    slow = "{'sklearn', 'scipy.stats'}"
+    code = f"import sys, dsgp.metrics; sys.exit(bool({slow} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Pictures of fitted models: functions, predictions, learning. Needs the extra ``plot``.
+"""Pictures of fitted models: functions, predictions, classes, learning. Needs the extra ``plot``.
 
 Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
 no global state, no display and no thread to mind.
@@ -13,15 +13,19 @@ except ImportError as error:
         'dsgp.plotting needs matplotlib: pip install ".[plot]" in a checkout of dsgp'
     ) from error
 
+from dsgp.plotting.classification import plot_calibration, plot_classification, plot_roc
 from dsgp.plotting.components import plot_components
 from dsgp.plotting.learning import plot_learning
 from dsgp.plotting.predictions import plot_predictions
 from dsgp.plotting.projections import plot_projections, plot_relevance
 
 __all__ = [
+    "plot_calibration",
+    "plot_classification",
     "plot_components",
     "plot_learning",
     "plot_predictions",
     "plot_projections",
     "plot_relevance",
+    "plot_roc",
 ]

@@ -2,14 +2,23 @@
 
 import importlib.util
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import load_diabetes
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
-from dsgp.errors import DataError
-from pipelines.datasets import additive_functions, load
+from dsgp.errors import DataError, DataWarning
+from dsgp.metrics import mnll
+from pipelines.datasets import (
+    additive_functions,
+    default_seed,
+    load,
+    load_counts,
+    load_labels,
+    synth8d_moments,
+)
 
 
 @pytest.fixture(scope="module")
@@ -270,3 +279,277 @@ def test_a_published_split_is_not_changed(tmp_path):
 def test_test_rows_are_chosen_for_synth8d_only():
     with pytest.raises(DataError, match="applies to synth8d only"):
         load("diabetes", n_test=10)
+
+
+# ---- labels
+
+
+@pytest.mark.parametrize(("n", "n_test", "seed"), [(8000, 1000, 3), (300, 200, 7)])
+def test_synth8d_binary_is_the_shared_definition(peerdata, n, n_test, seed):
+    split = load_labels("synth8d-binary", n=n, n_test=n_test, seed=seed)
+    expected = peerdata.j3(n, n_test=n_test, seed=seed)
+    for ours, theirs in [("X_train", "X"), ("X_test", "Xt"), ("y_train", "y"), ("y_test", "yt")]:
+        np.testing.assert_array_equal(getattr(split, ours), expected[theirs])
+    for ours, theirs in [("f_train", "f"), ("f_test", "ft")]:
+        np.testing.assert_allclose(getattr(split, ours), expected[theirs], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(
+        split.probability_test, 1 / (1 + np.exp(-expected["ft"])), rtol=0, atol=1e-11
+    )
+    assert split.y_train.dtype == np.int64
+    assert split.classes.tolist() == [0, 1]
+
+
+def test_synth8d_binary_has_seed_3_and_the_bayes_likelihood_of_its_truth():
+    split = load_labels("synth8d-binary")
+    assert split.X_train.equals(load_labels("synth8d-binary", n_test=5, seed=3).X_train)
+    assert (len(split.y_train), len(split.y_test)) == (8000, 100_000)
+    p = split.probability_test
+    entropy = -np.mean(p * np.log(p) + (1 - p) * np.log(1 - p))
+    assert mnll(split.y_test, p) == pytest.approx(entropy, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_train", "n_test", "n_columns", "n_left_out"),
+    [("breast_cancer_wisconsin_original", 546, 137, 9, 16), ("magic_gamma", 15216, 3804, 10, 0)],
+)
+def test_stored_labels_are_split_by_default_rng_0(
+    data_dir, name, n_train, n_test, n_columns, n_left_out
+):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        split = load_labels(name, data_dir=data_dir)
+    assert split.X_train.shape == (n_train, n_columns)
+    assert split.X_test.shape == (n_test, n_columns)
+    assert split.n_left_out == n_left_out
+    with np.load(data_dir / f"{name}.npz") as stored:
+        complete = np.flatnonzero(~np.isnan(stored["X"]).any(axis=1))
+        order = complete[np.random.default_rng(0).permutation(len(complete))]
+        np.testing.assert_array_equal(split.X_train, stored["X"][order[:n_train]])
+        np.testing.assert_array_equal(split.X_test, stored["X"][order[n_train:]])
+        np.testing.assert_array_equal(split.y_test, stored["y"][split.X_test.index])
+    assert split.f_test is None
+    assert split.probability_train is None
+
+
+def test_two_files_are_a_published_split(data_dir):
+    split = load_labels("ijcnn1", data_dir=data_dir)
+    for part, n_rows in (("train", 49990), ("test", 91701)):
+        X, y = getattr(split, f"X_{part}"), getattr(split, f"y_{part}")
+        assert X.shape == (n_rows, 22)
+        with np.load(data_dir / f"ijcnn1_{part}.npz") as stored:
+            np.testing.assert_array_equal(X, stored["X"])
+            np.testing.assert_array_equal(y, stored["y"])
+    with pytest.raises(DataError, match="ijcnn1 has a published split"):
+        load_labels("ijcnn1", data_dir=data_dir, n=10)
+
+
+def test_two_files_have_the_same_columns(tmp_path):
+    y = np.array([0, 1, 0])
+    np.savez(tmp_path / "s_train.npz", X=np.eye(3), y=y, feature_names=["a", "b", "c"])
+    np.savez(tmp_path / "s_test.npz", X=np.eye(3), y=y, feature_names=["a", "c", "b"])
+    with pytest.raises(DataError, match=r"expected the columns of s_train\.npz, a, b, c, got a, c"):
+        load_labels("s", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "loader", "classes"),
+    [
+        ("breast_cancer", load_breast_cancer, ["benign", "malignant"]),
+        ("digits", load_digits, list(range(10))),
+        ("wine", load_wine, ["class_0", "class_1", "class_2"]),
+    ],
+)
+def test_shipped_labels_keep_their_names(name, loader, classes):
+    split, bunch = load_labels(name), loader(as_frame=True)
+    order = np.random.default_rng(0).permutation(len(bunch.target))
+    n_train = len(order) * 4 // 5
+    pd.testing.assert_frame_equal(split.X_train, bunch.data.iloc[order[:n_train]])
+    np.testing.assert_array_equal(
+        split.y_test, np.asarray(bunch.target_names)[bunch.target[order[n_train:]]]
+    )
+    assert split.classes.tolist() == classes
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["no", "yes"], ["no", "yes"]),
+        ([3, -1], [-1, 3]),
+        ([2.0, 1.0], [1, 2]),
+        ([True, False], [False, True]),
+    ],
+)
+def test_a_table_of_labels_is_loaded_and_incomplete_rows_are_told(
+    table, tmp_path, suffix, labels, classes
+):
+    outcome = pd.Series(np.tile(labels, 25), dtype=object)
+    outcome[7] = None
+    table = table.assign(outcome=outcome.infer_objects())
+    table.loc[[3, 7, 9], "age"] = np.nan
+    path = tmp_path / f"trial.{suffix}"
+    (table.to_parquet if suffix == "parquet" else table.to_csv)(path, index=False)
+    options = {"target": "outcome", "drop": ["site", "response"]}
+    with pytest.warns(DataWarning, match=r"trial: 3 of 50 rows are left out, .* 'age', 'outcome'"):
+        split = load_labels(path, **options)
+    assert split.n_left_out == 3
+    assert split.classes.tolist() == classes
+    complete = np.setdiff1d(np.arange(50), [3, 7, 9])
+    order = complete[np.random.default_rng(0).permutation(47)]
+    np.testing.assert_array_equal(split.X_train.index, order[:37])
+    assert split.y_test.tolist() == [labels[row % 2] for row in order[37:]]
+
+
+def test_a_column_that_is_dropped_costs_no_rows(table, tmp_path):
+    table.assign(empty=np.nan).to_parquet(tmp_path / "trial.parquet")
+    split = load_labels(tmp_path / "trial.parquet", target="site", drop=["empty"])
+    assert split.n_left_out == 0
+    assert len(split.y_train) == 40
+
+
+def test_categories_are_labels(table, tmp_path):
+    table = table.assign(site=table["site"].astype("category"))
+    table.to_parquet(tmp_path / "trial.parquet")
+    assert load_labels(tmp_path / "trial.parquet", target="site").classes.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.array([0.0, 1.0, 0.0]), "expected integers or text as y, got float64; .*regression"),
+        (np.array([1, 1, 1]), "every label in 'y' is 1; expected rows of two classes"),
+        (  # the test row is of a class of its own
+            (np.arange(3) == np.random.default_rng(0).permutation(3)[2]).astype(int),
+            "the class 1 of 'y' has 1 of 3 rows and none",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_learnt_are_refused(tmp_path, y, message):
+    np.savez(tmp_path / "mine.npz", X=np.eye(3), y=y)
+    with pytest.raises(DataError, match=message):
+        load_labels("mine", data_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"site": np.linspace(0, 1, 50)}, r"'site' is 0\.0204.* in row 1; expected labels"),
+        ({"site": ["a", 1] * 25}, r"'site' is 1 in row 1; expected labels, either"),
+        ({"age": [*range(49), np.inf]}, r"'age' contains infinity in row 49"),
+        ({"age": np.nan}, "no row is complete; values are missing in 'age'"),
+    ],
+)
+def test_a_table_that_cannot_be_classified_is_refused(
+    table, tmp_path, monkeypatch, change, message
+):
+    (tmp_path / "trial.csv").touch()
+    monkeypatch.setattr("pipelines.datasets.files.read_table", lambda path: table.assign(**change))
+    with pytest.raises(DataError, match=message):
+        load_labels(tmp_path / "trial.csv", target="site")
+
+
+# ---- counts
+
+
+def test_synth8d_poisson_counts_have_the_rate_of_the_truth():
+    split = load_counts("synth8d-poisson", n=50_000, n_test=1000)
+    for part in ("train", "test"):
+        y, f = getattr(split, f"y_{part}"), getattr(split, f"f_{part}")
+        exposure = getattr(split, f"exposure_{part}")
+        assert ((exposure > 0.5) & (exposure < 4)).all()
+        rate = exposure * np.exp(f)
+        residual = (y - rate) / np.sqrt(rate)
+        assert np.mean(residual) == pytest.approx(0, abs=4 / np.sqrt(len(y)))
+        assert np.mean(residual**2) == pytest.approx(1, abs=8 / np.sqrt(len(y)))
+    assert np.std(split.f_train) == pytest.approx(0.5, rel=0.03)
+    centre, scale = synth8d_moments(3)
+    total = load("synth8d", n=50_000, n_test=1, seed=3).f_train
+    np.testing.assert_allclose(split.f_train, 0.5 * (total - centre) / scale, atol=1e-12)
+
+
+def test_synth8d_poisson_is_drawn_by_its_seed():
+    first, again = (load_counts("synth8d-poisson", n=100, n_test=50) for _ in range(2))
+    other = load_counts("synth8d-poisson", n=200, n_test=50)
+    np.testing.assert_array_equal(first.y_train, again.y_train)
+    np.testing.assert_array_equal(first.y_test, other.y_test)
+    np.testing.assert_array_equal(first.exposure_test, other.exposure_test)
+    assert not np.array_equal(first.X_train, other.X_train[:100])
+
+
+def test_counts_of_a_file_have_their_exposure(table, tmp_path):
+    table = table.assign(claims=np.arange(50) % 4, years=np.linspace(1, 2, 50))
+    table.to_parquet(tmp_path / "claims.parquet")
+    options = {"target": "claims", "drop": ["site"]}
+    split = load_counts(tmp_path / "claims.parquet", exposure="years", **options)
+    assert list(split.X_train) == ["age", "dose", "response"]
+    order = np.random.default_rng(0).permutation(50)
+    np.testing.assert_array_equal(split.y_test, order[40:] % 4)
+    np.testing.assert_array_equal(split.exposure_train, table["years"][order[:40]])
+    assert split.y_train.dtype == np.float64
+    without = load_counts(tmp_path / "claims.parquet", **options)
+    assert "years" in without.X_train
+    np.testing.assert_array_equal(without.exposure_train, np.ones(40))
+
+
+@pytest.mark.parametrize(
+    ("change", "exposure", "message"),
+    [
+        ({"claims": -1}, None, "'claims' is -1 in row 0; expected counts 0, 1, 2"),
+        ({"claims": [1.0, 2.5] * 25}, None, "'claims' is 2.5 in row 1; expected counts"),
+        ({"claims": 1, "years": 0.0}, "years", "'years' is 0 in row 0; expected exposures above 0"),
+        ({"claims": 1}, "year", "no column 'year' to be the exposure; there are: age, "),
+    ],
+)
+def test_counts_that_cannot_be_used_are_named(table, tmp_path, change, exposure, message):
+    table.assign(**change).to_parquet(tmp_path / "claims.parquet")
+    with pytest.raises(DataError, match=message):
+        load_counts(tmp_path / "claims.parquet", target="claims", exposure=exposure, drop=["site"])
+
+
+def test_a_set_with_its_own_exposure_takes_no_other():
+    with pytest.raises(DataError, match="synth8d-poisson comes with its exposure"):
+        load_counts("synth8d-poisson", n=5, n_test=5, exposure="x1")
+
+
+# ---- a set for another task
+
+
+@pytest.mark.parametrize(
+    ("loader", "name", "message"),
+    [
+        (
+            load,
+            "digits",
+            "digits is a set for classification, and this is regression; known here: ",
+        ),
+        (load_labels, "diabetes", "diabetes is a set for regression, and this is classification"),
+        (
+            load_counts,
+            "synth8d-binary",
+            "for classification, and this is counts; known here: synth",
+        ),
+    ],
+)
+def test_a_set_for_another_task_is_told(loader, name, message):
+    with pytest.raises(DataError, match=message):
+        loader(name)
+
+
+def test_the_sets_of_a_folder_are_listed_by_task_and_two_files_once(tmp_path):
+    np.savez(tmp_path / "mine.npz", X=np.eye(3), y=np.arange(3.0))
+    np.savez(tmp_path / "only_test.npz", X=np.eye(3), y=np.arange(3))
+    for part in ("test", "train"):
+        np.savez(tmp_path / f"pair_{part}.npz", X=np.eye(3), y=np.arange(3))
+    with pytest.raises(DataError, match="breast_cancer, digits, wine, only_test, pair; --data-dir"):
+        load_labels("other", data_dir=tmp_path)
+
+
+def test_training_rows_are_not_those_of_the_test():
+    with pytest.raises(DataError, match="n = 999 would draw the training rows from the stream"):
+        load("synth8d", n=999)
+
+
+def test_seeds_by_set_and_task():
+    assert [default_seed(name) for name in ("kin40k", "pumadyn8nm.npz", "synth8d")] == [2, 0, 2]
+    assert default_seed("magic_gamma", "classification") == 0
+    assert default_seed("synth8d-binary", "classification") == 3

@@ -1,13 +1,11 @@
-"""Measures of a regression: the error of the mean, the fit of the density, coverage.
-
-Plain arrays in, a float out. Missing values are the caller's to leave out.
-"""
+"""Measures of a regression: the error of the mean, the fit of the density, coverage."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from dsgp.errors import DataError
+from dsgp.metrics.checks import aligned, require_share
 
 
 def nmse(y: ArrayLike, mean: ArrayLike, y_train_mean: float) -> float:
@@ -46,7 +44,7 @@ def nmse(y: ArrayLike, mean: ArrayLike, y_train_mean: float) -> float:
     >>> nmse([1.0, 2.0, 3.0], [1.0, 2.0, 4.0], y_train_mean=2.0)
     0.5
     """
-    y, mean, centre = _aligned(y=y, mean=mean, y_train_mean=y_train_mean)
+    y, mean, centre = aligned(y=y, mean=mean, y_train_mean=y_train_mean)
     scale = np.sum((y - centre) ** 2)
     if scale == 0:
         raise DataError(
@@ -91,7 +89,7 @@ def mnlp(y: ArrayLike, mean: ArrayLike, variance: ArrayLike) -> float:
     >>> round(mnlp([0.0, 1.0], [0.0, 0.0], 1.0), 4)
     1.1689
     """
-    y, mean, variance = _aligned(y=y, mean=mean, variance=variance)
+    y, mean, variance = aligned(y=y, mean=mean, variance=variance)
     if np.any(variance <= 0):
         raise DataError(
             f"variance: expected positive values, got {variance.min():g}; "
@@ -134,36 +132,10 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95)
     >>> coverage([0.0, 1.9, 2.1, -1.0], 0.0, 1.0)
     0.75
     """
-    if not 0 < level < 1:
-        raise DataError(f"level: expected a share between 0 and 1, such as 0.95, got {level!r}")
-    y, mean, std = _aligned(y=y, mean=mean, std=std)
+    require_share(level)
+    y, mean, std = aligned(y=y, mean=mean, std=std)
     if np.any(std < 0):
         raise DataError(
             f"std: expected standard deviations, which are not negative, got {std.min():g}"
         )
     return float(np.mean(np.abs(y - mean) <= ndtri((1 + level) / 2) * std))
-
-
-def _aligned(y: ArrayLike, **others: ArrayLike) -> list[NDArray[np.float64]]:
-    """Return float arrays of the shape of `y`, which the others share or are scalars."""
-    target = np.asarray(y, dtype=float)
-    if target.size == 0:
-        raise DataError("y: expected at least one value, got none")
-    arrays = {"y": target}
-    for name, values in others.items():
-        array = np.asarray(values, dtype=float)
-        # numpy would stretch (n,) against (n, 1) to (n, n) and average over all pairs
-        if array.ndim and array.shape != target.shape:
-            raise DataError(
-                f"{name}: expected the shape of y, {target.shape}, or a number, "
-                f"got shape {array.shape}"
-            )
-        arrays[name] = np.broadcast_to(array, target.shape)
-    for name, array in arrays.items():
-        n_bad = int(np.count_nonzero(~np.isfinite(array)))
-        if n_bad:
-            raise DataError(
-                f"{name}: expected finite values, got {n_bad} missing or infinite; "
-                "leave those rows out first"
-            )
-    return list(arrays.values())

@@ -1,0 +1,267 @@
+"""Probabilities of classes against what came: calibration, ROC, confusion."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
+
+from dsgp.plotting.class_panels import (
+    BINARY_DOTS,
+    TOP_DOTS,
+    Scored,
+    draw_calibration,
+    draw_confusion,
+    draw_probabilities,
+    draw_roc,
+    score,
+    short_name,
+)
+from dsgp.plotting.style import GREY, INK
+
+_HEIGHTS = (4.2, 1)  # of the calibration curve and the rows below it
+_LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.6}
+
+
+def plot_classification(
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    classes: Sequence[Any] | ArrayLike | None = None,
+    n_bins: int | None = None,
+    level: float = 0.95,
+) -> Figure:
+    """Draw calibration and ROC, of more than two classes also the confusion matrix.
+
+    Two classes: as ``plot_calibration`` and ``plot_roc``. More: a curve a class against the rest,
+    in ten colours at most, given to the classes with the smallest areas; and how many rows of each
+    class were given to each other, with the shade of a cell by its share of the row.
+
+    Parameters
+    ----------
+    y : array_like of shape (n_rows,)
+        Observed labels.
+    probability : array_like of shape (n_rows,) or (n_rows, n_classes)
+        Of the second of two classes, or of every class.
+    classes : sequence of n_classes labels, optional
+        Labels of the columns (``classes_`` of a classifier); by default 0, 1, ….
+    n_bins : int, optional
+        Bins of the calibration curve; by default 5 to 20, by the number of rows.
+    level : float in (0, 1)
+        Of the intervals of the observed shares.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    DataError
+        If shapes differ, probabilities are none, a label is none of the classes, or all labels are
+        the same.
+
+    Examples
+    --------
+    >>> from dsgp.plotting import plot_classification
+    >>> figure = plot_classification(["b", "a", "b"], [0.9, 0.2, 0.6], classes=["a", "b"])
+    >>> [ax.get_ylabel() for ax in figure.axes]
+    ['observed share', 'true positive rate', 'rows']
+    """
+    scored = score(y, probability, classes)
+    if scored.binary:
+        fig = _figure_over_legend(8.8, 4.6, _binary_entries(scored, level))
+        panels = fig.subplot_mosaic("cr;pr", height_ratios=_HEIGHTS)
+        draw_calibration(panels["c"], scored, n_bins, level)
+        draw_probabilities(panels["p"], panels["c"], scored)
+        draw_roc(panels["r"], scored)
+        panels["r"].set_anchor("N")  # its title beside the other one
+        return fig
+    entries = [*_class_entries(scored), *_top_entries(level)]
+    fig = _figure_over_legend(12.0, 4.6, entries)
+    calibration, roc, confusion = fig.subplots(1, 3)
+    draw_calibration(calibration, scored, n_bins, level)
+    draw_roc(roc, scored)
+    draw_confusion(confusion, scored)
+    return fig
+
+
+def plot_calibration(
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    classes: Sequence[Any] | ArrayLike | None = None,
+    ax: Axes | None = None,
+    n_bins: int | None = None,
+    level: float = 0.95,
+) -> Figure:
+    """Draw how often a class came against how probable it was said to be.
+
+    Rows are binned by their probability, as many in each bin. Two classes: bins have the Wilson
+    interval of the observed share, red where it misses the predicted one; below are the
+    probabilities of the rows of the second class (up) and of the first (down). More classes: a
+    curve for each against the rest, over the rows where it has a probability of 2 % at least, and
+    black dots, with intervals, for the class that was most probable, hollow where they miss.
+
+    Parameters
+    ----------
+    y, probability, classes, n_bins, level
+        As for ``plot_classification``.
+    ax : Axes, optional
+        Draw into it, without the probabilities below.
+
+    Returns
+    -------
+    Figure
+        The figure of ``ax``, if given.
+
+    Raises
+    ------
+    DataError
+        As ``plot_classification``.
+
+    Examples
+    --------
+    >>> from dsgp.plotting import plot_calibration
+    >>> figure = plot_calibration([0, 1, 1], [0.2, 0.9, 0.6])
+    >>> figure.axes[0].get_ylabel()
+    'observed share'
+    """
+    scored = score(y, probability, classes)
+    if ax is not None:
+        draw_calibration(ax, scored, n_bins, level)
+        if not scored.binary:
+            _style(ax.legend(handles=_class_entries(scored), loc="upper left", **_LEGEND))
+        return ax.figure.figure
+    if not scored.binary:
+        entries = [*_class_entries(scored), *_top_entries(level)]
+        fig = _figure_over_legend(4.6, 4.9, entries)
+        draw_calibration(fig.subplots(), scored, n_bins, level)
+        return fig
+    fig = _figure_over_legend(4.6, 4.7, _binary_entries(scored, level))
+    curve, rows = fig.subplots(2, 1, height_ratios=_HEIGHTS)
+    draw_calibration(curve, scored, n_bins, level)
+    draw_probabilities(rows, curve, scored)
+    return fig
+
+
+def plot_roc(
+    y: ArrayLike,
+    probability: ArrayLike,
+    *,
+    classes: Sequence[Any] | ArrayLike | None = None,
+    ax: Axes | None = None,
+) -> Figure:
+    """Draw the share of a class that is found against the share of the rest taken for it.
+
+    The diamond is where the second of two classes is told at a probability of one half. Curves that
+    hug the corner are shown enlarged too.
+
+    Parameters
+    ----------
+    y, probability, classes
+        As for ``plot_classification``.
+    ax : Axes, optional
+        Draw into it.
+
+    Returns
+    -------
+    Figure
+        The figure of ``ax``, if given.
+
+    Raises
+    ------
+    DataError
+        As ``plot_classification``.
+
+    Examples
+    --------
+    >>> from dsgp.plotting import plot_roc
+    >>> plot_roc([0, 1, 1], [0.2, 0.9, 0.6]).axes[0].get_ylabel()
+    'true positive rate'
+    """
+    scored = score(y, probability, classes)
+    if ax is not None:
+        draw_roc(ax, scored)
+        if not scored.binary:
+            _style(ax.legend(handles=_class_entries(scored), loc="lower right", **_LEGEND))
+        return ax.figure.figure
+    fig = _figure_over_legend(4.6, 4.9, [] if scored.binary else _class_entries(scored))
+    draw_roc(fig.subplots(), scored)
+    return fig
+
+
+# ---- legends
+
+
+def _class_entries(scored: Scored) -> list[Line2D]:
+    """A line a class in colour, with its area under the ROC curve, and one for the others."""
+    entries = [
+        Line2D(
+            [], [], color=colour, linewidth=1.8,
+            label=f"{short_name(scored.names[k], 14)}: area {scored.areas[k]:.4f}",
+        )
+        for k, colour in scored.colours.items()
+    ]  # fmt: skip
+    n_others = len(scored.areas) - len(scored.colours)
+    if n_others:
+        entries.append(Line2D([], [], color=GREY, linewidth=1.8, label=f"{n_others} larger areas"))
+    return entries
+
+
+def _top_entries(level: float) -> list[Line2D]:
+    held, missed = TOP_DOTS
+    return [
+        Line2D([], [], linestyle="", marker="o", label="most probable class", **held),
+        Line2D(
+            [], [], linestyle="", marker="o", label=f"outside its {level:.0%} interval", **missed
+        ),
+    ]
+
+
+def _binary_entries(scored: Scored, level: float) -> list[Line2D]:
+    entries = [
+        Line2D([], [], linestyle="", marker="o", label=f"{what} its {level:.0%} interval", **look)
+        for what, look in zip(("prediction in", "outside"), BINARY_DOTS, strict=True)
+    ]
+    for k, colour in ((1, INK), (0, GREY)):
+        rows = f"{np.count_nonzero(scored.codes == k):,} rows"
+        entries.append(
+            Line2D(
+                [], [], linestyle="", marker="s", markersize=6, color=colour,
+                label=f"{short_name(scored.names[k], 20)}: {rows}",
+            )
+        )  # fmt: skip
+    return entries
+
+
+def _figure_over_legend(width: float, height: float, entries: list[Line2D]) -> Figure:
+    """Figure with a legend below, for whose lines it is as much higher."""
+    n_columns = _columns_that_fit([str(entry.get_label()) for entry in entries], width)
+    height += 0.2 * -(-len(entries) // n_columns)
+    fig = Figure((width, height), layout=ConstrainedLayoutEngine(h_pad=0.07))
+    if entries:
+        legend = fig.legend(handles=entries, loc="outside lower center", ncols=n_columns, **_LEGEND)
+        _style(legend)
+    return fig
+
+
+def _columns_that_fit(texts: list[str], width: float) -> int:
+    """Columns of a legend, at most 6, that is filled column by column."""
+    for n_columns in range(min(6, len(texts)), 1, -1):
+        columns = np.array_split(np.array([len(text) for text in texts]), n_columns)
+        letters = sum(int(column.max()) for column in columns)
+        if 0.58 * 8 * letters + 36 * n_columns <= 72 * width:
+            return n_columns
+    return 1
+
+
+def _style(legend: Legend) -> None:
+    for text in legend.get_texts():
+        text.set_parse_math(False)
