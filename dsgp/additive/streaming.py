@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,18 +98,26 @@ def survey(source: Source, watch: Callable[[int], None] = lambda rows: None) -> 
 
 def _survey(rows: Rows) -> Survey:
     assert rows.y is not None
-    kept = _of_positive_weight(rows)
+    kept = of_positive_weight(rows)
     missing = np.array([np.count_nonzero(np.isnan(column)) for column in kept.columns])
     assert kept.y is not None
     return Survey([Sketch.of(c) for c in kept.columns], Sketch.of(kept.y), [len(rows)], missing)
 
 
-def _of_positive_weight(rows: Rows) -> Rows:
+def of_positive_weight(rows: Rows) -> Rows:
+    """Return the rows that count."""
     if rows.weight is None or (rows.weight > 0).all():
         return rows
     kept = rows.weight > 0
     assert rows.y is not None
-    return Rows([column[kept] for column in rows.columns], rows.y[kept], rows.weight[kept])
+    return replace(
+        rows,
+        columns=[column[kept] for column in rows.columns],
+        y=rows.y[kept],
+        weight=rows.weight[kept],
+        n_rows=int(kept.sum()),
+        extra={name: values[kept] for name, values in rows.extra.items()},
+    )
 
 
 @dataclass
@@ -155,6 +163,15 @@ class BlockSums:
 
 
 @dataclass(frozen=True)
+class _Coded:
+    """Codes (n_terms, n) of some rows, their weights or nothing, and other numbers by row."""
+
+    codes: NDArray[np.uint16]
+    weight: Floats
+    numbers: dict[str, Floats]
+
+
+@dataclass(frozen=True)
 class _Recipe:
     """How blocks are summed; it travels to workers."""
 
@@ -164,11 +181,12 @@ class _Recipe:
     scale: float
     with_pairs: bool
     with_codes: bool
+    keep: tuple[str, ...]
 
-    def __call__(self, rows: Rows) -> tuple[BlockSums, NDArray[np.uint16], Floats, int]:
-        """Return the sums, the codes (n_terms, n), the weights or nothing, and the rows read."""
+    def __call__(self, rows: Rows) -> tuple[BlockSums, _Coded, int]:
+        """Return the sums, the coded rows, and the number of rows read."""
         n_read = len(rows)
-        rows = _of_positive_weight(rows)
+        rows = of_positive_weight(rows)
         assert rows.y is not None
         y = (rows.y - self.location) / self.scale
         weight = _UNWEIGHTED if rows.weight is None else rows.weight
@@ -193,7 +211,10 @@ class _Recipe:
             len(y),
             np.sum(np.log(weight)),
         )
-        return sums, codes if self.with_codes else codes[:, :0], weight, n_read
+        if not self.with_codes:
+            return sums, _Coded(codes[:, :0], _UNWEIGHTED, {}), n_read
+        kept = {name: rows.y if name == "y" else rows.extra[name] for name in self.keep}
+        return sums, _Coded(codes, weight, kept), n_read
 
     def _column(
         self,
@@ -231,6 +252,8 @@ class Statistics:
     offset, scale : float
     weight_scale : float
         Mean weight of the rows of positive weight.
+    numbers : dict of str to ndarray of shape (n_rows,)
+        Of the rows of positive weight, as far as they were to be kept.
     """
 
     equations: Equations
@@ -238,6 +261,7 @@ class Statistics:
     offset: float
     scale: float
     weight_scale: float
+    numbers: dict[str, Floats]
 
 
 def statistics(
@@ -250,6 +274,7 @@ def statistics(
     *,
     with_pairs: bool,
     codes_on_disk: bool = False,
+    keep: tuple[str, ...] = (),
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Statistics:
     """Read all rows again and sum them by bins.
@@ -271,20 +296,25 @@ def statistics(
         Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows.
     codes_on_disk : bool
         Keep them in a temporary zarr store instead of in memory.
+    keep : tuple of str
+        What else to keep of every row beside its codes: "y", or names of the source's extra
+        numbers.
     watch : callable
         Told the number of rows read so far.
     """
-    recipe = _Recipe(bins, varying, *pilot, with_pairs, not with_pairs)
+    recipe = _Recipe(bins, varying, *pilot, with_pairs, not with_pairs, keep)
     total = BlockSums.zeros(bins, with_pairs)
     kept = (
-        None if with_pairs else _KeptRows(len(bins), sum(lengths), source.weighted, codes_on_disk)
+        None
+        if with_pairs
+        else _KeptRows(len(bins), sum(lengths), source.weighted, codes_on_disk, keep)
     )
     n_read = 0
     watch(n_read)
-    for sums, codes, weight, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe):
+    for sums, coded, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe):
         total.add(sums)
         if kept is not None:
-            kept.append(codes, weight)
+            kept.append(coded)
         n_read += n
         watch(n_read)
     return _statistics(total, kept, names, bins, pilot, source.weighted)
@@ -340,7 +370,10 @@ def _statistics(
         codes, row_weight = kept.finished(filled, weight_scale)
         table = RowTable(names, axes, codes)
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
-    return Statistics(equations, spreads, location + scale * mean, scale * std, weight_scale)
+    numbers = {} if kept is None else kept.numbers()
+    return Statistics(
+        equations, spreads, location + scale * mean, scale * std, weight_scale, numbers
+    )
 
 
 def _increasing(points: Floats) -> Floats:
@@ -352,9 +385,11 @@ def _increasing(points: Floats) -> Floats:
 
 
 class _KeptRows:
-    """Codes and weights of all rows, in memory or in a temporary zarr store."""
+    """Codes of all rows, in memory or on disk, their weights and other numbers."""
 
-    def __init__(self, n_terms: int, n_rows: int, weighted: bool, on_disk: bool) -> None:
+    def __init__(
+        self, n_terms: int, n_rows: int, weighted: bool, on_disk: bool, keep: tuple[str, ...]
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="dsgp-codes-") if on_disk else None
         self.n = 0
         shape = (n_terms, n_rows)
@@ -370,14 +405,21 @@ class _KeptRows:
             )
         )
         self.weight = np.empty(n_rows) if weighted else _UNWEIGHTED
+        self._numbers = {name: np.empty(n_rows) for name in keep}
 
-    def append(self, codes: NDArray[np.uint16], weight: Floats) -> None:
+    def append(self, coded: _Coded) -> None:
         """Keep the rows of the next block."""
-        rows = slice(self.n, self.n + codes.shape[1])
-        self.codes[:, rows] = codes
+        rows = slice(self.n, self.n + coded.codes.shape[1])
+        self.codes[:, rows] = coded.codes
         if len(self.weight):
-            self.weight[rows] = weight
+            self.weight[rows] = coded.weight
+        for name, values in coded.numbers.items():
+            self._numbers[name][rows] = values
         self.n = rows.stop
+
+    def numbers(self) -> dict[str, Floats]:
+        """Return the numbers kept, of all rows."""
+        return {name: values[: self.n] for name, values in self._numbers.items()}
 
     def finished(self, filled: list[NDArray[np.bool_]], weight_scale: float) -> tuple[Any, Floats]:
         """Renumber the codes, so that empty bins are no points."""

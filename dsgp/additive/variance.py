@@ -69,12 +69,20 @@ def covariance_of(system: AdditiveSystem) -> Covariance:
 
 @dataclass(frozen=True)
 class DenseCovariance:
-    """Exact variances by the Cholesky factor of K + R on the rows."""
+    """Exact variances by the Cholesky factor of I + W^½ K W^½ on the rows: no weight is divided by.
+
+    Attributes
+    ----------
+    root : ndarray of shape (n_rows,)
+        W^½, the noise in it.
+    factor : ndarray of shape (n_rows, n_rows)
+    """
 
     axes: tuple[Axis, ...]
     kernels: list[Matern]
     codes: NDArray[np.integer]
     shares: list[Floats]
+    root: Floats
     factor: Floats
     name: str = "exact (dense)"
 
@@ -90,14 +98,22 @@ class DenseCovariance:
         codes = np.asarray(equations.table.codes[:, :])
         weight = equations.row_weight if len(equations.row_weight) else np.ones(codes.shape[1])
         codes = codes[:, weight > 0]
-        matrix = np.diag(system.noise_variance / weight[weight > 0])
+        root = np.sqrt(weight[weight > 0] / system.noise_variance)
+        matrix = np.zeros((len(root), len(root)))
         for axis, kernel, code in zip(system.layout.axes, system.kernels, codes, strict=True):
             prior = _padded(kernel.covariance(axis.points))
             seen = np.minimum(code, len(axis))
             matrix += prior[np.ix_(seen, seen)]
+        matrix *= root[:, None] * root
+        matrix[np.diag_indices_from(matrix)] += 1.0
         shares = [weight / weight.sum() for weight in system.layout.parts(system.weight)]
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
-        return cls(system.layout.axes, system.kernels, codes, shares, factor)
+        return cls(system.layout.axes, system.kernels, codes, shares, root, factor)
+
+    @property
+    def log_det(self) -> float:
+        """Exact log det(I + W^½ K W^½)."""
+        return 2 * float(np.sum(np.log(np.diag(self.factor))))
 
     def variance(self, columns: list[Floats]) -> Floats:
         """Of the sum, (n,)."""
@@ -137,7 +153,10 @@ class DenseCovariance:
         return np.pad(covariance, ((0, 1), (0, 0)))[np.minimum(code, len(axis))]
 
     def _given_rows(self, prior: Floats, cross: Floats) -> Floats:
-        explained = solve_triangular(self.factor, cross, lower=True, check_finite=False)
+        seen = cross * self.root[:, None]
+        explained = solve_triangular(
+            self.factor, seen, lower=True, overwrite_b=True, check_finite=False
+        )
         return np.maximum(prior - np.sum(explained**2, axis=0), 0.0)
 
 

@@ -81,3 +81,12 @@ def find_bins(column, edges, lookup, low, scale, missing, codes):
         while code < n_edges and edges[code] <= value:
             code += 1
         codes[i] = code
+
+
+@compiled
+def gather_pair(codes_d, codes_e, table, scale, out):
+    """Add scale * table[codes_d[i], codes_e[i]] to out[i]."""
+    n_d, n_e = table.shape
+    for i in range(codes_d.shape[0]):
+        if codes_d[i] < n_d and codes_e[i] < n_e:
+            out[i] += scale * table[codes_d[i], codes_e[i]]

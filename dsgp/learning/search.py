@@ -5,6 +5,7 @@ Lengthscales are in the units of the data; the target has variance 1 and the wei
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,8 +82,12 @@ def typical_width(points: Floats, counts: Floats) -> float:
     return float(width)
 
 
-def search_for(kernel: Matern, points: Floats, counts: Floats, n_terms: int) -> Search:
+def search_for(
+    kernel: Matern, points: Floats, counts: Floats, n_terms: int, unit: float = 1.0
+) -> Search:
     """Make the search for one term, from points of its axis and the rows (weights) there.
+
+    ``unit`` is the variance of what all terms together are to explain.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
@@ -92,9 +97,9 @@ def search_for(kernel: Matern, points: Floats, counts: Floats, n_terms: int) -> 
     extent = float(points[-1] - points[0])
     bounds = {
         "lengthscale": (SHORTEST * width, LONGEST * extent),
-        "variance": VARIANCE,
+        "variance": (VARIANCE[0] * unit, VARIANCE[1] * unit),
     }
-    default = {"lengthscale": LENGTHSCALE_START * width, "variance": 1 / n_terms}
+    default = {"lengthscale": LENGTHSCALE_START * width, "variance": unit / n_terms}
     values, names, lower, upper = {}, [], [], []
     for name, (low, high) in bounds.items():
         given = getattr(kernel, name)
@@ -124,15 +129,11 @@ def search_for(kernel: Matern, points: Floats, counts: Floats, n_terms: int) -> 
     )
 
 
-def require_complete(kernels: dict[str, Matern], noise_variance: float | None) -> None:
-    """Raise ``ParameterError`` unless every hyperparameter has a value (``learner=None``)."""
+def require_complete(kernels: Mapping[str, Matern]) -> None:
+    """Raise ``ParameterError`` unless every kernel is complete (``learner=None``)."""
     for column, kernel in kernels.items():
         if missing := [name for name in PARAMETERS if getattr(kernel, name) is None]:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, but the kernel of column "
                 f"{column!r}, {kernel!r}, has no {' and no '.join(missing)}: give it"
             )
-    if noise_variance is None:
-        raise ParameterError(
-            "learner=None keeps the given hyperparameters, but noise_variance is None: give it"
-        )

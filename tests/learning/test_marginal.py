@@ -8,7 +8,8 @@ from scipy.optimize import minimize
 
 from dsgp.additive import RowEquations
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-from dsgp.learning.marginal import Nodes, Rows, evidence, marginal
+from dsgp.learning.marginal import marginal
+from dsgp.learning.nodes import Basis, Rows, evidence
 from dsgp.learning.search import search_for
 from tests.additive.dense import Problem, inputs, table_of
 
@@ -37,7 +38,8 @@ def rows_of(equations):
 
 
 def nodes_of(given, counts=(100,) * 4):
-    return Nodes.of(given.equations.tables(100), list(counts))
+    tables = given.equations.tables(100)
+    return Basis.of(tables, list(counts)).nodes(tables)
 
 
 @pytest.mark.parametrize("noise", [0.01, 1.0])
