@@ -1,0 +1,259 @@
+"""Laplace's approximate marginal likelihood of an additive model by its values at nodes.
+
+With F̂ the mode of Ω(F) = Σ w log p(y | f) − ½ Fᵀ K̃⁻¹ F (Gilboa et al., eq. ``laobj``) and W the
+weights of the rows there,
+
+    log p(y) ≈ Ω(F̂) − ½ log det(I + K̃ G),    G = Cᵀ Zᵀ W Z C,
+
+with the determinant of all terms together, or, as in the paper's eq. ``mdl``, that of the terms as
+if independent. The mode moves with the hyperparameters and W with the mode: both are in the
+gradient. What the rows say is summed by bins, one pass a Newton step; all else is of the size of
+the nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dsgp.additive import TwoWayTables
+from dsgp.axis import Floats
+from dsgp.kernels import Matern, Matern52
+from dsgp.laplace.rows import Linearised, PairTables, ResponseRows
+from dsgp.learning.nodes import Basis, NodePosterior, Nodes
+from dsgp.likelihoods import Likelihood
+
+# Prior variance of the constant that is learned beside the terms, around the level of the rows, in
+# units of what a term varies by: so large that it says nothing.
+_LEVEL_VARIANCE = 100.0
+# Halvings of a step before the Newton iteration gives up.
+_HALVINGS = 40
+# Ω may fall by so much of itself through rounding.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class NodeModel:
+    """Rows on bins, nodes among the bins, and the likelihood: what a mode is computed from.
+
+    Attributes
+    ----------
+    rows : ResponseRows
+        Their codes are bins.
+    spreads : list of ndarray of shape (n_bins,)
+        Variance of the inputs in each bin.
+    basis : Basis
+        Of the terms, and of a constant as the last one where ``constant``.
+    likelihood : Likelihood
+    level : float
+        A constant that is known.
+    constant : float
+        If positive, another one is to be found beside it, of so many times the prior variance that
+        says nothing on the scale of a logarithm.
+    """
+
+    rows: ResponseRows
+    spreads: list[Floats]
+    basis: Basis
+    likelihood: Likelihood
+    level: float
+    constant: float
+
+    def tables(self, found: Linearised, flat: Floats) -> TwoWayTables:
+        """Weights of the rows by bins, and Zᵀ(W f + ∇) around functions at the bins.
+
+        The constant, if there is one, is a term with a single bin, the last entry of ``flat``.
+        """
+        table = self.rows.table
+        weights, information = table.parts(found.weight), table.parts(found.gradient)
+        positions, spreads = [axis.points for axis in table.axes], list(self.spreads)
+        pairs = dict(found.pairs)
+        if self.constant:
+            d = table.n_terms
+            pairs |= {(e, d): weights[e][:, None] for e in range(d)}
+            positions.append(np.zeros(1))
+            weights.append(np.array([found.total_weight]))
+            information.append(np.array([found.total_gradient]))
+            spreads.append(np.zeros(1))
+        tables = TwoWayTables(positions, weights, information, pairs, spreads)
+        if not tables.n_terms:
+            return tables
+        around = np.split(tables.multiply(flat[None])[0], tables.offsets[1:-1])
+        both = [a + b for a, b in zip(around, information, strict=True)]
+        return TwoWayTables(positions, weights, both, pairs, spreads)
+
+    def kernels(self, kernels: list[Matern]) -> list[Matern]:
+        """Add that of the constant."""
+        return [*kernels, *([constant_kernel(self.constant)] if self.constant else [])]
+
+    def at(self, values: Floats) -> tuple[Floats, float]:
+        """Functions at the bins, and the constant, for values at the nodes."""
+        flat = self.basis.at_bins(values) if self.basis.size else np.zeros(0)
+        return flat, self.level + (float(flat[-1]) if self.constant else 0.0)
+
+    def linearised(self, values: Floats) -> Linearised:
+        """Sum the likelihood over the rows: one pass."""
+        flat, level = self.at(values)
+        terms = flat[:-1] if self.constant else flat
+        return self.rows.linearised(self.likelihood, level, terms, with_pairs=True)
+
+    def nodes(self, values: Floats, found: Linearised) -> Nodes:
+        """Statistics of the next Newton step at the nodes."""
+        return self.basis.nodes(self.tables(found, self.at(values)[0]))
+
+
+def constant_kernel(unit: float) -> Matern:
+    """Prior of the constant: with one point its lengthscale says nothing."""
+    return Matern52(1.0, _LEVEL_VARIANCE * unit, fixed=("lengthscale", "variance"))
+
+
+@dataclass(frozen=True)
+class NodeMode:
+    """The mode at given hyperparameters, and Laplace's approximation there.
+
+    Attributes
+    ----------
+    model : NodeModel
+    values : ndarray of shape (Σ M_d,)
+        F̂ at the nodes.
+    found : Linearised
+        The likelihood there.
+    posterior : NodePosterior
+        Of the linearised model.
+    objective : float
+        Ω(F̂).
+    gain : float
+        What the next Newton step would add to Ω.
+    passes : int
+    """
+
+    model: NodeModel
+    values: Floats
+    found: Linearised
+    posterior: NodePosterior
+    objective: float
+    gain: float
+    passes: int
+
+    def evidence(self, *, alone: bool = False) -> float:
+        """Log marginal likelihood; ``alone`` with the determinant of independent terms."""
+        log_det = self.posterior.log_det_alone if alone else self.posterior.log_det
+        return self.objective + max(self.gain, 0.0) - 0.5 * log_det
+
+    def variance_tables(self, *, alone: bool = False) -> PairTables:
+        """Posterior variance of a row's f, as tables of its bins."""
+        model, posterior, basis = self.model, self.posterior, self.model.basis
+        n_terms = model.rows.table.n_terms
+
+        def at_bins(d: int, e: int) -> Floats:
+            block = posterior.covariance(d, e, alone=alone)
+            left, right = basis.splines[d], basis.splines[e]
+            block = block if left is None else left @ block
+            return block if right is None else block @ right.T
+
+        own = [np.diag(at_bins(d, d)).copy() for d in range(n_terms)]
+        constant = 0.0
+        if model.constant:
+            constant = float(posterior.covariance(n_terms, n_terms, alone=alone)[0, 0])
+            if not alone:
+                for d in range(n_terms):
+                    own[d] += 2 * at_bins(d, n_terms)[:, 0]
+        pairs = {} if alone else {(d, e): 2 * at_bins(d, e) for d, e in self.found.pairs}
+        return PairTables(constant, np.concatenate(own) if own else np.zeros(0), pairs)
+
+    def moved(self, variance: PairTables) -> Floats:
+        """Derivative of −½ log det by F through W, carried to white coordinates and solved.
+
+        −½ Σ w v ∂W/∂f ∂f/∂θ is the inner product of this, t, with the derivative of the mode:
+        the dual of t times ∂K_d times the dual of F̂, term by term.
+        """
+        model = self.model
+        flat, level = model.at(self.values)
+        terms = flat[:-1] if model.constant else flat
+        sums, total = model.rows.curvature_change(model.likelihood, level, terms, variance)
+        parts = model.rows.table.parts(sums)
+        if model.constant:
+            parts.append(np.array([total]))
+        at_nodes = model.basis.at_nodes(parts) if parts else np.zeros(0)
+        return -0.5 * self.posterior.solve(self.posterior.whiten(at_nodes))
+
+    def through_mode(self, moved: Floats) -> tuple[Floats, Floats]:
+        """Part of the evidence's gradient, by log ℓ and log s², that comes by way of the mode."""
+        posterior = self.posterior
+        weights = posterior.whites(self.values) if len(self.values) else self.values
+        duals, moved_duals = posterior.duals(weights), posterior.duals(moved)
+        by_lengthscale = [
+            moved_dual @ derivative @ dual
+            for moved_dual, derivative, dual in zip(
+                moved_duals, posterior.derivatives, duals, strict=True
+            )
+        ]
+        by_variance = [moved[part] @ weights[part] for part in posterior.basis.parts]
+        return np.array(by_lengthscale), np.array(by_variance)
+
+    def gradient(self, *, alone: bool = False) -> tuple[Floats, Floats]:
+        """Gradient of the evidence by log ℓ and log s² of every term (and the constant's)."""
+        fixed = self.posterior.gradients(alone=alone)
+        moving = self.through_mode(self.moved(self.variance_tables(alone=alone)))
+        return fixed[0] + moving[0], fixed[1] + moving[1]
+
+
+def node_mode(
+    model: NodeModel,
+    kernels: list[Matern],
+    values: Floats,
+    *,
+    tol: float,
+    max_iter: int,
+) -> NodeMode:
+    """Find the mode by Newton's method from given values at the nodes.
+
+    A step is halved until Ω does not fall.
+
+    Parameters
+    ----------
+    model : NodeModel
+    kernels : list of kernels, one a term
+        Without that of the constant.
+    values : ndarray of shape (Σ M_d,)
+    tol : float
+        It ends when a step would gain less than so many nats.
+    max_iter : int
+        Steps at most.
+    """
+    kernels = model.kernels(kernels)
+    found = model.linearised(values)
+    posterior = NodePosterior(model.nodes(values, found), kernels, 1.0)
+    weights = posterior.whites(values) if len(values) else values
+    objective = found.log_density - 0.5 * float(weights @ weights)
+    passes = 1
+    while True:
+        slope = posterior.whiten(model.basis.at_nodes(_gradients(model, found))) - weights
+        step = posterior.weights - weights
+        gain = 0.5 * float(step @ slope)
+        if gain <= tol or passes > max_iter:
+            break
+        size = 1.0
+        for _ in range(_HALVINGS):
+            tried_weights = weights + size * step
+            tried_values = posterior.values(tried_weights)
+            tried = model.linearised(tried_values)
+            passes += 1
+            value = tried.log_density - 0.5 * float(tried_weights @ tried_weights)
+            if value >= objective - _ROUNDING * abs(objective):
+                break
+            size *= 0.5
+        else:
+            break
+        if not math.isfinite(value):
+            break
+        values, found, weights, objective = tried_values, tried, tried_weights, value
+        posterior = NodePosterior(model.nodes(values, found), kernels, 1.0)
+    return NodeMode(model, values, found, posterior, objective, gain, passes)
+
+
+def _gradients(model: NodeModel, found: Linearised) -> list[Floats]:
+    parts = model.rows.table.parts(found.gradient)
+    return [*parts, np.array([found.total_gradient])] if model.constant else parts

@@ -1,0 +1,500 @@
+"""Hyperparameters by Laplace's approximate marginal likelihood.
+
+At a mode the likelihood is that of a Gaussian *working model* with weights W, whose evidence costs
+no row. Its gradient by the hyperparameters lacks what comes by way of the mode, which moves W: that
+is computed at the mode and added as a straight line (``Tilt``). Where this surrogate has its
+maximum, a new mode is found, a handful of times. A surrogate touches the true evidence in value and
+gradient, so that a fixed point is a stationary point of the latter; it is trusted within bounds
+that shrink where the true evidence does not follow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.linalg import LinAlgError
+
+from dsgp.additive import TwoWayTables
+from dsgp.additive.tables import affordable_bins, bins_of
+from dsgp.axis import Axis, Floats, sum_by
+from dsgp.kernels import Matern
+from dsgp.laplace.evidence import NodeMode, NodeModel, constant_kernel, node_mode
+from dsgp.laplace.parameters import better_likelihood
+from dsgp.laplace.rows import ResponseRows
+from dsgp.learning.marginal import Tilt, maximise
+from dsgp.learning.nodes import (
+    ALL_NODES,
+    RESOLUTION,
+    Basis,
+    Rows,
+    evidence,
+    more_nodes,
+    open_variances,
+    other_lengthscales,
+)
+from dsgp.learning.search import Search
+from dsgp.likelihoods import Likelihood
+from dsgp.rows.table import RowTable
+
+# Bins of a term by the order of its kernel, and bytes of all their two-way tables.
+BINS = {1: 512, 2: 256, 3: 128, 4: 128}
+TABLE_BYTES = 160e6
+# Nodes a term begins with: a row says less than one with a little noise does.
+NODES = {1: 64, 2: 32, 3: 24, 4: 20}
+# Codes of bins that are kept; more are made of those of the points block by block.
+_KEPT_BYTES = 64e6
+# Hyperparameters are learned from so many rows first; more rows then change them little.
+FIRST_ROWS = 32_768
+# Logs of hyperparameters that a surrogate may move at first, at most and at least.
+_RADIUS, _MOST, _LEAST = 2.0, 3.0, 1e-3
+# Of the gain that the surrogate promised, what must come true, and what makes it trusted more.
+_POOR, _GOOD = 0.1, 0.7
+# Evaluations of a surrogate: it changes before its maximum is worth more.
+_EVALUATIONS = 7
+# Newton steps end when they gain less than this share of what a surrogate's step must gain.
+_NEWTON_SHARE = 0.01
+_SCANS = 2
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Hyperparameters found, and the mode at them.
+
+    Attributes
+    ----------
+    kernels : list of kernels, one a term
+    likelihood : Likelihood
+    level : float
+        The constant.
+    mode : NodeMode
+    trace : list of float
+        The evidence of all rows, whenever it was the best so far.
+    evaluations : int
+        Modes found, on all levels of rows.
+    passes : int
+        Passes over the rows of the last level.
+    converged : bool
+    n_nodes : list of int
+        Nodes of each term.
+    open_variance : list of float
+        Prior variance of each term that its nodes leave open, averaged over the weights W, times
+        their mean. Half the number of rows times their sum is how much of the evidence's
+        determinant the nodes may lack (the trace term of Titsias' bound).
+    resolved : bool
+        Whether that is small enough to rely on.
+    """
+
+    kernels: list[Matern]
+    likelihood: Likelihood
+    level: float
+    mode: NodeMode
+    trace: list[float]
+    evaluations: int
+    passes: int
+    converged: bool
+    n_nodes: list[int]
+    open_variance: list[float]
+    resolved: bool
+
+    def functions(self, axes: tuple[Axis, ...]) -> Floats:
+        """Functions of all terms at the points of axes, one after the other."""
+        basis = self.mode.model.basis
+        found = []
+        for axis, points, part in zip(axes, basis.positions, basis.parts, strict=False):
+            values = self.mode.values[part]
+            found.append(interpolated(points, values, axis.points))
+        return np.concatenate(found) if found else np.zeros(0)
+
+
+def interpolated(points: Floats, values: Floats, inputs: Floats) -> Floats:
+    """Cubic spline through values at nodes; a constant beyond them."""
+    if len(points) == 1:
+        return np.full(len(inputs), values[0])
+    return CubicSpline(points, values)(np.clip(inputs, points[0], points[-1]))
+
+
+# ---------------------------------------------------------------- rows on bins
+
+
+@dataclass(frozen=True)
+class BinnedRows:
+    """Rows with codes of few bins, and the variance of the inputs within these."""
+
+    rows: ResponseRows
+    spreads: list[Floats]
+    counts: list[Floats]
+    """Rows (their weights) in each bin."""
+
+    @classmethod
+    def of(
+        cls, rows: ResponseRows, spreads: list[Floats] | None, wanted: dict[int, int], order: int
+    ) -> BinnedRows:
+        """Merge the points of every axis into bins."""
+        table = rows.table
+        n_bins = affordable_bins(table.n_terms, rows.n_rows, wanted[order], TABLE_BYTES)
+        axes, merged, bins, in_bins = [], [], [], []
+        for term, (axis, counts) in enumerate(zip(table.axes, _counts(rows), strict=True)):
+            within = np.zeros(len(axis)) if spreads is None else spreads[term]
+            bin_of_point = bins_of(axis, counts, n_bins)
+            means, spread = _merged(axis.points, counts, within, bin_of_point)
+            axes.append(Axis(means))
+            merged.append(spread)
+            bins.append(bin_of_point)
+            in_bins.append(sum_by(bin_of_point, len(means), counts))
+        lookups = [np.append(b, np.iinfo(np.uint16).max).astype(np.uint16) for b in bins]
+        codes: Any = _MergedCodes(table.codes, lookups)
+        if codes.nbytes <= _KEPT_BYTES:
+            codes = np.concatenate([codes[:, part] for part, _ in table.blocks()], axis=1)
+        return cls(rows.on(RowTable(table.names, tuple(axes), codes)), merged, in_bins)
+
+    def some(self, chosen: NDArray[np.intp]) -> BinnedRows:
+        """Return some of the rows."""
+        rows = self.rows.some(chosen)
+        return replace(self, rows=rows, counts=_counts(rows))
+
+
+class _MergedCodes:
+    """Codes of bins, made of those of points for every block anew: they need no memory."""
+
+    def __init__(self, codes: Any, lookups: list[NDArray[np.uint16]]) -> None:
+        self.codes, self.lookups, self.shape = codes, lookups, codes.shape
+        self.dtype = np.dtype(np.uint16)
+
+    @property
+    def nbytes(self) -> int:
+        """What they would need."""
+        return int(self.dtype.itemsize * np.prod(self.shape))
+
+    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[np.uint16]:
+        block = np.asarray(self.codes[key])
+        out = np.empty(block.shape, dtype=np.uint16)
+        for merged, code, lookup in zip(out, block, self.lookups, strict=True):
+            np.take(lookup, np.minimum(code, len(lookup) - 1), out=merged)
+        return out
+
+
+def _counts(rows: ResponseRows) -> list[Floats]:
+    ones = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
+    return [rows.table.scatter(d, ones) for d in range(rows.table.n_terms)]
+
+
+def _merged(
+    points: Floats, counts: Floats, within: Floats, bin_of_point: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """Mean and variance of the inputs in each bin."""
+    size = int(bin_of_point[-1]) + 1
+    if size == len(points):
+        return points, within
+    origin = points[np.searchsorted(bin_of_point, np.arange(size))]
+    away = points - origin[bin_of_point]
+    total = sum_by(bin_of_point, size, counts)
+    total = np.where(total > 0, total, 1.0)
+    shift = sum_by(bin_of_point, size, counts * away) / total
+    squares = sum_by(bin_of_point, size, counts * (away**2 + within)) / total
+    return origin + shift, np.maximum(squares - shift**2, 0.0)
+
+
+# ---------------------------------------------------------------- the search
+
+
+def learn(
+    binned: BinnedRows,
+    likelihood: Likelihood,
+    searches: list[Search],
+    level: float,
+    *,
+    constant: float,
+    alone: bool,
+    tol: float,
+    max_iter: int,
+    random: np.random.Generator,
+    watch: Callable[[float], None] = lambda value: None,
+) -> Learned:
+    """Maximise Laplace's evidence over kernels, likelihood and a constant.
+
+    Parameters
+    ----------
+    binned : BinnedRows
+    likelihood : Likelihood
+        Its free parameters are starts.
+    searches : list of Search, one a term
+    level : float
+        A constant on the link scale.
+    constant : float
+        If positive, one is to be found beside it; see ``NodeModel``.
+    alone : bool
+        Take the determinant of terms as if independent (the paper's eq. ``mdl``).
+    tol : float
+        It ends when the surrogate promises to gain fewer nats.
+    max_iter : int
+        Modes at most, of every level of rows.
+    random : Generator
+        Chooses the rows of the first level.
+    watch : callable
+        Told the evidence at every mode.
+    """
+    n_rows = binned.rows.n_rows
+    levels = [binned]
+    if n_rows > 2 * FIRST_ROWS:
+        chosen = np.sort(random.choice(n_rows, FIRST_ROWS, replace=False))
+        levels.insert(0, binned.some(chosen))
+    search = _Search(searches, alone, tol, max_iter, watch)
+    state = None
+    for rows in levels:
+        state = search.level(rows, likelihood, level, constant, state)
+        likelihood = state.mode.model.likelihood
+    assert state is not None
+    mode, tables = state.mode, state.tables
+    open_variance = open_variances(tables, mode.model.basis, mode.posterior.kernels, 1.0)
+    share = [
+        value * float(weight.sum()) / max(n_rows, 1)
+        for value, weight in zip(open_variance, tables.weights, strict=True)
+    ]
+    terms = len(searches)
+    return Learned(
+        kernels=state.kernels,
+        likelihood=likelihood,
+        level=mode.model.at(mode.values)[1],
+        mode=mode,
+        trace=search.trace,
+        evaluations=search.evaluations,
+        passes=search.passes,
+        converged=search.converged,
+        n_nodes=[len(points) for points in mode.model.basis.positions[:terms]],
+        open_variance=share[:terms],
+        resolved=sum(share[:terms]) <= 4 * RESOLUTION,
+    )
+
+
+@dataclass(frozen=True)
+class _State:
+    kernels: list[Matern]
+    mode: NodeMode
+    value: float
+    tables: TwoWayTables
+
+
+class _Search:
+    """The search of one fit, over levels of rows."""
+
+    def __init__(
+        self,
+        searches: list[Search],
+        alone: bool,
+        tol: float,
+        max_iter: int,
+        watch: Callable[[float], None],
+    ) -> None:
+        self.searches, self.alone, self.tol, self.max_iter = searches, alone, tol, max_iter
+        self.watch = watch
+        self.evaluations = self.passes = 0
+        self.trace: list[float] = []
+        self.converged = False
+
+    def level(
+        self,
+        binned: BinnedRows,
+        likelihood: Likelihood,
+        level: float,
+        constant: float,
+        before: _State | None,
+    ) -> _State:
+        """Search on some rows, from what fewer rows gave."""
+        self.trace, self.passes = [], 0
+        kernels = [search.middle for search in self.searches]
+        model = NodeModel(
+            binned.rows, binned.spreads, Basis([], [], []), likelihood, level, constant
+        )
+        if before is None:
+            counts = [
+                min(NODES[kernel.order], max(8, ALL_NODES // (2 * max(len(kernels), 1))))
+                for kernel in kernels
+            ]
+            model = _with_nodes(model, counts)
+            values = np.zeros(model.basis.size)
+        else:
+            model = replace(before.mode.model, rows=binned.rows, likelihood=likelihood)
+            kernels, values = before.kernels, before.mode.values
+        while True:
+            state = self._ascend(model, kernels, values, scans=_SCANS if before is None else 0)
+            model = state.mode.model
+            counts = [len(points) for points in model.basis.positions]
+            open_variance = open_variances(
+                state.tables, model.basis, state.mode.posterior.kernels, 1.0
+            )
+            mean_weight = [float(w.sum()) / binned.rows.n_rows for w in state.tables.weights]
+            excess = [v * w for v, w in zip(open_variance, mean_weight, strict=True)]
+            terms = len(self.searches)
+            more = more_nodes(state.tables, counts[:terms], state.kernels, excess[:terms])
+            if more == counts[:terms]:
+                return state
+            model = _with_nodes(model, more)
+            kernels = state.kernels
+            values = np.concatenate(
+                [
+                    interpolated(old, state.mode.values[part], new)
+                    for old, part, new in zip(
+                        state.mode.model.basis.positions,
+                        state.mode.model.basis.parts,
+                        model.basis.positions,
+                        strict=True,
+                    )
+                ]
+            )
+            self.trace = []  # values for other nodes do not compare
+
+    def _mode(self, model: NodeModel, kernels: list[Matern], values: Floats, tol: float) -> _State:
+        mode = node_mode(model, kernels, values, tol=tol, max_iter=100)
+        self.evaluations += 1
+        self.passes += mode.passes
+        value = mode.evidence(alone=self.alone)
+        self.watch(value)
+        flat = model.at(mode.values)[0]
+        return _State(kernels, mode, value, model.tables(mode.found, flat))
+
+    def _ascend(
+        self, model: NodeModel, kernels: list[Matern], values: Floats, scans: int
+    ) -> _State:
+        tol = self.tol * _NEWTON_SHARE
+        state = self._mode(model, kernels, values, max(tol, 1.0))
+        radius = _RADIUS
+        self.trace.append(state.value)
+        self.converged = False
+        for _ in range(self.max_iter):
+            promised, kernels, likelihood = self._surrogate(state, radius)
+            if promised <= self.tol:
+                if scans and (others := self._scanned(state)) != state.kernels:
+                    scans -= 1
+                    tried = self._mode(state.mode.model, others, state.mode.values, tol)
+                    tried = self._mode(tried.mode.model, *self._step(tried), tol)
+                    if tried.value > state.value:
+                        state = tried
+                        self.trace.append(state.value)
+                        continue
+                self.converged = True
+                break
+            moved = replace(state.mode.model, likelihood=likelihood)
+            try:
+                tried = self._mode(moved, kernels, self._predicted(state, kernels), tol)
+            except LinAlgError:
+                tried = replace(state, value=-math.inf)
+            ratio = (tried.value - state.value) / promised
+            if ratio > _GOOD:
+                radius = min(2 * radius, _MOST)
+            if ratio < _POOR:
+                radius = 0.25 * min(radius, _moved(state.kernels, kernels))
+            if tried.value > state.value:
+                state = tried
+                self.trace.append(state.value)
+            elif radius < _LEAST:
+                self.converged = promised <= 10 * self.tol
+                break
+        return state
+
+    def _step(self, state: _State) -> tuple[list[Matern], Floats]:
+        _, kernels, _ = self._surrogate(state, _RADIUS)
+        return kernels, self._predicted(state, kernels)
+
+    def _predicted(self, state: _State, kernels: list[Matern]) -> Floats:
+        """Values at the nodes by the working model with other kernels: where Newton starts."""
+        model = state.mode.model
+        found = evidence(state.mode.posterior.nodes, self._rows(state), model.kernels(kernels), 1.0)
+        return found.mean
+
+    def _rows(self, state: _State) -> Rows:
+        return Rows(0.0, state.mode.model.rows.n_rows, 0.0)
+
+    def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Matern], Likelihood]:
+        """What the surrogate's maximum promises, kernels there, and a better likelihood."""
+        mode, model = state.mode, state.mode.model
+        variance = mode.variance_tables(alone=self.alone)
+        moved = mode.moved(variance)
+        by_lengthscale, by_variance = mode.through_mode(moved)
+        tilt = Tilt(
+            model.kernels(state.kernels),
+            {"lengthscale": by_lengthscale, "variance": by_variance},
+            self.alone,
+        )
+        searches = [
+            _within(search, kernel, radius)
+            for search, kernel in zip(self.searches, state.kernels, strict=True)
+        ]
+        if model.constant:
+            searches.append(_kept(constant_kernel(model.constant)))
+        start = tilt.kernels
+        before = evidence(
+            mode.posterior.nodes, self._rows(state), start, 1.0, alone=self.alone
+        ).value
+        found = maximise(
+            mode.posterior.nodes,
+            self._rows(state),
+            searches,
+            start,
+            1.0,
+            noise_bounds=(1.0, 1.0),
+            tol=self.tol,
+            max_iter=_EVALUATIONS,
+            tilt=tilt,
+        )
+        promised = found.value - before
+        likelihood, more = better_likelihood(mode, variance, moved, radius)
+        return promised + more, found.kernels[: len(state.kernels)], likelihood
+
+    def _scanned(self, state: _State) -> list[Matern]:
+        model = state.mode.model
+        flat = model.at(state.mode.values)[0]
+        searches = [
+            *self.searches,
+            *([_kept(constant_kernel(model.constant))] if model.constant else []),
+        ]
+        found = other_lengthscales(state.tables, flat, searches, model.kernels(state.kernels), 1.0)
+        return found[: len(state.kernels)]
+
+
+def _with_nodes(model: NodeModel, counts: list[int]) -> NodeModel:
+    """Choose nodes among the bins, by the rows there."""
+    table = model.rows.table
+    positions = [axis.points for axis in table.axes]
+    weights = _counts(model.rows)
+    if model.constant:
+        positions.append(np.zeros(1))
+        weights.append(np.ones(1))
+        counts = [*counts[: table.n_terms], 1]
+    nothing = [np.zeros(len(points)) for points in positions]
+    tables = TwoWayTables(positions, weights, nothing, {}, nothing)
+    return replace(model, basis=Basis.of(tables, counts))
+
+
+def _kept(kernel: Matern) -> Search:
+    """Search of a kernel that stays as it is."""
+    return Search(kernel, kernel, (), 1.0, (), np.empty(0), np.empty(0))
+
+
+def _within(search: Search, kernel: Matern, radius: float) -> Search:
+    """Keep a search within some distance of where it is."""
+    if not search.names:
+        return search
+    here = np.log([getattr(kernel, name) for name in search.names])
+    return replace(
+        search,
+        lower=np.minimum(np.maximum(search.lower, here - radius), here),
+        upper=np.maximum(np.minimum(search.upper, here + radius), here),
+    )
+
+
+def _moved(before: list[Matern], after: list[Matern]) -> float:
+    """Largest change of the log of a hyperparameter."""
+    return max(
+        (
+            abs(math.log(getattr(b, name) / getattr(a, name)))
+            for a, b in zip(before, after, strict=True)
+            for name in ("lengthscale", "variance")
+        ),
+        default=0.0,
+    )

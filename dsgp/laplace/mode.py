@@ -1,0 +1,170 @@
+"""The mode of the posterior by Newton's method, each step a weighted additive system.
+
+Any solver of the system will do: with backfitting this is local scoring (Hastie and Tibshirani;
+Gilboa et al., section ``gamgp``). A step is halved until Ω does not fall.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+
+from dsgp.additive import SOLVERS, AdditiveSystem, Solution
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.axis import Floats
+from dsgp.kernels import Matern
+from dsgp.laplace.rows import ResponseRows
+from dsgp.likelihoods import Likelihood
+
+_HALVINGS = 40
+# Ω may fall by so much of itself through rounding.
+_ROUNDING = 1e-13
+# Of early steps: the error of their solution, in prior standard deviations, as a share of what the
+# step before moved, and sweeps of backfitting, whose bound may stay above any tolerance for long.
+_SOLVE_SHARE, _LOOSEST = 0.03, 0.1
+_EARLY_SWEEPS = 20
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Mode of the posterior, and the linearised system there.
+
+    Attributes
+    ----------
+    system : AdditiveSystem
+        Of noise variance 1; its solution is the mode.
+    solution : Solution
+    objective : float
+        Ω at the mode.
+    trace : list of float
+        Ω after each Newton step; it never falls.
+    step : float
+        Size of the last step: no linear functional of f moved by more posterior standard
+        deviations.
+    converged : bool
+    """
+
+    system: AdditiveSystem
+    solution: Solution
+    objective: float
+    trace: list[float]
+    step: float
+    converged: bool
+
+
+def find_mode(
+    rows: ResponseRows,
+    likelihood: Likelihood,
+    level: float,
+    kernels: list[Matern],
+    *,
+    spreads: list[Floats] | None,
+    shift: Floats | None = None,
+    start: Floats | None,
+    with_pairs: bool,
+    solver: str,
+    tol: float,
+    max_iter: int,
+    newton_max_iter: int,
+    watch: Callable[[float], None] = lambda value: None,
+) -> Mode:
+    """Maximise Ω(F) = Σ w log p(y | f) − ½ Fᵀ K̃⁻¹ F (eq. ``laobj``).
+
+    Parameters
+    ----------
+    rows : ResponseRows
+    likelihood : Likelihood
+    level : float
+        Constant part of f.
+    kernels : list of kernels, one a term
+    spreads : list of ndarray, or None
+        Variance of the inputs in each bin; None where points are distinct values.
+    shift : ndarray of shape (Σ U_d,), optional
+        What the rows of a point see beside the function there: the bias of bins.
+    start : ndarray of shape (Σ U_d,), optional
+        Functions to linearise around first; by default f is the level.
+    with_pairs : bool
+        Hold the equations as two-way tables of the points, not row by row.
+    solver : str
+    tol : float
+        Newton's iteration ends when a step moves nothing by more than this many posterior standard
+        deviations; the last system is solved to an error of so many prior ones.
+    max_iter, newton_max_iter : int
+        Iterations of the solver in a step, and steps.
+    watch : callable
+        Told Ω after each step.
+    """
+    size = rows.table.size
+    shift = np.zeros(size) if shift is None else shift
+    linearise = partial(rows.linearised, likelihood, level, with_pairs=with_pairs)
+    mean, dual = np.zeros(size), np.zeros(size)
+    pair = mean, dual
+    around = mean if start is None else start
+    found = linearise(around + shift)
+    objective = found.log_density if start is None else -math.inf
+    trace: list[float] = []
+    coarse: Callable[[], CoarseSpace] | None = None
+    solve_tol, step_size = _LOOSEST, math.inf
+    while True:
+        system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0)
+        if solver == "multigrid" and kernels:
+            # As a preconditioner that of an earlier step serves as well.
+            coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
+            own = cache(partial(_of_system, coarse, system))
+        last = len(trace) >= newton_max_iter
+        solution = _solve(
+            system,
+            solver,
+            solve_tol,
+            max_iter,
+            pair,
+            own if solver == "multigrid" and kernels else None,
+        )
+        pair = solution.mean, solution.dual
+        step, step_dual = solution.mean - mean, solution.dual - dual
+        if trace or start is None:
+            gain = 0.5 * float(np.sum(step * (found.gradient - dual)))
+            step_size = math.sqrt(max(2 * gain, 0.0))
+        if last or (step_size <= tol and solve_tol <= tol):
+            break
+        if step_size <= tol:  # once more, as exactly as was asked for
+            solve_tol = tol
+            continue
+        fraction = 1.0
+        for _ in range(_HALVINGS):
+            tried_mean, tried_dual = mean + fraction * step, dual + fraction * step_dual
+            tried = linearise(tried_mean + shift)
+            value = tried.log_density - 0.5 * float(np.sum(tried_mean * tried_dual))
+            if value >= objective - _ROUNDING * abs(objective):
+                break
+            fraction *= 0.5
+        else:
+            break  # rounding, or a kernel that float64 cannot hold: what there is stays
+        mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
+        pair = mean, dual
+        trace.append(objective)
+        watch(objective)
+        solve_tol = max(tol, min(_LOOSEST, _SOLVE_SHARE * step_size))
+    return Mode(system, solution, objective, trace, step_size, bool(step_size <= tol))
+
+
+def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:
+    return coarse().with_noise_of(system)
+
+
+def _solve(
+    system: AdditiveSystem,
+    solver: str,
+    tol: float,
+    max_iter: int,
+    start: tuple[Floats, Floats],
+    coarse: Callable[[], CoarseSpace] | None,
+) -> Solution:
+    if solver == "backfitting" and tol >= _LOOSEST:
+        max_iter = min(max_iter, _EARLY_SWEEPS)
+    extra = {} if coarse is None else {"coarse": coarse}
+    return SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)

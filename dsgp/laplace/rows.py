@@ -1,0 +1,329 @@
+"""Rows with targets of any likelihood, and what they sum to at given functions.
+
+The likelihood is linearised around the functions f at hand: the gradient ∇ of log p(y | f) and the
+weights W, its negative second derivative. Nothing divides by a weight, which may vanish: the system
+of the next step is solved for Zᵀ(W f + ∇), not for targets f + W⁻¹∇ (Gilboa et al., eq. ``cool``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
+from dsgp.additive.tables import pairs_of
+from dsgp.axis import Floats
+from dsgp.compute import run
+from dsgp.jit.rows import gather, gather_pair, scatter_add
+from dsgp.jit.sketch import count_pairs
+from dsgp.likelihoods import Likelihood
+from dsgp.rows.table import RowTable
+
+# Rows of one task.
+_TASK_ROWS = 32_768
+# Seconds of compiled work per row: of the likelihood, and of each table that is read or added to.
+_LIKELIHOOD = 1e-7
+_MOVE = 2e-9
+_NONE = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """A likelihood around given functions, summed over the rows.
+
+    Attributes
+    ----------
+    log_density : float
+        Σ w log p(y | f).
+    gradient : ndarray of shape (Σ U_d,)
+        Zᵀ w ∇ at the points of all axes.
+    weight : ndarray of shape (Σ U_d,)
+        Zᵀ w W.
+    total_gradient, total_weight : float
+        Σ w ∇ and Σ w W: the same of a constant.
+    pairs : dict of (int, int) to ndarray
+        w W by pairs of points, if they were asked for.
+    row_weight : ndarray of shape (n_rows,)
+        w W, if pairs were not asked for.
+    """
+
+    log_density: float
+    gradient: Floats
+    weight: Floats
+    total_gradient: float
+    total_weight: float
+    pairs: dict[tuple[int, int], Floats]
+    row_weight: Floats
+
+
+@dataclass(frozen=True)
+class ResponseRows:
+    """Rows of a fit: codes on the axes of all terms, and their targets.
+
+    Attributes
+    ----------
+    table : RowTable
+    y : ndarray of shape (n_rows,)
+    weight : ndarray of shape (n_rows,), or of length 0 for ones
+        How often a row counts.
+    offset : ndarray of shape (n_rows,), or of length 0 for zeros
+        What is added to the functions, on the link scale.
+    trials : ndarray of shape (n_rows,), or of length 0 for ones
+        Of a binomial target.
+    """
+
+    table: RowTable
+    y: Floats
+    weight: Floats = field(default_factory=lambda: _NONE)
+    offset: Floats = field(default_factory=lambda: _NONE)
+    trials: Floats = field(default_factory=lambda: _NONE)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
+        """Return some of the rows, by increasing numbers, with their codes in memory."""
+        picked = [
+            codes[:, chosen[slice(*np.searchsorted(chosen, (rows.start, rows.stop)))] - rows.start]
+            for rows, codes in self.table.blocks()
+        ]
+        table = replace(self.table, codes=np.concatenate(picked, axis=1))
+        return ResponseRows(table, *(_part(values, chosen) for values in self._arrays))
+
+    def on(self, table: RowTable) -> ResponseRows:
+        """Return the same rows with other codes."""
+        return replace(self, table=table)
+
+    @property
+    def _arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
+        return self.y, self.weight, self.offset, self.trials
+
+    def level(self, likelihood: Likelihood) -> float:
+        """Maximum likelihood of a constant, given the offsets."""
+        weight, offset, trials = (
+            values if len(values) else None for values in (self.weight, self.offset, self.trials)
+        )
+        return likelihood.start(self.y, weight, offset, trials)
+
+    # ------------------------------------------------------------------ passes
+
+    def linearised(
+        self, likelihood: Likelihood, level: float, flat: Floats, *, with_pairs: bool
+    ) -> Linearised:
+        """Sum a likelihood's value, gradient and weights at functions (Σ U_d,): one pass."""
+        table = self.table
+        keys = pairs_of(table.n_terms) if with_pairs else []
+        sizes = [len(axis) for axis in table.axes]
+        pairs = {(d, e): np.zeros((sizes[d], sizes[e])) for d, e in keys}
+        gradient, weight = np.zeros(table.size), np.zeros(table.size)
+        row_weight = _NONE if with_pairs else np.empty(self.n_rows)
+        totals = np.zeros(3)
+        for block in self._blocks():
+            n = len(block.y)
+            by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[block.rows]]
+            task = partial(_linearise, block, likelihood, level, table.offsets, flat, by_row)
+            for sums in self._by_task(task, n, _LIKELIHOOD + _MOVE * table.n_terms):
+                totals += sums
+            tasks: list[Callable[[], None]] = []
+            for code, gradients, weights in zip(
+                block.codes, table.parts(gradient), table.parts(weight), strict=True
+            ):
+                tasks.append(partial(scatter_add, code, by_row[0], gradients))
+                tasks.append(partial(scatter_add, code, by_row[1], weights))
+            tasks += [
+                partial(count_pairs, block.codes[d], block.codes[e], by_row[1], pair)
+                for (d, e), pair in pairs.items()
+            ]
+            run(tasks, _MOVE * n * len(tasks), in_place=True)
+        return Linearised(
+            float(totals[0]),
+            gradient,
+            weight,
+            float(totals[1]),
+            float(totals[2]),
+            pairs,
+            row_weight,
+        )
+
+    def curvature_change(
+        self,
+        likelihood: Likelihood,
+        level: float,
+        flat: Floats,
+        variance: PairTables,
+    ) -> tuple[Floats, float]:
+        """Sum w v ∂W/∂f by points (Σ U_d,), and over all rows: one pass.
+
+        ``variance`` gives v, the posterior variance of a row's f.
+        """
+        table = self.table
+        out = np.zeros(table.size)
+        total = 0.0
+        for block in self._blocks():
+            n = len(block.y)
+            by_row = np.empty(n)
+            task = partial(_change, block, likelihood, level, table.offsets, flat, variance, by_row)
+            per_row = _LIKELIHOOD + _MOVE * (2 * table.n_terms + len(variance.pairs))
+            total += sum(self._by_task(task, n, per_row))
+            tasks = [
+                partial(scatter_add, code, by_row, part)
+                for code, part in zip(block.codes, table.parts(out), strict=True)
+            ]
+            run(tasks, _MOVE * n * table.n_terms, in_place=True)
+        return out, total
+
+    def latent(self, level: float, flat: Floats) -> Floats:
+        """Return f of every row with its offset, (n_rows,)."""
+        out = self.table.gather(flat) + level
+        return out + self.offset if len(self.offset) else out
+
+    def variances(self, variance: PairTables) -> Floats:
+        """Posterior variance of f of every row, (n_rows,)."""
+        out = np.empty(self.n_rows)
+        for block in self._blocks():
+            task = partial(_variance, block, self.table.offsets, variance, out[block.rows])
+            per_row = _MOVE * (self.table.n_terms + len(variance.pairs))
+            self._by_task(task, len(block.y), per_row)
+        return out
+
+    def _blocks(self) -> Iterator[_Block]:
+        for rows, codes in self.table.blocks():
+            yield _Block(rows, codes, *(_part(values, rows) for values in self._arrays))
+
+    def _by_task(self, task: Callable[[slice], Any], n: int, seconds: float) -> list[Any]:
+        parts = [slice(start, min(start + _TASK_ROWS, n)) for start in range(0, n, _TASK_ROWS)]
+        return run([partial(task, part) for part in parts], seconds * n, in_place=True)
+
+    # ------------------------------------------------------------------ equations
+
+    def equations(self, found: Linearised, flat: Floats, spreads: list[Floats] | None) -> Equations:
+        """Equations of the next step from functions (Σ U_d,), for noise variance 1.
+
+        Their quadratic form yᵀWy is left out: it would need targets, and weights may vanish.
+        """
+        table = self.table
+        shared: dict[str, Any] = {
+            "weight": found.weight,
+            "information": found.gradient,
+            "quadratic": 0.0,
+            "n_rows": self.n_rows,
+            "log_weight": 0.0,
+        }
+        equations: RowEquations | BinEquations
+        if not len(found.row_weight) and self.n_rows:
+            tables = TwoWayTables(
+                [axis.points for axis in table.axes],
+                table.parts(found.weight),
+                table.parts(found.gradient),
+                found.pairs,
+                spreads or [np.zeros(len(axis)) for axis in table.axes],
+            )
+            equations = BinEquations(layout=table, bins=tables, **shared)
+            information = found.gradient + equations.multiply(flat)
+            bins = replace(tables, information=table.parts(information))
+            return replace(equations, information=information, bins=bins)
+        equations = RowEquations(layout=table, table=table, row_weight=found.row_weight, **shared)
+        return replace(equations, information=found.gradient + equations.multiply(flat))
+
+
+@dataclass(frozen=True)
+class PairTables:
+    """A quadratic form of the terms at points of their axes, to be read for every row.
+
+    Attributes
+    ----------
+    constant : float
+    alone : ndarray of shape (Σ U_d,)
+        What each term adds by itself.
+    pairs : dict of (int, int) to ndarray
+        What pairs of terms add.
+    """
+
+    constant: float
+    alone: Floats
+    pairs: dict[tuple[int, int], Floats]
+
+
+@dataclass(frozen=True)
+class _Block:
+    rows: slice
+    codes: NDArray[np.integer]
+    y: Floats
+    weight: Floats
+    offset: Floats
+    trials: Floats
+
+    def latent(self, level: float, offsets: NDArray[np.int64], flat: Floats, part: slice) -> Floats:
+        codes = self.codes[:, part]
+        f = np.empty(codes.shape[1])
+        gather(codes, offsets, flat, 0, len(f), f)
+        f += level
+        if len(self.offset):
+            f += self.offset[part]
+        return f
+
+    def seen(self, part: slice) -> tuple[Floats, Floats | None]:
+        """Targets and trials."""
+        return self.y[part], self.trials[part] if len(self.trials) else None
+
+
+def _part(values: Floats, rows: Any) -> Floats:
+    return values[rows] if len(values) else values
+
+
+def _linearise(
+    block: _Block,
+    likelihood: Likelihood,
+    level: float,
+    offsets: NDArray[np.int64],
+    flat: Floats,
+    by_row: Any,
+    part: slice,
+) -> Floats:
+    f = block.latent(level, offsets, flat, part)
+    y, trials = block.seen(part)
+    value = likelihood.log_density(y, f, trials)
+    gradient, weight, _ = likelihood.derivatives(y, f, trials)
+    if len(block.weight):
+        counts = block.weight[part]
+        value, gradient, weight = counts * value, counts * gradient, counts * weight
+    by_row[0][part], by_row[1][part] = gradient, weight
+    return np.array([value.sum(), gradient.sum(), weight.sum()])
+
+
+def _change(
+    block: _Block,
+    likelihood: Likelihood,
+    level: float,
+    offsets: NDArray[np.int64],
+    flat: Floats,
+    variance: PairTables,
+    by_row: Floats,
+    part: slice,
+) -> float:
+    f = block.latent(level, offsets, flat, part)
+    y, trials = block.seen(part)
+    _, _, slope = likelihood.derivatives(y, f, trials)
+    out = by_row[part]
+    _variance(block, offsets, variance, by_row, part)
+    out *= slope
+    if len(block.weight):
+        out *= block.weight[part]
+    return float(out.sum())
+
+
+def _variance(
+    block: _Block, offsets: NDArray[np.int64], variance: PairTables, out: Floats, part: slice
+) -> None:
+    codes, values = block.codes[:, part], out[part]
+    gather(codes, offsets, variance.alone, 0, len(values), values)
+    values += variance.constant
+    for (d, e), pair in variance.pairs.items():
+        gather_pair(codes[d], codes[e], pair, 1.0, values)
