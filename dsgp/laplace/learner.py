@@ -31,6 +31,7 @@ from dsgp.learning.marginal import Tilt, maximise
 from dsgp.learning.nodes import (
     ALL_NODES,
     RESOLUTION,
+    SCAN_GAIN,
     Basis,
     Rows,
     evidence,
@@ -373,7 +374,7 @@ class _Search:
                     scans -= 1
                     tried = self._mode(state.mode.model, others, state.mode.values, tol)
                     tried = self._mode(tried.mode.model, *self._step(tried), tol)
-                    if tried.value > state.value:
+                    if tried.value > state.value + SCAN_GAIN:
                         state = tried
                         self.trace.append(state.value)
                         continue

@@ -24,9 +24,11 @@ _HALVINGS = 40
 # Ω may fall by so much of itself through rounding.
 _ROUNDING = 1e-13
 # Of early steps: the error of their solution, in prior standard deviations, as a share of what the
-# step before moved, and sweeps of backfitting, whose bound may stay above any tolerance for long.
+# step before moved.
 _SOLVE_SHARE, _LOOSEST = 0.03, 0.1
-_EARLY_SWEEPS = 20
+# Sweeps of backfitting in a step but the last: local scoring goes on as well with inner iterations
+# that are not complete, and their bound may stay above any tolerance for long.
+_SWEEPS = 20
 
 
 @dataclass(frozen=True)
@@ -108,31 +110,27 @@ def find_mode(
     objective = found.log_density if start is None else -math.inf
     trace: list[float] = []
     coarse: Callable[[], CoarseSpace] | None = None
-    solve_tol, step_size = _LOOSEST, math.inf
+    solve_tol, step_size, closing = _LOOSEST, math.inf, False
+    inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
         system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0)
         if solver == "multigrid" and kernels:
             # As a preconditioner that of an earlier step serves as well.
             coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
             own = cache(partial(_of_system, coarse, system))
+        extra = {"coarse": own} if solver == "multigrid" and kernels else {}
         last = len(trace) >= newton_max_iter
-        solution = _solve(
-            system,
-            solver,
-            solve_tol,
-            max_iter,
-            pair,
-            own if solver == "multigrid" and kernels else None,
-        )
+        iterations = max_iter if last or closing else inner
+        solution = SOLVERS[solver](system, tol=solve_tol, max_iter=iterations, start=pair, **extra)
         pair = solution.mean, solution.dual
         step, step_dual = solution.mean - mean, solution.dual - dual
         if trace or start is None:
             gain = 0.5 * float(np.sum(step * (found.gradient - dual)))
             step_size = math.sqrt(max(2 * gain, 0.0))
-        if last or (step_size <= tol and solve_tol <= tol):
+        if last or (step_size <= tol and solve_tol <= tol) or (closing and inner < max_iter):
             break
         if step_size <= tol:  # once more, as exactly as was asked for
-            solve_tol = tol
+            solve_tol, closing = tol, True
             continue
         fraction = 1.0
         for _ in range(_HALVINGS):
@@ -154,17 +152,3 @@ def find_mode(
 
 def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:
     return coarse().with_noise_of(system)
-
-
-def _solve(
-    system: AdditiveSystem,
-    solver: str,
-    tol: float,
-    max_iter: int,
-    start: tuple[Floats, Floats],
-    coarse: Callable[[], CoarseSpace] | None,
-) -> Solution:
-    if solver == "backfitting" and tol >= _LOOSEST:
-        max_iter = min(max_iter, _EARLY_SWEEPS)
-    extra = {} if coarse is None else {"coarse": coarse}
-    return SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)

@@ -37,7 +37,7 @@ RESOLUTION = 2e-2
 _JITTER = 1e-9
 # Lengthscales tried for every single term at the optimum, in widths of the bulk of its rows.
 _SCAN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_SCAN_GAIN = 1.0  # nats worth another search
+SCAN_GAIN = 1.0  # nats worth another search
 # Rows that the degrees of freedom leave, as a share, while the noise is updated.
 _LEAST_LEFT = 0.05
 
@@ -416,7 +416,7 @@ def other_lengthscales(
             Axis(tables.positions[d]).log_marginal_likelihood,
             seen=Observations(target, weight / noise_variance),
         )
-        best_value = value(kernel) + _SCAN_GAIN
+        best_value = value(kernel) + SCAN_GAIN
         for factor in _SCAN:
             length = factor * search.width
             if not search.allows("lengthscale", length):
