@@ -33,7 +33,7 @@ clean: ## Remove environments, caches and everything generated
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +
 
-.venv-demo/stamp: extras = plot
+.venv-demo/stamp: extras = pipelines
 .venv-test/stamp: extras = dev
 .venv-docs/stamp: extras = docs,plot
 .venv-bench/stamp: extras = benchmark

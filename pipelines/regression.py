@@ -3,55 +3,33 @@
 ``python -m pipelines.regression --data diabetes --out results/diabetes``
 """
 
-import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-import pandas as pd
 import typer
-from scipy.special import ndtri
 from typer import Option
 
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
-from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-from dsgp.metrics import coverage, mnlp, nmse
-from dsgp.progress import progress
-from pipelines.datasets import Floats, Split, default_seed, load
+from pipelines.datasets import Split, default_seed, load
 
 try:
-    from dsgp.plotting import plot_predictions
-    from pipelines.reporting import (
-        DPI,
-        Stopwatch,
-        describe_model,
-        draw_model,
-        environment,
-        gathered_warnings,
-        output_folder,
-        peak_memory_mb,
-        plain_errors,
-        show,
-        terms_table,
-        write_report,
-    )
+    from pipelines.reporting import Stopwatch, plain_errors, show
+    from pipelines.run.config import KERNELS
+    from pipelines.run.single import run_one
 except ImportError as error:
     if __name__ != "__main__":
         raise
     sys.exit(f"Error: {error}")
 
 PIPELINE = "regression"
-KERNELS = {kernel.__name__.lower(): kernel for kernel in (Matern12, Matern32, Matern52, Matern72)}
-LEVEL = 0.95
 # Options that one model has and the other has not.
 OWN_OPTIONS = {
     "additive": ("learner",),
     "pursuit": ("projections", "method", "no_relevance", "starts", "draws", "warmup"),
 }
-ROW_BLOCK = 500_000  # rows predicted between two steps of the bar
 
 # \b keeps the lines of the paragraph that follows as they are.
 EXAMPLES = """\b
@@ -217,88 +195,19 @@ def run(
     dict
         What report.json holds.
     """
-    clock = Stopwatch() if clock is None else clock
-    with output_folder(out, PIPELINE, split.name, overwrite=overwrite) as folder:
-        with gathered_warnings() as messages, clock.stage("fit", shown=False):
-            model.fit(split.X_train, split.y_train)
-        with clock.stage("predict", shown=False):
-            mean, std = _predict(model, split.X_test)
-        metrics = measure(split, mean, std, model.noise_variance_)
-        with clock.stage("save"):
-            _predictions_table(split, mean, std).to_parquet(
-                folder / "predictions.parquet", index=False
-            )
-            model.save(folder / "model.zarr")
-            terms_table(model).to_csv(folder / "terms.csv", index=False)
-            (folder / "summary.txt").write_text(model.summary() + "\n", encoding="utf-8")
-        with clock.stage("plot"):
-            draw_model(model, folder, split.target)
-            plot_predictions(
-                split.y_test,
-                mean,
-                std,
-                level=LEVEL,
-                y_train_mean=float(np.mean(split.y_train)),
-                target=split.target,
-            ).savefig(folder / "predictions.png", dpi=DPI)
-        return write_report(
-            folder,
-            PIPELINE,
-            {
-                "data": {
-                    "name": split.name,
-                    "n_train": len(split.y_train),
-                    "n_test": len(split.y_test),
-                    "columns": list(split.X_train.columns),
-                    "target": split.target,
-                    "noise_variance": split.noise_variance,
-                },
-                "metrics": metrics,
-                **describe_model(model),
-                "warnings": messages,
-                "seconds": clock.seconds,
-                "cpu_seconds": clock.cpu_seconds,
-                "peak_memory_mb": peak_memory_mb(),
-                "versions": environment(),
-                "seed": seed,
-                "options": options or {},
-            },
-        )
-
-
-def measure(split: Split, mean: Floats, std: Floats, noise_variance: float) -> dict[str, float]:
-    """Errors, fit of the density and coverage on the test rows.
-
-    Parameters
-    ----------
-    split : Split
-    mean, std : ndarray of shape (n_test,)
-        Of the observations y, with the noise.
-    noise_variance : float
-        The part of ``std**2`` that is noise.
-
-    Returns
-    -------
-    dict
-        ``nmse``, ``mnlp``, ``rmse`` (in units of y), ``coverage`` of the 95 % intervals for y;
-        where f is known also ``mse_f``, ``coverage_f``, and ``nmse_truth`` and ``mnlp_truth``,
-        which a model that knows f and the noise would have.
-    """
-    y, y_train_mean = split.y_test, float(np.mean(split.y_train))
-    metrics = {
-        "nmse": nmse(y, mean, y_train_mean),
-        "mnlp": mnlp(y, mean, std**2),
-        "rmse": math.sqrt(np.mean((y - mean) ** 2)),
-        "coverage": coverage(y, mean, std, LEVEL),
-    }
-    if split.f_test is not None:
-        std_f = np.sqrt(np.maximum(std**2 - noise_variance, 0.0))
-        metrics["mse_f"] = float(np.mean((split.f_test - mean) ** 2))
-        metrics["coverage_f"] = coverage(split.f_test, mean, std_f, LEVEL)
-        metrics["nmse_truth"] = nmse(y, split.f_test, y_train_mean)
-        if split.noise_variance is not None:
-            metrics["mnlp_truth"] = mnlp(y, split.f_test, split.noise_variance)
-    return metrics
+    stage = "pursuit" if isinstance(model, ProjectionPursuitGPRegressor) else "additive"
+    return run_one(
+        PIPELINE,
+        split,
+        model,
+        out,
+        stage=stage,
+        task="regression",
+        seed=seed,
+        options=options,
+        overwrite=overwrite,
+        clock=clock,
+    )
 
 
 def table_of(report: dict[str, Any]) -> dict[str, str]:
@@ -360,32 +269,6 @@ def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
         random_state=seed,
         **shared,
     )
-
-
-def _predict(model: Any, X: pd.DataFrame) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of the observations, block by block for the bar's sake."""
-    mean, std = np.empty(len(X)), np.empty(len(X))
-    with progress("predict", len(X)) as bar:
-        for start in range(0, len(X), ROW_BLOCK):
-            rows = slice(start, min(start + ROW_BLOCK, len(X)))
-            mean[rows], std[rows] = model.predict(X.iloc[rows], return_std=True, include_noise=True)
-            bar.update(rows.stop - rows.start)
-    return mean, std
-
-
-def _predictions_table(split: Split, mean: Floats, std: Floats) -> pd.DataFrame:
-    reach = float(ndtri((1 + LEVEL) / 2)) * std
-    table = pd.DataFrame(
-        {
-            "row": np.asarray(split.X_test.index),  # of the source
-            "observed": split.y_test,
-            "mean": mean,
-            "std": std,
-            "lower": mean - reach,
-            "upper": mean + reach,
-        }
-    )
-    return table if split.f_test is None else table.assign(truth=split.f_test)
 
 
 if __name__ == "__main__":

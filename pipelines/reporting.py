@@ -19,13 +19,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
+from sklearn.base import is_classifier
 
+from dsgp import plotting
 from dsgp.errors import DsgpError, StorageError
-from dsgp.plotting import plot_components, plot_learning, plot_projections, plot_relevance
 from dsgp.progress import progress
 
 try:
@@ -185,18 +188,18 @@ def write_report(folder: Path, pipeline: str, report: Mapping[str, Any]) -> dict
         **report,
         "files": sorted([REPORT, *(entry.name for entry in folder.iterdir())]),
     }
-    whole = _finite(whole)
+    whole = plain_json(whole)
     text = json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
     (folder / REPORT).write_text(text + "\n", encoding="utf-8")
     return whole
 
 
-def _finite(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Replace numbers JSON does not have by None, and arrays' scalars by Python's."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): plain_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [plain_json(item) for item in value]
     if hasattr(value, "item"):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -219,33 +222,79 @@ def peak_memory_mb() -> float | None:
 
 
 def describe_model(model: Any) -> dict[str, Any]:
-    """Parameters given, and what was fitted: hyperparameters by term, projections, relevance."""
+    """Parameters given, and what was fitted: hyperparameters by term, projections, relevance.
+
+    Of more than two classes each has a model of its own, and ``fitted`` is by class.
+    """
     parameters = model.get_params(deep=False)
     plain = (str, int, float, bool, type(None))
-    terms = terms_table(model).drop(columns="explained_variance").set_index("term")
+    parts = parts_of(model)
+    fitted = {name: _fitted(part) for name, part in parts.items()}
     return {
         "model": type(model).__name__,
         "parameters": {
             name: value if isinstance(value, plain) else repr(value)
             for name, value in parameters.items()
         },
-        "fitted": {
-            "terms": terms.to_dict(orient="index"),
-            "constant_columns": model.constant_columns_,
-            "intercept": model.intercept_,
-            "noise_variance": model.noise_variance_,
-            "log_marginal_likelihood": model.log_marginal_likelihood_,
-            **(_pursued(model) if _has_projections(model) else {}),
-        },
-        "learner_trace": model.learner_trace_,
-        "solver_iterations": model.solver_iterations_,
-        "error_bound": model.error_bound_,
-        "converged": model.converged_,
+        "fitted": fitted if len(parts) > 1 else next(iter(fitted.values())),
+        "learner_trace": _of_parts(parts, "learner_trace_"),
+        "solver_iterations": _of_parts(parts, "solver_iterations_"),
+        "error_bound": _of_parts(parts, "error_bound_"),
+        "converged": bool(model.converged_),
+    }
+
+
+def parts_of(model: Any) -> dict[str, Any]:
+    """The sums of functions that a model consists of: itself, or that of each class by its label.
+
+    Two classes have one, and no label.
+    """
+    if not is_classifier(model):
+        return {"": model}
+    if len(model.classes_) == 2:
+        return {"": model.estimators_[0]}
+    return dict(zip(map(str, model.classes_.tolist()), model.estimators_, strict=True))
+
+
+def _of_parts(parts: Mapping[str, Any], name: str) -> Any:
+    values = {label: getattr(part, name) for label, part in parts.items()}
+    return values if len(parts) > 1 else next(iter(values.values()))
+
+
+def _fitted(model: Any) -> dict[str, Any]:
+    terms = terms_table(model).drop(columns="explained_variance").set_index("term")
+    noise = {"noise_variance": model.noise_variance_} if _is_gaussian(model) else {}
+    return {
+        "terms": terms.to_dict(orient="index"),
+        "constant_columns": model.constant_columns_,
+        "intercept": model.intercept_,
+        **noise,
+        "log_marginal_likelihood": model.log_marginal_likelihood_,
+        **(_pursued(model) if _has_projections(model) else {}),
     }
 
 
 def terms_table(model: Any) -> pd.DataFrame:
-    """A row a term, in the model's order, with the variance that it explains."""
+    """A row a term, in the model's order, with the variance that it explains.
+
+    Its share is that of the target's variance; of labels and counts, whose functions are on the
+    scale of the link, that of all terms together. Of more than two classes the table has a column
+    ``class``.
+    """
+    parts = parts_of(model)
+    tables = [
+        _terms(part) if len(parts) == 1 else _terms(part).assign(**{"class": label})
+        for label, part in parts.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def _terms(model: Any) -> pd.DataFrame:
+    whole = (
+        model.target_variance_
+        if _is_gaussian(model)
+        else sum(term.explained_variance for term in model.terms_)
+    )
     return pd.DataFrame(
         [
             {
@@ -256,7 +305,7 @@ def terms_table(model: Any) -> pd.DataFrame:
                 "points": len(term.axis),
                 "effective_dof": term.effective_dof,
                 "explained_variance": term.explained_variance,
-                "share": term.explained_variance / model.target_variance_,
+                "share": term.explained_variance / whole if whole > 0 else 0.0,
             }
             for term in model.terms_
         ],
@@ -265,6 +314,11 @@ def terms_table(model: Any) -> pd.DataFrame:
             "explained_variance", "share",
         ],
     )  # fmt: skip
+
+
+def _is_gaussian(model: Any) -> bool:
+    """Whether the functions are on the scale of the target, with noise around them."""
+    return not hasattr(model, "likelihood_")
 
 
 def _has_projections(model: Any) -> bool:
@@ -281,17 +335,73 @@ def _pursued(model: Any) -> dict[str, Any]:
 
 
 def draw_model(model: Any, folder: Path, target: str) -> None:
-    """Write components.png, or projections.png with relevance.png; learning.png or evidence.png."""
+    """Draw functions, and how they were learned; of more than two classes for each.
+
+    Writes components.png, or projections.png with relevance.png, and learning.png or evidence.png.
+    Of more than two classes the label is part of the name, where it can be.
+    """
+    parts = parts_of(model)
+    for number, (label, part) in enumerate(parts.items()):
+        ending = f"-{_plain(label) or number}" if len(parts) > 1 else ""
+        name = f"{target} = {label}" if len(parts) > 1 else target
+        for picture, figure in _pictures(part, name).items():
+            figure.savefig(folder / f"{picture}{ending}.png", dpi=DPI)
+
+
+def _pictures(model: Any, target: str) -> dict[str, Any]:
+    pictures: dict[str, Any] = {}
     pursued = _has_projections(model)
     if model.terms_ and pursued:
-        plot_projections(model, target=target).savefig(folder / "projections.png", dpi=DPI)
-        plot_relevance(model).savefig(folder / "relevance.png", dpi=DPI)
+        pictures["projections"] = plotting.plot_projections(model, target=target)
+        pictures["relevance"] = plotting.plot_relevance(model)
     elif model.terms_:
-        plot_components(model, target=target).savefig(folder / "components.png", dpi=DPI)
+        pictures["components"] = plotting.plot_components(model, target=target)
     if pursued and model.evidence_trace_:
-        plot_learning(model).savefig(folder / "evidence.png", dpi=DPI)
+        pictures["evidence"] = plotting.plot_learning(model)
     elif model.learner_trace_:
-        plot_learning(model).savefig(folder / "learning.png", dpi=DPI)
+        pictures["learning"] = plotting.plot_learning(model)
+    return pictures
+
+
+def _plain(label: str) -> str:
+    return label if label.replace("_", "").replace("-", "").isalnum() else ""
+
+
+def draw_predictions(
+    table: pd.DataFrame,
+    folder: Path,
+    task: str,
+    *,
+    target: str,
+    level: float,
+    target_mean: float | None = None,
+    classes: NDArray[Any] | None = None,
+) -> None:
+    """Draw what a table of predictions for test rows holds.
+
+    Writes predictions.png of a regression whose predictions have a std, calibration.png and roc.png
+    of labels.
+    """
+    if task == "classification":
+        assert classes is not None
+        labels = table["observed"].to_numpy()
+        probability = table[[f"p({label})" for label in classes]].to_numpy()
+        if len(np.unique(labels)) > 1:
+            plotting.plot_calibration(labels, probability, classes=classes).savefig(
+                folder / "calibration.png", dpi=DPI
+            )
+            plotting.plot_roc(labels, probability, classes=classes).savefig(
+                folder / "roc.png", dpi=DPI
+            )
+    elif task == "regression" and "std" in table:
+        plotting.plot_predictions(
+            table["observed"],
+            table["mean"],
+            table["std"],
+            level=level,
+            y_train_mean=target_mean,
+            target=target,
+        ).savefig(folder / "predictions.png", dpi=DPI)
 
 
 def show(report: Mapping[str, Any], title: str, rows: Mapping[str, str], out: str | Path) -> None:

@@ -1,15 +1,17 @@
 # Fit y ~ s(V1) + ... + s(Vd) with mgcv's bam and predict, on the arrays that mgcv.py has written.
 #
-#   Rscript mgcv.R FOLDER BASIS_SIZE THREADS
+#   Rscript mgcv.R FOLDER BASIS_SIZE THREADS FAMILY
 #
-# Reads X.bin, y.bin, X_test.bin (doubles, column after column) and shape.txt; writes mean.bin,
-# std.bin (of f) and figures.txt (a name and a number a line). Starting R and reading are not timed.
+# Reads X.bin, y.bin, X_test.bin (doubles, column after column), shape.txt and, where there is one,
+# offset.bin; writes mean.bin, std.bin (of f on the scale of the link, without offset) and
+# figures.txt (a name and a number a line). Starting R and reading are not timed.
 
 suppressMessages(library(mgcv))
 arguments <- commandArgs(TRUE)
 folder <- arguments[1]
 basis_size <- as.integer(arguments[2])
 threads <- as.integer(arguments[3])
+family <- match.fun(arguments[4])()
 
 path <- function(name) file.path(folder, name)
 shape <- scan(path("shape.txt"), quiet = TRUE) # rows, columns, test rows
@@ -26,6 +28,11 @@ test <- table_of("X_test.bin", shape[3])
 
 # The whole formula is text: bam would look up a variable in it for every term.
 terms <- sprintf("s(V%d, bs = 'cr', k = %d)", seq_len(shape[2]), basis_size)
+if (file.exists(path("offset.bin"))) {
+  rows$shift <- readBin(path("offset.bin"), "double", shape[1])
+  test$shift <- 0
+  terms <- c(terms, "offset(shift)")
+}
 formula <- as.formula(paste("y ~", paste(terms, collapse = " + ")))
 
 peak_memory <- function() { # MB; Linux only
@@ -43,7 +50,7 @@ timed <- function(name, expression) {
 }
 
 fit <- function(nthreads, data = rows) {
-  bam(formula, data = data, discrete = TRUE, nthreads = nthreads)
+  bam(formula, family = family, data = data, discrete = TRUE, nthreads = nthreads)
 }
 for (call in 1:2) invisible(fit(1, head(rows, 2000))) # R compiles what is called a second time
 figures <- list(memory_before_mb = peak_memory())

@@ -18,9 +18,9 @@ import dsgp
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import StorageError
 from dsgp.kernels import Matern72
-from pipelines import regression
 from pipelines.datasets import load
 from pipelines.regression import app, main, run
+from pipelines.run import single
 
 FILES = {
     "components.png",
@@ -206,7 +206,7 @@ def test_projection_pursuit_from_the_command_line(tmp_path):
 
 def test_each_model_has_a_folder_of_its_own_by_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(regression, "draw_model", lambda model, folder, target: None)
+    monkeypatch.setattr(single, "draw_model", lambda model, folder, target: None)
     data = ("--data", "synth8d", "--n", 40, "--n-test", 20)
     for more in ((), ("--model", "pursuit", "--projections", 1, "--starts", 1)):
         result = invoke(*data, *more)
@@ -246,7 +246,7 @@ def test_help_is_plain_and_fits_80_columns():
 @pytest.fixture
 def quick(monkeypatch):
     """Leave out the slowest pictures, where they are not the subject."""
-    monkeypatch.setattr(regression, "draw_model", lambda model, folder, target: None)
+    monkeypatch.setattr(single, "draw_model", lambda model, folder, target: None)
 
 
 @pytest.mark.usefixtures("quick")

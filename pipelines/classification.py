@@ -1,0 +1,263 @@
+"""Fit a Gaussian process to labels, test it, and write report, predictions and figures.
+
+``python -m pipelines.classification --data breast_cancer --out results/breast_cancer``
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Option
+
+from dsgp.errors import ParameterError
+from dsgp.interrupt import exit_on_termination
+from pipelines.datasets import LabelledSplit, default_seed, load_labels
+
+try:
+    from pipelines.reporting import Stopwatch, plain_errors, show
+    from pipelines.run.config import KERNELS, validated
+    from pipelines.run.fitting import build_scoring
+    from pipelines.run.single import run_one
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"Error: {error}")
+
+PIPELINE = "classification"
+# Options that one model has and the other has not.
+OWN_OPTIONS = {"additive": ("learner",), "pursuit": ("projections",)}
+
+# \b keeps the lines of the paragraph that follows as they are.
+EXAMPLES = """\b
+Examples:
+  python -m pipelines.classification --data breast_cancer
+  python -m pipelines.classification --data synth8d-binary --n 10000 \\
+      --solver backfitting
+  python -m pipelines.classification --data loans.csv --target default \\
+      --drop id --class-weight balanced
+  python -m pipelines.classification --data magic_gamma --data-dir FOLDER \\
+      --model pursuit --projections 10
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(epilog=EXAMPLES)
+def main(
+    data: Annotated[
+        str,
+        Option(
+            metavar="DATA",
+            help="synth8d-binary, breast_cancer, digits, wine, a set of --data-dir, or a .csv, "
+            ".parquet or .npz file.",
+        ),
+    ],
+    target: Annotated[
+        str | None, Option(metavar="COLUMN", help="Labels of a CSV or Parquet file.")
+    ] = None,
+    columns: Annotated[
+        str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        Option(metavar="COLUMN", help="No input; can be repeated, or be a list A,B,C."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Where .npz sets are, to be named in --data.")
+    ] = None,
+    n: Annotated[int | None, Option(metavar="N", help="Training rows.")] = None,
+    n_test: Annotated[int | None, Option(metavar="N", help="Test rows of synth8d-binary.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="What is written; by default results/NAME, or results/NAME-pursuit.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Of the rows drawn or split, and of --model pursuit; by default 0, and 3 of "
+            "synth8d-binary.",
+        ),
+    ] = None,
+    model: Annotated[
+        str,
+        Option(
+            metavar="MODEL",
+            help="additive: a function of every column; pursuit: functions of projections.",
+        ),
+    ] = "additive",
+    kernel: Annotated[
+        str, Option(metavar="KERNEL", help=f"Of every function: {', '.join(KERNELS)}.")
+    ] = "matern52",
+    link: Annotated[
+        str, Option(metavar="LINK", help="logit, or probit (of two classes).")
+    ] = "logit",
+    multi_class: Annotated[
+        str | None,
+        Option(metavar="HOW", help="More than two classes: softmax (default) or ovr."),
+    ] = None,
+    class_weight: Annotated[
+        str | None, Option(metavar="balanced", help="Let every class count the same.")
+    ] = None,
+    solver: Annotated[
+        str,
+        Option(metavar="SOLVER", help="multigrid, cg or backfitting (local scoring)."),
+    ] = "multigrid",
+    learner: Annotated[
+        str | None,
+        Option(
+            metavar="LEARNER",
+            help="additive: marginal (default), or none to keep hyperparameters.",
+        ),
+    ] = None,
+    projections: Annotated[
+        str | None,
+        Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
+    ] = None,
+    tol: Annotated[
+        float, Option(metavar="TOL", help="Error of the mode at most, in prior std.")
+    ] = 1e-4,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Replace the results of other data.")
+    ] = False,
+) -> None:
+    """Fit a Gaussian process to labels and test it on rows left out.
+
+    Writes report, predictions, model and figures to a folder.
+    """
+    options = {name: value for name, value in locals().items() if name != "overwrite"}
+    options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
+    exit_on_termination()
+    with plain_errors():
+        clock = Stopwatch()
+        seed = default_seed(data, PIPELINE) if seed is None else seed
+        classifier = _classifier(model, options, seed)
+        with clock.stage("load"):
+            split = load_labels(
+                data,
+                target=target,
+                columns=None if columns is None else _names(columns),
+                drop=[name for entry in drop or () for name in _names(entry)],
+                data_dir=data_dir,
+                n=n,
+                n_test=n_test,
+                seed=seed,
+            )
+        suffix = "" if model == "additive" else f"-{model}"
+        out = Path("results") / f"{split.name}{suffix}" if out is None else out
+        report = run(
+            split, classifier, out, seed=seed, options=options, overwrite=overwrite, clock=clock
+        )
+        show(report, f"{split.name}: {type(classifier).__name__}", table_of(report), out)
+
+
+def run(
+    split: LabelledSplit,
+    model: Any,
+    out: str | Path,
+    *,
+    seed: int | None = None,
+    options: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    clock: Stopwatch | None = None,
+) -> dict[str, Any]:
+    """Fit, predict, measure and write everything to a folder.
+
+    Parameters
+    ----------
+    split : LabelledSplit
+    model : AdditiveGPClassifier or ProjectionPursuitGPClassifier, not fitted
+        It is fitted in place.
+    out : str or Path
+        Folder to be, which appears when all is done. See ``output_folder`` for what it replaces.
+    seed : int, optional
+    options : dict, optional
+        Kept in the report.
+    overwrite : bool
+        Replace the results of other data.
+    clock : Stopwatch, optional
+        With the stages before this one.
+
+    Returns
+    -------
+    dict
+        What report.json holds.
+    """
+    return run_one(
+        PIPELINE,
+        split,
+        model,
+        out,
+        stage="scoring",
+        task="classification",
+        seed=seed,
+        options=options,
+        overwrite=overwrite,
+        clock=clock,
+    )
+
+
+def table_of(report: dict[str, Any]) -> dict[str, str]:
+    """Choose and format the lines a person reads first."""
+    data, metrics = report["data"], report["metrics"]
+    rows = {
+        "rows": f"{data['n_train']:,} train, {data['n_test']:,} test",
+        "columns": str(len(data["columns"])),
+        f"classes of {data['target']}": str(len(data["classes"])),
+        "error rate": f"{metrics['error_rate']:.4g}",
+        "MNLL": f"{metrics['mnll']:.4g}",
+        "Brier score": f"{metrics['brier']:.4g}",
+        "calibration error": f"{metrics['calibration_error']:.4g}",
+    }
+    if metrics["auc"] is not None:
+        rows["area under ROC"] = f"{metrics['auc']:.4g}"
+    if "mnll_truth" in metrics:
+        rows["error rate of the truth"] = f"{metrics['error_rate_truth']:.4g}"
+        rows["MNLL of the truth"] = f"{metrics['mnll_truth']:.4g}"
+    rows["converged"] = "yes" if report["converged"] else "NO"
+    return rows
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+def _classifier(model: str, options: dict[str, Any], seed: int) -> Any:
+    """Make the model that the options ask for, and refuse those of another model."""
+    if model not in OWN_OPTIONS:
+        raise ParameterError(f"model must be one of {', '.join(OWN_OPTIONS)}, got {model!r}")
+    for other, names in OWN_OPTIONS.items():
+        for name in names:
+            if other != model and options[name] is not None:
+                raise ParameterError(
+                    f"--{name} is an option of --model {other}, and this is --model {model}; "
+                    "leave it out"
+                )
+    scoring: dict[str, Any] = {
+        "structure": model,
+        **{name: options[name] for name in ("kernel", "link", "solver", "tol")},
+        **{
+            name: options[name]
+            for name in ("multi_class", "class_weight", "learner")
+            if options[name] is not None
+        },
+    }
+    projections = options["projections"]
+    if projections is not None:
+        scoring["n_projections"] = int(projections) if projections.isdecimal() else projections
+    document = {
+        "task": PIPELINE,
+        "load": {"data": options["data"]},
+        "models": {model: {"scoring": scoring}},
+    }
+    asked = validated(document, f"--model {model}").models[model].scoring
+    assert asked is not None
+    return build_scoring(asked, PIPELINE, seed)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m pipelines.classification")

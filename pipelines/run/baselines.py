@@ -1,0 +1,96 @@
+"""Other methods on the same rows: the peers of regression, and scikit-learn's classifiers."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import SplineTransformer, StandardScaler
+
+from dsgp.errors import ParameterError
+from pipelines.datasets import Floats
+from pipelines.peers import PEERS, peer_of
+from pipelines.run.chain import Work
+from pipelines.run.encoding import Encoded
+from pipelines.run.folders import write_json
+from pipelines.run.tables import TEST, TRAIN, whole
+
+PREDICTED = "predicted.parquet"
+DETAILS = "details.json"
+TREES = "trees"  # boosted, interactions and all
+CLASSIFIERS = (TREES, "boosting", "splines")
+
+
+def require(name: str, task: str) -> None:
+    """Raise ``ParameterError`` where there is no such baseline for the task, or not installed."""
+    if task == "counts":
+        raise ParameterError(f"baseline {name!r}: there are none for counts")
+    if task == "classification" and name not in CLASSIFIERS:
+        raise ParameterError(
+            f"baseline for classification must be one of {', '.join(CLASSIFIERS)}, got {name!r}"
+        )
+    if task == "regression" and name != TREES:
+        if name.partition(":")[0] not in PEERS:
+            raise ParameterError(
+                f"baseline for regression must be one of {', '.join([TREES, *PEERS])}, got {name!r}"
+            )
+        peer_of(name)[1].require()
+
+
+def fit_baseline(work: Work, name: str) -> None:
+    """Fit a baseline and predict the test rows, all of them in memory."""
+    encoded = Encoded.of(work.needs["encode"])
+    X = whole(work.needs["encode"] / TRAIN, encoded.inputs).to_numpy(np.float64)
+    X_test = whole(work.needs["encode"] / TEST, encoded.inputs).to_numpy(np.float64)
+    y = encoded.column(TRAIN, encoded.target)
+    if encoded.task == "classification":
+        table, details = _classified(work, name, X, y, X_test)
+    else:
+        table, details = _regressed(work, name, X, y.astype(np.float64), X_test)
+    table.to_parquet(work.folder / PREDICTED, index=False)
+    write_json(work.folder / DETAILS, details)
+
+
+def _regressed(
+    work: Work, name: str, X: Any, y: Floats, X_test: Any
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Fit the standardised target: boosting compares its loss with an absolute tolerance."""
+    centre, scale = float(y.mean()), float(y.std()) or 1.0
+    standard = (y - centre) / scale
+    if name == TREES:
+        trees = HistGradientBoostingRegressor(max_iter=1000, early_stopping=True, random_state=0)
+        with work.clock.stage("fit"):
+            trees.fit(X, standard)
+        with work.clock.stage("predict"):
+            mean = trees.predict(X_test)
+        return pd.DataFrame({"mean": centre + scale * mean}), {"iterations": trees.n_iter_}
+    fit = peer_of(name)[1].fit_predict(X, standard, X_test)
+    work.clock.seconds.update(fit.seconds)
+    table = pd.DataFrame({"mean": centre + scale * fit.mean})
+    noise = None if fit.noise_variance is None else fit.noise_variance * scale**2
+    if fit.std is not None and noise is not None:
+        table["std"] = np.sqrt((scale * fit.std) ** 2 + noise)
+    return table, {**fit.details, "noise_variance": noise}
+
+
+def _classified(
+    work: Work, name: str, X: Any, y: Any, X_test: Any
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    model: Any
+    if name == "splines":
+        splines = SplineTransformer(n_knots=20, knots="quantile", extrapolation="linear")
+        model = make_pipeline(StandardScaler(), splines, LogisticRegression(C=1.0, max_iter=2000))
+    else:
+        apart = {"interaction_cst": "no_interactions"} if name == "boosting" else {}
+        model = HistGradientBoostingClassifier(
+            max_iter=1000, early_stopping=True, random_state=0, **apart
+        )
+    with work.clock.stage("fit"):
+        model.fit(X, y)
+    with work.clock.stage("predict"):
+        probability = model.predict_proba(X_test)
+    last = model[-1] if name == "splines" else model
+    names = [f"p{code}" for code in range(probability.shape[1])]
+    return pd.DataFrame(probability, columns=names), {"iterations": int(np.max(last.n_iter_))}

@@ -1,0 +1,244 @@
+"""The stage ``encode``: text to codes, and the table that all models read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dsgp.errors import DataError
+from dsgp.rows.sinks import table_writer
+from dsgp.rows.sources import Stored, target_of
+from pipelines.run.chain import Work
+from pipelines.run.config import Encode
+from pipelines.run.folders import read_json, write_json
+from pipelines.run.loading import FACTS
+from pipelines.run.tables import (
+    EXPOSURE,
+    PARTS,
+    ROW,
+    TEST,
+    TRAIN,
+    TRUTH,
+    blocks,
+    names_of,
+    share,
+    whole,
+)
+
+ENCODING = "encoding.json"
+IN_MEMORY = 2**24  # values of the training rows; more are streamed
+MOST_LEVELS = 65_535
+
+
+def encode(work: Work, options: Encode) -> None:
+    """Write the encoded tables, and how they were encoded."""
+    source = work.needs["load"]
+    facts = read_json(source / FACTS)
+    assert facts is not None
+    with work.clock.stage("levels"):
+        levels = _levels(source / TRAIN, facts, options)
+    classes = None
+    if facts["task"] == "classification":
+        classes = _classes(source / TRAIN, facts["target"])
+    for part in PARTS:
+        if not levels and classes is None:
+            share(source / part, work.folder / part)
+            continue
+        with table_writer(part, work.folder / part) as write:
+            for frame in blocks(source / part):
+                for name, known in levels.items():
+                    frame[name] = _codes(frame, name, known, options, part)
+                if classes is not None:
+                    frame[facts["target"]] = _class_codes(frame, facts["target"], classes, part)
+                write(frame)
+    values = facts["n_train"] * (len(facts["inputs"]) + 1)
+    in_memory = values <= IN_MEMORY if options.in_memory == "auto" else options.in_memory
+    centre = None
+    if facts["task"] != "classification":
+        centre = _mean(work.folder / TRAIN, facts["target"])
+    write_json(
+        work.folder / ENCODING,
+        facts
+        | {
+            "levels": levels,
+            "classes": classes,
+            "in_memory": in_memory,
+            "target_mean": centre,
+        },
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
+
+
+def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, list[str]]:
+    """Levels of every text column among the inputs, in the order of their codes."""
+    schema = pq.read_schema(path)
+    text = [name for name in facts["inputs"] if _is_text(schema.field(name).type)]
+    if text and options.categories == "error":
+        raise DataError(
+            f"{facts['name']}: input column {text[0]!r} is text; drop it, or say "
+            "encode.categories: codes"
+        )
+    found: dict[str, set[str]] = {name: set() for name in text}
+    for frame in blocks(path, text) if text else ():
+        for name in text:
+            found[name].update(frame[name].dropna().unique())
+            if len(found[name]) > MOST_LEVELS:
+                raise DataError(
+                    f"{facts['name']}: input column {name!r} has more than {MOST_LEVELS} levels; "
+                    "it looks like an identifier: drop it (load.drop)"
+                )
+    return {name: sorted(levels) for name, levels in found.items()}
+
+
+def _codes(
+    frame: pd.DataFrame, name: str, levels: list[str], options: Encode, part: str
+) -> pd.Series:
+    codes = pd.Series(pd.Index(levels).get_indexer(frame[name]), frame.index, dtype=np.float64)
+    unseen = (codes < 0) & frame[name].notna()
+    if unseen.any() and options.unseen == "error":
+        row = unseen.idxmax()
+        raise DataError(
+            f"{part}: input column {name!r} has {frame.loc[row, name]!r} in row {row} (counted "
+            "from 0), which no training row has; say encode.unseen: missing, with missing: ignore "
+            "of the models, or drop the column"
+        )
+    return codes.where(codes >= 0)
+
+
+def _classes(path: Path, target: str) -> list[Any]:
+    found: set[Any] = set()
+    for frame in blocks(path, [target]):
+        column = frame[target]
+        if column.isna().any():
+            raise DataError(
+                f"target {target!r} is missing in row {column.isna().idxmax()} of the training "
+                "rows (counted from 0); leave such rows out first"
+            )
+        found.update(column.unique().tolist())
+        if len(found) > 1000:
+            raise DataError(
+                f"target {target!r} has more than 1000 distinct values; expected labels: for "
+                "numbers say task: regression"
+            )
+    if len(found) < 2:
+        raise DataError(
+            f"target {target!r} has one class only in the training rows, {next(iter(found))!r}; "
+            "expected two or more"
+        )
+    return sorted(found)
+
+
+def _class_codes(frame: pd.DataFrame, target: str, classes: list[Any], part: str) -> pd.Series:
+    codes = pd.Series(pd.Index(classes).get_indexer(frame[target]), frame.index)
+    if (codes < 0).any():
+        row = (codes < 0).idxmax()
+        raise DataError(
+            f"{part}: target {target!r} has {frame.loc[row, target]!r} in row {row} (counted from "
+            "0), a label that no training row has; leave such rows out, or train on some"
+        )
+    return codes
+
+
+def _mean(path: Path, target: str) -> float:
+    total, count = 0.0, 0
+    for frame in blocks(path, [target]):
+        y = target_of(frame[target], len(frame), first_row=count)
+        total += float(y.sum())
+        count += len(y)
+    return total / count
+
+
+# ---- reading it
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the stage has written.
+
+    Attributes
+    ----------
+    folder : Path
+    facts : dict
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Encoded":
+        facts = read_json(folder / ENCODING)
+        assert facts is not None
+        return cls(folder, facts)
+
+    @property
+    def inputs(self) -> list[str]:
+        return list(self.facts["inputs"])
+
+    @property
+    def target(self) -> str:
+        return str(self.facts["target"])
+
+    @property
+    def task(self) -> str:
+        return str(self.facts["task"])
+
+    @property
+    def in_memory(self) -> bool:
+        return bool(self.facts["in_memory"])
+
+    @property
+    def classes(self) -> np.ndarray[Any, Any]:
+        """Labels in the order of their codes."""
+        return np.asarray(self.facts["classes"])
+
+    @cached_property
+    def has_exposure(self) -> bool:
+        return EXPOSURE in names_of(self.folder / TRAIN)
+
+    @cached_property
+    def has_truth(self) -> bool:
+        return TRUTH in names_of(self.folder / TEST)
+
+    def training(self) -> tuple[Any, Any]:
+        """Inputs and target as ``fit`` takes them: in memory, or as a table on disk.
+
+        Classes on disk are codes; in memory they are the labels, so that a model knows them.
+        """
+        if not self.in_memory:
+            return self.stored(), self.target
+        return whole(self.folder / TRAIN, self.inputs), self.training_target()
+
+    def training_target(self) -> np.ndarray[Any, Any]:
+        """Read the target whole; classes are labels."""
+        y = self.column(TRAIN, self.target)
+        return self.classes[y] if self.task == "classification" else y
+
+    def stored(self) -> Stored:
+        """The training table on disk."""
+        return Stored(self.folder / TRAIN, columns=self.inputs)
+
+    def column(self, part: str, name: str) -> np.ndarray[Any, Any]:
+        """Read one column whole."""
+        return whole(self.folder / part, [name])[name].to_numpy()
+
+    def blocks(self, part: str, rows: int) -> Iterator[pd.DataFrame]:
+        """Yield blocks with inputs, target, and those of row, truth and exposure that there are."""
+        wanted: Sequence[str] = [
+            name
+            for name in (*self.inputs, self.target, ROW, TRUTH, EXPOSURE)
+            if name in names_of(self.folder / part)
+        ]
+        return blocks(self.folder / part, wanted, rows)

@@ -1,0 +1,221 @@
+"""The stages that fit: additive, pursuit and local scoring, each on the encoded table.
+
+Least squares of labels are those of the codes 0 and 1: they give local scoring kernels to start
+from, or projections, and are not evaluated.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import dsgp
+from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
+from dsgp.errors import ParameterError
+from dsgp.kernels import Matern
+from dsgp.rows.sinks import table_writer
+from dsgp.rows.sources import Stored
+from pipelines.reporting import terms_table
+from pipelines.run.chain import Work
+from pipelines.run.config import Additive, Kernel, Pursuit, Scoring
+from pipelines.run.encoding import Encoded
+from pipelines.run.folders import write_json
+from pipelines.run.tables import EXPOSURE, ROW_BLOCK, TRAIN
+from pipelines.run.view import View
+
+MODEL = "model.zarr"
+INPUTS = "inputs.json"
+DERIVED = "derived.parquet"
+
+
+def build_additive(options: Additive) -> AdditiveGPRegressor:
+    """Make the estimator that the options ask for."""
+    return AdditiveGPRegressor(**_parameters(options), verbose=True)
+
+
+def build_pursuit(options: Pursuit, seed: int) -> ProjectionPursuitGPRegressor:
+    """Make the estimator that the options ask for."""
+    given = _parameters(options)
+    del given["fit_to"]
+    return ProjectionPursuitGPRegressor(**given, random_state=seed, verbose=True)
+
+
+def _parameters(options: Additive | Pursuit | Scoring) -> dict[str, Any]:
+    given = {name: getattr(options, name) for name in type(options).model_fields}
+    given["kernel"] = options.kernel.build()
+    if "terms" in given:
+        given["terms"] = _terms(given["terms"])
+    return given
+
+
+def _terms(terms: dict[str, Kernel]) -> dict[str, Matern] | None:
+    return {name: kernel.build() for name, kernel in terms.items()} or None
+
+
+# ---- least squares
+
+
+def fit_additive(work: Work, model: AdditiveGPRegressor) -> None:
+    """Fit a function of every column by least squares."""
+    encoded = Encoded.of(work.needs["encode"])
+    X, y = _numeric_target(encoded)
+    with work.clock.stage("fit", shown=False):
+        model.fit(X, y)
+    save(work, model)
+
+
+def fit_pursuit(work: Work, model: ProjectionPursuitGPRegressor) -> None:
+    """Fit functions of projections by least squares."""
+    encoded = Encoded.of(work.needs["encode"])
+    X, y = _numeric_target(encoded)
+    with work.clock.stage("fit", shown=False):
+        model.fit(X, y)
+    save(work, model)
+
+
+def fit_residual(work: Work, model: ProjectionPursuitGPRegressor) -> None:
+    """Fit functions of projections to what an additive mean leaves of the target."""
+    encoded = Encoded.of(work.needs["encode"])
+    additive = dsgp.load(work.needs["additive"] / MODEL)
+
+    def derive(frame: pd.DataFrame) -> pd.DataFrame:
+        mean = np.asarray(additive.predict(frame[encoded.inputs]))
+        rest = np.asarray(frame[encoded.target], dtype=np.float64) - mean
+        return frame[encoded.inputs].assign(**{encoded.target: rest})
+
+    with (
+        work.clock.stage("fit", shown=False),
+        _derived(work.folder, encoded, derive, encoded.inputs) as (X, y),
+    ):
+        model.fit(X, y)
+    save(work, model)
+
+
+def _numeric_target(encoded: Encoded) -> tuple[Any, Any]:
+    """Inputs and target, of two classes as 0 and 1."""
+    X, y = encoded.training()
+    if encoded.task != "classification":
+        return X, y
+    if len(encoded.classes) > 2:
+        raise ParameterError(
+            f"least squares of labels takes two classes, and {encoded.target!r} has "
+            f"{len(encoded.classes)}; leave additive and pursuit out, or use scoring with "
+            "structure: pursuit"
+        )
+    if not encoded.in_memory:
+        return X, y
+    return X, encoded.column(TRAIN, encoded.target).astype(np.float64)
+
+
+@contextmanager
+def _derived(
+    folder: Path,
+    encoded: Encoded,
+    derive: Callable[[pd.DataFrame], pd.DataFrame],
+    inputs: list[str],
+) -> Iterator[tuple[Any, Any]]:
+    """Give training rows with other columns, or another target, as ``fit`` takes them.
+
+    On disk they are written block by block, for the time of the fit.
+    """
+    parts = map(derive, encoded.blocks(TRAIN, ROW_BLOCK))
+    if encoded.in_memory:
+        frame = pd.concat(parts, ignore_index=True)
+        yield frame[inputs], frame[encoded.target].to_numpy()
+        return
+    path = folder / DERIVED
+    try:
+        with table_writer(DERIVED, path) as write:
+            for part in parts:
+                write(part)
+        yield Stored(path, columns=inputs), encoded.target
+    finally:
+        path.unlink(missing_ok=True)
+
+
+# ---- local scoring
+
+
+def fit_scoring(work: Work, options: Scoring, seed: int) -> None:
+    """Fit labels or counts by local scoring, in columns, projections, or both."""
+    encoded = Encoded.of(work.needs["encode"])
+    view = View.made(work.needs, encoded)
+    fit_scored(work, build_scoring(options, encoded.task, seed, _starts(work.needs)), view)
+
+
+def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
+    """Fit an estimator of labels or counts, in the columns or another view of them."""
+    encoded = Encoded.of(work.needs["encode"])
+    view = View.of_columns(encoded) if view is None else view
+    write_json(work.folder / INPUTS, view.settings())
+    exposure = {}
+    if encoded.has_exposure:
+        exposure["exposure"] = encoded.column(TRAIN, EXPOSURE) if encoded.in_memory else EXPOSURE
+
+    def derive(frame: pd.DataFrame) -> pd.DataFrame:
+        own = [name for name in (encoded.target, EXPOSURE) if name in frame]
+        return pd.concat([view(frame), frame[own]], axis=1)
+
+    with work.clock.stage("fit", shown=False):
+        if view.is_plain:
+            X, y = encoded.training()
+            model.fit(X, y, **exposure)
+        else:
+            with _derived(work.folder, encoded, derive, view.names) as (X, y):
+                if encoded.in_memory:
+                    y = encoded.training_target()
+                model.fit(X, y, **exposure)
+    save(work, model)
+
+
+def build_scoring(
+    options: Scoring, task: str, seed: int, starts: dict[str, Matern] | None = None
+) -> Any:
+    """Make the estimator that the options ask for.
+
+    Parameters
+    ----------
+    options : Scoring
+    task : {"classification", "counts"}
+    seed : int
+    starts : dict of str to kernel, optional
+        Of columns that the options do not name.
+    """
+    given = _parameters(options)
+    structure, likelihood = given.pop("structure"), given.pop("likelihood")
+    n_projections, multi_class = given.pop("n_projections"), given.pop("multi_class")
+    pursuit = structure == "pursuit"
+    if pursuit:
+        for name in ("terms", "missing", "learner", "learner_tol", "learner_max_iter"):
+            del given[name]
+        given["n_projections"] = n_projections or "auto"
+    else:
+        given["terms"] = {**(starts or {}), **(given["terms"] or {})} or None
+    if task == "counts":
+        for name in ("link", "class_weight"):
+            del given[name]
+        kind = dsgp.GeneralizedPursuitGP if pursuit else dsgp.GeneralizedAdditiveGP
+        return kind(likelihood or "poisson", **given, random_state=seed, verbose=True)
+    if multi_class is not None:
+        given["multi_class"] = multi_class
+    kind = dsgp.ProjectionPursuitGPClassifier if pursuit else dsgp.AdditiveGPClassifier
+    return kind(**given, random_state=seed, verbose=True)
+
+
+def _starts(needs: dict[str, Path]) -> dict[str, Matern] | None:
+    """Kernels of the least-squares fit; their lengthscales are of use, their variances are not."""
+    if "additive" not in needs:
+        return None
+    kernels = dsgp.load(needs["additive"] / MODEL).kernels_
+    return {name: type(kernel)(kernel.lengthscale) for name, kernel in kernels.items()}
+
+
+def save(work: Work, model: Any) -> None:
+    """Write the model, its summary and its terms."""
+    with work.clock.stage("save"):
+        model.save(work.folder / MODEL)
+        terms_table(model).to_csv(work.folder / "terms.csv", index=False)
+        (work.folder / "summary.txt").write_text(model.summary() + "\n", encoding="utf-8")

@@ -1,0 +1,143 @@
+"""The folder of a chain: one folder a stage, whole or not there, with a manifest of what made it.
+
+Nothing here knows what a stage does.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dsgp.errors import DsgpError, StorageError
+from pipelines.reporting import MAKER, plain_json
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+MARKER = "chain.json"
+MANIFEST = "stage.json"
+LOCK = ".lock"
+# Of a manifest, those that are looked at.
+_KEYS = {"key", "run", "options", "needs", "seconds", "parts", "warnings", "files"}
+
+
+@contextmanager
+def chain_folder(path: Path, data: str, *, overwrite: bool = False) -> Iterator[Path]:
+    """Make or open the folder of a chain, for one process at a time.
+
+    What a killed run left half-written is removed.
+
+    Parameters
+    ----------
+    path : Path
+    data : str
+        What the chain loads: stages made from other data are replaced only with `overwrite`.
+
+    Raises
+    ------
+    StorageError
+        If the folder holds anything else, another process works in it, or it cannot be written.
+    """
+    path = path.absolute()
+    _require_ours(path, data, overwrite)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            for rest in path.rglob(".*.part"):
+                shutil.rmtree(rest, ignore_errors=True)
+            write_json(path / MARKER, {"made_by": MAKER, "pipeline": "run", "data": data})
+            yield path
+    except DsgpError:
+        raise
+    except OSError as error:
+        raise StorageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+def _require_ours(path: Path, data: str, overwrite: bool) -> None:
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise StorageError(f"{str(path)!r} is a file; choose a folder for the results")
+    if not {entry.name for entry in path.iterdir()} - {LOCK}:
+        return
+    marker = read_json(path / MARKER)
+    if marker is None or marker.get("made_by") != MAKER:
+        raise StorageError(
+            f"{str(path)!r} exists and no chain of dsgp wrote it, so it is left alone; choose "
+            "another folder"
+        )
+    if marker.get("data") != data and not overwrite:
+        raise StorageError(
+            f"{str(path)!r} holds the stages of {marker.get('data')}, and this chain loads {data}; "
+            "choose another folder, or replace them with --overwrite"
+        )
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes out; the system lifts the lock when this one ends, however it does."""
+    if fcntl is None:
+        yield
+        return
+    with (path / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StorageError(
+                f"another run works in {str(path)!r}; wait for its end, or choose another folder"
+            ) from error
+        yield
+
+
+@contextmanager
+def written_stage(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder that replaces `folder` when the block ends well."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
+    try:
+        whole = aside / "whole"
+        whole.mkdir()
+        yield whole
+        if folder.exists():
+            folder.rename(aside / "replaced")
+        whole.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def manifest_of(folder: Path) -> dict[str, Any] | None:
+    """Read what a whole stage says of itself; None where there is none or a file is gone."""
+    manifest = read_json(folder / MANIFEST)
+    if manifest is None or manifest.get("made_by") != MAKER:
+        return None
+    if not set(manifest) >= _KEYS:
+        return None
+    present = {entry.name for entry in folder.iterdir()}
+    return manifest if set(manifest["files"]) <= present else None
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file, whole or not at all; numbers that are not finite become null."""
+    text = json.dumps(plain_json(content), indent=2, ensure_ascii=False, allow_nan=False)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text + "\n", encoding="utf-8")
+        os.replace(aside, path)
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read a JSON object; None where there is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
