@@ -370,6 +370,9 @@ class _Search:
         for _ in range(self.max_iter):
             promised, kernels, likelihood = self._surrogate(state, radius)
             if promised <= self.tol:
+                if state.mode.gain > tol:
+                    state = self._refined(state, tol)
+                    continue
                 if scans and (others := self._scanned(state)) != state.kernels:
                     scans -= 1
                     tried = self._mode(state.mode.model, others, state.mode.values, tol)
@@ -385,17 +388,26 @@ class _Search:
                 tried = self._mode(moved, kernels, self._predicted(state, kernels), tol)
             except LinAlgError:
                 tried = replace(state, value=-math.inf)
+            if tried.value <= state.value and state.mode.gain > tol:
+                state = self._refined(state, tol)
+                continue
             ratio = (tried.value - state.value) / promised
             if ratio > _GOOD:
                 radius = min(2 * radius, _MOST)
             if ratio < _POOR:
-                radius = 0.25 * min(radius, _moved(state.kernels, kernels))
+                radius = 0.25 * min(radius, _moved(state, kernels, likelihood))
             if tried.value > state.value:
                 state = tried
                 self.trace.append(state.value)
             elif radius < _LEAST:
                 self.converged = promised <= 10 * self.tol
                 break
+        return state
+
+    def _refined(self, state: _State, tol: float) -> _State:
+        """Find the first mode, which was found roughly, to the tolerance of all others."""
+        state = self._mode(state.mode.model, state.kernels, state.mode.values, tol)
+        self.trace[-1] = state.value
         return state
 
     def _step(self, state: _State) -> tuple[list[Matern], Floats]:
@@ -489,13 +501,12 @@ def _within(search: Search, kernel: Matern, radius: float) -> Search:
     )
 
 
-def _moved(before: list[Matern], after: list[Matern]) -> float:
+def _moved(state: _State, kernels: list[Matern], likelihood: Likelihood) -> float:
     """Largest change of the log of a hyperparameter."""
-    return max(
-        (
-            abs(math.log(getattr(b, name) / getattr(a, name)))
-            for a, b in zip(before, after, strict=True)
-            for name in ("lengthscale", "variance")
-        ),
-        default=0.0,
-    )
+    logs = [
+        abs(math.log(getattr(b, name) / getattr(a, name)))
+        for a, b in zip(state.kernels, kernels, strict=True)
+        for name in ("lengthscale", "variance")
+    ]
+    before = state.mode.model.likelihood.unconstrained()
+    return max([*logs, *np.abs(likelihood.unconstrained() - before)], default=0.0)

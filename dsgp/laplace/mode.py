@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
@@ -29,6 +29,8 @@ _SOLVE_SHARE, _LOOSEST = 0.03, 0.1
 # Sweeps of backfitting in a step but the last: local scoring goes on as well with inner iterations
 # that are not complete, and their bound may stay above any tolerance for long.
 _SWEEPS = 20
+# Steps with as many sweeps as are allowed, once the steps are below the tolerance.
+_CLOSINGS = 5
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def find_mode(
     objective = found.log_density if start is None else -math.inf
     trace: list[float] = []
     coarse: Callable[[], CoarseSpace] | None = None
-    solve_tol, step_size, closing = _LOOSEST, math.inf, False
+    solve_tol, step_size, closing = _LOOSEST, math.inf, 0
     inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
         system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0)
@@ -126,11 +128,15 @@ def find_mode(
         step, step_dual = solution.mean - mean, solution.dual - dual
         if trace or start is None:
             gain = 0.5 * float(np.sum(step * (found.gradient - dual)))
-            step_size = math.sqrt(max(2 * gain, 0.0))
-        if last or (step_size <= tol and solve_tol <= tol) or (closing and inner < max_iter):
+            step_size = math.sqrt(2 * abs(gain))  # less than 0 by rounding only
+        complete = closing > 0 or solution.converged
+        if last or (step_size <= tol and solve_tol <= tol and complete):
+            break
+        closing += closing > 0
+        if closing > _CLOSINGS and inner < max_iter:
             break
         if step_size <= tol:  # once more, as exactly as was asked for
-            solve_tol, closing = tol, True
+            solve_tol, closing = tol, max(closing, 1)
             continue
         fraction = 1.0
         for _ in range(_HALVINGS):
@@ -141,7 +147,9 @@ def find_mode(
                 break
             fraction *= 0.5
         else:
-            break  # rounding, or a kernel that float64 cannot hold: what there is stays
+            # Rounding, or a kernel that float64 cannot hold: what there is stays.
+            solution = replace(solution, mean=mean, dual=dual, converged=False)
+            break
         mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
         pair = mean, dual
         trace.append(objective)

@@ -101,6 +101,7 @@ class Basis:
                 values[part] if spline is None else spline @ values[part]
                 for part, spline in zip(self.parts, self.splines, strict=True)
             ]
+            or [np.zeros(0)]
         )
 
     def at_nodes(self, sums: list[Floats]) -> Floats:
@@ -110,6 +111,7 @@ class Basis:
                 b if spline is None else spline.T @ b
                 for spline, b in zip(self.splines, sums, strict=True)
             ]
+            or [np.zeros(0)]
         )
 
 
@@ -184,6 +186,7 @@ class NodePosterior:
                 lower.T @ information[part]
                 for part, lower in zip(self.basis.parts, self.lowers, strict=True)
             ]
+            or [np.zeros(0)]
         )
 
     def values(self, weights: Floats) -> Floats:
@@ -203,6 +206,8 @@ class NodePosterior:
 
     def solve(self, whitened: Floats) -> Floats:
         """(I + Lᵀ G L / σ²)⁻¹ times a vector."""
+        if not len(whitened):  # LAPACK takes no empty matrix
+            return whitened
         return lapack.dpotrs(self._factor, whitened, lower=1)[0]
 
     def _terms(self) -> list[tuple[slice, Floats]]:
@@ -216,6 +221,8 @@ class NodePosterior:
     @cached_property
     def inverse(self) -> Floats:
         """(I + Lᵀ G L / σ²)⁻¹: the posterior covariance in white coordinates."""
+        if not len(self._factor):
+            return self._factor
         lower, _ = lapack.dpotri(self._factor, lower=1)
         lower = np.tril(lower)
         return lower + np.tril(lower, -1).T
@@ -363,7 +370,9 @@ def open_variances(
         )
         left = np.maximum(variance - np.sum(features**2, axis=0) - 2 * _JITTER * variance, 0.0)
         left += left_open(kernel, np.sqrt(12 * squares))
-        found.append(float(np.sum(weight * left) / np.sum(weight)) / noise_variance)
+        # The weights of confident rows may all vanish.
+        total = max(float(np.sum(weight)), np.finfo(float).tiny)
+        found.append(float(np.sum(weight * left)) / total / noise_variance)
     return found
 
 

@@ -221,6 +221,10 @@ class Likelihood(ABC):
     def working_start(self, y: ArrayLike, trials: ArrayLike | None = None) -> Array:
         """Latent of each row near its own likelihood's maximum, always finite."""
 
+    def absorbed(self, level: float) -> tuple[Self, float]:
+        """Take a constant of f into the parameters, as far as they can, and return the rest."""
+        return self, level
+
     def completed(self, y: ArrayLike, weight: ArrayLike | None = None) -> Self:
         """Return a copy whose missing hyperparameters are set from the data."""
         return self

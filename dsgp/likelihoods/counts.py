@@ -85,7 +85,7 @@ class CountLikelihood(Likelihood):
         trials: ArrayLike | None = None,
     ) -> float:
         y, w, o = prepared(y, weight, offset)
-        total, top = float(np.sum(w * y)), float(o.max(initial=0.0))
+        total, top = float(np.sum(w * y)), float(o.max()) if o.size else 0.0
         exposure = float(np.sum(w * np.exp(o - top)))
         constant = float(np.log((total if total > 0 else 0.5) / exposure)) - top
         if offset is None or total <= 0:

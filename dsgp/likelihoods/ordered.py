@@ -115,6 +115,11 @@ class Ordered(Likelihood):
             )
         return np.array(self.cutpoints, dtype=float)
 
+    def absorbed(self, level: float) -> tuple[Self, float]:
+        """Move the cutpoints by a constant of f: nothing is left of it."""
+        assert self.cutpoints is not None
+        return replace(self, cutpoints=tuple(cut - level for cut in self.cutpoints)), 0.0
+
     def completed(self, y: ArrayLike, weight: ArrayLike | None = None) -> Self:
         """Return a copy with cutpoints from the shares of the categories.
 

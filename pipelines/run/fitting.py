@@ -197,12 +197,12 @@ def build_scoring(
     if task == "counts":
         for name in ("link", "class_weight"):
             del given[name]
-        kind = dsgp.GeneralizedPursuitGP if pursuit else dsgp.GeneralizedAdditiveGP
-        return kind(likelihood or "poisson", **given, random_state=seed, verbose=True)
+        of_counts = dsgp.GeneralizedPursuitGP if pursuit else dsgp.GeneralizedAdditiveGP
+        return of_counts(likelihood or "poisson", **given, random_state=seed, verbose=True)
     if multi_class is not None:
         given["multi_class"] = multi_class
-    kind = dsgp.ProjectionPursuitGPClassifier if pursuit else dsgp.AdditiveGPClassifier
-    return kind(**given, random_state=seed, verbose=True)
+    of_labels = dsgp.ProjectionPursuitGPClassifier if pursuit else dsgp.AdditiveGPClassifier
+    return of_labels(**given, random_state=seed, verbose=True)
 
 
 def _starts(needs: dict[str, Path]) -> dict[str, Matern] | None:
