@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import dsgp
 from dsgp import cli, progress, storage
-from dsgp.cli import fitting, prediction, tables
+from dsgp.cli import models, outputs, prediction, tables
 from dsgp.rows.sources import Stored, parts
 
 N_ROWS = 60
@@ -151,7 +151,7 @@ def test_predict_keeps_rows_in_order_and_columns_asked_for(tmp_path, model_path,
     new = rows(seed=2).assign(id=[f"r{i}" for i in range(N_ROWS)], text="ignored")
     data = saved(new[["text", "b", "id", "y", "a"]], tmp_path / "new.parquet")
     out = tmp_path / f"p{ending}"
-    result = run("predict", model_path, data, "--out", out, "--keep", "id", "--keep", "a")
+    result = run("predict", model_path, data, "--out", out, "--keep", "id, a")
     assert result.exit_code == 0, result.output
     predictions = dsgp.read_table(out)
     assert list(predictions) == ["id", "a", "mean", "std", "lower", "upper"]
@@ -222,7 +222,7 @@ def test_a_pursuit_model_is_fitted_shown_and_predicted(tmp_path):
 
 
 def test_a_pursuit_model_takes_its_options(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "ProjectionPursuitGPRegressor", given := Given())
+    monkeypatch.setattr(models, "ProjectionPursuitGPRegressor", given := Given())
     data = saved(rows(), tmp_path / "d.csv")
     base = ["fit", data, "--target", "y", "--out", tmp_path / "m.zarr", "--model", "pursuit"]
     assert run(*base).exit_code == 0
@@ -288,6 +288,289 @@ def test_options_of_the_other_model_are_refused(tmp_path, command, options, word
     result = command("fit", data, "--target", "y", "--out", out, *options)
     require_one_error(result, *words)
     assert not out.exists()
+
+
+# ---------------------------------------------------------------- classes, counts and more
+
+
+def varied(n_rows=120, seed=0) -> pd.DataFrame:
+    """Return two inputs and targets of many kinds."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"a": rng.uniform(-3, 3, n_rows), "b": rng.uniform(0, 1, n_rows)})
+    f = 2 * np.sin(table["a"].to_numpy()) + table["b"].to_numpy()
+    success = 1 / (1 + np.exp(-f))
+    noisy = f + rng.logistic(size=n_rows)
+    years, treated = rng.uniform(0.5, 3, n_rows), rng.integers(1, 9, n_rows)
+    return table.assign(
+        years=years,
+        shift=rng.uniform(-0.5, 0.5, n_rows),
+        treated=treated,
+        label=np.where(rng.random(n_rows) < success, "yes", "no"),
+        kind=np.array(["red", "green", "blue"])[np.digitize(noisy, [-1, 1])],
+        code=np.digitize(noisy, [0]) + 7,
+        flag=noisy > 0,
+        hit=(noisy > 0).astype(int),
+        cured=rng.binomial(treated, success),
+        n=rng.poisson(years * np.exp(f / 2)),
+        amount=rng.gamma(4, np.exp(f) / 4),
+        grade=np.digitize(noisy, [-1, 1]),
+        real=f + 0.1 * rng.standard_t(3, n_rows),
+    )
+
+
+FIXED = ["--learner", "none", "--lengthscale", "1", "--variance", "2"]
+UNIT = dsgp.kernels.Matern52(1.0, 2.0)
+ROUGH = dsgp.kernels.Matern32(1.0, 2.0)
+INPUTS = ["--columns", "a,b"]
+
+
+def classified(table: pd.DataFrame, target: str, **options: object) -> dsgp.AdditiveGPClassifier:
+    model = dsgp.AdditiveGPClassifier(ROUGH, learner=None, **options)
+    return model.fit(table[["a", "b"]], table[target])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("target", ["label", "code", "flag", "kind"])
+def test_classes_of_any_type_are_fitted_shown_and_predicted(tmp_path, target, ending):
+    table, new = varied(), varied(seed=1)
+    data, out = saved(table, tmp_path / f"d{ending}"), tmp_path / "m.zarr"
+    options = ["--model", "classifier", *INPUTS, *FIXED]
+    result = run("fit", data, "--target", target, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    expected = classified(table, target)
+    assert expected.summary() in result.stdout
+    shown = run("info", out).stdout
+    assert f"classes         {', '.join(map(str, expected.classes_))}\n" in shown
+    assert "AdditiveGPClassifier" in shown
+    assert expected.summary() in shown
+    new_data, predictions = saved(new, tmp_path / f"n{ending}"), tmp_path / f"p{ending}"
+    assert run("predict", out, new_data, "--keep", target, "--out", predictions).exit_code == 0
+    predicted, X = dsgp.read_table(predictions), new[["a", "b"]]
+    assert list(predicted[target]) == list(new[target])
+    assert list(predicted["predicted"]) == list(expected.predict(X))
+    for label, column in zip(expected.classes_, expected.predict_proba(X).T, strict=True):
+        np.testing.assert_allclose(predicted[f"probability_{label}"], column, rtol=1e-12)
+    labels = [f"_{label}" for label in expected.classes_] if target == "kind" else [""]
+    for label, model in zip(labels, expected.estimators_, strict=True):
+        mean, std = model.predict_latent(X, return_std=True)
+        np.testing.assert_allclose(predicted[f"latent{label}"], mean, rtol=1e-9)
+        np.testing.assert_allclose(predicted[f"std{label}"], std, rtol=1e-9)
+    assert predicted.shape[1] == 2 + len(expected.classes_) + 2 * len(labels)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("target", ["label", "kind", "flag"])
+def test_classes_of_parts_are_those_of_the_table(tmp_path, target, kind):
+    table = varied()
+    data, out = in_parts(table, tmp_path / "d", kind), tmp_path / "m.zarr"
+    options = ["--model", "classifier", *INPUTS, *FIXED, "--bins", "none"]
+    result = run("fit", data, "--target", target, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    expected = classified(table, target)
+    assert list(dsgp.load(out).classes_) == list(expected.classes_)
+    result = run("predict", out, data, "--keep", f"{target},n", "--out", tmp_path / "p")
+    assert result.exit_code == 0, result.output
+    predicted = pd.read_parquet(tmp_path / "p")
+    assert list(predicted)[:3] == [target, "n", "predicted"]
+    assert list(predicted["predicted"]) == list(expected.predict(table[["a", "b"]]))
+    np.testing.assert_allclose(
+        predicted.filter(like="probability_"),
+        expected.predict_proba(table[["a", "b"]]),
+        atol=1e-3,
+    )
+
+
+def test_a_classifier_takes_its_options(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "AdditiveGPClassifier", given := Given())
+    data = saved(varied(), tmp_path / "d.csv")
+    base = ["fit", data, "--target", "label", "--out", tmp_path / "m.zarr", *INPUTS]
+    base += ["--model", "classifier"]
+    assert run(*base).exit_code == 0
+    default = dsgp.AdditiveGPClassifier().get_params() | {"verbose": True}
+    assert given.positional == (dsgp.kernels.Matern32(),)
+    assert given.options == {name: default[name] for name in given.options}
+    options = ["--link", "probit", "--class-weight", "balanced", "--multi-class", "ovr"]
+    options += ["--learner", "independent", "--learner-max-iter", "7", "--newton-max-iter", "9"]
+    options += ["--missing", "ignore", "--kernel", "matern12", "--lengthscale", "3"]
+    assert run(*base, *options).exit_code == 0
+    assert given.positional == (dsgp.kernels.Matern12(3.0),)
+    expected = {"link": "probit", "class_weight": "balanced", "multi_class": "ovr"}
+    expected |= {"learner": "independent", "learner_max_iter": 7, "newton_max_iter": 9}
+    expected |= {"missing": "ignore"}
+    assert {name: given.options[name] for name in expected} == expected
+
+
+RESPONSES = {
+    "bernoulli": ("hit", {}),
+    "binomial": ("cured", {"trials": "treated"}),
+    "poisson": ("n", {"exposure": "years", "offset": "shift"}),
+    "negative-binomial": ("n", {"exposure": "years"}),
+    "gamma": ("amount", {"exposure": "years"}),
+    "ordered": ("grade", {"offset": "shift"}),
+    "student-t": ("real", {"offset": "shift"}),
+}
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet", ""])
+@pytest.mark.parametrize("model", RESPONSES)
+def test_other_targets_are_fitted_shown_and_predicted(tmp_path, model, ending):
+    table, new = varied(), varied(seed=1)
+    target, further = RESPONSES[model]
+    if ending:
+        data, new_data = saved(table, tmp_path / f"d{ending}"), saved(new, tmp_path / f"n{ending}")
+    else:
+        data, new_data = (
+            in_parts(each, tmp_path / name, "parquet") for name, each in (("d", table), ("n", new))
+        )
+    out, predictions = tmp_path / "m.zarr", tmp_path / "p.parquet"
+    roles = [word for role, name in further.items() for word in (f"--{role}", name)]
+    options = ["--model", model, *INPUTS, *FIXED, "--bins", "none", *roles]
+    result = run("fit", data, "--target", target, "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    expected = dsgp.GeneralizedAdditiveGP(model.replace("-", "_"), UNIT, learner=None, bins=None)
+    expected.fit(table[["a", "b"]], table[target], **{r: table[c] for r, c in further.items()})
+    shown = run("info", out).stdout
+    assert "GeneralizedAdditiveGP" in shown
+    assert dsgp.load(out).summary() in shown
+    assert dsgp.load(out).summary() in result.stdout
+    arguments = ["--keep", target, "--level", "0.8", "--out", predictions]
+    result = run("predict", out, new_data, *arguments, *roles)
+    assert result.exit_code == 0, result.output
+    predicted, X = pd.read_parquet(predictions), new[["a", "b"]]
+    numbers = {role: new[name] for role, name in further.items()}
+    mean, std = expected.predict(X, return_std=True, **numbers)
+    np.testing.assert_allclose(predicted["mean"], mean, rtol=1e-2)
+    np.testing.assert_allclose(predicted["std"], std, rtol=1e-2)
+    ends = expected.predict_interval(X, 0.8, include_noise=True, **numbers)
+    for name, end in zip(("lower", "upper"), ends, strict=True):
+        away = np.abs(predicted[name] - end)
+        assert np.mean(away > 0.02 * np.abs(end)) < 0.02  # a count may fall on the other side
+    levels = [f"probability_{k}" for k in range(3)] if model == "ordered" else []
+    assert list(predicted) == [target, "mean", "std", "lower", "upper", *levels]
+    if levels:
+        np.testing.assert_allclose(predicted[levels].sum(axis=1), 1.0)
+        np.testing.assert_allclose(predicted[levels] @ np.arange(3), predicted["mean"], rtol=1e-9)
+
+
+def test_without_exposure_and_trials_predictions_are_per_unit(tmp_path):
+    table = varied()
+    data = saved(table, tmp_path / "d.parquet")
+    for model, role in (("poisson", "exposure"), ("binomial", "trials")):
+        target, further = RESPONSES[model]
+        column = further[role]
+        out = tmp_path / f"{model}.zarr"
+        options = ["--model", model, *INPUTS, *FIXED, f"--{role}", column]
+        assert run("fit", data, "--target", target, "--out", out, *options).exit_code == 0
+        unit, all_of_it = tmp_path / f"{model}-unit.csv", tmp_path / f"{model}-all.csv"
+        assert run("predict", out, data, "--out", unit).exit_code == 0
+        result = run(
+            "predict", out, data, f"--{role}", column, "--keep", column, "--out", all_of_it
+        )
+        assert result.exit_code == 0, result.output
+        together = pd.read_csv(all_of_it)
+        expected = pd.read_csv(unit)["mean"] * together[column]
+        np.testing.assert_allclose(together["mean"], expected, rtol=1e-12)
+
+
+def test_a_model_without_names_takes_its_numbers_by_name(tmp_path):
+    table = varied()
+    model = dsgp.GeneralizedAdditiveGP("poisson", UNIT, learner=None)
+    model.fit(table[["a", "b"]].to_numpy(), table["n"], exposure=table["years"])
+    model.save(tmp_path / "m.zarr")
+    expected = model.predict(table[["a", "b"]].to_numpy(), exposure=table["years"])
+    new = table[["a", "label", "b", "years"]]
+    arguments = ["--exposure", "years", "--keep", "label"]
+    for data in (saved(new, tmp_path / "d.csv"), in_parts(new, tmp_path / "d", "csv")):
+        out = tmp_path / "p.parquet"
+        result = run("predict", tmp_path / "m.zarr", data, *arguments, "--out", out, "--overwrite")
+        assert result.exit_code == 0, result.output
+        np.testing.assert_allclose(pd.read_parquet(out)["mean"], expected, rtol=1e-12)
+
+
+def first(table: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
+    """Return a table whose first row has another value."""
+    return table.assign(**{column: [value, *table[column][1:]]})
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "words"),
+    [
+        (varied(), ["n", "--link", "probit"], ["--link is an option of", "bernoulli, binomial or"]),
+        (varied(), ["n", "--trials", "treated"], ["--trials is an option of --model binomial"]),
+        (varied(), ["n", "--noise-variance", "1"], ["--noise-variance", "additive or pursuit"]),
+        (varied(), ["n", "--learner", "vbem"], ["--learner vbem", "independent or none"]),
+        (varied(), ["n", "--exposure", "none"], ["no column 'none'"]),
+        (varied(), ["n", "--exposure", "n"], ["'n'", "more than once", "--exposure"]),
+        (varied(), ["n", "--offset", "label"], ["'label'", "number"]),
+        (varied(), ["label"], ["'label'", "not numeric", "--model classifier takes labels"]),
+        (first(varied(), "n", -1), ["n"], ["counts", "row 0 is -1"]),
+        (first(varied(), "n", 0.5), ["n"], ["counts", "row 0 is 0.5"]),
+        (first(varied(), "years", 0), ["n", "--exposure", "years"], ["exposure", "positive"]),
+        (first(varied(), "years", np.nan), ["n", "--exposure", "years"], ["'years'", "NaN"]),
+        (first(varied(), "amount", 0), ["amount", "--model", "gamma"], ["positive", "row 0 is 0"]),
+        (varied(), ["n", "--model", "bernoulli"], ["0", "row "]),
+        (
+            first(varied(), "cured", 99),
+            ["cured", "--model", "binomial", "--trials", "treated"],
+            ["trials", "row 0 is 99"],
+        ),
+        (first(varied(), "grade", 0.5), ["grade", "--model", "ordered"], ["codes", "row 0 is 0.5"]),
+        (varied(), ["label", "--model", "classifier", "--offset", "b"], ["--offset is an option"]),
+        (varied().assign(label="no"), ["label", "--model", "classifier"], ["only one class", "no"]),
+        (
+            first(varied(), "label", None),
+            ["label", "--model", "classifier"],
+            ["'label'", "row 0", "--drop-missing"],
+        ),
+        (varied(), ["real", "--model", "classifier"], ["class"]),
+        (varied(), ["y", "--model", "additive", "--learner", "independent"], ["--learner indep"]),
+    ],
+)
+@pytest.mark.parametrize("parts_of", [False, True], ids=["file", "parts"])
+def test_bad_targets_and_options_end_in_one_line(
+    tmp_path, command, table, options, words, parts_of
+):
+    data = in_parts(table, tmp_path / "d", "parquet") if parts_of else ""
+    data = data or saved(table, tmp_path / "d.parquet")
+    model = [] if "--model" in options else ["--model", "poisson"]
+    base = ["fit", data, "--out", tmp_path / "m.zarr", *INPUTS, "--target"]
+    if parts_of:  # what a single file may do about it
+        words = [word for word in words if not word.startswith(("--drop", "--model class"))]
+    require_one_error(command(*base, *options, *model), *words)
+    assert not (tmp_path / "m.zarr").exists()
+
+
+def test_bad_requests_for_predictions_end_in_one_line(tmp_path, command):
+    table = varied()
+    data = saved(table, tmp_path / "d.parquet")
+    classified(table, "label").save(tmp_path / "label.zarr")
+    counts = dsgp.GeneralizedAdditiveGP("poisson", UNIT, learner=None)
+    counts.fit(table[["a", "b"]], table["n"], exposure=table["years"]).save(tmp_path / "n.zarr")
+    zero = saved(first(table, "years", 0), tmp_path / "zero.parquet")
+    named = saved(table.assign(probability_no=1.0), tmp_path / "named.parquet")
+    for model, rows_of, options, words in (
+        ("label", data, ["--level", "0.9"], ["--level", "a classifier"]),
+        ("label", data, ["--exposure", "years"], ["--exposure", "AdditiveGPClassifier"]),
+        ("label", named, ["--keep", "a,probability_no"], ["--keep 'probability_no'"]),
+        ("n", data, ["--trials", "treated"], ["trials", "binomial"]),
+        ("n", data, ["--exposure", "time"], ["no column 'time'"]),
+        ("n", data, ["--exposure", "label"], ["'label'", "number"]),
+        ("n", zero, ["--exposure", "years"], ["exposure", "positive"]),
+        ("n", data, ["--level", "1"], ["--level", "between 0 and 1"]),
+    ):
+        arguments = [tmp_path / f"{model}.zarr", rows_of, "--out", tmp_path / "p.csv"]
+        require_one_error(command("predict", *arguments, *options), *words)
+        assert not (tmp_path / "p.csv").exists()
+
+
+def test_rows_without_a_label_are_left_out_on_request(tmp_path, command):
+    table = first(varied(), "label", None)
+    data, out = saved(table, tmp_path / "d.parquet"), tmp_path / "m.zarr"
+    options = ["--model", "classifier", *INPUTS, *FIXED, "--drop-missing"]
+    code, _, err = command("fit", data, "--target", "label", "--out", out, *options)
+    assert (code, err) == (0, "Warning: 1 of 120 rows left out, with gaps in 'label'\n")
+    expected = classified(table[1:], "label").predict_proba(table[["a", "b"]])
+    np.testing.assert_array_equal(dsgp.load(out).predict_proba(table[["a", "b"]]), expected)
 
 
 def test_version():
@@ -614,7 +897,7 @@ class Recorder(dsgp.AdditiveGPRegressor):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "zarr"])
 def test_tables_of_parts_are_fitted_where_they_are(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(fitting, "AdditiveGPRegressor", Recorder)
+    monkeypatch.setattr(models, "AdditiveGPRegressor", Recorder)
     data = in_parts(rows().assign(w=1.0, note=2.0), tmp_path / "d", kind)
     base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
     assert run(*base).exit_code == 0
@@ -637,7 +920,7 @@ def test_a_fit_to_parts_is_that_to_the_table(tmp_path, kind):
 
 
 def test_large_files_are_read_block_by_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(fitting, "AdditiveGPRegressor", Recorder)
+    monkeypatch.setattr(models, "AdditiveGPRegressor", Recorder)
     data = saved(rows(), tmp_path / "d.csv")
     base = ["fit", data, "--target", "y", *KEPT, "--overwrite", "--out", tmp_path / "m.zarr"]
     assert run(*base).exit_code == 0
@@ -653,7 +936,7 @@ def test_large_files_are_read_block_by_block(tmp_path, monkeypatch):
     ("text", "value"), [("auto", "auto"), ("none", None), ("250", 250), ("1", 1)]
 )
 def test_bins_missing_and_learner_are_passed_on(tmp_path, monkeypatch, text, value):
-    monkeypatch.setattr(fitting, "AdditiveGPRegressor", given := Given())
+    monkeypatch.setattr(models, "AdditiveGPRegressor", given := Given())
     data = saved(rows(), tmp_path / "d.csv")
     options = ["--bins", text, "--missing", "ignore", "--learner", "marginal"]
     run("fit", data, "--target", "y", "--out", tmp_path / "m.zarr", *options)
@@ -761,14 +1044,14 @@ def test_an_error_in_the_middle_leaves_nothing(
 def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, model_path, monkeypatch):
     data = in_parts(rows(), tmp_path / "d", "parquet")
     blocks = iter(range(3))
-    predictions = prediction._predictions
+    predicted = outputs.Outputs.of
 
     def interrupted(*arguments):
         if next(blocks) == 2:
             raise KeyboardInterrupt
-        return predictions(*arguments)
+        return predicted(*arguments)
 
-    monkeypatch.setattr(prediction, "_predictions", interrupted)
+    monkeypatch.setattr(outputs.Outputs, "of", interrupted)
     for out in ("p", "p.parquet"):
         assert run("predict", model_path, data, "--out", tmp_path / out).exit_code != 0
     assert [path.name for path in tmp_path.iterdir()] == ["d"]

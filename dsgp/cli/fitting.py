@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 import typer
 from typer import Option
 
-from dsgp import kernels, storage
+from dsgp import storage
 from dsgp.cli.messages import one_line
-from dsgp.cli.tables import Data, Overwrite, is_streamed, read
+from dsgp.cli.models import (
+    ClassWeight,
+    Estimator,
+    Kernel,
+    Learner,
+    Link,
+    Method,
+    Missing,
+    Model,
+    MultiClass,
+    Solver,
+    estimator_of,
+    require_own_options,
+)
+from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
-from dsgp.estimators import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.rows.sources import Stored, columns_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -28,75 +41,27 @@ Examples:
   dsgp fit 'sales/*.parquet' --target price --bins auto --out price.zarr
   dsgp fit train.csv --target price --drop id --learner none \\
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
+
+\b
+Interactions, by projections:
   dsgp fit train.csv --target price --model pursuit --out price.zarr
   dsgp fit train.csv --target price --model pursuit --projections 10 \\
       --starts 20 --seed 1 --out price.zarr
+
+\b
+Classes, whose labels may be text:
+  dsgp fit train.csv --target churned --model classifier --out churn.zarr
+  dsgp fit train.csv --target species --model classifier \\
+      --class-weight balanced --out species.zarr
+
+\b
+Counts, rates and other targets:
+  dsgp fit claims.csv --target n_claims --model poisson \\
+      --exposure years --out claims.zarr
+  dsgp fit claims.csv --target amount --model gamma --out amount.zarr
+  dsgp fit trials.csv --target cured --model binomial \\
+      --trials treated --out cured.zarr
 """
-
-Regressor = AdditiveGPRegressor | ProjectionPursuitGPRegressor
-
-
-class Model(StrEnum):
-    """Choices of ``--model``."""
-
-    additive = "additive"
-    pursuit = "pursuit"
-
-
-class Kernel(StrEnum):
-    """Choices of ``--kernel``, smoother from one to the next."""
-
-    matern12 = "matern12"
-    matern32 = "matern32"
-    matern52 = "matern52"
-    matern72 = "matern72"
-
-
-class Solver(StrEnum):
-    """Choices of ``--solver``."""
-
-    multigrid = "multigrid"
-    cg = "cg"
-    backfitting = "backfitting"
-
-
-class Learner(StrEnum):
-    """Choices of ``--learner``."""
-
-    marginal = "marginal"
-    vbem = "vbem"
-    none = "none"
-
-
-class Missing(StrEnum):
-    """Choices of ``--missing``."""
-
-    error = "error"
-    ignore = "ignore"
-
-
-class Method(StrEnum):
-    """Choices of ``--method``."""
-
-    refit = "refit"
-    greedy = "greedy"
-    gibbs = "gibbs"
-
-
-# Parameters of ``fit`` that one model has and the other has not.
-OWN_OPTIONS = {
-    Model.additive: ("lengthscale", "variance", "learner", "learner_max_iter", "missing"),
-    Model.pursuit: (
-        "projections",
-        "method",
-        "no_relevance",
-        "starts",
-        "draws",
-        "warmup",
-        "chains",
-        "seed",
-    ),
-}
 
 
 def fit(
@@ -107,8 +72,12 @@ def fit(
     model: Annotated[
         Model,
         Option(
-            help="additive: a function of every input. pursuit: functions of projections of the "
-            "inputs, which know interactions."
+            metavar="NAME",
+            help="additive: a number, by a function of every input. pursuit: a number, by "
+            "functions of projections of the inputs, which know interactions. classifier: two or "
+            "more classes, text or numbers. bernoulli: 0 or 1. binomial: successes in --trials. "
+            "poisson, negative-binomial: counts. gamma: positive numbers. ordered: levels 0, 1, … "
+            "in their order. student-t: a number with outliers.",
         ),
     ] = Model.additive,
     columns: Annotated[
@@ -121,36 +90,96 @@ def fit(
         bool, Option("--drop-missing", help="Leave out rows with a missing value.")
     ] = False,
     weight: Annotated[
-        str | None, Option(metavar="COLUMN", help="Weights w: a row has noise variance S2 / w.")
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="Weights w: a row has noise variance S2 / w (additive, pursuit), or counts w "
+            "times (all others).",
+        ),
     ] = None,
+    exposure: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="poisson, negative-binomial, gamma: what a row was observed for (time, area, "
+            "people); the mean is proportional to it.",
+        ),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="bernoulli to student-t: added to the function, on the scale of the link.",
+        ),
+    ] = None,
+    trials: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="binomial: of how many the target counts successes."),
+    ] = None,
+    link: Annotated[
+        Link, Option(help="classifier, bernoulli, binomial, ordered: from function to probability.")
+    ] = Link.logit,
+    class_weight: Annotated[
+        ClassWeight | None,
+        Option(help="classifier: balanced makes all classes count alike, however rare."),
+    ] = None,
+    multi_class: Annotated[
+        MultiClass,
+        Option(
+            help="classifier of more than two: one model of all, or ovr, each against the rest."
+        ),
+    ] = MultiClass.softmax,
     kernel: Annotated[
-        Kernel,
-        Option(help="Covariance of every function, from rough to smooth; no matern12 for pursuit."),
-    ] = Kernel.matern52,
+        Kernel | None,
+        Option(
+            help="Covariance of every function, from rough to smooth; matern52 by default, of a "
+            "classifier matern32; no matern12 for pursuit."
+        ),
+    ] = None,
     lengthscale: Annotated[
         float | None,
-        Option(metavar="L", help="additive: start for every input, in its units."),
+        Option(metavar="L", help="All but pursuit: start for every input, in its units."),
     ] = None,
     variance: Annotated[
         float | None,
-        Option(metavar="V", help="additive: start for every function, in squared target units."),
+        Option(
+            metavar="V",
+            help="All but pursuit: start for every function, in squared units of the target, or of "
+            "the link.",
+        ),
     ] = None,
     noise_variance: Annotated[
-        float | None, Option(metavar="S2", help="Start for the noise, in squared target units.")
+        float | None,
+        Option(
+            metavar="S2",
+            help="additive, pursuit: start for the noise, in squared target units.",
+        ),
     ] = None,
     learner: Annotated[
         Learner,
         Option(
-            help="additive: marginal and vbem learn L and V per input, and S2; none keeps those "
-            "given."
+            help="All but pursuit: marginal learns L and V per input, and S2 or what the "
+            "likelihood has; so do vbem (additive) and independent (all others), the paper's. none "
+            "keeps those given."
         ),
     ] = Learner.marginal,
     learner_max_iter: Annotated[
-        int, Option(metavar="N", help="additive: limit of iterations.")
+        int | None,
+        Option(
+            metavar="N",
+            help="All but pursuit: limit of iterations; by default 100 of additive, else 50.",
+        ),
+    ] = None,
+    newton_max_iter: Annotated[
+        int,
+        Option(metavar="N", help="classifier to student-t: limit of Newton steps."),
     ] = 100,
     missing: Annotated[
         Missing,
-        Option(help="additive: what a missing value of an input is: an error, or no contribution."),
+        Option(
+            help="All but pursuit: what a missing value of an input is: an error, or no "
+            "contribution."
+        ),
     ] = Missing.error,
     projections: Annotated[
         str,
@@ -198,136 +227,105 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it.
 
-    The target is a sum of smooth functions plus noise: one of each input column (additive), or of
-    projections of the inputs that are learned (pursuit). Options that say which model are of that
-    one only.
+    The target, or what its distribution depends on through a link, is a sum of smooth functions:
+    one of each input column, or of projections of the inputs that are learned (pursuit). Options
+    that say which models they are of are of those only.
     """
     storage.check_writable(out, overwrite)
-    _require_own_options(context, model)
-    shared: dict[str, Any] = {
-        "noise_variance": noise_variance,
-        "solver": solver.value,
-        "bins": _bins(bins),
-        "tol": tol,
-        "max_iter": max_iter,
-        "verbose": True,
-    }
-    kernel_class = getattr(kernels, kernel.capitalize())
-    regressor: Regressor
-    if model is Model.additive:
-        regressor = AdditiveGPRegressor(
-            kernel_class(lengthscale, variance),
-            learner=None if learner is Learner.none else learner.value,
-            missing=missing.value,
-            learner_max_iter=learner_max_iter,
-            **shared,
-        )
-    else:
-        regressor = ProjectionPursuitGPRegressor(
-            kernel_class(),
-            n_projections=_projections(projections),
-            method=method.value,
-            relevance=not no_relevance,
-            n_starts=starts,
-            n_draws=draws,
-            n_warmup=warmup,
-            n_chains=chains,
-            random_state=seed,
-            **shared,
-        )
-    inputs = None if columns is None else _names(columns)
-    dropped = [name for names in drop or [] for name in _names(names)]
-    _require_one_role(target, weight, inputs, dropped)
+    require_own_options(context, model, learner)
+    further = {"exposure": exposure, "offset": offset, "trials": trials}
+    roles = _Roles(
+        target,
+        weight,
+        {role: name for role, name in further.items() if name is not None},
+        None if columns is None else names_of(columns),
+        [name for listed in drop or [] for name in names_of(listed)],
+    )
+    estimator = estimator_of(model, context.params)
     if is_streamed(data) and not (drop_missing and data.is_file()):
         if drop_missing:
             remedy = "; --missing ignore uses what such rows have"
             raise ParameterError(
                 "--drop-missing reads the table at once, so DATA must be one file"
-                + (remedy if model is Model.additive else "")
+                + ("" if model is Model.pursuit else remedy)
             )
-        table = Stored(data, inputs, dropped) if inputs or dropped else data
-        regressor.fit(table, y=target, sample_weight=weight)
+        table = Stored(data, roles.inputs, roles.dropped) if roles.chosen else data
+        estimator.fit(table, y=target, sample_weight=weight, **roles.further)
     else:
-        _fit_in_memory(regressor, data, target, weight, inputs, dropped, drop_missing)
-    regressor.save(out, overwrite)
-    typer.echo(f"{regressor.summary()}\n\nsaved in {out}")
+        _fit_in_memory(estimator, model, data, roles, drop_missing)
+    estimator.save(out, overwrite)
+    typer.echo(f"{estimator.summary()}\n\nsaved in {out}")
 
 
-def _require_own_options(context: typer.Context, model: Model) -> None:
-    """Refuse options that the other model has, rather than leave them aside."""
-    for other, names in OWN_OPTIONS.items():
-        for name in names:
-            source = context.get_parameter_source(name)
-            if other is not model and source is not None and source.name != "DEFAULT":
+@dataclass(frozen=True)
+class _Roles:
+    """Which column plays which part.
+
+    Attributes
+    ----------
+    target : str
+    weight : str or None
+    further : dict of str to str
+        Columns of exposures, offsets and trials.
+    inputs : list of str or None
+        None takes all the others.
+    dropped : list of str
+    """
+
+    target: str
+    weight: str | None
+    further: dict[str, str]
+    inputs: list[str] | None
+    dropped: list[str]
+
+    def __post_init__(self) -> None:
+        if self.inputs is not None and self.dropped:
+            raise ParameterError("--columns says which inputs are used already; leave out --drop")
+        for name, count in Counter([*self.own, *self.chosen]).items():
+            if count > 1:
+                options = ["--target", "--weight", *(f"--{role}" for role in self.further)]
                 raise ParameterError(
-                    f"--{name.replace('_', '-')} is an option of --model {other}, and this is "
-                    f"--model {model}; leave it out"
+                    f"column {name!r} is named more than once in {', '.join(options)}, --columns "
+                    "and --drop; a column has one part to play"
                 )
 
+    @property
+    def own(self) -> list[str]:
+        """Columns that are no inputs, since they have another part."""
+        weight = [] if self.weight is None else [self.weight]
+        return [self.target, *weight, *self.further.values()]
 
-def _projections(text: str) -> str | int:
-    if text == "auto":
-        return text
-    if text.isdecimal():
-        return int(text)
-    raise ParameterError(f"--projections must be auto or a number, got {text!r}")
-
-
-def _bins(text: str) -> str | int | None:
-    if text == "auto":
-        return text
-    if text == "none":
-        return None
-    if text.isdecimal():
-        return int(text)
-    raise ParameterError(f"--bins must be auto, none or a number, got {text!r}")
-
-
-def _require_one_role(
-    target: str, weight: str | None, inputs: Sequence[str] | None, dropped: Sequence[str]
-) -> None:
-    if inputs is not None and dropped:
-        raise ParameterError("--columns says which inputs are used already; leave out --drop")
-    named = [target, *([] if weight is None else [weight]), *(inputs or dropped)]
-    for name, count in Counter(named).items():
-        if count > 1:
-            raise ParameterError(
-                f"column {name!r} is named more than once in --target, --weight, --columns and "
-                "--drop; a column has one part to play"
-            )
+    @property
+    def chosen(self) -> Sequence[str]:
+        """Columns that ``--columns`` or ``--drop`` names."""
+        return self.inputs or self.dropped
 
 
 def _fit_in_memory(
-    model: Regressor,
-    data: Path,
-    target: str,
-    weight: str | None,
-    inputs: Sequence[str] | None,
-    dropped: Sequence[str],
-    drop_missing: bool,
+    estimator: Estimator, model: Model, data: Path, roles: _Roles, drop_missing: bool
 ) -> None:
-    own = [target, *([] if weight is None else [weight])]
-    table = read(data, [*own, *(inputs or dropped)], only=inputs is not None)
-    table = table.drop(columns=list(dropped))
+    table = read(data, [*roles.own, *roles.chosen], only=roles.inputs is not None)
+    table = table.drop(columns=roles.dropped)
     if drop_missing:
         table = _complete_rows(table)
-    X = table[inputs] if inputs else table.drop(columns=own)
+    X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.own)
     try:
         columns_of(X)
     except DataError as error:
-        remedy = "" if inputs else " (--drop COLUMN, or --columns with the others)"
+        remedy = "" if roles.inputs else " (--drop COLUMN, or --columns with the others)"
         raise DataError(f"{error}{remedy}") from error
-    training = X, table[target], None if weight is None else table[weight]
+    y = table[roles.target]
+    weight = None if roles.weight is None else table[roles.weight]
+    further = {role: table[name] for role, name in roles.further.items()}
     try:
-        model.fit(*training)
+        estimator.fit(X, y, weight, **further)
     except DataError as error:
-        gaps = any(part is not None and part.isna().any(axis=None) for part in training)
-        remedy = " (--drop-missing leaves such rows out)" if gaps else ""
+        remedy = ""
+        if model is not Model.classifier and not pd.api.types.is_numeric_dtype(y):
+            remedy = " (--model classifier takes labels of any kind)"
+        elif X.isna().any(axis=None) or table[roles.own].isna().any(axis=None):
+            remedy = " (--drop-missing leaves such rows out)"
         raise DataError(f"{error}{remedy}") from error
-
-
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",")]
 
 
 def _complete_rows(table: pd.DataFrame) -> pd.DataFrame:

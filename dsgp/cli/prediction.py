@@ -5,33 +5,32 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import NormalDist
 from typing import Annotated, Any
 
-import numpy as np
 import pandas as pd
 import typer
 from typer import Argument, Option
 
 from dsgp import storage
-from dsgp.cli.tables import Data, Overwrite, is_streamed, read
+from dsgp.cli.outputs import outputs_of
+from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
 from dsgp.errors import ParameterError
-from dsgp.estimators import load
-from dsgp.estimators.predicting import AdditivePredictor
+from dsgp.estimators import AdditiveGPClassifier, load
 from dsgp.progress import progress
 from dsgp.rows.sinks import table_writer, written_aside, written_parts
 from dsgp.rows.sources import Block, naming, open_table
-
-OUTPUT_COLUMNS = ("mean", "std", "lower", "upper")
 
 # \b keeps the lines of the paragraph that follows as they are.
 PREDICT_EXAMPLES = """\b
 Examples:
   dsgp predict price.zarr new.csv --out predictions.csv
-  dsgp predict price.zarr new.parquet --keep id --keep date \\
-      --level 0.9 --out predictions.parquet
+  dsgp predict price.zarr new.parquet --keep id,date --level 0.9 \\
+      --out predictions.parquet
   dsgp predict price.zarr sales/ --out predictions/
+  dsgp predict species.zarr new.csv --keep id --out classes.csv
+  dsgp predict claims.zarr new.csv --exposure years --out claims.csv
 """
 INFO_EXAMPLES = """\b
 Examples:
@@ -54,35 +53,69 @@ def predict(
         ),
     ],
     keep: Annotated[
-        list[str] | None, Option(metavar="COLUMN", help="Copied from DATA; can be repeated.")
+        list[str] | None, Option(metavar="A,B", help="Copied from DATA; can be repeated.")
     ] = None,
     level: Annotated[
-        float, Option(metavar="P", help="Probability of the interval, between 0 and 1.")
-    ] = 0.95,
+        float | None,
+        Option(
+            metavar="P",
+            help="Probability of the interval, between 0 and 1; 0.95 by default. Not of a "
+            "classifier.",
+        ),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="poisson, negative-binomial, gamma: exposure of each row; without it predictions "
+            "are per unit of it.",
+        ),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="bernoulli to student-t: offset of each row; else 0."),
+    ] = None,
+    trials: Annotated[
+        str | None,
+        Option(
+            metavar="COLUMN",
+            help="binomial: trials of each row; without them the mean is a probability.",
+        ),
+    ] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
 
-    Writes the columns mean and std of the function, without noise, and lower and upper: the
-    interval of a new observation, noise included. All are in units of the target. Inputs are
-    matched by name; further columns are ignored.
+    Writes the columns mean and std of the mean, without noise, and lower and upper: the interval of
+    a new observation, noise included. All are in units of the target. Of an ordered target there is
+    also probability_LEVEL, a column a level.
+
+    A classifier writes predicted, the most probable class, probability_LABEL, a column a class, and
+    mean and std of the function on the scale of the link: latent and std of the second of two
+    classes, or latent_LABEL and std_LABEL.
+
+    Inputs are matched by name; further columns are ignored.
     """
-    keep = list(dict.fromkeys(keep or []))
-    if not 0 < level < 1:
+    kept = list(dict.fromkeys(name for listed in keep or [] for name in names_of(listed)))
+    if level is not None and not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
-    for name in keep:
-        if name in OUTPUT_COLUMNS:
-            raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
+    given = {"exposure": exposure, "offset": offset, "trials": trials}
+    columns = _Columns(kept, {role: name for role, name in given.items() if name is not None})
     with _sink(out, overwrite) as write:
         fitted = load(model)
+        outputs = outputs_of(fitted, level, columns.further)
+        for name in kept:
+            if name in outputs.names:
+                raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
         n_rows = 0
-        blocks, total = _blocks(data, fitted, keep)
+        blocks, total = _blocks(data, fitted, columns)
         with progress("predicting", total) as bar:
-            for part, X, kept in blocks:
+            for part, table in blocks:
                 with naming(part):
-                    write(kept.assign(**_predictions(fitted, X, level)))
-                n_rows += len(X)
-                bar.update(len(X))
+                    X, further = columns.split(table, fitted)
+                    write(table[kept].assign(**outputs.of(X, further)))
+                n_rows += len(table)
+                bar.update(len(table))
     typer.echo(f"{n_rows} predictions saved in {out}")
 
 
@@ -98,27 +131,63 @@ def _sink(out: Path, overwrite: bool) -> Iterator[Callable[[pd.DataFrame], None]
             yield lambda table: write_part(table, next(numbers))
 
 
+# ---------------------------------------------------------------- reading
+
+
+def _has_names(model: Any) -> bool:
+    """Tell whether inputs are matched by name; not so if the model was fitted to an array."""
+    return hasattr(model, "feature_names_in_")
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of a table besides the inputs.
+
+    Attributes
+    ----------
+    kept : list of str
+        Copied.
+    further : dict of str to str
+        Columns of exposures, offsets and trials.
+    """
+
+    kept: list[str]
+    further: dict[str, str]
+
+    def wanted(self, model: Any) -> list[str]:
+        """Names of all columns that must be there."""
+        inputs = model.used_columns_ if _has_names(model) else ()
+        return list(dict.fromkeys([*inputs, *self.kept, *self.further.values()]))
+
+    def split(self, table: pd.DataFrame, model: Any) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
+        """Give inputs and further numbers of some rows."""
+        further = {role: table[name] for role, name in self.further.items()}
+        if not _has_names(model):
+            apart = list(dict.fromkeys([*self.kept, *self.further.values()]))
+            return table.drop(columns=apart), further
+        inputs = list(model.used_columns_)
+        return table[inputs] if inputs else table, further
+
+
 def _blocks(
-    data: Path, model: AdditivePredictor, keep: list[str]
-) -> tuple[Iterator[tuple[str, pd.DataFrame, pd.DataFrame]], int | None]:
-    """Give part, inputs and columns to keep of all rows, block by block; and how many rows."""
-    inputs = list(model.used_columns_)
-    by_name = hasattr(model, "feature_names_in_")  # not so if fitted to an array: by position
-    wanted = list(dict.fromkeys([*inputs, *keep])) if by_name else keep
-
-    def split(part: str, table: pd.DataFrame) -> tuple[str, pd.DataFrame, pd.DataFrame]:
-        X = table.drop(columns=keep) if not by_name else table[inputs] if inputs else table
-        return part, X, table[keep]
-
+    data: Path, model: Any, columns: _Columns
+) -> tuple[Iterator[tuple[str, pd.DataFrame]], int | None]:
+    """Give part and columns of all rows, block by block; and how many rows."""
+    wanted = columns.wanted(model)
+    by_name = _has_names(model)
     if not is_streamed(data):
-        table = read(data, wanted, only=by_name and bool(inputs))
-        return iter([split("", table)]), len(table)
+        table = read(data, wanted, only=by_name and bool(model.used_columns_))
+        return iter([("", table)]), len(table)
     stored = open_table(data)
     stored.require(wanted)
-    columns = wanted if by_name else stored.names
-    numbers = inputs if by_name else [name for name in columns if name not in keep]
-    blocks = stored.blocks(columns, numbers)
-    return (split(_whereabouts(block), block.read()) for block in blocks), stored.n_rows
+    if by_name:
+        inputs = list(model.used_columns_)
+    else:
+        inputs = [name for name in stored.names if name not in wanted]
+        wanted = list(stored.names)
+    numbers = list(dict.fromkeys([*inputs, *columns.further.values()]))
+    blocks = stored.blocks(wanted, numbers)
+    return ((_whereabouts(block), block.read()) for block in blocks), stored.n_rows
 
 
 def _whereabouts(block: Block) -> str:
@@ -126,10 +195,7 @@ def _whereabouts(block: Block) -> str:
     return f"{block.part}{later}"
 
 
-def _predictions(model: AdditivePredictor, X: pd.DataFrame, level: float) -> dict[str, Any]:
-    mean, std = model.predict(X, return_std=True)
-    half = NormalDist().inv_cdf(0.5 + level / 2) * np.hypot(std, np.sqrt(model.noise_variance_))
-    return dict(zip(OUTPUT_COLUMNS, (mean, std, mean - half, mean + half), strict=True))
+# ---------------------------------------------------------------- telling
 
 
 def info(model: Model) -> None:
@@ -140,4 +206,7 @@ def info(model: Model) -> None:
     typer.echo(f"kind            {type(fitted).__name__}")
     typer.echo(f"format version  {storage.format_version(model)}")
     typer.echo(f"columns         {unnamed if names is None else ', '.join(names)}")
+    if isinstance(fitted, AdditiveGPClassifier):
+        typer.echo(f"classes         {', '.join(map(str, fitted.classes_))}")
+        typer.echo(f"class weight    {fitted.class_weight or 'none'}")
     typer.echo(f"\n{fitted.summary()}")

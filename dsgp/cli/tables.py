@@ -26,6 +26,11 @@ Data = Annotated[
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace what is at --out.")]
 
 
+def names_of(listed: str) -> list[str]:
+    """Return the columns of an option ``A,B,C``."""
+    return [name.strip() for name in listed.split(",")]
+
+
 def is_streamed(data: Path) -> bool:
     """Tell whether a table is read block by block: it has parts, or is large."""
     return not data.is_file() or data.stat().st_size >= LARGE_FILE

@@ -1,0 +1,242 @@
+"""Choices of ``dsgp fit``: the models, the options that each of them has, and their making."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from dsgp import kernels
+from dsgp.errors import ParameterError
+from dsgp.estimators import (
+    AdditiveGPClassifier,
+    AdditiveGPRegressor,
+    GeneralizedAdditiveGP,
+    ProjectionPursuitGPRegressor,
+)
+from dsgp.likelihoods import Bernoulli, Binomial, Likelihood, Ordered, by_name
+
+Estimator = (
+    AdditiveGPClassifier
+    | AdditiveGPRegressor
+    | GeneralizedAdditiveGP
+    | ProjectionPursuitGPRegressor
+)
+
+
+class Model(StrEnum):
+    """Choices of ``--model``."""
+
+    additive = "additive"
+    pursuit = "pursuit"
+    classifier = "classifier"
+    bernoulli = "bernoulli"
+    binomial = "binomial"
+    poisson = "poisson"
+    negative_binomial = "negative-binomial"
+    gamma = "gamma"
+    ordered = "ordered"
+    student_t = "student-t"
+
+
+class Kernel(StrEnum):
+    """Choices of ``--kernel``, smoother from one to the next."""
+
+    matern12 = "matern12"
+    matern32 = "matern32"
+    matern52 = "matern52"
+    matern72 = "matern72"
+
+
+class Solver(StrEnum):
+    """Choices of ``--solver``."""
+
+    multigrid = "multigrid"
+    cg = "cg"
+    backfitting = "backfitting"
+
+
+class Learner(StrEnum):
+    """Choices of ``--learner``."""
+
+    marginal = "marginal"
+    independent = "independent"
+    vbem = "vbem"
+    none = "none"
+
+
+class Missing(StrEnum):
+    """Choices of ``--missing``."""
+
+    error = "error"
+    ignore = "ignore"
+
+
+class Method(StrEnum):
+    """Choices of ``--method``."""
+
+    refit = "refit"
+    greedy = "greedy"
+    gibbs = "gibbs"
+
+
+class Link(StrEnum):
+    """Choices of ``--link``."""
+
+    logit = "logit"
+    probit = "probit"
+
+
+class ClassWeight(StrEnum):
+    """Choices of ``--class-weight``."""
+
+    balanced = "balanced"
+
+
+class MultiClass(StrEnum):
+    """Choices of ``--multi-class``."""
+
+    softmax = "softmax"
+    ovr = "ovr"
+
+
+BY_INPUT = tuple(model for model in Model if model is not Model.pursuit)
+GENERALIZED = tuple(model for model in BY_INPUT if model not in (Model.additive, Model.classifier))
+# Which models have an option of ``fit``; those that are not here are of all.
+OWNERS: dict[str, tuple[Model, ...]] = {
+    **dict.fromkeys(
+        ("lengthscale", "variance", "learner", "learner_max_iter", "missing"), BY_INPUT
+    ),
+    "noise_variance": (Model.additive, Model.pursuit),
+    "newton_max_iter": (Model.classifier, *GENERALIZED),
+    "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
+    "class_weight": (Model.classifier,),
+    "multi_class": (Model.classifier,),
+    "exposure": (Model.poisson, Model.negative_binomial, Model.gamma),
+    "offset": GENERALIZED,
+    "trials": (Model.binomial,),
+    **dict.fromkeys(
+        (
+            "projections",
+            "method",
+            "no_relevance",
+            "starts",
+            "draws",
+            "warmup",
+            "chains",
+            "seed",
+        ),
+        (Model.pursuit,),
+    ),
+}
+_LINKED: dict[Model, type[Likelihood]] = {
+    Model.bernoulli: Bernoulli,
+    Model.binomial: Binomial,
+    Model.ordered: Ordered,
+}
+
+
+def require_own_options(context: typer.Context, model: Model, learner: Learner) -> None:
+    """Refuse options that only other models have, rather than leave them aside."""
+    for name, owners in OWNERS.items():
+        source = context.get_parameter_source(name)
+        if model not in owners and source is not None and source.name != "DEFAULT":
+            raise ParameterError(
+                f"--{name.replace('_', '-')} is an option of --model {_either(owners)}, and this "
+                f"is --model {model}; leave it out"
+            )
+    if learner is Learner.vbem and model is not Model.additive:
+        raise ParameterError(
+            f"--learner vbem is of --model additive, and this is --model {model}; take marginal, "
+            "independent or none"
+        )
+    if learner is Learner.independent and model is Model.additive:
+        raise ParameterError(
+            "--learner independent is of models with another likelihood than the Gaussian, and "
+            "this is --model additive; take marginal, vbem or none"
+        )
+
+
+def _either(models: tuple[Model, ...]) -> str:
+    *others, last = models
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
+    """Return the unfitted model that the options of ``fit`` ask for.
+
+    Parameters
+    ----------
+    model : Model
+    given : mapping
+        Options by their names as parameters of ``fit``, choices as text; those of other models are
+        left aside.
+    """
+    shared: dict[str, Any] = {
+        "solver": str(given["solver"]),
+        "bins": _bins(given["bins"]),
+        "tol": given["tol"],
+        "max_iter": given["max_iter"],
+        "verbose": True,
+    }
+    default = Kernel.matern32 if model is Model.classifier else Kernel.matern52
+    kernel_class = getattr(kernels, (given["kernel"] or default).capitalize())
+    if model is Model.pursuit:
+        return ProjectionPursuitGPRegressor(
+            kernel_class(),
+            noise_variance=given["noise_variance"],
+            n_projections=_projections(given["projections"]),
+            method=str(given["method"]),
+            relevance=not given["no_relevance"],
+            n_starts=given["starts"],
+            n_draws=given["draws"],
+            n_warmup=given["warmup"],
+            n_chains=given["chains"],
+            random_state=given["seed"],
+            **shared,
+        )
+    learner = str(given["learner"])
+    shared["learner"] = None if learner == Learner.none else learner
+    shared["missing"] = str(given["missing"])
+    if given["learner_max_iter"] is not None:
+        shared["learner_max_iter"] = given["learner_max_iter"]
+    kernel = kernel_class(given["lengthscale"], given["variance"])
+    if model is Model.additive:
+        return AdditiveGPRegressor(kernel, noise_variance=given["noise_variance"], **shared)
+    shared["newton_max_iter"] = given["newton_max_iter"]
+    link = str(given["link"])
+    if model is Model.classifier:
+        weight = given["class_weight"]
+        return AdditiveGPClassifier(
+            kernel,
+            link=link,
+            multi_class=str(given["multi_class"]),
+            class_weight=None if weight is None else str(weight),
+            **shared,
+        )
+    likelihood = (
+        _LINKED[model](link=link)  # type: ignore[call-arg]
+        if model in _LINKED
+        else by_name(model.replace("-", "_"))
+    )
+    return GeneralizedAdditiveGP(likelihood, kernel, **shared)
+
+
+def _projections(text: str) -> str | int:
+    if text == "auto":
+        return text
+    if text.isdecimal():
+        return int(text)
+    raise ParameterError(f"--projections must be auto or a number, got {text!r}")
+
+
+def _bins(text: str) -> str | int | None:
+    if text == "auto":
+        return text
+    if text == "none":
+        return None
+    if text.isdecimal():
+        return int(text)
+    raise ParameterError(f"--bins must be auto, none or a number, got {text!r}")

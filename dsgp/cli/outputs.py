@@ -1,0 +1,134 @@
+"""Columns that predictions have, by the kind of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dsgp.errors import ParameterError
+from dsgp.estimators import AdditiveGPClassifier, GeneralizedAdditiveGP
+from dsgp.likelihoods import Likelihood, Ordered
+
+Further = Mapping[str, pd.Series]
+
+LEVEL = 0.95
+_MOMENTS = ("mean", "std", "lower", "upper")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Columns that a model predicts.
+
+    Attributes
+    ----------
+    names : tuple of str
+    predict : callable
+        Takes inputs and further numbers (exposure, offset, trials) of some rows; gives a column a
+        name.
+    """
+
+    names: tuple[str, ...]
+    predict: Callable[[pd.DataFrame, Further], Iterable[Any]]
+
+    def of(self, X: pd.DataFrame, further: Further) -> dict[str, Any]:
+        """Predict some rows."""
+        return dict(zip(self.names, self.predict(X, further), strict=True))
+
+
+def outputs_of(model: Any, level: float | None, further: Iterable[str]) -> Outputs:
+    """Return what a model predicts.
+
+    Parameters
+    ----------
+    model : fitted model
+    level : float or None
+        Probability of the intervals; None means 0.95.
+    further : iterable of str
+        Numbers of the rows that are given: exposure, offset, trials.
+
+    Raises
+    ------
+    ParameterError
+        If the model has nothing to do with the level or the numbers.
+    """
+    kind = type(model).__name__
+    if isinstance(model, GeneralizedAdditiveGP):
+        return _of_responses(model, LEVEL if level is None else level)
+    for role in further:
+        raise ParameterError(
+            f"--{role} is of models of counts, rates and the like, and the model is of kind "
+            f"{kind}; leave it out"
+        )
+    if isinstance(model, AdditiveGPClassifier):
+        if level is not None:
+            raise ParameterError(
+                "--level is of an interval, and the model, a classifier, predicts probabilities; "
+                "leave it out"
+            )
+        return _of_classes(model)
+    return _of_numbers(model, LEVEL if level is None else level)
+
+
+def _of_numbers(model: Any, level: float) -> Outputs:
+    reach = NormalDist().inv_cdf(0.5 + level / 2)
+
+    def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
+        mean, std = model.predict(X, return_std=True)
+        half = reach * np.hypot(std, np.sqrt(model.noise_variance_))
+        return [mean, std, mean - half, mean + half]
+
+    return Outputs(_MOMENTS, predict)
+
+
+def _of_responses(model: GeneralizedAdditiveGP, level: float) -> Outputs:
+    likelihood = model.likelihood_
+
+    def predict(X: pd.DataFrame, further: Further) -> list[Any]:
+        mean, std = model.predict(X, return_std=True, **further)
+        ends = model.predict_interval(X, level, include_noise=True, **further)
+        return [mean, std, *ends, *_probabilities(model, likelihood, X, further)]
+
+    return Outputs((*_MOMENTS, *_level_names(likelihood)), predict)
+
+
+def _level_names(likelihood: Likelihood) -> list[str]:
+    if not isinstance(likelihood, Ordered):
+        return []
+    return [f"probability_{k}" for k in range(int(likelihood.n_levels or 0))]
+
+
+def _probabilities(
+    model: GeneralizedAdditiveGP, likelihood: Likelihood, X: pd.DataFrame, further: Further
+) -> list[Any]:
+    """Probabilities of the levels of an ordered target, a column each."""
+    if not isinstance(likelihood, Ordered):
+        return []
+    mean, std = model.predict_latent(X, return_std=True)
+    shift = further["offset"].to_numpy() if "offset" in further else 0.0
+    return list(likelihood.class_probabilities(mean + shift, std**2).T)
+
+
+def _of_classes(model: AdditiveGPClassifier) -> Outputs:
+    labels = [str(label) for label in model.classes_]
+    of_latents = ["latent", "std"]
+    if len(labels) > 2:
+        of_latents = [f"{name}_{label}" for label in labels for name in of_latents]
+
+    def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
+        probability = model.predict_proba(X)
+        latents = [each.predict_latent(X, return_std=True) for each in model.estimators_]
+        most_probable = model.classes_[probability.argmax(axis=1)]
+        return [
+            most_probable,
+            *probability.T,
+            *(column for moments in latents for column in moments),
+        ]
+
+    return Outputs(
+        ("predicted", *(f"probability_{label}" for label in labels), *of_latents), predict
+    )
