@@ -55,5 +55,5 @@ def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter:
         f"{solution.error_bound:.3g} prior standard deviations a component, above tol={tol:g}; "
         f"{remedy}",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )

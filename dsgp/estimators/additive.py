@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from dsgp.errors import ParameterError
 from dsgp.estimators.fitting import Procedure
 from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import require_choice, require_kernels
+from dsgp.estimators.parameters import prior_kernels, require_choice, require_kernels
 from dsgp.estimators.predicting import AdditivePredictor
-from dsgp.kernels import Matern, Matern52
+from dsgp.kernels import Matern
 from dsgp.learning.search import require_complete
 from dsgp.rows.sources import source_of
 
@@ -208,23 +208,18 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         require_kernels(self.kernel, self.terms)
         clock = Clock()
         source = source_of(X, y, sample_weight, missing=self.missing)
-        outcome = procedure.fit(source, self._prior_kernels(tuple(source.names)), clock)
+        kernels = prior_kernels(self.kernel, self.terms, tuple(source.names))
+        if self.learner is None:
+            require_complete(kernels)
+            if self.noise_variance is None:
+                raise ParameterError(
+                    "learner=None keeps the given hyperparameters, but noise_variance is None: "
+                    "give it"
+                )
+        outcome = procedure.fit(source, kernels, clock)
         clock.stage("keep")
         self._keep(outcome)
         self._set_columns(tuple(source.names), source.named)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
         return self
-
-    def _prior_kernels(self, names: tuple[str, ...]) -> dict[str, Matern]:
-        """Kernels of all columns in the user's units, complete or not."""
-        terms = dict(self.terms or {})
-        if unknown := [name for name in terms if name not in names]:
-            raise ParameterError(
-                f"terms names {unknown}, which are not among the columns {list(names)}"
-            )
-        default = Matern52() if self.kernel is None else self.kernel
-        prior = {name: terms.get(name, default) for name in names}
-        if self.learner is None:
-            require_complete(prior, self.noise_variance)
-        return prior

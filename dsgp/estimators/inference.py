@@ -20,7 +20,8 @@ from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Matern
-from dsgp.learning.marginal import Rows, marginal
+from dsgp.learning.marginal import marginal
+from dsgp.learning.nodes import Rows
 from dsgp.learning.search import search_for
 from dsgp.learning.vbem import vbem
 

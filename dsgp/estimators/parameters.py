@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern
+from dsgp.kernels import Matern, Matern52
 from dsgp.rows.encode import MOST_BINS
 
 
@@ -24,6 +24,18 @@ def require_positive(name: str, value: Any) -> None:
     """Raise ``ParameterError`` unless the value is a positive finite number."""
     if not (isinstance(value, Real) and math.isfinite(value) and float(value) > 0):
         raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
+
+
+def require_number(name: str, value: Any) -> None:
+    """Raise ``ParameterError`` unless the value is a finite number."""
+    if not (isinstance(value, Real) and math.isfinite(value)):
+        raise ParameterError(f"{name} must be a finite number, got {value!r}")
+
+
+def require_level(name: str, value: Any) -> None:
+    """Raise ``ParameterError`` unless the value is a probability between 0 and 1."""
+    if not (isinstance(value, Real) and 0 < float(value) < 1):
+        raise ParameterError(f"{name} must lie between 0 and 1, got {value!r}")
 
 
 def require_count(name: str, value: Any) -> None:
@@ -70,6 +82,25 @@ def require_kernels(kernel: Any, terms: Any) -> None:
                 f"{what} must be Matern12(), Matern32(), Matern52() or Matern72() of dsgp.kernels; "
                 f"several kernels go into terms, by column; got {value!r}{hint}"
             )
+
+
+def prior_kernels(
+    kernel: Matern | None, terms: Mapping[str, Matern] | None, names: tuple[str, ...]
+) -> dict[str, Matern]:
+    """Kernels of all columns in the user's units, complete or not.
+
+    Raises
+    ------
+    ParameterError
+        If ``terms`` names a column that is not there.
+    """
+    given = dict(terms or {})
+    if unknown := [name for name in given if name not in names]:
+        raise ParameterError(
+            f"terms names {unknown}, which are not among the columns {list(names)}"
+        )
+    default = Matern52() if kernel is None else kernel
+    return {name: given.get(name, default) for name in names}
 
 
 def require_resolvable(kernels: list[Matern], noise_variance: float) -> None:

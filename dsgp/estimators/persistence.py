@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsgp import kernels, storage
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
@@ -20,6 +21,7 @@ from dsgp.axis import Axis, Floats
 from dsgp.errors import StorageError
 from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
+from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.rows.table import Layout, RowTable
 
 PLAIN_ATTRIBUTES = (
@@ -52,10 +54,42 @@ TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
 def save(model: Any, path: str | Path, overwrite: bool) -> None:
     """Write a fitted model to a store."""
+    storage.write(path, type(model).__name__, *described(model), overwrite)
+
+
+def save_classes(model: Any, path: str | Path, overwrite: bool) -> None:
+    """Write a classifier to a store: its labels, and the model of each."""
+    parts = [described(own) for own in model.estimators_]
     settings = {
-        "parameters": {
-            name: _parameter_settings(value) for name, value in model.get_params(deep=False).items()
-        },
+        "parameters": _parameters_settings(model),
+        "classes": {"dtype": model.classes_.dtype.str, "labels": model.classes_.tolist()},
+        "n_rounds": model.n_rounds_,
+        "settled": model._settled,
+        "models": [own for own, _ in parts],
+    }
+    tree = {f"class{k}": arrays for k, (_, arrays) in enumerate(parts)}
+    storage.write(path, type(model).__name__, settings, tree, overwrite)
+
+
+def classes(settings: dict[str, Any]) -> NDArray[Any]:
+    """Return the labels of a classifier."""
+    stored = settings["classes"]
+    dtype = np.dtype(stored["dtype"])
+    if dtype.kind not in "biufUO":
+        raise StorageError(f"the store has labels of type {dtype}, which no classifier has")
+    return np.array(stored["labels"], dtype=dtype)
+
+
+def _parameters_settings(model: Any) -> dict[str, Any]:
+    return {
+        name: _parameter_settings(value) for name, value in model.get_params(deep=False).items()
+    }
+
+
+def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings and arrays of a fitted model."""
+    settings = {
+        "parameters": _parameters_settings(model),
         "columns": list(model._columns),
         "named": hasattr(model, "feature_names_in_"),
         "fitted": {name: getattr(model, name) for name in model._plain_attributes},
@@ -74,7 +108,7 @@ def save(model: Any, path: str | Path, overwrite: bool) -> None:
     tree = {"terms": arrays, "equations": _equation_arrays(kept)}
     if model._array_attributes:
         tree["fitted"] = {name: getattr(model, name) for name in model._array_attributes}
-    storage.write(path, type(model).__name__, settings, tree, overwrite)
+    return settings, tree
 
 
 def _equation_arrays(kept: Equations) -> dict[str, Any]:
@@ -152,9 +186,18 @@ def _parameter_settings(value: Any) -> Any:
     """Return a parameter as JSON: kernels as mappings, anything else as it is."""
     if isinstance(value, Matern):
         return _kernel_settings(value)
-    if isinstance(value, Mapping):
+    if isinstance(value, Likelihood):
+        return {"likelihood": value.to_settings()}
+    if isinstance(value, Mapping) and all(isinstance(own, Matern) for own in value.values()):
         return {name: _kernel_settings(kernel) for name, kernel in value.items()}
-    return value
+    if isinstance(value, Mapping):  # of labels, which need not be text
+        return {"by_label": [[_plain(label), float(own)] for label, own in value.items()]}
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of numpy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _parameter_from(stored: Any) -> Any:
@@ -163,6 +206,10 @@ def _parameter_from(stored: Any) -> Any:
         return stored
     if isinstance(stored.get("type"), str):  # of a kernel; a column called so would have a kernel
         return _kernel_from(stored)
+    if isinstance(stored.get("likelihood"), dict) and "name" in stored["likelihood"]:
+        return from_settings(stored["likelihood"])
+    if isinstance(stored.get("by_label"), list):
+        return dict(stored["by_label"])
     return {name: _kernel_from(kernel) for name, kernel in stored.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from dsgp.estimators.inference import Posterior
 from dsgp.estimators.parameters import generator, require_count
 from dsgp.estimators.summary import Summary, summarise
 from dsgp.estimators.term import Term
-from dsgp.rows.sources import Rows, is_lazy, map_rows, matching_source
+from dsgp.rows.sources import Rows, is_lazy, map_table, matching_source
 
 _ROW_BLOCK = 4_096  # rows of one prediction task
 # Seconds of compiled work per row and term.
@@ -41,6 +41,10 @@ _PREDICT = 1e-7
 _PREDICT_STD = 1e-6
 # Tolerance beyond which float64 has nothing to give.
 _FINEST = 1e-11
+
+
+Finish = Callable[[Rows, Floats, Floats | None], list[Floats]]
+Check = Callable[[Rows, int], None]
 
 
 class AdditivePredictor:
@@ -60,6 +64,7 @@ class AdditivePredictor:
     # Parameters of the estimator.
     missing: str
     tol: float
+    noise_variance_: float
     random_state: int | None
 
     # ------------------------------------------------------------------ what a fit leaves
@@ -205,24 +210,74 @@ class AdditivePredictor:
         std : the same, if ``return_std``
         """
         check_is_fitted(self)
-        if is_lazy(X):
-            if return_std:
-                self._prepare(with_std=True)  # not in every block
-            means = map_rows(
-                X, partial(self._predict_table, return_std, include_noise), 1 + return_std
-            )
-            return means if return_std else means[0]
-        out = self._predict_table(return_std, include_noise, X)
-        return (out[:, 0], out[:, 1]) if return_std else out[:, 0]
 
-    def _predict_table(self, return_std: bool, include_noise: bool, X: Any) -> Floats:
-        """Mean, and standard deviation on request, as columns."""
-        blocks = [
-            self._predict_rows(load(), return_std, include_noise) for load in self._rows_of(X)
-        ]
+        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
+            if variance is None:
+                return [mean]
+            return [mean, np.sqrt(variance + self.noise_variance_ if include_noise else variance)]
+
+        found = self._evaluated(X, finish, 1 + return_std, with_variance=return_std)
+        return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
+
+    def _evaluated(
+        self,
+        X: Any,
+        finish: Finish,
+        n_columns: int,
+        *,
+        with_variance: bool,
+        extra: Mapping[str, Any] | None = None,
+        check: Check | None = None,
+    ) -> Any:
+        """Evaluate something of mean and variance of f, row by row: a table, lazy where X is.
+
+        Parameters
+        ----------
+        X : table
+        finish : callable
+            Takes some rows, and mean and variance of f there (None without ``with_variance``);
+            returns ``n_columns`` arrays. Called for blocks of rows, by several threads.
+        n_columns : int
+        with_variance : bool
+        extra : mapping, optional
+            Further numbers of the rows, as of ``source_of``.
+        check : callable, optional
+            Takes some rows and the number of the first, and raises ``DataError`` where they will
+            not do.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            A dask array where X is a dask collection.
+        """
+        check_is_fitted(self)
+        function = partial(self._evaluate_table, finish, n_columns, with_variance, check)
+        if is_lazy(X):
+            if with_variance:
+                self._prepare(with_std=True)  # not in every block
+            return map_table(X, function, n_columns, extra)
+        return function(X, extra)
+
+    def _evaluate_table(
+        self,
+        finish: Finish,
+        n_columns: int,
+        with_variance: bool,
+        check: Check | None,
+        X: Any,
+        extra: Mapping[str, Any] | None = None,
+    ) -> Floats:
+        blocks: list[Floats] = []
+        for load in self._rows_of(X, extra):
+            rows = load()
+            if check is not None:
+                check(rows, sum(map(len, blocks)))
+            blocks.append(self._evaluate_rows(rows, finish, n_columns, with_variance))
         return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
-    def _rows_of(self, X: Any) -> Iterator[Callable[[], Rows]]:
+    def _rows_of(
+        self, X: Any, extra: Mapping[str, Any] | None = None
+    ) -> Iterator[Callable[[], Rows]]:
         check_is_fitted(self)
         return matching_source(
             X,
@@ -231,21 +286,22 @@ class AdditivePredictor:
             hasattr(self, "feature_names_in_"),
             type(self).__name__,
             self.missing,
+            extra=extra,
         ).chunks()
 
-    def _predict_rows(self, rows: Rows, return_std: bool, include_noise: bool) -> Floats:
-        out = np.empty((len(rows), 1 + return_std))
+    def _evaluate_rows(
+        self, rows: Rows, finish: Finish, n_columns: int, with_variance: bool
+    ) -> Floats:
+        out = np.empty((n_columns, len(rows)))
 
         def block(part: slice) -> None:
-            mean, variance = self._moments(rows.part(part), return_std)
-            out[part, 0] = mean
-            if variance is not None:
-                if include_noise:
-                    variance += self.noise_variance_
-                out[part, 1] = np.sqrt(variance)
+            some = rows.part(part)
+            mean, variance = self._moments(some, with_variance)
+            for column, values in zip(out, finish(some, mean, variance), strict=True):
+                column[part] = values
 
-        self._by_blocks(block, len(rows), return_std)
-        return out
+        self._by_blocks(block, len(rows), with_variance)
+        return out.T
 
     def components(self, X: Any) -> xr.Dataset:
         """Evaluate every term, minus its weighted mean over the training rows.
@@ -305,6 +361,13 @@ class AdditivePredictor:
         MemoryLimitError
             If the tables of so many rows would not fit.
         """
+        found = self._joint_covariance(X)
+        if include_noise:
+            found += np.eye(len(found)) * self.noise_variance_
+        return found
+
+    def _joint_covariance(self, X: Any) -> Floats:
+        """Covariance of f at chosen rows; to be called by a public method."""
         pieces = list(self._pieces_of(X))
         rows = self._inputs_of(pieces)
         size = self._posterior.system.layout.size if self.terms_ else 0
@@ -313,9 +376,8 @@ class AdditivePredictor:
             8.0 * len(rows) * (25 * size + 6 * len(rows)),
             "pass fewer rows",
         )
-        noise = np.eye(len(rows)) * (self.noise_variance_ if include_noise else 0.0)
         if not self.terms_:
-            return noise
+            return np.zeros((len(rows), len(rows)))
         with one_blas_thread():
             variance = self._posterior.covariance.variance(rows.columns)
             smallest = variance[variance > 0].min(initial=np.inf)
@@ -332,7 +394,7 @@ class AdditivePredictor:
                 joined = np.concatenate(known)
                 found += joined @ joined.T
         self._warn_solves("covariance", converged)
-        return found + noise
+        return found
 
     def sample(
         self,
@@ -357,8 +419,15 @@ class AdditivePredictor:
         -------
         ndarray of shape (n_samples, n_rows)
         """
-        require_count("n_samples", n_samples)
         random = generator(self.random_state if random_state is None else random_state)
+        drawn = self._joint_sample(X, n_samples, random)
+        if include_noise:
+            drawn += math.sqrt(self.noise_variance_) * random.standard_normal(drawn.shape)
+        return drawn
+
+    def _joint_sample(self, X: Any, n_samples: int, random: np.random.Generator) -> Floats:
+        """Draw f at the rows of a table; to be called by a public method."""
+        require_count("n_samples", n_samples)
         pieces = list(self._pieces_of(X))
         rows = self._inputs_of(pieces)
         level = self.intercept_ - sum(term.centre for term in self.terms_)
@@ -385,8 +454,6 @@ class AdditivePredictor:
             if deviated is not None:
                 drawn += deviated
             self._warn_solves("sample", converged)
-        if include_noise:
-            drawn += math.sqrt(self.noise_variance_) * random.standard_normal(drawn.shape)
         return level + drawn
 
     def _pieces_of(self, X: Any) -> Iterator[Rows]:
@@ -421,7 +488,7 @@ class AdditivePredictor:
                 f"the solves of {what} stopped short of their tolerance, as float64 cannot do "
                 "better beside so little noise: take the result as approximate",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     # ------------------------------------------------------------------ telling and keeping

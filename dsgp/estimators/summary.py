@@ -65,13 +65,13 @@ def summarise(model: Any) -> Summary:
     """Describe an additive model."""
     return Summary(
         f"{type(model).__name__}: {model.n_rows_} rows, {len(model.terms_)} terms",
-        _terms_table(model),
+        terms_table(model),
         LEGEND,
         _lines(model),
     )
 
 
-def _terms_table(model: Any) -> pd.DataFrame:
+def terms_table(model: Any) -> pd.DataFrame:
     """A row a term: kernel, hyperparameters, effective degrees of freedom, share of variance."""
     return pd.DataFrame(
         [
@@ -98,11 +98,11 @@ def _lines(model: Any) -> list[tuple[str, str]]:
         "explained variance": f"{_explained(model):.1%} of the target's",
         "effective dof": f"{model.effective_dof_:.1f} of all terms together",
         "log likelihood": f"{model.log_marginal_likelihood_:.6g} (marginal)",
-        "solver": f"{model.solver}, {_count(model.solver_iterations_)}; error of any component "
+        "solver": f"{model.solver}, {count_of(model.solver_iterations_)}; error of any component "
         f"at most {model.error_bound_:.2g} prior std (tol {model.tol:g})",
         "learner": f"{model.learner_}, {model.n_iter_} evaluations"
         if model.learner_ == "marginal"
-        else f"{model.learner_}, {_count(model.n_iter_)}"
+        else f"{model.learner_}, {count_of(model.n_iter_)}"
         if model.learner_
         else "none: hyperparameters as given",
         "converged": "yes" if model.converged_ else "NO",
@@ -112,8 +112,12 @@ def _lines(model: Any) -> list[tuple[str, str]]:
         else "none: every distinct value is a point",
         "std of predictions": model._std_note,
     }
-    lines = list(fields.items())
-    lines += [("" if i else "nodes", note) for i, note in enumerate(model.learner_notes_)]
+    return [*fields.items(), *tell_columns(model)]
+
+
+def tell_columns(model: Any) -> list[tuple[str, str]]:
+    """Notes of the learner, missing values, and columns left out."""
+    lines = [("" if i else "nodes", note) for i, note in enumerate(model.learner_notes_)]
     if model.n_missing_:
         counts = ", ".join(f"{name} {n}" for name, n in model.n_missing_.items())
         lines.append(("missing inputs", f"{counts}: they add nothing through that term"))
@@ -122,8 +126,9 @@ def _lines(model: Any) -> list[tuple[str, str]]:
     return lines
 
 
-def _count(iterations: int) -> str:
-    return f"{iterations} iteration{'' if iterations == 1 else 's'}"
+def count_of(number: int, what: str = "iteration") -> str:
+    """Write a number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _explained(model: Any) -> float:

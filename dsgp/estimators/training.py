@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,14 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive import Equations, RowEquations
-from dsgp.additive.streaming import LOGICAL_BLOCK, Statistics, Survey, statistics, survey
+from dsgp.additive.streaming import (
+    LOGICAL_BLOCK,
+    Statistics,
+    Survey,
+    of_positive_weight,
+    statistics,
+    survey,
+)
 from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
@@ -129,30 +136,13 @@ def _exact_is_cheap(source: Source, orders: dict[str, int]) -> bool:
 
 
 def _exact(source: Source) -> Training:
-    if source.n_rows is not None:
-        memory.require(
-            f"a fit that keeps every distinct value of {source.n_rows} rows and "
-            f"{len(source.names)} columns (bins=None)",
-            exact_bytes(source.n_rows, len(source.names)),
-            "pass bins='auto', or fewer rows",
-        )
-    parts = list(over_chunks(source.chunks(), _as_it_is))
-    if not sum(map(len, parts)):
-        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
-    rows = Rows.join([part for part in parts if len(part)])
-    del parts
-    assert rows.y is not None
-    columns, y, weight = rows.columns, rows.y, rows.weight
-    if weight is not None:
-        kept = weight > 0
-        if not kept.any():
-            raise DataError("sample_weight is zero in every row; at least one row must count")
-        if not kept.all():
-            columns, y, weight = [column[kept] for column in columns], y[kept], weight[kept]
+    rows, n_missing = read_all(source)
+    y, weight = rows.y, rows.weight
+    assert y is not None
     weight_scale = 1.0 if weight is None else float(np.mean(weight))
     if weight is not None:
         weight = weight / weight_scale if weight.min() < weight.max() else None
-    table, constant = _encode(source.names, columns, len(y))
+    table, constant = encode_all(source.names, rows.columns, len(y))
     offset, scale = location_and_scale(y, weight)
     return Training(
         names=tuple(source.names),
@@ -163,10 +153,35 @@ def _exact(source: Source) -> Training:
         scale=scale,
         weight_scale=weight_scale,
         spreads=None,
-        n_missing=_missing_counts(
-            source.names, [int(np.count_nonzero(np.isnan(column))) for column in columns]
-        ),
+        n_missing=n_missing,
     )
+
+
+def read_all(source: Source) -> tuple[Rows, dict[str, int]]:
+    """Read all rows of positive weight into memory, and count missing values of columns.
+
+    Raises
+    ------
+    DataError
+        If there is no such row.
+    MemoryLimitError
+        If a fit that keeps every distinct value would not fit.
+    """
+    if source.n_rows is not None:
+        memory.require(
+            f"a fit that keeps every distinct value of {source.n_rows} rows and "
+            f"{len(source.names)} columns (bins=None)",
+            exact_bytes(source.n_rows, len(source.names)),
+            "pass bins='auto', or fewer rows",
+        )
+    parts = list(over_chunks(source.chunks(), of_positive_weight))
+    if not sum(map(len, parts)):
+        if source.weighted and any(len(load()) for load in source.chunks()):
+            raise DataError("sample_weight is zero in every row; at least one row must count")
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    rows = Rows.join([part for part in parts if len(part)])
+    missing = [int(np.count_nonzero(np.isnan(column))) for column in rows.columns]
+    return rows, _missing_counts(source.names, missing)
 
 
 def exact_bytes(n_rows: int, n_columns: int) -> float:
@@ -180,15 +195,11 @@ def _coarse_bytes(n_terms: int) -> float:
     return 2.0 * min(TABLE_BYTES, 4.0 * (n_terms * max(BINS.values())) ** 2)
 
 
-def _as_it_is(rows: Rows) -> Rows:
-    return rows
-
-
 def _missing_counts(names: tuple[str, ...], counts: Any) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
 
-def _encode(
+def encode_all(
     names: tuple[str, ...], columns: list[Floats], n_rows: int
 ) -> tuple[RowTable, list[str]]:
     """Encode the columns that vary; name the others."""
@@ -228,23 +239,8 @@ def binned(
 ) -> Training:
     """Sum the rows by bins, once a survey has said where the values are."""
     names = tuple(source.names)
-    for name, sketch in zip(names, found.sketches, strict=True):
-        require_usable_range(name, sketch.low, sketch.high)
     require_usable_target(max(abs(found.target.low), abs(found.target.high)))
-    varying = [j for j, sketch in enumerate(found.sketches) if sketch.low < sketch.high]
-    constant = [name for j, name in enumerate(names) if j not in varying]
-    tell_constant(constant)
-    kept = tuple(names[j] for j in varying)
-    wanted = [AUTO_BINS[orders[name]] if bins == "auto" else int(bins or 0) for name in kept]
-    affordable = _affordable_bins(len(kept))
-    with_pairs = affordable >= min(LEAST_TABLE_BINS, max(wanted, default=0))
-    # An exact number is the user's; ours may be a little smaller if that allows for tables.
-    if bins == "auto" and with_pairs and max(wanted, default=0) <= 512:
-        wanted = [min(n, affordable) for n in wanted]
-    cuts = [Bins.of(found.sketches[j], n) for j, n in zip(varying, wanted, strict=True)]
-    with_pairs = _pair_bytes(cuts) <= BIN_TABLE_BYTES
-    chunk = max(found.lengths)
-    on_disk = _plan_memory(found.n_rows, len(names), cuts, with_pairs, source.weighted, chunk)
+    plan = BinPlan.of(source, found, orders, bins)
     if found.target.low == found.target.high:
         pilot = constant_target(found.target.low, found.n_rows)
     else:
@@ -253,16 +249,90 @@ def binned(
     summed = statistics(
         source,
         found.lengths,
-        kept,
-        cuts,
-        varying,
+        plan.names,
+        plan.cuts,
+        plan.varying,
         pilot,
-        with_pairs=with_pairs,
-        codes_on_disk=on_disk,
+        with_pairs=plan.with_pairs,
+        codes_on_disk=plan.on_disk,
         watch=partial(watch, "summing rows"),
     )
-    exact = all(cut.exact for cut in cuts)
-    return _of_statistics(names, source.named, constant, summed, exact, found)
+    return _of_statistics(names, source.named, plan.constant, summed, plan.exact, found)
+
+
+@dataclass(frozen=True)
+class BinPlan:
+    """How the columns of a source are cut, and what is kept of its rows.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the columns that vary.
+    varying : list of int
+        Their positions.
+    constant : list of str
+        The other columns.
+    cuts : list of Bins
+        Of the columns that vary.
+    with_pairs : bool
+        Whether two-way tables of the bins are few enough to do without rows.
+    on_disk : bool
+        Whether codes of the rows go to disk.
+    """
+
+    names: tuple[str, ...]
+    varying: list[int]
+    constant: list[str]
+    cuts: list[Bins]
+    with_pairs: bool
+    on_disk: bool
+
+    @property
+    def exact(self) -> bool:
+        """Whether every bin holds one distinct value."""
+        return all(cut.exact for cut in self.cuts)
+
+    @classmethod
+    def of(
+        cls,
+        source: Source,
+        found: Survey,
+        orders: dict[str, int],
+        bins: str | int | None,
+        *,
+        auto: Mapping[int, int] = AUTO_BINS,
+        kept_numbers: int = 0,
+    ) -> BinPlan:
+        """Choose bins, and refuse what would not fit into memory.
+
+        ``auto`` are the bins of ``bins="auto"`` by the order of a column's kernel;
+        ``kept_numbers`` of every row are kept beside its codes, even where there are tables.
+        """
+        names = tuple(source.names)
+        for name, sketch in zip(names, found.sketches, strict=True):
+            require_usable_range(name, sketch.low, sketch.high)
+        varying = [j for j, sketch in enumerate(found.sketches) if sketch.low < sketch.high]
+        constant = [name for j, name in enumerate(names) if j not in varying]
+        tell_constant(constant)
+        kept = tuple(names[j] for j in varying)
+        wanted = [auto[orders[name]] if bins == "auto" else int(bins or 0) for name in kept]
+        affordable = _affordable_bins(len(kept))
+        with_pairs = affordable >= min(LEAST_TABLE_BINS, max(wanted, default=0))
+        # An exact number is the user's; ours may be a little smaller if that allows for tables.
+        if bins == "auto" and with_pairs and max(wanted, default=0) <= 512:
+            wanted = [min(n, affordable) for n in wanted]
+        cuts = [Bins.of(found.sketches[j], n) for j, n in zip(varying, wanted, strict=True)]
+        with_pairs = _pair_bytes(cuts) <= BIN_TABLE_BYTES
+        on_disk = _plan_memory(
+            found.n_rows,
+            len(names),
+            cuts,
+            with_pairs,
+            source.weighted,
+            max(found.lengths),
+            kept_numbers,
+        )
+        return cls(kept, varying, constant, cuts, with_pairs, on_disk)
 
 
 def _of_statistics(
@@ -312,11 +382,15 @@ def _plan_memory(
     with_pairs: bool,
     weighted: bool,
     chunk: int = 0,
+    kept_numbers: int = 0,
 ) -> bool:
     """Tell whether codes must go to disk; refuse what cannot fit."""
     needed = stream_bytes(n_rows, n_columns, cuts, with_pairs, weighted, chunk)
     remedy = "pass fewer bins, fewer columns, or run where there is more memory"
-    if with_pairs:
+    if kept_numbers:
+        # Codes and numbers are kept beside the tables.
+        needed += n_rows * (8.0 * kept_numbers + (2.0 * len(cuts) if with_pairs else 0.0))
+    elif with_pairs:
         memory.require("a fit from two-way tables", needed, remedy)
         return False
     codes = 2.0 * n_rows * len(cuts)

@@ -61,6 +61,8 @@ _EVALUATIONS = 7
 # Newton steps end when they gain less than this share of what a surrogate's step must gain.
 _NEWTON_SHARE = 0.01
 _SCANS = 2
+# Times that terms get more nodes.
+_GROWTHS = 2
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,9 @@ class BinnedRows:
     ) -> BinnedRows:
         """Merge the points of every axis into bins."""
         table = rows.table
-        n_bins = affordable_bins(table.n_terms, rows.n_rows, wanted[order], TABLE_BYTES)
+        n_bins = affordable_bins(
+            table.n_terms, round(rows.total_weight), wanted[order], TABLE_BYTES
+        )
         axes, merged, bins, in_bins = [], [], [], []
         for term, (axis, counts) in enumerate(zip(table.axes, _counts(rows), strict=True)):
             within = np.zeros(len(axis)) if spreads is None else spreads[term]
@@ -254,7 +258,7 @@ def learn(
     mode, tables = state.mode, state.tables
     open_variance = open_variances(tables, mode.model.basis, mode.posterior.kernels, 1.0)
     share = [
-        value * float(weight.sum()) / max(n_rows, 1)
+        value * float(weight.sum()) / binned.rows.total_weight
         for value, weight in zip(open_variance, tables.weights, strict=True)
     ]
     terms = len(searches)
@@ -322,20 +326,23 @@ class _Search:
         else:
             model = replace(before.mode.model, rows=binned.rows, likelihood=likelihood)
             kernels, values = before.kernels, before.mode.values
-        while True:
-            state = self._ascend(model, kernels, values, scans=_SCANS if before is None else 0)
+        scans = _SCANS if before is None else 0
+        for growths in range(_GROWTHS + 1):
+            state = self._ascend(model, kernels, values, scans)
+            scans = 0
             model = state.mode.model
             counts = [len(points) for points in model.basis.positions]
             open_variance = open_variances(
                 state.tables, model.basis, state.mode.posterior.kernels, 1.0
             )
-            mean_weight = [float(w.sum()) / binned.rows.n_rows for w in state.tables.weights]
+            mean_weight = [float(w.sum()) / binned.rows.total_weight for w in state.tables.weights]
             excess = [v * w for v, w in zip(open_variance, mean_weight, strict=True)]
             terms = len(self.searches)
             more = more_nodes(state.tables, counts[:terms], state.kernels, excess[:terms])
-            if more == counts[:terms]:
-                return state
             model = _with_nodes(model, more)
+            # Bins of many rows may be chosen for several nodes: more need not be more.
+            if growths == _GROWTHS or model.basis.size <= state.mode.model.basis.size:
+                break
             kernels = state.kernels
             values = np.concatenate(
                 [
@@ -349,6 +356,7 @@ class _Search:
                 ]
             )
             self.trace = []  # values for other nodes do not compare
+        return state
 
     def _mode(self, model: NodeModel, kernels: list[Matern], values: Floats, tol: float) -> _State:
         mode = node_mode(model, kernels, values, tol=tol, max_iter=100)
@@ -421,7 +429,7 @@ class _Search:
         return found.mean
 
     def _rows(self, state: _State) -> Rows:
-        return Rows(0.0, state.mode.model.rows.n_rows, 0.0)
+        return Rows(0.0, round(state.mode.model.rows.total_weight), 0.0)
 
     def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Matern], Likelihood]:
         """What the surrogate's maximum promises, kernels there, and a better likelihood."""

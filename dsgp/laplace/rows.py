@@ -88,6 +88,11 @@ class ResponseRows:
         """Number of rows."""
         return len(self.y)
 
+    @property
+    def total_weight(self) -> float:
+        """Number of rows, each as often as it counts."""
+        return float(self.weight.sum()) if len(self.weight) else float(self.n_rows)
+
     def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
         """Return some of the rows, by increasing numbers, with their codes in memory."""
         picked = [

@@ -21,6 +21,7 @@ from dsgp.plotting.panels import (
     draw_inputs,
     draw_points,
     limits_of,
+    model_of_terms,
     panels_of,
     title_of,
 )
@@ -56,7 +57,9 @@ def plot_components(
     end, where the tail is long or the band opens so wide there that it would flatten the rest.
 
     Of a ``ProjectionPursuitGPRegressor`` the panels are functions of projections;
-    ``plot_projections`` draws them beside their directions.
+    ``plot_projections`` draws them beside their directions. Of a generalized model, or a classifier
+    of two classes, they are on the scale of the link, and shares are of the variance of f; with
+    more classes pass one of its ``estimators_``.
 
     Parameters
     ----------
@@ -87,7 +90,7 @@ def plot_components(
     Raises
     ------
     ParameterError
-        If an option is out of its range or a term unknown.
+        If an option is out of its range, a term unknown, or the model has functions for each class.
     DataError
         If X does not have the columns of the fit.
 
@@ -106,6 +109,7 @@ def plot_components(
     >>> figure.savefig("components.png")  # doctest: +SKIP
     """
     check_is_fitted(model)
+    model = model_of_terms(model)
     z = normal_quantile(level)
     if n_points < 2 or (columns is not None and columns < 1):
         raise ParameterError(
@@ -140,11 +144,22 @@ def plot_components(
             ax.tick_params(labelleft=False)
     if first is not None:
         first.set_ylim(*limits_of(panels))
+    link = link_of(model)
     effect = "effect" if target is None else f"effect on {label(target, 40)}"
+    if link is not None:
+        of = "" if target is None else f" of {label(target, 40)}"
+        effect = f"effect on f ({link} link){of}"
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
-    caption = _caption(panels, level, "training rows" if X is None else "rows of X")
+    rows = "training rows" if X is None else "rows of X"
+    caption = _caption(panels, level, rows, "the target's variance" if link is None else "var f")
     write_below(fig, caption, inches)
     return fig.figure
+
+
+def link_of(model: Any) -> str | None:
+    """Name of the link on whose scale a model's functions are; None for the target's own."""
+    likelihood = getattr(model, "likelihood_", None)
+    return None if likelihood is None else str(likelihood.link_name)
 
 
 def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[Term]:
@@ -213,7 +228,7 @@ def _n_columns(n_panels: int) -> int:
     return min((3, 4, 5, 6), key=lambda n: math.ceil(n_panels / n) * n - n_panels + abs(n - ideal))
 
 
-def _caption(panels: list[Panel], level: float, rows: str) -> str:
+def _caption(panels: list[Panel], level: float, rows: str, whole: str) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
     parts = []
     if not all(few):
@@ -223,7 +238,7 @@ def _caption(panels: list[Panel], level: float, rows: str) -> str:
     if any(grey):
         parts.append("grey: the band contains 0 everywhere, no visible effect")
     parts.append(f"bars at the bottom: {rows}")
-    parts.append("share: of the target's variance")
+    parts.append(f"share: of {whole}")
     if not all(few):
         parts.append("ℓ: lengthscale")
     # Lines break between the parts.

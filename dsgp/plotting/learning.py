@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
+from dsgp.plotting.panels import model_of_terms
 from dsgp.plotting.style import ACCENT, INK, frame, write_below
 
 
@@ -34,7 +35,7 @@ def plot_learning(model: Any) -> Figure:
     Raises
     ------
     ParameterError
-        If the model was fitted without a learner.
+        If the model was fitted without a learner, or has functions for each class.
 
     Examples
     --------
@@ -49,6 +50,7 @@ def plot_learning(model: Any) -> Figure:
     ['evaluation', 'evaluation']
     """
     check_is_fitted(model)
+    model = model_of_terms(model)
     if hasattr(model, "evidence_trace_"):
         return _draw_search(model)
     trace = np.asarray(model.learner_trace_, dtype=np.float64)

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
+from dsgp.errors import ParameterError
 from dsgp.estimators.term import Term
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
 
@@ -229,3 +230,20 @@ def title_of(panel: Panel, target_variance: float) -> str:
     title = f"share {percent(panel.term.explained_variance / target_variance)}"
     lengthscale = panel.term.kernel.lengthscale
     return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"
+
+
+def model_of_terms(model: Any) -> Any:
+    """Return the model that has the functions: that of a classifier of two classes, or itself.
+
+    Raises
+    ------
+    ParameterError
+        If there are more classes, with functions for each.
+    """
+    models = getattr(model, "estimators_", [model])
+    if len(models) > 1:
+        raise ParameterError(
+            f"the model has functions for each of its {len(model.classes_)} classes: pass "
+            "model.estimators_[k], of the class model.classes_[k]"
+        )
+    return models[0]

@@ -156,13 +156,15 @@ class Scoring(Section):
     terms: dict[str, Kernel] = {}
     n_projections: Literal["auto"] | Count | None = None
     solver: Solver = "multigrid"
-    learner: Annotated[Literal["marginal"] | None, BeforeValidator(_none_of)] = "marginal"
+    learner: Annotated[Literal["marginal", "independent"] | None, BeforeValidator(_none_of)] = (
+        "marginal"
+    )
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
     tol: Positive = 1e-4
     max_iter: Count | None = None
     newton_max_iter: Count = 100
-    learner_tol: Positive = 0.1
+    learner_tol: Positive = 1e-3
     learner_max_iter: Count = 50
 
 

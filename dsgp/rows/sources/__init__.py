@@ -2,7 +2,7 @@
 
 from dsgp.rows.sources.classes import classes_of
 from dsgp.rows.sources.files import FILE_TYPES, read_table
-from dsgp.rows.sources.lazy import is_lazy, map_rows
+from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
 from dsgp.rows.sources.mapped import MappedSource
 from dsgp.rows.sources.memory import (
     Columns,
@@ -30,8 +30,10 @@ __all__ = [
     "StoredTable",
     "classes_of",
     "columns_of",
+    "computed",
     "is_lazy",
     "map_rows",
+    "map_table",
     "matching_columns",
     "matching_source",
     "naming",

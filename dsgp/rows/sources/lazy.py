@@ -200,6 +200,23 @@ def map_rows(
     outputs: int,
     extra: Mapping[str, Any] | None = None,
 ) -> tuple[Any, ...]:
+    """Apply a function to every block of a dask collection, later: columns of ``map_table``.
+
+    Returns
+    -------
+    tuple of dask arrays of shape (n_rows,)
+        Computed together (``dask.compute``), the function runs once a block.
+    """
+    table = map_table(X, function, outputs, extra)
+    return tuple(table[:, j] for j in range(outputs))
+
+
+def map_table(
+    X: Any,
+    function: Callable[..., NDArray[np.float64]],
+    outputs: int,
+    extra: Mapping[str, Any] | None = None,
+) -> Any:
     """Apply a function to every block of a dask collection, later.
 
     Parameters
@@ -214,9 +231,8 @@ def map_rows(
 
     Returns
     -------
-    tuple of dask arrays of shape (n_rows,)
-        With the blocks of X, but for those known to be empty. Computed together
-        (``dask.compute``), the function runs once a block.
+    dask array of shape (n_rows, outputs)
+        With the blocks of X, but for those known to be empty.
     """
     X = _collection(X)
     kind = kind_of(X)
@@ -242,8 +258,7 @@ def map_rows(
         own = {role: pieces[number] for role, pieces in cut.items()} | names
         rows = apply(block, None if extra is None else own, function, outputs, part)
         tables.append(da.from_delayed(rows, shape=(n_rows, outputs), dtype=np.float64))
-    table = da.concatenate(tables, allow_unknown_chunksizes=True)
-    return tuple(table[:, j] for j in range(outputs))
+    return da.concatenate(tables, allow_unknown_chunksizes=True)
 
 
 def _outputs(

@@ -1,0 +1,258 @@
+"""Classes of a classifier: weights of their rows, fits of more than two, and probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, ndtri
+from scipy.stats import qmc
+
+from dsgp.axis import Floats
+from dsgp.compute import one_blas_thread
+from dsgp.errors import ParameterError
+from dsgp.estimators.inference import Clock
+from dsgp.estimators.responses import Responses
+from dsgp.estimators.scoring import Scoring, ScoringOutcome
+from dsgp.kernels import Matern
+from dsgp.laplace.mode import find_mode
+from dsgp.likelihoods import Bernoulli
+
+# Points of the rule that averages a softmax, half of them mirrored.
+_POINTS = 256
+# How often hyperparameters of a softmax are learned, the tolerance before the last time, and rounds
+# over the classes for a mode at most.
+_LEARNINGS = 2
+_EARLY_TOL = 0.02
+_ROUNDS = 100
+# Rounds that are extrapolated from.
+_MEMORY = 6
+
+
+def row_weights(
+    responses: Responses, class_weight: Mapping[Any, float] | str | None, classes: Any
+) -> Responses:
+    """Multiply the weights of the rows by those of their classes."""
+    if class_weight is None:
+        return responses
+    rows = responses.rows
+    labels = rows.y.astype(np.intp)
+    weight = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
+    if isinstance(class_weight, Mapping):
+        known = {_plain(label) for label in classes}
+        if unknown := [label for label in class_weight if label not in known]:
+            raise ParameterError(
+                f"class_weight names {unknown}, which are not among the classes {sorted(known)}"
+            )
+        bad = [w for w in class_weight.values() if not (isinstance(w, Real) and 0 < w < np.inf)]
+        if bad:
+            raise ParameterError(f"class_weight must be positive numbers, got {bad[0]!r}")
+        factors = np.array([class_weight.get(_plain(label), 1.0) for label in classes])
+    elif class_weight == "balanced":
+        total = np.bincount(labels, weights=weight, minlength=len(classes))
+        factors = weight.sum() / (len(classes) * np.maximum(total, np.finfo(float).tiny))
+    else:
+        raise ParameterError(
+            'class_weight must be None, "balanced" or a mapping of labels to weights, got '
+            f"{class_weight!r}"
+        )
+    return replace(responses, rows=replace(rows, weight=weight * factors[labels]))
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if hasattr(label, "item") else label
+
+
+def softmax(latents: Floats) -> Floats:
+    """Probabilities of classes (C, n) for latents (C, n)."""
+    found = np.exp(latents - latents.max(axis=0))
+    found /= found.sum(axis=0)
+    return found
+
+
+def log_rest(latents: Floats, c: int) -> Floats:
+    """Log of the sum of the exponentials of all latents (C, n) but one, (n,)."""
+    return logsumexp(np.delete(latents, c, axis=0), axis=0)
+
+
+def average_softmax(mean: Floats, variance: Floats) -> Floats:
+    """Average a softmax over independent normal latents.
+
+    Parameters
+    ----------
+    mean, variance : ndarray of shape (C, n)
+
+    Returns
+    -------
+    ndarray of shape (C, n)
+        Columns sum to 1. A row's probabilities depend on nothing but its own mean and variance.
+    """
+    std = np.sqrt(variance)
+    total = np.zeros(mean.shape)
+    points = _rule(len(mean))
+    for point in points:
+        away = point[:, None] * std
+        total += softmax(mean + away)
+        total += softmax(mean - away)
+    return total / (2 * len(points))
+
+
+@cache
+def _rule(n_classes: int) -> Floats:
+    """Quasi-random normal points, (_POINTS / 2, n_classes)."""
+    exponent = (_POINTS // 2).bit_length() - 1
+    uniform = qmc.Sobol(n_classes, scramble=True, seed=0).random_base2(exponent)
+    return ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))
+
+
+# ---------------------------------------------------------------- fits of a softmax
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """What a softmax comes to.
+
+    Attributes
+    ----------
+    outcomes : list of ScoringOutcome, one a class
+        Each that of one class against the log sum of the others.
+    rounds : int
+    change : float
+        Of any probability in the last round, at most.
+    """
+
+    outcomes: list[ScoringOutcome]
+    rounds: int
+    change: float
+
+
+def fit_softmax(
+    scoring: Scoring,
+    responses: Responses,
+    n_classes: int,
+    kernels: dict[str, Matern],
+    clock: Clock,
+) -> Softmax:
+    """Fit f of every class: class after class, until the probabilities of all settle.
+
+    Given the others one class is binary, with minus their log sum as an offset. Hyperparameters
+    are learned given the shares of the other classes, and once more given their functions. What
+    follows each time is block coordinate ascent to the joint mode, extrapolated (Anderson): what
+    is common to all classes would creep.
+
+    Parameters
+    ----------
+    scoring : Scoring
+    responses : Responses
+        With numbers of classes as targets.
+    n_classes : int
+    kernels : dict of str to kernel
+    clock : Clock
+    """
+    labels = responses.rows.y
+    weight = responses.rows.weight if len(responses.rows.weight) else None
+    counts = np.bincount(labels.astype(np.intp), weights=weight, minlength=n_classes)
+    latents = np.repeat(np.log(counts / counts.sum())[:, None], len(labels), axis=1)
+
+    rounds, change = 0, np.inf
+    outcomes: list[ScoringOutcome | None] = [None] * n_classes
+    # What is learned again need not be learned to the end.
+    early = replace(scoring, learner_tol=max(scoring.learner_tol, _EARLY_TOL))
+    procedures = [early] * (_LEARNINGS - 1) + [scoring]
+    for procedure in procedures if scoring.learner is not None else [scoring]:
+        fitted = []
+        for c, before in enumerate(outcomes):  # all given the same: their order does not matter
+            given = responses.with_target(labels == c, -log_rest(latents, c))
+            fitted.append(procedure.fit(given, Bernoulli(), kernels, clock, before))
+        clock.stage("settle")
+        outcomes, latents, more, change = _settled(scoring, responses, fitted)
+        rounds += 1 + more
+    final = []
+    for c, outcome in enumerate(fitted):
+        kept = replace(scoring, learner=None, intercept=outcome.level)
+        given = responses.with_target(labels == c, -log_rest(latents, c))
+        found = dict(zip(responses.rows.table.names, outcome.mode.system.kernels, strict=True))
+        last = kept.fit(given, outcome.likelihood, found, clock, outcomes[c])
+        final.append(replace(last, learned=outcome.learned))
+    return Softmax(final, rounds, change)
+
+
+def _settled(
+    scoring: Scoring, responses: Responses, fitted: list[ScoringOutcome]
+) -> tuple[list[ScoringOutcome | None], Floats, int, float]:
+    """Find the joint mode for the hyperparameters of fits of each class.
+
+    Returns
+    -------
+    outcomes : list of ScoringOutcome
+        The fits with the modes found.
+    latents : ndarray of shape (C, n)
+    rounds : int
+    change : float
+        Of any probability in the last round, at most.
+    """
+    rows, labels = responses.rows, responses.rows.y
+    levels = [outcome.level for outcome in fitted]
+    modes = [outcome.mode for outcome in fitted]
+
+    def latents_of(functions: Floats) -> Floats:
+        return np.stack(
+            [level + rows.table.gather(own) for level, own in zip(levels, functions, strict=True)]
+        )
+
+    functions = np.stack([mode.solution.mean for mode in modes])
+    latents = latents_of(functions)
+    memory = _Extrapolation()
+    rounds, change = 0, np.inf
+    with one_blas_thread():
+        while rounds < _ROUNDS and change > scoring.tol:
+            rounds += 1
+            begun, probabilities = functions.copy(), softmax(latents)
+            for c, outcome in enumerate(fitted):
+                given = responses.with_target(labels == c, -log_rest(latents, c))
+                modes[c] = find_mode(
+                    given.rows,
+                    outcome.likelihood,
+                    levels[c],
+                    outcome.mode.system.kernels,
+                    spreads=responses.spreads,
+                    start=functions[c],
+                    with_pairs=responses.with_pairs,
+                    solver=scoring.solver,
+                    tol=scoring.tol,
+                    max_iter=scoring.max_iter,
+                    newton_max_iter=scoring.newton_max_iter,
+                )
+                functions[c] = modes[c].solution.mean
+                latents[c] = levels[c] + rows.table.gather(functions[c])
+            change = float(np.max(np.abs(softmax(latents) - probabilities)))
+            if change > scoring.tol:
+                functions = memory.next(begun, functions)
+                latents = latents_of(functions)
+    found = [replace(outcome, mode=mode) for outcome, mode in zip(fitted, modes, strict=True)]
+    return list(found), latents, rounds, change
+
+
+class _Extrapolation:
+    """Anderson's: where a fixed point is, by the last rounds' inputs and outputs."""
+
+    def __init__(self) -> None:
+        self._rounds: list[tuple[Floats, Floats]] = []
+
+    def next(self, begun: Floats, output: Floats) -> Floats:
+        """Return where the next round begins, from where the last one did and what it came to."""
+        self._rounds = [*self._rounds, (begun, output.copy())][-_MEMORY:]
+        error = output - begun
+        guess = output.copy()
+        if len(self._rounds) > 1:
+            steps = np.stack(
+                [(out - into - error).ravel() for into, out in self._rounds[:-1]], axis=1
+            )
+            share = np.linalg.lstsq(steps, -error.ravel(), rcond=1e-8)[0]
+            for own, (_, out) in zip(share, self._rounds[:-1], strict=True):
+                guess += own * (out - output)
+        return guess

@@ -1,0 +1,238 @@
+"""Training rows of a generalized model made ready: codes of the inputs, targets as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dsgp.additive import RowEquations
+from dsgp.additive.streaming import statistics, survey
+from dsgp.axis import Floats
+from dsgp.errors import DataError
+from dsgp.estimators.training import BinPlan, Watch, encode_all, read_all
+from dsgp.laplace.rows import ResponseRows
+from dsgp.likelihoods import Likelihood
+from dsgp.rows.sources import Source
+from dsgp.rows.table import RowTable
+
+# Inputs (rows times columns) in memory up to which every distinct value is kept: beyond, bins
+# change a likelihood's functions by far less than the rows leave open.
+EXACT_INPUTS = 20_000
+# Bins of a column by the order of its kernel.
+AUTO_BINS = {1: 4096, 2: 512, 3: 512, 4: 512}
+# Entries of two-way tables that are multiplied in the time a row takes to read and add to a table.
+_MOVES = 8
+# Kept of a row beside its codes: the target, its weight W, and f.
+_NUMBERS = 3
+# Roles of further numbers of a row.
+OFFSET, EXPOSURE, TRIALS = ROLES = ("offset", "exposure", "trials")
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Rows of positive weight, ready for a likelihood.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All columns.
+    named : bool
+        Whether the names came with the data.
+    constant : list of str
+        Columns that do not vary; the others are the terms.
+    rows : ResponseRows
+    spreads : list of ndarray, or None
+        Variance of the inputs in each bin; None where every distinct value is kept.
+    with_pairs : bool
+        Whether equations are held as two-way tables of the points, which are few and cost less than
+        the rows.
+    n_missing : dict of str to int
+        Rows in which a column is missing, if any.
+    target : str
+        Name of the target, for messages.
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    constant: list[str]
+    rows: ResponseRows
+    spreads: list[Floats] | None
+    with_pairs: bool
+    n_missing: dict[str, int]
+    target: str
+
+    def with_target(self, y: Any, more_offset: Floats | None = None) -> Responses:
+        """Return the same rows with another target, and with something added to their offset."""
+        offset = self.rows.offset
+        if more_offset is not None:
+            offset = offset + more_offset if len(offset) else more_offset
+        return replace(self, rows=replace(self.rows, y=np.asarray(y, np.float64), offset=offset))
+
+
+def prepare_responses(
+    source: Source,
+    orders: dict[str, int],
+    bins: str | int | None,
+    watch: Watch = lambda stage, rows: None,
+) -> Responses:
+    """Check and code what ``fit`` was given; targets are the caller's to check.
+
+    Parameters
+    ----------
+    source : Source
+    orders : dict of str to int
+        Order of the kernel of each column.
+    bins : "auto", int or None
+    watch : callable
+        Told the stage, and the number of rows read in it so far.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, infinite, not a number or beyond what float64 can square, an
+        exposure or a number of trials is not positive, or shapes do not agree.
+    MemoryLimitError
+        If the rows would not fit.
+    """
+    cheap = (
+        source.in_memory
+        and source.n_rows is not None
+        and source.n_rows * len(source.names) <= EXACT_INPUTS
+    )
+    if bins is None or (bins == "auto" and cheap):
+        rows, n_missing = read_all(source)
+        assert rows.y is not None
+        table, constant = encode_all(source.names, rows.columns, len(rows.y))
+        numbers = {"y": rows.y, **rows.extra}
+        return Responses(
+            tuple(source.names),
+            source.named,
+            constant,
+            _responses(table, numbers, rows.weight, source),
+            None,
+            False,
+            n_missing,
+            source.target,
+        )
+    found = survey(source, partial(watch, "reading columns"))
+    plan = BinPlan.of(
+        source, found, orders, bins, auto=AUTO_BINS, kept_numbers=_NUMBERS + len(source.extra)
+    )
+    summed = statistics(
+        source,
+        found.lengths,
+        plan.names,
+        plan.cuts,
+        plan.varying,
+        (0.0, 1.0),
+        with_pairs=False,
+        codes_on_disk=plan.on_disk,
+        keep=("y", *source.extra),
+        watch=partial(watch, "coding rows"),
+    )
+    equations = summed.equations
+    assert isinstance(equations, RowEquations)
+    weight = equations.row_weight * summed.weight_scale if source.weighted else None
+    missing = {
+        name: int(count) for name, count in zip(source.names, found.n_missing, strict=True) if count
+    }
+    table = equations.table
+    coded = _responses(table, summed.numbers, weight, source)
+    return Responses(
+        tuple(source.names),
+        source.named,
+        plan.constant,
+        coded,
+        None if plan.exact else summed.spreads,
+        plan.with_pairs and coded.n_rows * _MOVES * table.n_terms > table.size**2,
+        missing,
+        source.target,
+    )
+
+
+def _responses(
+    table: RowTable, numbers: dict[str, Floats], weight: Floats | None, source: Source
+) -> ResponseRows:
+    offset = numbers.get(OFFSET, np.empty(0))
+    if EXPOSURE in numbers:
+        exposure = numbers[EXPOSURE]
+        if not (exposure > 0).all():
+            require_positive(exposure, EXPOSURE, row_of(source, int(np.argmin(exposure > 0))))
+        offset = offset + np.log(exposure) if len(offset) else np.log(exposure)
+    trials = numbers.get(TRIALS, np.empty(0))
+    if weight is not None and (weight == 1.0).all():
+        weight = None
+    return ResponseRows(
+        table, numbers["y"], np.empty(0) if weight is None else weight, offset, trials
+    )
+
+
+def require_targets(responses: Responses, likelihood: Likelihood, source: Source) -> None:
+    """Raise ``DataError`` of the first row whose target is none of a likelihood's."""
+    y, trials = responses.rows.y, responses.rows.trials
+    name = f"the target {responses.target!r}"
+
+    def check(rows: slice, first_row: int) -> None:
+        likelihood.check_target(
+            y[rows], trials[rows] if len(trials) else None, name, first_row=first_row
+        )
+
+    try:
+        check(slice(None), 0)
+    except DataError:
+        good, bad = 0, len(y)  # rows that will do, and rows one of which will not
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            try:
+                check(slice(good, middle), 0)
+                good = middle
+            except DataError:
+                bad = middle
+        # Rows of weight 0 are not among these, but the user counts them.
+        check(slice(good, bad), row_of(source, good))
+        raise
+
+
+def row_of(source: Source, position: int) -> int:
+    """Number of a row in the table, from that among the rows of positive weight."""
+    first = 0
+    for load in source.chunks():
+        rows = load()
+        kept = np.flatnonzero(np.ones(len(rows)) if rows.weight is None else rows.weight)
+        if position < len(kept):
+            return first + int(kept[position])
+        position -= len(kept)
+        first += len(rows)
+    raise IndexError(position)
+
+
+def require_positive(values: Floats, what: str, row: int | None = None, first_row: int = 0) -> None:
+    """Raise ``DataError`` where a number of the rows is not positive; ``row`` names the first."""
+    bad = ~(values > 0)
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise DataError(
+            f"{what} must be positive in every row, got {values[position]:g} in row "
+            f"{first_row + position if row is None else row} (counted from 0, {int(bad.sum())} of "
+            f"{len(values)} rows): leave those rows out, or correct them"
+        )
+
+
+def require_trials(values: Floats, what: str, first_row: int = 0) -> None:
+    """Raise ``DataError`` where a number of trials is no whole number of at least 1."""
+    bad = ~((values >= 1) & (values == np.floor(values)))
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise DataError(
+            f"{what} must be whole numbers of at least 1, got {values[position]:g} in row "
+            f"{first_row + position} (counted from 0): leave out rows without trials"
+        )
+
+
+def named_role(role: str, given: Any) -> str:
+    """Name further numbers of the rows for messages: by their column where it has a name."""
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    return f"{role} {name!r}" if isinstance(name, str) and not hasattr(given, "rechunk") else role

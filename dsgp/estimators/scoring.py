@@ -1,0 +1,407 @@
+"""How generalized additive models are fitted: hyperparameters, then the mode by local scoring."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from dsgp.additive import MAX_ITER, SOLVERS, RowEquations, warn_unless_converged
+from dsgp.additive.bins import BinError
+from dsgp.additive.evidence import Complexity
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
+from dsgp.axis import Floats
+from dsgp.compute import one_blas_thread
+from dsgp.errors import ConvergenceWarning, DataError, DataWarning
+from dsgp.estimators.fitting import BIN_WARNING, Reading
+from dsgp.estimators.inference import Clock
+from dsgp.estimators.parameters import (
+    require_bins,
+    require_choice,
+    require_count,
+    require_number,
+    require_positive,
+)
+from dsgp.estimators.responses import Responses, prepare_responses
+from dsgp.estimators.term import Term
+from dsgp.kernels import Matern
+from dsgp.laplace.learner import BINS, BinnedRows, Learned, learn
+from dsgp.laplace.mode import Mode, find_mode
+from dsgp.laplace.rows import ResponseRows
+from dsgp.learning.search import search_for
+from dsgp.likelihoods import Likelihood
+from dsgp.progress import progress
+
+LEARNERS = ("marginal", "independent", None)
+# Bias of the bins, in posterior standard deviations, that is worth being taken off.
+_BIAS = 0.01
+# Of an identity link, the bulk of the targets that tells their scale.
+_BULK = (0.1, 0.9)
+
+
+@dataclass(frozen=True)
+class ScoringOutcome:
+    """What a fit comes to.
+
+    Attributes
+    ----------
+    responses : Responses
+    likelihood : Likelihood
+        With all its parameters.
+    level : float
+        The constant part of f.
+    mode : Mode
+    complexity : Complexity
+    log_likelihood : float
+        Laplace's approximation of the log marginal likelihood, all terms' determinant together.
+    exact_determinant : bool
+        Whether that determinant is exact.
+    bin_error : float
+        Error of the bins in posterior standard deviations, root mean squares over the rows.
+    learned : Learned or None
+    """
+
+    responses: Responses
+    likelihood: Likelihood
+    level: float
+    mode: Mode
+    complexity: Complexity
+    log_likelihood: float
+    exact_determinant: bool
+    bin_error: float
+    learned: Learned | None
+
+    @property
+    def converged(self) -> bool:
+        """Whether solver, Newton's iteration and learner met their tolerances."""
+        learned = self.learned is None or self.learned.converged
+        return self.mode.converged and self.mode.solution.converged and learned
+
+    def latent(self) -> Floats:
+        """Return f of every row, without its offset, (n_rows,)."""
+        table = self.responses.rows.table
+        return self.level + table.gather(self.mode.solution.mean)
+
+    def terms(self) -> list[Term]:
+        """Return the fitted terms."""
+        system, solution = self.mode.system, self.mode.solution
+        layout, rows = system.layout, self.responses.rows
+        ones = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
+        terms = []
+        for d, (name, axis, kernel, mean, dual, weight, dof) in enumerate(
+            zip(
+                layout.names,
+                layout.axes,
+                system.kernels,
+                layout.parts(solution.mean),
+                layout.parts(solution.dual),
+                layout.parts(system.weight),
+                self.complexity.dof_of_terms,
+                strict=True,
+            )
+        ):
+            counts = rows.table.scatter(d, ones)
+            share = weight / max(float(weight.sum()), np.finfo(float).tiny)
+            centre = float(np.sum(share * mean))
+            terms.append(
+                Term(
+                    name=name,
+                    kernel=kernel,
+                    axis=axis,
+                    dual=dual,
+                    weight=weight,
+                    centre=centre,
+                    explained_variance=_variance(mean, counts),
+                    effective_dof=float(dof),
+                )
+            )
+        return terms
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The steps of a fit, and the parameters that all generalized models have for them.
+
+    Attributes
+    ----------
+    intercept : float or None
+        The constant part of f; None finds it.
+    solver, learner, bins, tol, newton_max_iter, learner_tol, learner_max_iter, verbose
+        As of ``GeneralizedAdditiveGP``.
+    max_iter : int
+        Iterations of the solver in a Newton step at most.
+    """
+
+    intercept: float | None
+    solver: str
+    learner: str | None
+    bins: str | int | None
+    tol: float
+    max_iter: int
+    newton_max_iter: int
+    learner_tol: float
+    learner_max_iter: int
+    random_state: Any
+    verbose: bool
+
+    @classmethod
+    def of(cls, model: Any) -> Self:
+        """Check and take the parameters of an estimator.
+
+        Raises
+        ------
+        ParameterError
+            If one is out of its range.
+        """
+        require_choice("solver", model.solver, tuple(SOLVERS))
+        require_choice("learner", model.learner, LEARNERS)
+        require_bins(model.bins)
+        require_positive("tol", model.tol)
+        require_positive("learner_tol", model.learner_tol)
+        require_count("learner_max_iter", model.learner_max_iter)
+        require_count("newton_max_iter", model.newton_max_iter)
+        if model.max_iter is not None:
+            require_count("max_iter", model.max_iter)
+        if model.intercept is not None:
+            require_number("intercept", model.intercept)
+        return cls(
+            intercept=None if model.intercept is None else float(model.intercept),
+            solver=model.solver,
+            learner=model.learner,
+            bins=model.bins,
+            tol=model.tol,
+            max_iter=MAX_ITER[model.solver] if model.max_iter is None else int(model.max_iter),
+            newton_max_iter=int(model.newton_max_iter),
+            learner_tol=model.learner_tol,
+            learner_max_iter=int(model.learner_max_iter),
+            random_state=model.random_state,
+            verbose=bool(model.verbose),
+        )
+
+    def prepare(self, source: Any, kernels: dict[str, Matern], clock: Clock) -> Responses:
+        """Read the rows and make them ready."""
+        orders = {name: kernel.order for name, kernel in kernels.items()}
+        with progress("reading", source.n_rows, enabled=self.verbose) as bar:
+            return prepare_responses(source, orders, self.bins, Reading(bar, clock))
+
+    def fit(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        kernels: dict[str, Matern],
+        clock: Clock,
+        before: ScoringOutcome | None = None,
+    ) -> ScoringOutcome:
+        """Fit to rows made ready.
+
+        Parameters
+        ----------
+        responses : Responses
+        likelihood : Likelihood
+            Its free parameters are starts; all that are missing are set from the targets.
+        kernels : dict of str to kernel
+            Of each column; complete where there is no learner.
+        clock : Clock
+        before : ScoringOutcome, optional
+            A fit of the same rows with other targets or offsets, to start from.
+
+        Raises
+        ------
+        DataError
+            If a target is none of the likelihood's, or there are too few rows to learn from.
+        """
+        rows = responses.rows
+        likelihood.check_target(
+            rows.y, rows.trials if len(rows.trials) else None, f"the target {responses.target!r}"
+        )
+        likelihood = likelihood.completed(rows.y, rows.weight if len(rows.weight) else None)
+        if self.learner is not None and rows.n_rows < 2:
+            raise DataError(
+                "cannot learn hyperparameters from 1 sample (n_samples = 1): at least 2 rows of "
+                "positive weight are needed; or give the hyperparameters and learner=None"
+            )
+        with one_blas_thread():
+            level = 0.0 if self.intercept is None else self.intercept
+            # Cutpoints that are kept say where the level is.
+            if self.intercept is None and (likelihood.has_level or self.learner is not None):
+                level = rows.level(likelihood)
+            used = [kernels[name] for name in rows.table.names]
+            learned = None
+            if self.learner is not None:
+                clock.stage("learn")
+                learned = self._learn(responses, likelihood, used, level, before)
+                used, likelihood, level = learned.kernels, learned.likelihood, learned.level
+                if self.intercept is None:
+                    likelihood, level = likelihood.absorbed(level)
+            clock.stage("solve")
+            return self._finish(responses, likelihood, used, level, learned, before)
+
+    def _learn(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        kernels: list[Matern],
+        level: float,
+        before: ScoringOutcome | None,
+    ) -> Learned:
+        rows = responses.rows
+        unit = _unit(rows, likelihood)
+        order = min((kernel.order for kernel in kernels), default=4)
+        binned = BinnedRows.of(rows, responses.spreads, BINS, order)
+        searches = [
+            search_for(kernel, axis.points, counts, len(kernels), unit)
+            for kernel, axis, counts in zip(
+                kernels, binned.rows.table.axes, binned.counts, strict=True
+            )
+        ]
+        if before is not None and before.learned is not None:
+            searches = [
+                replace(search, middle=kernel)
+                for search, kernel in zip(searches, before.learned.kernels, strict=True)
+            ]
+        n_free = sum(len(search.names) for search in searches)
+        n_free += len(likelihood.unconstrained())
+        with progress("learning", enabled=self.verbose) as bar:
+            return learn(
+                binned,
+                likelihood,
+                searches,
+                level,
+                constant=unit if self.intercept is None else 0.0,
+                alone=self.learner == "independent",
+                tol=self.learner_tol * max(n_free, 1),
+                max_iter=self.learner_max_iter,
+                random=np.random.default_rng(0),
+                watch=lambda value: bar.update(value=value),
+            )
+
+    def _finish(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        kernels: list[Matern],
+        level: float,
+        learned: Learned | None,
+        before: ScoringOutcome | None,
+    ) -> ScoringOutcome:
+        rows, spreads = responses.rows, responses.spreads
+        start = None if before is None else before.mode.solution.mean
+        if learned is not None:
+            start = learned.functions(rows.table.axes)
+        mode = self._mode(responses, likelihood, kernels, level, start, None)
+        bin_error = 0.0
+        complexity, log_det, exact = _complexity(mode)
+        if spreads is not None and kernels and complexity.dof > 0:
+            total = float(mode.system.weight.sum()) / len(kernels)
+            std = math.sqrt(complexity.dof / max(total, np.finfo(float).tiny))
+            error = BinError.of(mode.system, mode.solution.dual, spreads)
+            if error.size(mode.system) > _BIAS * std:
+                mode = self._mode(
+                    responses, likelihood, kernels, level, mode.solution.mean, error.bias
+                )
+                again = BinError.of(mode.system, mode.solution.dual, spreads)
+                bias = replace(again, bias=again.bias - error.bias).size(mode.system)
+                error = again
+                complexity, log_det, exact = _complexity(mode)
+            else:
+                bias = error.size(mode.system)
+            bin_error = math.hypot(bias, error.rest) / std
+        return ScoringOutcome(
+            responses=responses,
+            likelihood=likelihood,
+            level=level,
+            mode=mode,
+            complexity=complexity,
+            log_likelihood=mode.objective - 0.5 * log_det,
+            exact_determinant=exact,
+            bin_error=bin_error,
+            learned=learned,
+        )
+
+    def _mode(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        kernels: list[Matern],
+        level: float,
+        start: Floats | None,
+        shift: Floats | None,
+    ) -> Mode:
+        with progress("solving", enabled=self.verbose) as bar:
+            return find_mode(
+                responses.rows,
+                likelihood,
+                level,
+                kernels,
+                spreads=responses.spreads,
+                shift=shift,
+                start=start,
+                with_pairs=responses.with_pairs,
+                solver=self.solver,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                newton_max_iter=self.newton_max_iter,
+                watch=lambda value: bar.update(value=value),
+            )
+
+    def warn(self, outcome: ScoringOutcome) -> None:
+        """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
+        warn_unless_converged(outcome.mode.solution, self.solver, self.tol, self.max_iter)
+        if not outcome.mode.converged:
+            warnings.warn(
+                f"Newton's iteration stopped after {len(outcome.mode.trace)} steps, the last of "
+                f"which still moved f by {outcome.mode.step:.2g} posterior standard deviations "
+                f"(tol={self.tol:g}); raise newton_max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        learned = outcome.learned
+        if learned is not None and not learned.converged:
+            warnings.warn(
+                f"learner={self.learner!r} stopped after {self.learner_max_iter} modes, short of "
+                f"learner_tol={self.learner_tol:g}; raise learner_max_iter",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if outcome.bin_error > BIN_WARNING:
+            warnings.warn(
+                f"bins change the function by about {outcome.bin_error:.2g} of its posterior "
+                "standard deviation; pass more bins, or bins=None to keep every distinct value",
+                DataWarning,
+                stacklevel=3,
+            )
+
+
+def _variance(values: Floats, counts: Floats) -> float:
+    """Variance of a function over the rows."""
+    share = counts / max(float(counts.sum()), np.finfo(float).tiny)
+    return float(np.sum(share * (values - np.sum(share * values)) ** 2))
+
+
+def _complexity(mode: Mode) -> tuple[Complexity, float, bool]:
+    """Degrees of freedom, the log determinant, and whether that is exact."""
+    system = mode.system
+    coarse = CoarseSpace(system) if len(system.kernels) > 1 else None
+    complexity = Complexity.of(system, coarse)
+    equations = system.equations
+    limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
+    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
+        return complexity, DenseCovariance.of(system, equations).log_det, True
+    return complexity, complexity.log_det, len(system.kernels) < 2
+
+
+def _unit(rows: ResponseRows, likelihood: Likelihood) -> float:
+    """Variance of what the terms are to explain: 1 on the scale of a logarithm."""
+    if likelihood.link_name != "identity":
+        return 1.0
+    order = np.argsort(rows.y, kind="stable")
+    share = np.cumsum(rows.weight[order] if len(rows.weight) else np.ones(rows.n_rows))
+    ends = np.minimum(np.searchsorted(share, np.multiply(_BULK, share[-1])), rows.n_rows - 1)
+    low, high = rows.y[order[ends]]
+    # The distance is that of a normal distribution of unit variance.
+    spread = float(high - low) / 2.563 or float(np.ptp(rows.y)) or 1.0
+    return spread**2
