@@ -7,13 +7,25 @@ from typing import TYPE_CHECKING, Any
 from dsgp import kernels
 
 if TYPE_CHECKING:
-    from dsgp.estimators import AdditiveGPRegressor, ProjectionPursuitGPRegressor, load
+    from dsgp.estimators import (
+        AdditiveGPClassifier,
+        AdditiveGPRegressor,
+        GeneralizedAdditiveGP,
+        GeneralizedPursuitGP,
+        ProjectionPursuitGPClassifier,
+        ProjectionPursuitGPRegressor,
+        load,
+    )
     from dsgp.rows.sources import read_table
 
 __version__ = version("dsgp")
 
 __all__ = [
+    "AdditiveGPClassifier",
     "AdditiveGPRegressor",
+    "GeneralizedAdditiveGP",
+    "GeneralizedPursuitGP",
+    "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
     "__version__",
     "kernels",
@@ -23,7 +35,11 @@ __all__ = [
 
 # Imported when first used: scikit-learn, pandas, xarray and zarr behind them take a second.
 _HOMES = {
+    "AdditiveGPClassifier": "dsgp.estimators",
     "AdditiveGPRegressor": "dsgp.estimators",
+    "GeneralizedAdditiveGP": "dsgp.estimators",
+    "GeneralizedPursuitGP": "dsgp.estimators",
+    "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",

@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from dsgp import storage
 from dsgp.errors import StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
+from dsgp.estimators.classifier import AdditiveGPClassifier
+from dsgp.estimators.generalized import GeneralizedAdditiveGP
+from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
+from dsgp.estimators.pursuit_classifier import ProjectionPursuitGPClassifier
 
-__all__ = ["AdditiveGPRegressor", "ProjectionPursuitGPRegressor", "load"]
+__all__ = [
+    "AdditiveGPClassifier",
+    "AdditiveGPRegressor",
+    "GeneralizedAdditiveGP",
+    "GeneralizedPursuitGP",
+    "ProjectionPursuitGPClassifier",
+    "ProjectionPursuitGPRegressor",
+    "load",
+]
 
-_MODELS: dict[str, type[AdditiveGPRegressor] | type[ProjectionPursuitGPRegressor]] = {
-    "AdditiveGPRegressor": AdditiveGPRegressor,
-    "ProjectionPursuitGPRegressor": ProjectionPursuitGPRegressor,
+_MODELS: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (
+        AdditiveGPRegressor,
+        AdditiveGPClassifier,
+        GeneralizedAdditiveGP,
+        GeneralizedPursuitGP,
+        ProjectionPursuitGPClassifier,
+        ProjectionPursuitGPRegressor,
+    )
 }
 
 
-def load(path: str | Path) -> AdditiveGPRegressor | ProjectionPursuitGPRegressor:
+def load(path: str | Path) -> Any:
     """Read a model written by ``save``.
 
     Nothing is unpickled: a store holds arrays and JSON only.

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -97,7 +97,7 @@ class AdditivePredictor:
         self.terms_ = terms
         self.kernels_ = {term.name: term.kernel for term in terms}
         self._equations = equations
-        self.__dict__.pop("_posterior", None)  # of an earlier fit
+        self._made: dict[str, Posterior] = {}  # when first asked for
 
     def _set_columns(self, names: tuple[str, ...], named: bool) -> None:
         self._columns = names
@@ -107,9 +107,14 @@ class AdditivePredictor:
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_  # of an earlier fit
 
-    @cached_property
+    @property
     def _posterior(self) -> Posterior:
         """What variances, covariances and samples need; made when first asked for."""
+        if "posterior" not in self._made:
+            self._made["posterior"] = self._make_posterior()
+        return self._made["posterior"]
+
+    def _make_posterior(self) -> Posterior:
         system = AdditiveSystem(
             self._equations,
             [term.kernel for term in self.terms_],

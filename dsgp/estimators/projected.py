@@ -18,10 +18,11 @@ from dsgp.errors import DataWarning
 from dsgp.estimators.draws import DrawsPredictor
 from dsgp.estimators.fitting import Outcome, Procedure
 from dsgp.estimators.inference import Clock, Found
+from dsgp.estimators.predicting import AdditivePredictor
 from dsgp.estimators.summary import Summary
 from dsgp.jit.projection import project_rows
 from dsgp.jit.ridge import fill_design
-from dsgp.kernels import Matern52
+from dsgp.kernels import Matern, Matern52
 from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.ridges import Ridge, Ridges
 from dsgp.pursuit.rows import Standard, standardised
@@ -193,6 +194,26 @@ class _Project:
         return self.projections([columns[j] for j in self.used])
 
 
+def projected_source(
+    source: Source,
+    standard: Standard,
+    projections: Projections,
+    state: State,
+    squared_unit: float = 1.0,
+) -> tuple[MappedSource, dict[str, Matern]]:
+    """Return a source's rows with projections as columns, and the kernels of these.
+
+    Variances of the kernels are those of the state times ``squared_unit``.
+    """
+    names = tuple(f"projection {m + 1}" for m in range(len(state.ridges)))
+    kernels = {
+        name: term.kernel.with_parameters(variance=squared_unit * float(term.kernel.variance or 0))
+        for name, term in zip(names, state.ridges.terms, strict=True)
+    }
+    project = _Project(standard.varying, projections)
+    return MappedSource(source, names, project), kernels
+
+
 def projected_outcome(
     source: Source,
     standard: Standard,
@@ -202,10 +223,7 @@ def projected_outcome(
     clock: Clock,
 ) -> Outcome:
     """Compute the joint posterior of the functions for the directions found."""
-    names = tuple(f"projection {m + 1}" for m in range(len(state.ridges)))
-    kernels = dict(zip(names, (term.kernel for term in state.ridges.terms), strict=True))
-    project = _Project(standard.varying, projections)
-    mapped = MappedSource(source, names, project)
+    mapped, kernels = projected_source(source, standard, projections, state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said already
         training = procedure.prepare(mapped, kernels, clock)
@@ -222,29 +240,30 @@ def projected_outcome(
     return procedure.finish(mapped, training, found, clock)
 
 
-class ProjectedPredictor(DrawsPredictor):
-    """A fitted additive model in projections of the columns.
+class ProjectedFunctions(AdditivePredictor):
+    """A fitted additive model in projections of the columns, whatever its target is.
 
     Its ``fit`` calls ``_keep_projections`` after ``_keep``, and keeps ``evidence_`` (Laplace's
-    approximation) and ``evidence_trace_``.
+    approximation) and ``evidence_trace_``. A class that inherits from another predictor too names
+    the attributes of both.
     """
 
-    _plain_attributes: ClassVar[tuple[str, ...]] = (
-        *DrawsPredictor._plain_attributes,
+    _projected_plain: ClassVar[tuple[str, ...]] = (
         "evidence_",
         "evidence_trace_",
         "search_gain_",
         "search_limited_",
         "_used",
     )
-    _array_attributes: ClassVar[tuple[str, ...]] = (
-        *DrawsPredictor._array_attributes,
+    _projected_arrays: ClassVar[tuple[str, ...]] = (
         "_relevance",
         *(f"_{name}" for name in ARRAYS),
     )
 
-    # Parameters of the estimator.
-    method: str
+    missing = "error"  # a projection needs all its inputs
+    method = "refit"
+
+    # A parameter of the estimator.
     direction_uncertainty: bool
 
     evidence_: float
@@ -294,8 +313,6 @@ class ProjectedPredictor(DrawsPredictor):
         names = model._used_names
         if not (len(names) == used == len(model._relevance)):
             raise ValueError("the columns used and the projections do not agree")
-        if model._draws is not None and model._draws.directions.shape[2:] != (used,):
-            raise ValueError("the draws and the projections do not agree")
         return model
 
     @cached_property
@@ -312,9 +329,6 @@ class ProjectedPredictor(DrawsPredictor):
     def _inputs(self, columns: list[Floats]) -> list[Floats]:
         return self._projections(columns) if self.terms_ else []
 
-    def _standard(self, columns: list[Floats]) -> Floats:
-        return self._projections.standard(columns)
-
     def _prepare(self, with_std: bool) -> None:
         super()._prepare(with_std)
         if self.terms_:
@@ -330,10 +344,15 @@ class ProjectedPredictor(DrawsPredictor):
             variance[rows] = np.maximum(variance[rows], known)
         return variance
 
+    @property
+    def _unit(self) -> float:
+        """Unit of the functions of ``_projections``, in that of the terms."""
+        return math.sqrt(self.target_variance_)
+
     def _deviations(self, columns: list[Floats]) -> Floats | None:
         if not self.direction_uncertainty:
             return None
-        found = math.sqrt(self.target_variance_) * self._projections.deviations(columns)
+        found = self._unit * self._projections.deviations(columns)
         # Far from the rows the linearised model, a line in the directions, knows no bounds, while f
         # returns to its prior whatever the directions: they add no more than its variance.
         most = math.sqrt(sum(term.kernel.std**2 for term in self.terms_))
@@ -346,10 +365,9 @@ class ProjectedPredictor(DrawsPredictor):
     def _summary(self) -> Summary:
         told = super()._summary()
         kept = [line for line in told.lines if line[0] != "learner"]
-        method = self.method if self._draws is None else "refit"
         search = (
-            f"{method}, {len(self.evidence_trace_)} rounds; log evidence {self.evidence_:.6g} "
-            "(Laplace), directions integrated out; the last step gained "
+            f"{self._searched_by}, {len(self.evidence_trace_)} rounds; log evidence "
+            f"{self.evidence_:.6g} (Laplace), directions integrated out; the last step gained "
             f"{self.search_gain_:.2g} nats"
         )
         if self.search_limited_:
@@ -364,9 +382,45 @@ class ProjectedPredictor(DrawsPredictor):
                 *kept,
                 ("search", search),
                 ("relevance", _tell_relevance(self.relevance_)),
-                *self._tell_draws(),
             ],
         )
+
+    @property
+    def _searched_by(self) -> str:
+        """How projections were found."""
+        return self.method
+
+
+class ProjectedPredictor(ProjectedFunctions, DrawsPredictor):
+    """A fitted additive model in projections of the columns, which may have kept draws."""
+
+    _plain_attributes: ClassVar[tuple[str, ...]] = (
+        *DrawsPredictor._plain_attributes,
+        *ProjectedFunctions._projected_plain,
+    )
+    _array_attributes: ClassVar[tuple[str, ...]] = (
+        *DrawsPredictor._array_attributes,
+        *ProjectedFunctions._projected_arrays,
+    )
+
+    def _standard(self, columns: list[Floats]) -> Floats:
+        return self._projections.standard(columns)
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        model = super()._restore(settings, tree)
+        used = len(model._projections.centre)
+        if model._draws is not None and model._draws.directions.shape[2:] != (used,):
+            raise ValueError("the draws and the projections do not agree")
+        return model
+
+    @property
+    def _searched_by(self) -> str:
+        return self.method if self._draws is None else "refit"
+
+    def _summary(self) -> Summary:
+        told = super()._summary()
+        return replace(told, lines=[*told.lines, *self._tell_draws()])
 
 
 def _tell_directions(weights: pd.DataFrame) -> list[str]:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import math
-import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.linalg import LinAlgError
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from dsgp import memory
-from dsgp.additive import MAX_ITER, SOLVERS
-from dsgp.axis import Floats
+from dsgp.additive import MAX_ITER
 from dsgp.compute import one_blas_thread
 from dsgp.errors import (
-    ConvergenceWarning,
     DataError,
-    DataWarning,
     MemoryLimitError,
     ParameterError,
 )
@@ -27,18 +21,26 @@ from dsgp.estimators.fitting import Outcome, Procedure, Reading
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
     generator,
-    require_bins,
     require_choice,
     require_count,
-    require_kernels,
     require_positive,
 )
 from dsgp.estimators.projected import ProjectedPredictor, Projections, projected_outcome
-from dsgp.kernels import Matern, Matern52
+from dsgp.estimators.searching import (
+    Pursued,
+    found_all,
+    kernel_of,
+    require_memory,
+    require_search,
+    searched,
+    wanted_of,
+    warn_of_search,
+)
+from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE
 from dsgp.progress import progress
 from dsgp.pursuit.greedy import greedy
-from dsgp.pursuit.joint import Frame, State
+from dsgp.pursuit.joint import Frame
 from dsgp.pursuit.levels import Prepared, prepare_rows
 from dsgp.pursuit.projection import Rows as ProjectionRows
 from dsgp.pursuit.rows import MemoryRows
@@ -46,27 +48,12 @@ from dsgp.pursuit.search import (
     Options,
     from_directions,
     ordered,
-    pursue,
     relevance,
-    search_bytes,
-    step_tolerance,
 )
 from dsgp.rows.sources import Source, source_of
 
 _METHODS = ("refit", "greedy", "gibbs")
 _NOISE_START = 0.5
-
-
-@dataclass(frozen=True)
-class _Pursued:
-    """What a search found, in standard units."""
-
-    state: State
-    trace: list[tuple[int, float]]
-    n_traced: int  # rows that the trace is of
-    relevance: Floats
-    failed: bool = False
-    limited: bool = False
 
 
 class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstimator):
@@ -192,8 +179,6 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
     [0.5, 0.5, 0.0]
     """
 
-    missing = "error"  # a projection needs all its inputs
-
     def __init__(
         self,
         kernel: Matern | None = None,
@@ -307,80 +292,21 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         self._keep_draws(run, prepared.standard.offset)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
-        self._warn_of_search(pursued)
+        warn_of_search(self, pursued)
         if run is not None:
             self.converged_ = self.converged_ and run.mixed
             run.warn()
         return self
 
-    def _warn_of_search(self, pursued: _Pursued) -> None:
-        if pursued.failed:
-            warnings.warn(
-                "the search ended early, as float64 could not solve the equations of a round, so "
-                "there may be more to find: rescale what is far from 0, or raise noise_variance",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        elif self.search_gain_ > step_tolerance(pursued.state):
-            warnings.warn(
-                f"the last step of the search still gained {self.search_gain_:.2g} nats: "
-                "directions and functions are near their best ones, not there",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        wanted, found = self.n_projections, len(pursued.state.ridges)
-        if wanted != "auto" and found < int(wanted) and not pursued.failed:
-            warnings.warn(
-                f"n_projections={wanted}, but only {found} found: further ones would do nothing",
-                DataWarning,
-                stacklevel=3,
-            )
-        elif not found and pursued.state.squares > 0 and self._used:
-            warnings.warn(
-                "no projection found: by the evidence a constant explains the target as well; "
-                "functions that go up and down more than a dozen times over the bulk of the rows "
-                "are beyond the search",
-                DataWarning,
-                stacklevel=3,
-            )
-
     def _check_parameters(self) -> None:
-        require_kernels(self.kernel, None)
-        kernel = self._kernel
-        if kernel.order < 2:
-            raise ParameterError(
-                f"kernel={kernel!r} has no derivative, which directions are learned by; take "
-                "Matern32() or smoother"
-            )
-        if kernel.lengthscale is not None or kernel.variance is not None:
-            raise ParameterError(
-                f"kernel={kernel!r}: lengthscale and variance are learned for every projection; "
-                f"leave them out, {type(kernel).__name__}()"
-            )
-        if self.n_projections != "auto":
-            if isinstance(self.n_projections, (str, bool)):
-                raise ParameterError(
-                    f'n_projections must be "auto" or an integer, got {self.n_projections!r}'
-                )
-            require_count("n_projections", self.n_projections)
+        require_search(self)
         require_choice("method", self.method, _METHODS)
-        require_choice("relevance", self.relevance, (True, False))
-        require_choice("direction_uncertainty", self.direction_uncertainty, (True, False))
-        require_choice("solver", self.solver, tuple(SOLVERS))
-        for name in ("n_starts", "n_draws", "n_warmup", "n_chains"):
+        for name in ("n_draws", "n_warmup", "n_chains"):
             require_count(name, getattr(self, name))
-        require_bins(self.bins)
-        require_positive("tol", self.tol)
-        if self.max_iter is not None:
-            require_count("max_iter", self.max_iter)
         if self.noise_variance is not None:
             require_positive("noise_variance", self.noise_variance)
         elif self.fixed_noise:
             raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
-
-    @property
-    def _kernel(self) -> Matern:
-        return Matern52() if self.kernel is None else self.kernel
 
     def _procedure(self) -> Procedure:
         return Procedure(
@@ -396,25 +322,20 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
             verbose=self.verbose,
         )
 
-    def _pursue(self, prepared: Prepared, random: np.random.Generator) -> _Pursued:
+    def _pursue(self, prepared: Prepared, random: np.random.Generator) -> Pursued:
         standard, level = prepared.standard, prepared.levels[-1]
         greedily = self.method == "greedy"
         frame = Frame.of(prepared.covariance, self.relevance and not greedily)
         noise = _NOISE_START
         if self.noise_variance is not None:
             noise = float(self.noise_variance) / (standard.spread**2 * standard.weight_scale)
-        wanted = None if self.n_projections == "auto" else int(self.n_projections)
-        n_inputs = len(standard.varying)
-        memory.require(
-            f"a search for {self.n_projections} projections of {n_inputs} columns",
-            search_bytes(n_inputs, wanted),
-            "ask for fewer projections, or leave columns out",
-        )
+        wanted = wanted_of(self)
+        require_memory(self, len(standard.varying))
         with progress("searching", enabled=self.verbose) as bar:
             if greedily:
                 fitted = greedy(
                     self._rows_in_memory(prepared),
-                    self._kernel,
+                    kernel_of(self),
                     n_projections=wanted,
                     n_starts=self.n_starts,
                     noise_variance=noise if self.fixed_noise else None,
@@ -425,36 +346,22 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                 state = from_directions(
                     level, frame, fitted.directions, fitted.kernels, noise, self.fixed_noise
                 )
-                trace = [(step.terms, float(step.evidence)) for step in fitted.trace]
-                ends: dict[str, Any] = {"n_traced": fitted.n_searched}
             else:
-                found = pursue(
-                    prepared.levels,
-                    frame,
-                    Options(self._kernel, wanted, self.n_starts, noise, self.fixed_noise),
-                    random,
-                    watch=lambda terms, value: bar.update(terms=terms, value=value),
-                )
-                state, trace = found.state, found.trace
-                ends = {
-                    "n_traced": state.n_rows,
-                    "failed": found.failed,
-                    "limited": found.limited,
-                }
+                options = Options(kernel_of(self), wanted, self.n_starts, noise, self.fixed_noise)
+                return searched(prepared, frame, options, random, bar)
         state = ordered(level, state)
-        if not greedily:
-            trace = [*trace, (len(state.ridges), state.evidence)]
-        return _Pursued(state, trace, relevance=relevance(level, state), **ends)
+        trace = [(step.terms, float(step.evidence)) for step in fitted.trace]
+        return Pursued(state, trace, fitted.n_searched, relevance(level, state))
 
     def _sampled(
-        self, prepared: Prepared, pursued: _Pursued, random: np.random.Generator
+        self, prepared: Prepared, pursued: Pursued, random: np.random.Generator
     ) -> Sampled:
         with progress("sampling", enabled=self.verbose) as bar:
             return sampled(
                 self._rows_in_memory(prepared),
                 pursued.state,
                 prepared.standard,
-                self._kernel,
+                kernel_of(self),
                 n_draws=int(self.n_draws),
                 n_warmup=int(self.n_warmup),
                 n_chains=int(self.n_chains),
@@ -475,7 +382,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         )
 
     def _keep_pursuit(
-        self, source: Source, prepared: Prepared, pursued: _Pursued, outcome: Outcome
+        self, source: Source, prepared: Prepared, pursued: Pursued, outcome: Outcome
     ) -> None:
         standard, state = prepared.standard, pursued.state
         self._keep(outcome)
@@ -490,5 +397,4 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         self.search_limited_ = pursued.limited
         # Greedy terms are found one by one, and meet the tolerance of their own searches.
         self.search_gain_ = 0.0 if self.method == "greedy" else float(state.gain)
-        found_all = not pursued.failed and self.search_gain_ <= step_tolerance(state)
-        self.converged_ = bool(self.converged_ and found_all)
+        self.converged_ = bool(self.converged_ and found_all(self, pursued))

@@ -33,7 +33,7 @@ from dsgp.laplace.learner import BINS, BinnedRows, Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.search import search_for
-from dsgp.likelihoods import Likelihood
+from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
 
 LEARNERS = ("marginal", "independent", None)
@@ -41,6 +41,8 @@ LEARNERS = ("marginal", "independent", None)
 _BIAS = 0.01
 # Of an identity link, the bulk of the targets that tells their scale.
 _BULK = (0.1, 0.9)
+# Of an identity link that nobody has said anything of, in standard deviations of the targets.
+_START_SCALE = 0.5
 
 
 @dataclass(frozen=True)
@@ -250,6 +252,9 @@ class Scoring:
     ) -> Learned:
         rows = responses.rows
         unit = _unit(rows, likelihood)
+        if likelihood.link_name == "identity" and likelihood == by_name(likelihood.name):
+            # Nobody has said anything of its scale, which is in the units of the targets.
+            likelihood = likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit))
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
         searches = [
@@ -276,6 +281,7 @@ class Scoring:
                 tol=self.learner_tol * max(n_free, 1),
                 max_iter=self.learner_max_iter,
                 random=np.random.default_rng(0),
+                unit=unit,
                 watch=lambda value: bar.update(value=value),
             )
 

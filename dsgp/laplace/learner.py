@@ -219,6 +219,7 @@ def learn(
     tol: float,
     max_iter: int,
     random: np.random.Generator,
+    unit: float = 1.0,
     watch: Callable[[float], None] = lambda value: None,
 ) -> Learned:
     """Maximise Laplace's evidence over kernels, likelihood and a constant.
@@ -241,6 +242,8 @@ def learn(
         Modes at most, of every level of rows.
     random : Generator
         Chooses the rows of the first level.
+    unit : float
+        Variance of what the terms are to explain.
     watch : callable
         Told the evidence at every mode.
     """
@@ -249,7 +252,7 @@ def learn(
     if n_rows > 2 * FIRST_ROWS:
         chosen = np.sort(random.choice(n_rows, FIRST_ROWS, replace=False))
         levels.insert(0, binned.some(chosen))
-    search = _Search(searches, alone, tol, max_iter, watch)
+    search = _Search(searches, alone, tol, max_iter, unit, watch)
     state = None
     for rows in levels:
         state = search.level(rows, likelihood, level, constant, state)
@@ -294,10 +297,11 @@ class _Search:
         alone: bool,
         tol: float,
         max_iter: int,
+        unit: float,
         watch: Callable[[float], None],
     ) -> None:
         self.searches, self.alone, self.tol, self.max_iter = searches, alone, tol, max_iter
-        self.watch = watch
+        self.unit, self.watch = unit, watch
         self.evaluations = self.passes = 0
         self.trace: list[float] = []
         self.converged = False
@@ -464,7 +468,7 @@ class _Search:
             tilt=tilt,
         )
         promised = found.value - before
-        likelihood, more = better_likelihood(mode, variance, moved, radius)
+        likelihood, more = better_likelihood(mode, variance, moved, radius, self.unit)
         return promised + more, found.kernels[: len(state.kernels)], likelihood
 
     def _scanned(self, state: _State) -> list[Matern]:

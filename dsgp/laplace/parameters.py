@@ -26,7 +26,7 @@ _DIFFERENCE = 1e-5
 
 
 def better_likelihood(
-    mode: NodeMode, variance: PairTables, moved: Floats, radius: float
+    mode: NodeMode, variance: PairTables, moved: Floats, radius: float, unit: float
 ) -> tuple[Likelihood, float]:
     """Move the free parameters of the likelihood to where its part of the evidence is largest.
 
@@ -39,6 +39,8 @@ def better_likelihood(
         As of ``NodeMode.moved``.
     radius : float
         Unconstrained parameters move by so much at most.
+    unit : float
+        As of ``Likelihood.limits``.
 
     Returns
     -------
@@ -74,13 +76,17 @@ def better_likelihood(
         value = sums[0] + float(tilt @ (parameters - start))
         return -value, -(sums[1:] + tilt)
 
+    low, high = likelihood.limits(unit)
+    # A start that was given beyond stays where it is.
+    lower = np.minimum(np.maximum(start - radius, low), start)
+    upper = np.maximum(np.minimum(start + radius, high), start)
     before = objective(start)[0]
     found = minimize(
         objective,
         start,
         jac=True,
         method="L-BFGS-B",
-        bounds=np.column_stack([start - radius, start + radius]),
+        bounds=np.column_stack([lower, upper]),
         options={"maxiter": _STEPS},
     )
     gain = before - float(found.fun)

@@ -264,6 +264,17 @@ class Likelihood(ABC):
         """Free parameters on the whole real line, shape (n_parameters,): their logarithms."""
         return np.log(np.array([getattr(self, name) for name in self._positive], dtype=float))
 
+    def limits(self, unit: float) -> tuple[Array, Array]:
+        """Ends of what a learner may set, as of ``unconstrained``; none by default.
+
+        Parameters
+        ----------
+        unit : float
+            Variance of the targets, where the link is the identity.
+        """
+        size = len(self.unconstrained())
+        return np.full(size, -np.inf), np.full(size, np.inf)
+
     def from_unconstrained(self, values: ArrayLike) -> Self:
         """Return a copy with the parameters that ``unconstrained`` would give as `values`."""
         parameters = np.exp(np.asarray(values, dtype=float))

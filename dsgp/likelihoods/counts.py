@@ -25,6 +25,8 @@ from dsgp.likelihoods.logistic import log_logistic, logistic_pair
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
+# A learned dispersion at least.
+SMALLEST_DISPERSION = 1e-6
 # The samplers of numpy return 64-bit integers.
 LARGEST_RATE = 9e18
 # Ends of intervals are held here: beyond, float64 does not tell neighbouring counts apart.
@@ -245,6 +247,10 @@ class NegativeBinomial(CountLikelihood):
 
     def __post_init__(self) -> None:
         check_positive(self, "dispersion")
+
+    def limits(self, unit: float) -> tuple[Array, Array]:
+        """Keep the dispersion where it differs from that of a Poisson target."""
+        return np.array([np.log(SMALLEST_DISPERSION)]), np.array([np.inf])
 
     def log_density(self, y: ArrayLike, f: ArrayLike, trials: ArrayLike | None = None) -> Array:
         y, r = np.asarray(y, dtype=float), 1 / self.dispersion

@@ -13,6 +13,8 @@ from dsgp.likelihoods.base import Likelihood, broadcast, prepared
 from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
 
 Array = NDArray[np.float64]
+# A learned scale at least, in standard deviations of the targets.
+SMALLEST_SCALE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class RealLikelihood(Likelihood):
     def link_name(self) -> str:
         """Always ``"identity"``."""
         return "identity"
+
+    def limits(self, unit: float) -> tuple[Array, Array]:
+        """Keep the scale above what float64 can tell beside the targets' own."""
+        return np.array([np.log(SMALLEST_SCALE) + 0.5 * np.log(unit)]), np.array([np.inf])
 
     def check_target(
         self, y: ArrayLike, trials: ArrayLike | None = None, name: str = "y", first_row: int = 0

@@ -16,6 +16,8 @@ from dsgp.likelihoods.intervals import ROWS, averaged_cdf, gamma_reach, smallest
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
+# A learned shape at most: a relative scatter of 10⁻³.
+LARGEST_SHAPE = 1e6
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Gamma(Likelihood):
 
     def __post_init__(self) -> None:
         check_positive(self, "shape")
+
+    def limits(self, unit: float) -> tuple[Array, Array]:
+        """Keep the shape below that of targets without any scatter."""
+        return np.array([-np.inf]), np.array([np.log(LARGEST_SHAPE)])
 
     @property
     def link_name(self) -> str:

@@ -10,7 +10,9 @@ The same matrix H = Jᵀ W J / σ² + prior gives the Laplace approximation of t
     −½ [N log 2πσ² − Σ log w + rᵀWr/σ² + cᵀK⁻¹c + Σ α w² + log det H + log det prior⁻¹],
 
 the degrees of freedom, the noise variance, the relevance of the inputs (α, by MacKay's fixed point)
-and the covariance of the directions.
+and the covariance of the directions. With a likelihood the rows are linearised around the functions
+at hand: W is its curvature, W r its gradient, σ² is 1, and −2 log p(y | f) takes the place of
+N log 2πσ² − Σ log w + rᵀWr/σ².
 """
 
 from __future__ import annotations
@@ -23,17 +25,12 @@ import numpy as np
 from scipy.linalg import LinAlgError, lapack, solve_triangular
 
 from dsgp.axis import LOG_2PI, Floats
-from dsgp.kernels import Matern
-from dsgp.learning.marginal import Nodes, evidence, maximise
-from dsgp.learning.marginal import Rows as Likelihood
-from dsgp.learning.search import NOISE, Search
-from dsgp.pursuit.ridges import MOST_NODES, Ridge, Ridges, normalised
-from dsgp.pursuit.rows import Moments, RowSet, moments
+from dsgp.learning.search import NOISE
+from dsgp.pursuit.moments import Moments, deviance, moments
+from dsgp.pursuit.response import Response
+from dsgp.pursuit.ridges import Ridge, Ridges, normalised
+from dsgp.pursuit.rows import RowSet
 
-# Bounds of a ridge's kernel: lengthscales in standard deviations of the projection, variances in
-# those of the target.
-LENGTHSCALE = (8.0 / MOST_NODES, 30.0)
-VARIANCE = (1e-7, 1e5)
 # Gamma prior of the precisions α of the inputs: irrelevant ones end near SHAPE / RATE, which leaves
 # them a weight of about 1 %: enough to come back when another term needs them.
 _SHAPE, _RATE = 0.5, 1e-4
@@ -45,6 +42,10 @@ _FEWEST_LEFT = 0.05
 _VANISHED = 1e-12
 # Nats below which a function does nothing.
 _IDLE = 0.01
+# Newton steps on the values of a likelihood's functions at most, and nats that end them.
+_VALUE_STEPS, _VALUE_GAIN = 20, 1.0
+# Nats that other nodes may cost before a likelihood's functions are fitted to those before.
+_WORSE = 100.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ class State:
         Of the next step.
     gain : float
         Nats of the log posterior that the last step gained.
+    response : Response, optional
+        The likelihood; then noise variance is 1 and fixed. None is normal noise.
     """
 
     ridges: Ridges
@@ -120,6 +123,7 @@ class State:
     moments: Moments
     damping: float = _DAMPING
     gain: float = 0.0
+    response: Response | None = None
 
     @classmethod
     def of(
@@ -130,6 +134,7 @@ class State:
         precision: Floats,
         noise_variance: float,
         fixed_noise: bool = False,
+        response: Response | None = None,
     ) -> State:
         """Sum the rows."""
         return cls(
@@ -140,7 +145,8 @@ class State:
             fixed_noise,
             rows.n_rows,
             rows.log_weight,
-            moments(rows, ridges),
+            moments(rows, ridges, response),
+            response=response,
         )
 
     def at(self, rows: RowSet, ridges: Ridges) -> State:
@@ -148,7 +154,7 @@ class State:
         return replace(
             self,
             ridges=ridges,
-            moments=moments(rows, ridges),
+            moments=moments(rows, ridges, self.response),
             n_rows=rows.n_rows,
             log_weight=rows.log_weight,
         )
@@ -183,6 +189,8 @@ class State:
     @property
     def objective(self) -> float:
         """Twice the negative log posterior of functions and directions, but for constants."""
+        if self.response is not None:
+            return self.moments.deviance + self.penalty
         return self.squares / self.noise_variance + self.penalty
 
     @cached_property
@@ -233,6 +241,13 @@ class State:
         """Posterior covariance of whitened values and coordinates."""
         return _inverse(self.system[0] / self.noise_variance, self.prior)[0]
 
+    def factor(self, whitened: Floats) -> Floats:
+        """Turn columns of whitened values and coordinates into those of values and directions."""
+        out = np.empty((self.ridges.n_parameters, whitened.shape[1]))
+        for after, before, factor in self._blocks():
+            out[before] = factor @ whitened[after]
+        return out
+
     @cached_property
     def dof(self) -> float:
         """Degrees of freedom, those of the directions included."""
@@ -243,12 +258,10 @@ class State:
         """Log evidence by Laplace's approximation."""
         _, log_det = _inverse(self.system[0] / self.noise_variance, self.prior, want=False)
         log_det -= float(np.sum(np.log(self.prior)))
-        value = -0.5 * (
-            self.n_rows * (LOG_2PI + math.log(self.noise_variance))
-            - self.log_weight
-            + self.objective
-            + log_det
-        )
+        constant = 0.0
+        if self.response is None:
+            constant = self.n_rows * (LOG_2PI + math.log(self.noise_variance)) - self.log_weight
+        value = -0.5 * (constant + self.objective + log_det)
         if self.frame.relevance and len(self.ridges):
             # Relative to the prior's mode, where the precisions of no term at all would be.
             ratio = self.precision * (_RATE / _SHAPE)
@@ -308,10 +321,7 @@ def direction_factor(state: State) -> Floats:
     whole = np.vstack(
         [solve_triangular(root, state.inverse[n:, :n], lower=True, check_finite=False).T, root]
     )
-    out = np.empty((state.ridges.n_parameters, whole.shape[1]))
-    for after, before, factor in state._blocks():
-        out[before] = factor @ whole[after]
-    return out
+    return state.factor(whole)
 
 
 # ---------------------------------------------------------------- steps
@@ -346,23 +356,64 @@ def _step(rows: RowSet, state: State) -> State | None:
         factor, failed = lapack.dpotrf(damped, lower=1, overwrite_a=1)
         if not failed:
             move, _ = lapack.dpotrs(factor, gradient, lower=1)
-            tried = state.at(rows, _moved(state, now + move))
-            if tried.objective < state.objective:
+            tried = lower(rows, state, _moved(state, now + move))
+            if tried is not None:
                 return replace(tried, damping=max(damping / 3, _LEAST_DAMPING))
         damping, growth = damping * growth, 2 * growth
     return None
+
+
+def lower(rows: RowSet, state: State, ridges: Ridges) -> State | None:
+    """Return the state of other ridges if its objective is lower."""
+    if state.response is not None:
+        # Many steps of a likelihood are rejected: first by a pass that needs no products.
+        penalty = replace(state, ridges=ridges).penalty
+        if not deviance(rows, ridges, state.response) + penalty < state.objective:
+            return None
+    tried = state.at(rows, ridges)
+    return tried if tried.objective < state.objective else None
 
 
 def with_values(rows: RowSet, state: State) -> State:
     """Give the functions the values that fit best, the directions as they are."""
     if not len(state.ridges):
         return state
+    if state.response is None:
+        return state.at(rows, _moved(state, _best_values(state)))
+    for _ in range(_VALUE_STEPS):
+        better = _nearer_values(rows, state)
+        if better is None:
+            break
+        gain = 0.5 * (state.objective - better.objective)
+        state = better
+        if gain < _VALUE_GAIN:
+            break
+    return state
+
+
+def _nearer_values(rows: RowSet, state: State) -> State | None:
+    """Take a Newton step on the values, or a part of one: the likelihood is no parabola."""
+    now = np.concatenate([state.whitened, state.coordinates.ravel()])
+    move = _best_values(state) - now
+    for share in shares():
+        better = lower(rows, state, _moved(state, now + share * move))
+        if better is not None:
+            return better
+    return None
+
+
+def shares() -> list[float]:
+    """Parts of a step to try, one after the other."""
+    return [3.0**-k for k in range(_TRIES)]
+
+
+def _best_values(state: State) -> Floats:
+    """Position of the linearised model's best values, the directions as they are."""
     n = state.ridges.n_nodes
     matrix, vector = state.system
     inverse, _ = _inverse(matrix[:n, :n] / state.noise_variance, np.ones(n))
     move = inverse @ (vector[:n] / state.noise_variance - state.whitened)
-    position = np.concatenate([state.whitened + move, state.coordinates.ravel()])
-    return state.at(rows, _moved(state, position))
+    return np.concatenate([state.whitened + move, state.coordinates.ravel()])
 
 
 def _moved(state: State, position: Floats) -> Ridges:
@@ -395,12 +446,21 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
         variance = state.frame.variance(term.direction)
         squares = float(term.values @ state.moments.matrix[part, part] @ term.values)
         idle = squares < _IDLE * state.noise_variance
+        if idle and state.response is not None:
+            # Where all rows are as good as certain, a large function seems to do nothing.
+            idle = float(np.sum(state.whitened[part] ** 2)) < _IDLE
         if idle or variance <= _VANISHED or not high > low:
             continue
         terms.append(
             normalised(term, math.sqrt(variance), sample @ term.direction, float(low), float(high))
         )
-    return state.at(rows, replace(state.ridges, terms=tuple(terms)))
+    found = state.at(rows, replace(state.ridges, terms=tuple(terms)))
+    if state.response is not None and found.objective > state.objective + 2 * _WORSE:
+        # Where rows tell much, splines through other nodes are too far from the functions.
+        near = moments(rows, found.ridges, state.response, around=state.ridges)
+        better = _best_values(replace(found, moments=near))
+        found = lower(rows, found, _moved(found, better)) or found
+    return found
 
 
 def rescaled(state: State) -> State:
@@ -424,53 +484,5 @@ def rescaled(state: State) -> State:
     return replace(
         state,
         ridges=replace(ridges, terms=tuple(terms)),
-        moments=Moments(matrix, low, high),
-    )
-
-
-def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
-    """Learn kernels and noise variance by the marginal likelihood, the directions as they are."""
-    ridges, n = state.ridges, state.ridges.n_nodes
-    if not len(ridges):
-        return state
-    matrix, residual = state.moments.matrix[:n, :n], state.moments.matrix[:n, -1]
-    values = ridges.values
-    fit = matrix @ values
-    nodes = Nodes(
-        [term.nodes for term in ridges.terms],
-        matrix,
-        residual + fit,
-        ridges.parts,
-        [None] * len(ridges),
-    )
-    quadratic = state.squares + 2 * float(values @ residual) + float(values @ fit)
-    likelihood = Likelihood(quadratic, state.n_rows, state.log_weight)
-    noise = state.noise_variance
-    found = maximise(
-        nodes,
-        likelihood,
-        [_search(term.kernel) for term in ridges.terms],
-        [term.kernel for term in ridges.terms],
-        noise,
-        noise_bounds=(noise, noise) if state.fixed_noise else NOISE,
-        tol=0.1,
-        max_iter=max_iter,
-    )
-    values = evidence(nodes, likelihood, found.kernels, found.noise_variance).mean
-    return replace(
-        state.at(rows, ridges.with_kernels(found.kernels, values)),
-        noise_variance=noise if state.fixed_noise else found.noise_variance,
-    )
-
-
-def _search(kernel: Matern) -> Search:
-    bounds = np.log([LENGTHSCALE, VARIANCE])
-    return Search(
-        start=kernel,
-        middle=kernel,
-        others=(),
-        width=1.0,
-        names=("lengthscale", "variance"),
-        lower=bounds[:, 0],
-        upper=bounds[:, 1],
+        moments=replace(state.moments, matrix=matrix, low=low, high=high),
     )

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from dsgp import memory
-from dsgp.additive.streaming import survey
+from dsgp.additive.streaming import of_positive_weight, survey
 from dsgp.axis import Floats
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError, DataWarning
-from dsgp.pursuit.rows import NO_WEIGHT, STREAM_BLOCK, Block, MemoryRows, Standard, StreamedRows
+from dsgp.likelihoods import Likelihood
+from dsgp.pursuit.response import Response, require_response, response_of
+from dsgp.pursuit.rows import (
+    STREAM_BLOCK,
+    Block,
+    MemoryRows,
+    ResponseStandard,
+    Standard,
+    StreamedRows,
+    View,
+)
 from dsgp.pursuit.search import Level
-from dsgp.rows.sources import Rows, Source
+from dsgp.rows.sources import Rows, Source, naming
 from dsgp.rows.usable import (
     constant_target,
     location_and_scale,
@@ -37,7 +47,7 @@ _FAR = 100.0
 # Standardised rows kept in memory, in bytes and as a share of what is free; more are read again for
 # every pass.
 KEPT_BYTES, _KEPT_SHARE = 2e9, 0.25
-_ARRAYS = ("inputs", "target", "root_weight")  # of a block
+_ARRAYS = ("inputs", "target", "root_weight", "offset", "trials")  # of a block
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,8 @@ class Prepared:
         Columns that do not vary; the others are inputs.
     n_rows : int
         Of positive weight.
+    response : Response, optional
+        The likelihood, with parameters that the targets suggest.
     """
 
     standard: Standard
@@ -64,21 +76,37 @@ class Prepared:
     ends: Floats
     constant: list[str]
     n_rows: int
+    response: Response | None = None
 
 
 Watch = Callable[[str, int], None]
 
 
 def prepare_rows(
-    source: Source, random: np.random.Generator, watch: Watch = lambda stage, rows: None
+    source: Source,
+    random: np.random.Generator,
+    watch: Watch = lambda stage, rows: None,
+    likelihood: Likelihood | None = None,
+    view: View | None = None,
 ) -> Prepared:
     """Check and standardise the rows of a source.
+
+    Parameters
+    ----------
+    source : Source
+    random : Generator
+    watch : callable
+        Told the stage, and the number of rows read in it so far.
+    likelihood : Likelihood, optional
+        Of the target, which then stays as it is; None is normal noise.
+    view : callable, optional
+        With a likelihood: applied to the rows first.
 
     Raises
     ------
     DataError
-        If a value is missing, infinite, not a number or beyond what float64 can square, or shapes
-        do not agree.
+        If a value is missing, infinite, not a number or beyond what float64 can square, a target is
+        none of the likelihood's, or shapes do not agree.
     MemoryLimitError
         If the rows would not fit.
     """
@@ -89,7 +117,7 @@ def prepare_rows(
         n_rows = found.n_rows
     size = 8.0 * n_rows * (len(source.names) + 2)
     if size <= min(KEPT_BYTES, _KEPT_SHARE * memory.available()):
-        return _in_memory(source, random, watch)
+        return _in_memory(source, random, watch, likelihood, view)
     if found is None:
         found = survey(source, partial(watch, "reading columns"))
     for name, sketch in zip(source.names, found.sketches, strict=True):
@@ -105,7 +133,7 @@ def prepare_rows(
     pilot = _pilot(varying, limits, (found.target.low, found.target.high))
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
-    recipe = _Sums(pilot, share, int(random.integers(2**63)))
+    recipe = _Sums(pilot, share, int(random.integers(2**63)), source.target, likelihood, view)
     for sums, piece, n in over_blocks(source.chunks(), found.lengths, STREAM_BLOCK, recipe):
         totals = sums if totals is None else totals + sums
         pieces.append(piece)
@@ -113,21 +141,31 @@ def prepare_rows(
         watch("summing rows", n_read)
     assert totals is not None
     standard, covariance, counted, log_weight = _standard(
-        totals, pilot, found.target.low < found.target.high
+        totals, pilot, found.target.low < found.target.high, likelihood
     )
+    response = None
+    joined = Rows.join(pieces)
+    if likelihood is not None:
+        some, highest = (joined, found.target.high) if view is None else (view(joined), None)
+        response, level = response_of(likelihood, some, highest)
+        standard = ResponseStandard(
+            varying, standard.centre, standard.scale, level, response.unit, 1.0, view
+        )
     rows = StreamedRows(source, found.lengths, standard, counted, log_weight)
     kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
     if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows are without weight
         blocks = rows.total(_listed, list.__add__, 0.0)
         block = Block(*(np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS))
-        return Prepared(standard, covariance, _levels(block, random), kept, constant, counted)
-    sample = standard(Rows.join(pieces))
+        levels = _levels(block, random)
+        return Prepared(standard, covariance, levels, kept, constant, counted, response)
+    sample = standard(joined)
     order = random.permutation(len(sample))
-    first = _some(sample, order[:FIRST_ROWS])
+    first = sample.part(order[:FIRST_ROWS])
     levels = [Level(MemoryRows(first), first)]
     if len(sample) > _RATIO / 4 * FIRST_ROWS:
         levels.append(Level(MemoryRows(sample), first))
-    return Prepared(standard, covariance, [*levels, Level(rows, first)], kept, constant, counted)
+    levels.append(Level(rows, first))
+    return Prepared(standard, covariance, levels, kept, constant, counted, response)
 
 
 def _listed(block: Block) -> list[Block]:
@@ -172,17 +210,18 @@ def _constant(source: Source, varying: list[int]) -> list[str]:
     return constant
 
 
-def _some(block: Block, rows: np.ndarray) -> Block:
-    root = block.root_weight[rows] if len(block.root_weight) else NO_WEIGHT
-    return Block(np.ascontiguousarray(block.inputs[rows]), block.target[rows], root)
-
-
 # ---------------------------------------------------------------- in memory
 
 
-def _in_memory(source: Source, random: np.random.Generator, watch: Watch) -> Prepared:
+def _in_memory(
+    source: Source,
+    random: np.random.Generator,
+    watch: Watch,
+    likelihood: Likelihood | None,
+    view: View | None,
+) -> Prepared:
     watch("reading rows", 0)
-    parts = list(over_chunks(source.chunks(), _of_positive_weight))
+    parts = list(over_chunks(source.chunks(), of_positive_weight))
     rows = Rows.join([part for part in parts if len(part)] or parts[:1])
     n_read = sum(map(len, parts))
     del parts
@@ -191,7 +230,10 @@ def _in_memory(source: Source, random: np.random.Generator, watch: Watch) -> Pre
         if n_read == 0 and source.weighted:
             raise DataError("sample_weight is zero in every row; at least one row must count")
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    rows = rows if view is None else view(rows)
     assert rows.y is not None
+    if likelihood is not None:
+        require_response(likelihood, rows, source.target)
     ends = [(float(column.min()), float(column.max())) for column in rows.columns]
     for name, (low, high) in zip(source.names, ends, strict=True):
         require_usable_range(name, low, high)
@@ -201,19 +243,27 @@ def _in_memory(source: Source, random: np.random.Generator, watch: Watch) -> Pre
     weight = None
     if rows.weight is not None and rows.weight.min() < rows.weight.max():
         weight = rows.weight / weight_scale
-    offset, spread = location_and_scale(rows.y, weight)
+    if likelihood is None:
+        offset, spread = location_and_scale(rows.y, weight)
     centre, scale = np.empty(len(varying)), np.empty(len(varying))
     limits = np.empty((len(varying), 2))
     for position, j in enumerate(varying):
         limits[position] = bulk = _bulk(np.sort(rows.columns[j]), None, *ends[j])
         _tell_far(source.names[j], bulk, *ends[j])
         centre[position], scale[position] = _moments_of(rows.columns[j], weight, *limits[position])
-    standard = Standard(varying, centre, scale, offset, spread, weight_scale)
-    block = standard(Rows(rows.columns, rows.y, None if weight is None else rows.weight, len(rows)))
+    response = None
+    if likelihood is None:
+        standard = Standard(varying, centre, scale, offset, spread, weight_scale)
+        rows = replace(rows, weight=None if weight is None else rows.weight)
+    else:
+        response, level = response_of(likelihood, rows)
+        standard = ResponseStandard(varying, centre, scale, level, response.unit, 1.0)
+    block = standard(rows)
     bounds = (limits - centre[:, None]) / scale[:, None]
     covariance = _covariance(block, *bounds.T)
     kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
-    return Prepared(standard, covariance, _levels(block, random), kept, constant, len(block))
+    levels = _levels(block, random)
+    return Prepared(standard, covariance, levels, kept, constant, len(block), response)
 
 
 def _covariance(block: Block, low: Floats, high: Floats) -> Floats:
@@ -224,14 +274,6 @@ def _covariance(block: Block, low: Floats, high: Floats) -> Floats:
         inputs = np.clip(part.inputs, low, high)
         total += (inputs * part.weight[:, None]).T @ inputs
     return total / float(np.sum(block.weight))
-
-
-def _of_positive_weight(rows: Rows) -> Rows:
-    if rows.weight is None or (rows.weight > 0).all():
-        return rows
-    kept = rows.weight > 0
-    assert rows.y is not None
-    return Rows([column[kept] for column in rows.columns], rows.y[kept], rows.weight[kept])
 
 
 def _moments_of(
@@ -250,11 +292,11 @@ def _levels(block: Block, random: np.random.Generator) -> list[Level]:
     if n <= FIRST_ROWS:
         return [Level(MemoryRows(block), block)]
     order = random.permutation(n)
-    first = _some(block, order[:FIRST_ROWS])
+    first = block.part(order[:FIRST_ROWS])
     levels = []
     size = FIRST_ROWS
     while _RATIO / 4 * size < n:
-        rows = first if size == FIRST_ROWS else _some(block, order[:size])
+        rows = first if size == FIRST_ROWS else block.part(order[:size])
         levels.append(Level(MemoryRows(rows), first))
         size *= _RATIO
     return [*levels, Level(MemoryRows(block), first)]
@@ -286,9 +328,17 @@ class _Sums:
     pilot: Standard
     share: float
     seed: int
+    target: str
+    likelihood: Likelihood | None = None
+    view: View | None = None
 
     def __call__(self, rows: Rows) -> tuple[Floats, Rows, int]:
-        block = self.pilot(rows)
+        seen = rows if self.view is None else self.view(rows)
+        if self.likelihood is not None:
+            counted = of_positive_weight(seen)
+            with naming(f"a block of {len(counted)} rows of positive weight, numbered within it"):
+                require_response(self.likelihood, counted, self.target)
+        block = self.pilot(seen)
         bulk = np.clip(block.inputs, -1.0, 1.0)
         table = np.column_stack([np.ones(len(block)), bulk, block.target])
         weight = block.weight
@@ -297,8 +347,9 @@ class _Sums:
         sums[-1, 0] = len(block)
         sums[-1, 1] = float(np.sum(np.log(weight)))
         # Other rows of every block, whatever periods the table has.
-        own = int(np.frombuffer(rows.y[:1].tobytes(), np.uint64)[0]) if rows.y is not None else 0
-        random = np.random.default_rng([self.seed, own])
+        own = rows.y if self.likelihood is None else sum(rows.columns, np.zeros(len(rows)))
+        seed = int(np.frombuffer(own[:1].tobytes(), np.uint64)[0]) if own is not None else 0
+        random = np.random.default_rng([self.seed, seed])
         count = int(np.ceil(self.share * len(rows)))
         chosen = np.sort(random.choice(len(rows), count, replace=False))
         some = Rows(
@@ -306,11 +357,14 @@ class _Sums:
             None if rows.y is None else rows.y[chosen],
             None if rows.weight is None else rows.weight[chosen],
             count,
+            {role: values[chosen] for role, values in rows.extra.items()},
         )
         return sums, some, len(rows)
 
 
-def _standard(sums: Floats, pilot: Standard, varies: bool) -> tuple[Standard, Floats, int, float]:
+def _standard(
+    sums: Floats, pilot: Standard, varies: bool, likelihood: Likelihood | None
+) -> tuple[Standard, Floats, int, float]:
     """Return how to standardise, the covariance of the inputs, rows and Σ log w."""
     n_rows, log_weight = int(sums[-1, 0]), float(sums[-1, 1])
     total = sums[0, 0]
@@ -323,9 +377,12 @@ def _standard(sums: Floats, pilot: Standard, varies: bool) -> tuple[Standard, Fl
     location = pilot.offset + pilot.spread * float(mean[-1])
     if varies:
         spread = pilot.spread * float(std[-1])
-        require_usable_scale(spread)
-    else:
+        if likelihood is None:
+            require_usable_scale(spread)
+    elif likelihood is None:
         location, spread = constant_target(pilot.offset, n_rows)
+    else:
+        spread = 1.0
     standard = Standard(
         pilot.varying,
         pilot.centre + pilot.scale * mean[:-1],

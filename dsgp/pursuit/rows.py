@@ -1,4 +1,4 @@
-"""The rows of a pursuit: standardised, in memory or block by block, and what they sum to."""
+"""The rows of a pursuit: standardised, in memory or block by block."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from scipy.linalg import blas
 
 from dsgp.axis import Floats
 from dsgp.compute import over_blocks, run
-from dsgp.jit.ridge import fill_design, projection_range
-from dsgp.pursuit.ridges import Ridges
 from dsgp.rows.sources import Rows, Source
 
-# Rows of one matrix product: the design of so many stays in the cache of a core.
-_PRODUCT_ROWS = 1024
 # Rows in memory are summed in so many parts, whatever the number of threads.
 _PARTS = 8
 # Matrices of the linearised model that exist at a time: one of each part, and those of the step.
 MATRICES = _PARTS + 8
 _FEWEST_ROWS = 2048  # of a part
 STREAM_BLOCK = 2**17  # rows of a logical block
-_FLOP = 4e-11  # seconds of one multiplication and addition within a matrix product
-_FILL = 3e-9  # seconds of one entry of the design
+
+# Roles of further numbers of the rows.
+OFFSET, EXPOSURE, TRIALS = "offset", "exposure", "trials"
 
 Result = TypeVar("Result")
 NO_WEIGHT = np.empty(0)
@@ -40,20 +36,31 @@ class Block:
     inputs : ndarray of shape (n, D)
         In standard units.
     target : ndarray of shape (n,)
+        In standard units too, but as it is where it has a likelihood (``Response``).
     root_weight : ndarray of shape (n,), or of length 0 for ones
+    offset : ndarray of shape (n,), or of length 0 without a likelihood
+        What is added to the functions, in their units.
+    trials : ndarray of shape (n,), or of length 0 for ones
+        Of a binomial target.
     """
 
     inputs: Floats
     target: Floats
     root_weight: Floats = field(default_factory=lambda: NO_WEIGHT)
+    offset: Floats = field(default_factory=lambda: NO_WEIGHT)
+    trials: Floats = field(default_factory=lambda: NO_WEIGHT)
 
     def __len__(self) -> int:
         return len(self.target)
 
-    def part(self, rows: slice) -> Block:
-        """Return some of the rows, as views."""
-        root = self.root_weight[rows] if len(self.root_weight) else NO_WEIGHT
-        return Block(self.inputs[rows], self.target[rows], root)
+    def part(self, rows: slice | np.ndarray) -> Block:
+        """Return some of the rows, as views where they are a slice."""
+        others = (self.root_weight, self.offset, self.trials)
+        return Block(
+            self.inputs[rows],
+            self.target[rows],
+            *(values[rows] if len(values) else NO_WEIGHT for values in others),
+        )
 
     @property
     def weight(self) -> Floats:
@@ -167,7 +174,54 @@ class Standard:
         if rows.weight is None or (rows.weight > 0).all():
             return block
         kept = rows.weight > 0
-        return Block(block.inputs[kept], block.target[kept], block.root_weight[kept])
+        return block.part(kept)
+
+
+def offsets(rows: Rows) -> Floats:
+    """What the rows themselves add to f: exposures by their logarithms, (n,)."""
+    out = np.zeros(len(rows))
+    if OFFSET in rows.extra:
+        out += rows.extra[OFFSET]
+    if EXPOSURE in rows.extra:
+        out += np.log(rows.extra[EXPOSURE])
+    return out
+
+
+class View(Protocol):
+    """Another target and other weights of the same rows; it travels to workers."""
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Return the rows as seen; no weight becomes 0 or ceases to be."""
+
+
+@dataclass(frozen=True)
+class ResponseStandard(Standard):
+    """Likewise where the target has a likelihood: it stays as it is, and weights do.
+
+    ``offset`` is then the constant part of f, and ``spread`` the unit of the functions.
+
+    Attributes
+    ----------
+    view : callable, optional
+        Applied to the rows first.
+    """
+
+    view: View | None = None
+
+    def __call__(self, rows: Rows) -> Block:
+        """Standardise rows, those of weight 0 left out."""
+        rows = rows if self.view is None else self.view(rows)
+        assert rows.y is not None
+        block = Block(
+            self.inputs(rows.columns),
+            rows.y,
+            NO_WEIGHT if rows.weight is None else np.sqrt(rows.weight),
+            (self.offset + offsets(rows)) / self.spread,
+            rows.extra.get(TRIALS, NO_WEIGHT),
+        )
+        if rows.weight is None or (rows.weight > 0).all():
+            return block
+        return block.part(rows.weight > 0)
 
 
 @dataclass(frozen=True)
@@ -203,83 +257,3 @@ class StreamedRows:
         """Read, standardise and add up, block by block, on workers where there are some."""
         recipe = _OfRows(self.standard, function, add, seconds / self.n_rows)
         return reduce(add, over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe))
-
-
-# ---------------------------------------------------------------- sums over rows
-
-
-@dataclass(frozen=True)
-class Moments:
-    """All that the linearised model needs of the rows.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (P + 1, P + 1)
-        Jᵀ W J with J of a row as in ``jit.ridge.fill_design``: nodes, directions, and the residual
-        in place of the target. Functions may be far larger than their sum: squares of residuals
-        that are taken from those of the target would lose all their digits.
-    low, high : ndarray of shape (M,)
-        Range of each projection.
-    """
-
-    matrix: Floats
-    low: Floats
-    high: Floats
-
-
-def moments(rows: RowSet, ridges: Ridges) -> Moments:
-    """Sum the linearised model over all rows: O(N P²) in matrix products, one pass."""
-    size = ridges.n_parameters + 1
-    work = rows.n_rows * size * (_FILL + size * _FLOP)
-    total, low, high = rows.total(partial(_block_moments, ridges), _add_moments, work)
-    upper = np.triu(total, 1)
-    return Moments(np.diag(np.diag(total)) + upper + upper.T, low, high)
-
-
-def _add_moments(
-    total: tuple[Floats, Floats, Floats], more: tuple[Floats, Floats, Floats]
-) -> tuple[Floats, Floats, Floats]:
-    total[0][:] += more[0]
-    return total[0], np.minimum(total[1], more[1]), np.maximum(total[2], more[2])
-
-
-def ranges(rows: RowSet, ridges: Ridges) -> tuple[Floats, Floats]:
-    """Range of each projection over all rows, each (M,)."""
-    work = 1e-9 * rows.n_rows * ridges.directions.size
-    return rows.total(partial(_block_ranges, ridges), _add_ranges, work)
-
-
-def _add_ranges(total: tuple[Floats, Floats], more: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    return np.minimum(total[0], more[0]), np.maximum(total[1], more[1])
-
-
-def _block_ranges(ridges: Ridges, block: Block) -> tuple[Floats, Floats]:
-    low, high = np.full(len(ridges), np.inf), np.full(len(ridges), -np.inf)
-    projection_range(block.inputs, ridges.directions, low, high)
-    return low, high
-
-
-def _block_moments(ridges: Ridges, block: Block) -> tuple[Floats, Floats, Floats]:
-    size = ridges.n_parameters + 1
-    total = np.zeros((size, size), order="F")
-    low, high = _block_ranges(ridges, block)
-    flat, starts = ridges.cardinal
-    design = np.empty((min(_PRODUCT_ROWS, len(block)), size))
-    for start in range(0, len(block), _PRODUCT_ROWS):
-        part = block.part(slice(start, start + _PRODUCT_ROWS))
-        out = design[: len(part)]
-        fill_design(
-            part.inputs,
-            part.target,
-            part.root_weight,
-            ridges.directions,
-            ridges.nodes,
-            ridges.starts,
-            flat,
-            starts,
-            ridges.functions,
-            out,
-        )
-        out[:, -1] -= out[:, : ridges.n_nodes] @ ridges.values
-        total = blas.dsyrk(1.0, out.T, beta=1.0, c=total, overwrite_c=1)
-    return total, low, high

@@ -11,18 +11,12 @@ from numpy.linalg import LinAlgError
 
 from dsgp.axis import Floats
 from dsgp.kernels import Matern
-from dsgp.pursuit.joint import (
-    Frame,
-    State,
-    improved,
-    opened,
-    renewed,
-    rescaled,
-    with_hyperparameters,
-    with_values,
-)
+from dsgp.pursuit.hyperparameters import with_hyperparameters, with_parameters
+from dsgp.pursuit.joint import Frame, State, improved, opened, renewed, rescaled, with_values
+from dsgp.pursuit.moments import ranges
+from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import FEWEST_NODES, Ridge, Ridges, nodes_for
-from dsgp.pursuit.rows import MATRICES, Block, RowSet, ranges
+from dsgp.pursuit.rows import MATRICES, Block, RowSet
 from dsgp.pursuit.starts import best_start, random_directions
 
 # "auto" goes up to so many projections, and to so many parameters of all of them: the cost grows
@@ -40,6 +34,9 @@ _FRESH_FROM, _FRESH_LOSSES = 8, 2
 _FRESH_LENGTHSCALE, _FRESH_VARIANCE, _FRESH_NOISE = 2.0, 0.3, 0.5
 # Rounds of fewer projections are refitted twice before they are judged.
 _LARGE = 32
+# A likelihood's steps are many, and most of what later levels try is dropped again: a round of
+# theirs adds so many projections at most, as a share, and all rounds together.
+_LATER_SHARE, _LATER_GROWTH = 0.25, 0.5
 # Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
 _SEARCH_ITERATIONS, _STEPS = 8, 6
 # And after the last refit if it was not at its end, of one level and of many rows.
@@ -102,6 +99,8 @@ class Options:
     noise_variance : float
         Of a row of weight 1, with ``fixed_noise``; else its start.
     fixed_noise : bool
+    response : Response, optional
+        The likelihood; then the noise variance is 1 and fixed.
     """
 
     kernel: Matern
@@ -109,6 +108,7 @@ class Options:
     n_starts: int = 10
     noise_variance: float = 0.5
     fixed_noise: bool = False
+    response: Response | None = None
 
 
 Watch = Callable[[int, float], None]
@@ -141,6 +141,7 @@ def pursue(
         np.full(frame.size, float(frame.size)),
         options.noise_variance,
         options.fixed_noise,
+        options.response,
     ).weighed()
     for number, level in enumerate(levels):
         if number:
@@ -150,7 +151,9 @@ def pursue(
             state = _begun(level, state, options, _BEGINNINGS[len(levels) > 1], random, log)
         log.limited = False
         limit = projections_at_most(state.ridges.n_features, options.n_projections)
-        grown = _grown(level, state, options, limit, 1 if number else _PATIENCE, random, log)
+        grown = _grown(
+            level, state, options, limit, 1 if number else _PATIENCE, random, log, number > 0
+        )
         if grown is not state or not number:
             state = polished(level, grown, log)
             if options.n_projections is None:
@@ -219,10 +222,16 @@ def _grown(
     patience: int,
     random: np.random.Generator,
     log: Log,
+    later: bool = False,
 ) -> State:
     """Add terms, up to a limit, while the evidence asks for them."""
     share, failures, fresh_left = _SHARE, 0, _FRESH_LOSSES
-    while (room := limit - len(state.ridges)) > 0 and failures < patience:
+    light = later and options.response is not None and len(state.ridges) > 0
+    most = limit
+    if light:
+        share, fresh_left = _LATER_SHARE, 0
+        most = min(limit, len(state.ridges) + math.ceil(_LATER_GROWTH * len(state.ridges)))
+    while (room := most - len(state.ridges)) > 0 and failures < patience:
         if options.n_projections is None and state.ridges.n_parameters >= AUTO_PARAMETERS:
             break
         n_terms = min(max(1, math.ceil(share * len(state.ridges))), room)
@@ -232,7 +241,7 @@ def _grown(
         tries = [more]
         if fresh_left and not failures and len(more.ridges) >= _FRESH_FROM:
             tries.append(_fresh(level, state, options, len(more.ridges), random))
-        rounds = 2 if len(more.ridges) < _LARGE else 1
+        rounds = 2 if len(more.ridges) < _LARGE and not light else 1
         done = [_refitted_often(level, tried, rounds) for tried in tries]
         best = max(done, key=lambda tried: -math.inf if tried is None else tried.evidence)
         log.failed |= None in done
@@ -281,6 +290,7 @@ def _fresh(
     """
     block, frame = level.search, state.frame
     precision = np.full(frame.size, 1.0)
+    scale = 1.0 if state.response is None else state.response.left(block)
     new = []
     for direction in random_directions(block, frame, precision, n_terms, random):
         std = math.sqrt(frame.variance(direction))
@@ -291,7 +301,7 @@ def _fresh(
             projection, float(projection.min()), float(projection.max()), _FRESH_LENGTHSCALE
         )
         prior = options.kernel.with_parameters(
-            lengthscale=_FRESH_LENGTHSCALE, variance=_FRESH_VARIANCE
+            lengthscale=_FRESH_LENGTHSCALE, variance=_FRESH_VARIANCE * scale
         )
         new.append(Ridge(direction / std, nodes, np.zeros(len(nodes)), prior))
     begun = State.of(
@@ -301,6 +311,7 @@ def _fresh(
         precision,
         state.noise_variance if state.fixed_noise else _FRESH_NOISE,
         state.fixed_noise,
+        state.response,
     )
     return with_values(level.rows, begun)
 
@@ -309,18 +320,27 @@ def _with_best(
     level: Level, state: State, options: Options, n_terms: int, random: np.random.Generator
 ) -> State:
     """Add ridge functions, each fitted to what the ones before leave."""
-    ridges, precision = state.ridges, state.precision
-    residual = level.search.target - ridges.evaluate(level.search.inputs)[0].sum(axis=1)
+    ridges, precision, response = state.ridges, state.precision, state.response
+    block = _without(level.search, ridges, response)
     for _ in range(n_terms):
-        block = replace(level.search, target=residual)
-        new = best_start(block, state.frame, precision, options.kernel, options.n_starts, random)
+        new = best_start(
+            block, state.frame, precision, options.kernel, options.n_starts, random, response
+        )
         if not len(new):
             break
-        residual = residual - new.evaluate(block.inputs)[0].sum(axis=1)
+        block = _without(block, new, response)
         ridges = ridges.joined(new)
         if state.frame.relevance:
             precision = opened(precision, new.directions[0])
     return replace(state.at(level.rows, ridges), precision=precision)
+
+
+def _without(block: Block, ridges: Ridges, response: Response | None) -> Block:
+    """Take functions out of what is to be explained: off the target, or on to the offset."""
+    f = ridges.evaluate(block.inputs)[0].sum(axis=1)
+    if response is None:
+        return replace(block, target=block.target - f)
+    return replace(block, offset=block.offset + f)
 
 
 def step_tolerance(state: State) -> float:
@@ -329,13 +349,14 @@ def step_tolerance(state: State) -> float:
 
 
 def refitted(level: Level, state: State, renew_first: bool = False) -> State:
-    """Take Gauss–Newton steps on all terms, weigh noise and relevance, learn the kernels."""
+    """Take Gauss–Newton steps on all terms, weigh noise and relevance, learn all parameters."""
     tol = step_tolerance(state)
     if not renew_first:
         state = improved(level.rows, state, _STEPS, tol).weighed()
     state = renewed(level.rows, state, level.search.inputs)
     state = with_hyperparameters(level.rows, state, _SEARCH_ITERATIONS)
-    return rescaled(improved(level.rows, state, _STEPS, tol)).weighed()
+    state = rescaled(improved(level.rows, state, _STEPS, tol)).weighed()
+    return with_parameters(level.rows, state, level.search)
 
 
 def polished(level: Level, state: State, log: Log) -> State:

@@ -20,14 +20,9 @@ from scipy.linalg import LinAlgError
 from dsgp.axis import Floats, sum_by
 from dsgp.compute import run
 from dsgp.kernels import Matern
-from dsgp.pursuit.joint import (
-    Frame,
-    State,
-    improved,
-    renewed,
-    with_hyperparameters,
-    with_values,
-)
+from dsgp.pursuit.hyperparameters import with_hyperparameters
+from dsgp.pursuit.joint import Frame, State, improved, renewed, with_values
+from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import Ridge, Ridges, nodes_for
 from dsgp.pursuit.rows import Block, MemoryRows
 
@@ -60,13 +55,15 @@ def best_start(
     kernel: Matern,
     n_starts: int,
     random: np.random.Generator,
+    response: Response | None = None,
 ) -> Ridges:
     """Find the ridge function that explains most of a residual.
 
     Parameters
     ----------
     block : Block
-        Inputs, residual and weights of the rows to search.
+        Inputs, residual and weights of the rows to search; with a likelihood, targets and what
+        the functions so far say, as offsets.
     frame : Frame
     precision : ndarray of shape (r,)
         Of the prior of directions.
@@ -75,6 +72,8 @@ def best_start(
     n_starts : int
         Directions that are fitted.
     random : Generator
+    response : Response, optional
+        The likelihood.
 
     Returns
     -------
@@ -83,18 +82,18 @@ def best_start(
     if not frame.size:
         return Ridges((), block.inputs.shape[1])  # no input varies
     precision = open_precision(frame, precision)
-    directions = _screened(_near(block), frame, precision, n_starts, random)
+    residual = block if response is None else response.working(block)
+    directions = _screened(_near(residual), frame, precision, n_starts, random)
     rows = MemoryRows(block)
     racing = rows
     if len(block) > _RACE_ROWS:
         chosen = np.sort(random.choice(len(block), _RACE_ROWS, replace=False))
-        root = block.root_weight[chosen] if len(block.root_weight) else block.root_weight
-        racing = MemoryRows(Block(block.inputs[chosen], block.target[chosen], root))
+        racing = MemoryRows(block.part(chosen))
     begins = list(zip(directions, cycle(_LENGTHSCALES), strict=False))
     begins += [(direction, short) for direction in directions[:1] for short in _SHORT]
     raced = _run(
         [
-            partial(_raced, racing, frame, precision, kernel, direction, lengthscale)
+            partial(_raced, racing, frame, precision, kernel, response, direction, lengthscale)
             for direction, lengthscale in begins
         ],
         racing.n_rows,
@@ -192,6 +191,7 @@ def _raced(
     frame: Frame,
     precision: Floats,
     kernel: Matern,
+    response: Response | None,
     direction: Floats,
     lengthscale: float,
 ) -> State | None:
@@ -199,14 +199,18 @@ def _raced(
     block = rows.block
     projection = block.inputs @ direction
     low, high = float(projection.min()), float(projection.max())
-    variance = float(np.average(block.target**2, weights=block.weight))
+    if response is None:
+        variance = float(np.average(block.target**2, weights=block.weight))
+        noise = (1 - _SHARE) * variance
+    else:
+        variance, noise = response.left(block), 1.0
     if not (high > low and variance > 0):
         return None
     nodes = nodes_for(projection, low, high, lengthscale)
     prior = kernel.with_parameters(lengthscale=lengthscale, variance=_SHARE * variance)
     ridges = Ridges((Ridge(direction, nodes, np.zeros(len(nodes)), prior),), len(direction))
     try:
-        state = State.of(rows, ridges, frame, precision, (1 - _SHARE) * variance)
+        state = State.of(rows, ridges, frame, precision, noise, response is not None, response)
         return improved(rows, with_values(rows, state), _RACE_STEPS, _STEP_TOL)
     except LinAlgError:
         return None  # beyond float64: the other starts remain

@@ -202,7 +202,8 @@ def test_scaling_all_weights_changes_the_noise_and_nothing_else(factor):
     weight = np.random.default_rng(0).uniform(0.2, 2, len(y))
     model = AdditiveGPRegressor(noise_variance=0.02).fit(X, y, weight)
     scaled = AdditiveGPRegressor(noise_variance=0.02 * factor).fit(X, y, factor * weight)
-    assert scaled.noise_variance_ == pytest.approx(factor * model.noise_variance_, rel=1e-6)
+    # Rounding may turn the choice of a coarse point.
+    assert scaled.noise_variance_ == pytest.approx(factor * model.noise_variance_, rel=1e-5)
     mean, std = model.predict(X, return_std=True)
     scaled_mean, scaled_std = scaled.predict(X, return_std=True)
     np.testing.assert_allclose(scaled_mean, mean, atol=1e-6)
@@ -594,7 +595,7 @@ def test_a_loaded_model_is_the_whole_model(tmp_path):
         loaded = dsgp.load(tmp_path / "model.zarr")
         assert loaded.get_params() == model.get_params()
         ours, theirs = (
-            {name: value for name, value in vars(fitted).items() if name != "_posterior"}
+            {name: value for name, value in vars(fitted).items() if name != "_made"}
             for fitted in (model, loaded)
         )
         assert set(ours) == set(theirs)

@@ -74,7 +74,7 @@ def test_likelihood_moves_along_the_gradient_of_the_dense_evidence(name, constan
     gradients = given.gradients(slice(2 * len(given.kernels), None))
     for alone, dense in zip((False, True), gradients, strict=True):
         variance = found.variance_tables(alone=alone)
-        moved, gain = better_likelihood(found, variance, found.moved(variance), radius)
+        moved, gain = better_likelihood(found, variance, found.moved(variance), radius, 1.0)
         # So near, the evidence is a plane, and its maximum in the box a corner.
         change = moved.unconstrained() - given.likelihood.unconstrained()
         np.testing.assert_allclose(change, radius * np.sign(dense), rtol=1e-4)

@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 from dsgp.compute import one_blas_thread
 from dsgp.kernels import Matern32, Matern52
+from dsgp.pursuit.hyperparameters import with_hyperparameters
 from dsgp.pursuit.joint import (
     Frame,
     State,
@@ -18,7 +19,6 @@ from dsgp.pursuit.joint import (
     improved,
     opened,
     renewed,
-    with_hyperparameters,
     with_values,
 )
 from dsgp.pursuit.ridges import Ridge, Ridges

@@ -8,8 +8,9 @@ import pytest
 from dsgp.compute import one_blas_thread
 from dsgp.jit.ridge import fill_design
 from dsgp.kernels import Matern52
+from dsgp.pursuit.moments import moments
 from dsgp.pursuit.ridges import Ridge, Ridges
-from dsgp.pursuit.rows import NO_WEIGHT, Block, MemoryRows, Standard, StreamedRows, moments
+from dsgp.pursuit.rows import NO_WEIGHT, Block, MemoryRows, Standard, StreamedRows
 from dsgp.rows.sources import Rows, source_of
 
 KERNEL = Matern52(lengthscale=1.0, variance=1.0)
