@@ -70,18 +70,9 @@ EXPECTED_FAILURES = {
 }
 
 
-def expected_failures(estimator):
-    if isinstance(estimator, GeneralizedPursuitGP):
-        kept = {
-            "check_dict_unchanged": "what variances need is made by the first prediction, and kept"
-        }
-        return EXPECTED_FAILURES | kept
-    return EXPECTED_FAILURES
-
-
 @parametrize_with_checks(
     [classifier(n_projections=1), quick("gaussian", n_projections=1)],
-    expected_failed_checks=expected_failures,
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_conventions(estimator, check):
     with warnings.catch_warnings():
