@@ -21,6 +21,7 @@ from dsgp.plotting.panels import (
     draw_inputs,
     draw_points,
     limits_of,
+    link_of,
     model_of_terms,
     panels_of,
     title_of,
@@ -154,12 +155,6 @@ def plot_components(
     caption = _caption(panels, level, rows, "the target's variance" if link is None else "var f")
     write_below(fig, caption, inches)
     return fig.figure
-
-
-def link_of(model: Any) -> str | None:
-    """Name of the link on whose scale a model's functions are; None for the target's own."""
-    likelihood = getattr(model, "likelihood_", None)
-    return None if likelihood is None else str(likelihood.link_name)
 
 
 def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[Term]:

@@ -232,6 +232,12 @@ def title_of(panel: Panel, target_variance: float) -> str:
     return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"
 
 
+def link_of(model: Any) -> str | None:
+    """Name of the link on whose scale a model's functions are; None for the target's own."""
+    likelihood = getattr(model, "likelihood_", None)
+    return None if likelihood is None else str(likelihood.link_name)
+
+
 def model_of_terms(model: Any) -> Any:
     """Return the model that has the functions: that of a classifier of two classes, or itself.
 

@@ -19,6 +19,7 @@ from dsgp.plotting.panels import (
     draw_inputs,
     draw_points,
     limits_of,
+    link_of,
     panels_of,
     title_of,
 )
@@ -55,7 +56,8 @@ def plot_projections(
     above bars for where the rows are. Every panel has its own scale. Grey behind a function is one
     standard deviation of the target to both sides of 0: where it is a thin line the function is
     large and cancels with others in part, where it fills the panel the function is small. Its title
-    gives the share of the target's variance, and the lengthscale ℓ.
+    gives the share of the target's variance (with a likelihood, of that of f), and the lengthscale
+    ℓ.
 
     Bars are the weights of the standardised inputs in the direction. The sign of a direction is
     arbitrary. With ``method="gibbs"`` functions and directions are those that the chains began at.
@@ -278,9 +280,10 @@ def _caption(
         parts.append(f"points (few values): {level:.0%} credible intervals")
     if any(grey):
         parts.append("grey function: the band contains 0 everywhere")
-    parts.append("share: of the target's variance")
+    whole = "target" if link_of(model) is None else "f"
+    parts.append("share: of the target's variance" if whole == "target" else "share: of var f")
     parts.append("ℓ: lengthscale, in units of the axis")
-    parts.append("grey behind: ±1 std of the target")
+    parts.append(f"grey behind: ±1 std of {'the target' if whole == 'target' else 'f'}")
     parts.append("bars at the bottom: training rows")
     parts.append("to the right: weights of the standardised inputs, red where negative")
     if any(others for bars in directions for *_, others in bars):
