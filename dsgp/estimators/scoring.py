@@ -32,10 +32,14 @@ from dsgp.kernels import Matern
 from dsgp.laplace.learner import BINS, BinnedRows, Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
-from dsgp.learning.search import search_for
+from dsgp.learning.search import VARIANCE, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
 
+# Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
+# events or the other class are absent the evidence asks for ever more, and the posterior, whose W
+# vanishes there, is as wide as the prior: means of exp(f) would explode.
+LARGEST_VARIANCE = 25.0
 LEARNERS = ("marginal", "independent", None)
 # Bias of the bins, in posterior standard deviations, that is worth being taken off.
 _BIAS = 0.01
@@ -255,10 +259,11 @@ class Scoring:
         if likelihood.link_name == "identity" and likelihood == by_name(likelihood.name):
             # Nobody has said anything of its scale, which is in the units of the targets.
             likelihood = likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit))
+        largest = VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
         searches = [
-            search_for(kernel, axis.points, counts, len(kernels), unit)
+            search_for(kernel, axis.points, counts, len(kernels), unit, largest)
             for kernel, axis, counts in zip(
                 kernels, binned.rows.table.axes, binned.counts, strict=True
             )

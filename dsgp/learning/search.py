@@ -83,11 +83,17 @@ def typical_width(points: Floats, counts: Floats) -> float:
 
 
 def search_for(
-    kernel: Matern, points: Floats, counts: Floats, n_terms: int, unit: float = 1.0
+    kernel: Matern,
+    points: Floats,
+    counts: Floats,
+    n_terms: int,
+    unit: float = 1.0,
+    largest: float = VARIANCE[1],
 ) -> Search:
     """Make the search for one term, from points of its axis and the rows (weights) there.
 
-    ``unit`` is the variance of what all terms together are to explain.
+    ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
+    it the variance of one may be.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
@@ -97,7 +103,7 @@ def search_for(
     extent = float(points[-1] - points[0])
     bounds = {
         "lengthscale": (SHORTEST * width, LONGEST * extent),
-        "variance": (VARIANCE[0] * unit, VARIANCE[1] * unit),
+        "variance": (VARIANCE[0] * unit, largest * unit),
     }
     default = {"lengthscale": LENGTHSCALE_START * width, "variance": unit / n_terms}
     values, names, lower, upper = {}, [], [], []
