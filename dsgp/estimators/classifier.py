@@ -188,7 +188,8 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         kernels = prior_kernels(default, self.terms, tuple(source.names))
         if self.learner is None:
             require_complete(kernels)
-        responses = scoring.prepare(source, kernels, clock)
+        n_functions = 1 if len(classes) == 2 else len(classes)
+        responses = scoring.prepare(source, kernels, clock, n_functions)
         responses, classes = present_classes(responses, classes)
         responses = row_weights(responses, self.class_weight, classes)
         outcomes, rounds, change = self._fit_classes(
@@ -500,7 +501,7 @@ def present_classes(responses: Responses, classes: Any) -> tuple[Responses, Any]
 def require_classes(classes: Any) -> None:
     """Raise ``DataError`` unless there are two classes at least."""
     if len(classes) < 2:
-        only = f"only one class: {classes[0]!r}" if len(classes) else "no class"
+        only = f"only one class: {classes.tolist()[0]!r}" if len(classes) else "no class"
         raise DataError(
             "a classifier needs rows of at least 2 classes, but the target holds " + only
         )

@@ -27,8 +27,10 @@ AUTO_BINS = {1: 4096, 2: 512, 3: 512, 4: 512}
 _MOVES = 8
 # Kept of a row beside its codes: the target, its weight W, and f.
 _NUMBERS = 3
+# And for each of several functions, their modes and what follows from them (measured).
+_NUMBERS_OF_EACH = 24
 # Roles of further numbers of a row.
-OFFSET, EXPOSURE, TRIALS = ROLES = ("offset", "exposure", "trials")
+OFFSET, EXPOSURE, TRIALS = ("offset", "exposure", "trials")
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def prepare_responses(
     orders: dict[str, int],
     bins: str | int | None,
     watch: Watch = lambda stage, rows: None,
+    *,
+    n_functions: int = 1,
 ) -> Responses:
     """Check and code what ``fit`` was given; targets are the caller's to check.
 
@@ -88,6 +92,8 @@ def prepare_responses(
     bins : "auto", int or None
     watch : callable
         Told the stage, and the number of rows read in it so far.
+    n_functions : int
+        Functions of each row that are fitted beside each other.
 
     Raises
     ------
@@ -118,9 +124,10 @@ def prepare_responses(
             source.target,
         )
     found = survey(source, partial(watch, "reading columns"))
-    plan = BinPlan.of(
-        source, found, orders, bins, auto=AUTO_BINS, kept_numbers=_NUMBERS + len(source.extra)
-    )
+    numbers_kept = _NUMBERS + len(source.extra)
+    if n_functions > 1:
+        numbers_kept += _NUMBERS_OF_EACH * n_functions
+    plan = BinPlan.of(source, found, orders, bins, auto=AUTO_BINS, kept_numbers=numbers_kept)
     summed = statistics(
         source,
         found.lengths,

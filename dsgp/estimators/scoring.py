@@ -188,11 +188,15 @@ class Scoring:
             verbose=bool(model.verbose),
         )
 
-    def prepare(self, source: Any, kernels: dict[str, Matern], clock: Clock) -> Responses:
-        """Read the rows and make them ready."""
+    def prepare(
+        self, source: Any, kernels: dict[str, Matern], clock: Clock, n_functions: int = 1
+    ) -> Responses:
+        """Read the rows and make them ready for so many functions beside each other."""
         orders = {name: kernel.order for name, kernel in kernels.items()}
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
-            return prepare_responses(source, orders, self.bins, Reading(bar, clock))
+            return prepare_responses(
+                source, orders, self.bins, Reading(bar, clock), n_functions=n_functions
+            )
 
     def fit(
         self,

@@ -36,15 +36,12 @@ class Likelihood(ABC):
     information : {"observed", "expected"}
         What ``derivatives`` returns as the weight: minus the second derivative, or its expectation
         over y where the former can be negative.
-    n_latents : int
-        Latent functions of a row, always 1.
     has_level : bool
         Whether a constant in f says something that no parameter does.
     """
 
     name: ClassVar[str]
     information: ClassVar[str] = "observed"
-    n_latents: ClassVar[int] = 1
     has_level: ClassVar[bool] = True
     _positive: ClassVar[tuple[str, ...]] = ()
 

@@ -561,3 +561,14 @@ def test_missing_inputs_add_nothing():
     assert model.estimators_[0].n_missing_ == {"a": 1}
     X.iloc[7] = np.nan
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_where_one_class_is_absent_probabilities_stay_sane():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(5000, 2))
+    y = (X[:, 0] > 1) & (random.random(5000) < 0.5)
+    model = AdditiveGPClassifier().fit(X, y)
+    probability = model.predict_proba(X)[:, 1]
+    assert probability.sum() == pytest.approx(y.sum(), rel=0.05)
+    assert probability[X[:, 0] < 0.5].mean() < 0.01
+    assert model.converged_

@@ -540,3 +540,17 @@ def test_only_constant_columns_give_the_level():
         model = GeneralizedAdditiveGP().fit(np.ones((40, 2)), np.arange(40))
     assert model.predict([[1.0, 1.0]])[0] == pytest.approx(19.5, rel=0.01)
     assert "constant" in model.summary()
+
+
+def test_where_there_are_no_events_predictions_stay_sane():
+    random = np.random.default_rng(0)
+    hour = random.integers(0, 24, 3000).astype(float)
+    X = pd.DataFrame({"hour": hour, "temperature": random.normal(size=3000)})
+    open_ = (hour >= 7) & (hour < 22)
+    y = random.poisson(np.where(open_, 10 * np.exp(0.2 * X["temperature"]), 0.0))
+    model = GeneralizedAdditiveGP("poisson").fit(X, y)
+    mean = model.predict(X)
+    assert mean.sum() == pytest.approx(y.sum(), rel=0.01)
+    assert mean[hour == 2].max() < 0.1
+    _, upper = model.predict_interval(X[hour == 2], include_noise=True)
+    assert upper.max() <= 1

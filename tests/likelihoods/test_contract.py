@@ -486,7 +486,6 @@ def test_names_make_their_likelihoods():
     assert set(likelihoods.names) == {c.likelihood.name for c in CASES.values()}
     for name in likelihoods.names:
         assert likelihoods.by_name(name).name == name
-        assert likelihoods.by_name(name).n_latents == 1
     with pytest.raises(ParameterError, match=r"'poisson'.*got 'poison'"):
         likelihoods.by_name("poison")
     with pytest.raises(ParameterError, match="poisson has no hyperparameters 'scale'"):
