@@ -329,6 +329,8 @@ def _fit_in_memory(
 
 
 def _complete_rows(table: pd.DataFrame) -> pd.DataFrame:
+    # An empty cell between commas is missing, in a column of text as well.
+    table = table.replace("", pd.NA)
     complete = table.dropna()
     if len(complete) == 0:
         raise DataError("no row is complete: every one has a missing value")

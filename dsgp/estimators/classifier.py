@@ -245,6 +245,7 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         }
         model = GeneralizedAdditiveGP(outcome.likelihood, **shared)
         model._keep_scoring(outcome)
+        model._told["offset"] = False  # that of a softmax is nobody's but the fit's
         model._set_columns(tuple(source.names), source.named)
         return model
 

@@ -90,6 +90,8 @@ class ResponsePredictor(AdditivePredictor):
         self._told = {
             "exact_determinant": outcome.exact_determinant,
             "passes": 0 if learned is None else learned.passes,
+            "target": outcome.responses.target,
+            "offset": len(rows.offset) > 0,
         }
         self._set_terms(terms, mode.system.equations)
 
@@ -369,7 +371,9 @@ class ResponsePredictor(AdditivePredictor):
     def _summary(self) -> Summary:
         likelihood = self.likelihood_
         exact = self._told["exact_determinant"]
+        offset = ", with an offset or exposure" if self._told["offset"] else ""
         fields = {
+            "target": f"{self._told['target']}{offset}",
             "likelihood": f"{likelihood!r}, {likelihood.link_name} link",
             "intercept": f"{self.intercept_:.6g} on the scale of the link",
             "effective dof": f"{self.effective_dof_:.1f} of all terms together",

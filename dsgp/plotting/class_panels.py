@@ -118,13 +118,20 @@ def draw_calibration(ax: Axes, scored: Scored, n_bins: int | None, level: float)
     scores = [
         f"MNLL {_likelihood(scored)}",
         f"Brier {brier(scored.codes, scored.columns):.3g}",
-        f"calibration error {calibration_error(scored.codes, scored.columns, n_bins=bins):.2g}",
+        f"calibration error {_calibration_error(scored, n_bins):.2g}",
     ]
     ax.set_title(",  ".join(scores), fontsize=8.5)
     of = f" of {scored.names[1]}" if scored.binary else ""
     ax.set_xlabel(label(f"predicted probability{of}", 48), fontsize=9.5, parse_math=False)
     ax.set_ylabel("observed share", fontsize=9.5)
     _square(ax)
+
+
+def _calibration_error(scored: Scored, n_bins: int | None) -> float:
+    """By the bins of the measure unless others were asked for: one number everywhere."""
+    if n_bins is None:
+        return calibration_error(scored.codes, scored.columns)
+    return calibration_error(scored.codes, scored.columns, n_bins=n_bins)
 
 
 def _draw_class(ax: Axes, scored: Scored, k: int, n_bins: int | None) -> None:

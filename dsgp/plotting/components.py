@@ -151,7 +151,8 @@ def plot_components(
         of = "" if target is None else f" of {label(target, 40)}"
         effect = f"effect on f ({link} link){of}"
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
-    rows = "training rows" if X is None else "rows of X"
+    told = "training rows" if link is None else "training rows, by how much each tells"
+    rows = told if X is None else "rows of X"
     caption = _caption(panels, level, rows, "the target's variance" if link is None else "var f")
     write_below(fig, caption, inches)
     return fig.figure
