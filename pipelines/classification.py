@@ -10,23 +10,19 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
-from dsgp.errors import ParameterError
-from dsgp.interrupt import exit_on_termination
-from pipelines.datasets import LabelledSplit, default_seed, load_labels
-
 try:
-    from pipelines.reporting import Stopwatch, plain_errors, show
     from pipelines.run.config import KERNELS, validated
     from pipelines.run.fitting import build_scoring
-    from pipelines.run.single import run_one
+    from pipelines.run.single import run_from_command_line, run_one
 except ImportError as error:
     if __name__ != "__main__":
         raise
     sys.exit(f"Error: {error}")
 
 PIPELINE = "classification"
+run = run_one
 # Options that one model has and the other has not.
-OWN_OPTIONS = {"additive": ("learner",), "pursuit": ("projections",)}
+OWN_OPTIONS = {"additive": ("learner", "multi_class"), "pursuit": ("projections",)}
 
 # \b keeps the lines of the paragraph that follows as they are.
 EXAMPLES = """\b
@@ -49,12 +45,12 @@ def main(
         str,
         Option(
             metavar="DATA",
-            help="synth8d-binary, breast_cancer, digits, wine, a set of --data-dir, or a .csv, "
-            ".parquet or .npz file.",
+            help="synth8d-binary, breast_cancer, digits, wine, a set of --data-dir, a .csv, "
+            ".parquet or .npz file, or a folder, glob or zarr store, which streams.",
         ),
     ],
     target: Annotated[
-        str | None, Option(metavar="COLUMN", help="Labels of a CSV or Parquet file.")
+        str | None, Option(metavar="COLUMN", help="Labels of a file or folder.")
     ] = None,
     columns: Annotated[
         str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
@@ -91,14 +87,18 @@ def main(
         ),
     ] = "additive",
     kernel: Annotated[
-        str, Option(metavar="KERNEL", help=f"Of every function: {', '.join(KERNELS)}.")
-    ] = "matern52",
+        str | None,
+        Option(
+            metavar="KERNEL",
+            help=f"Of every function: {', '.join(KERNELS)}; by default that of the model.",
+        ),
+    ] = None,
     link: Annotated[
         str, Option(metavar="LINK", help="logit, or probit (of two classes).")
     ] = "logit",
     multi_class: Annotated[
         str | None,
-        Option(metavar="HOW", help="More than two classes: softmax (default) or ovr."),
+        Option(metavar="HOW", help="additive, of more than two classes: softmax (default) or ovr."),
     ] = None,
     class_weight: Annotated[
         str | None, Option(metavar="balanced", help="Let every class count the same.")
@@ -129,76 +129,7 @@ def main(
 
     Writes report, predictions, model and figures to a folder.
     """
-    options = {name: value for name, value in locals().items() if name != "overwrite"}
-    options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
-    exit_on_termination()
-    with plain_errors():
-        clock = Stopwatch()
-        seed = default_seed(data, PIPELINE) if seed is None else seed
-        classifier = _classifier(model, options, seed)
-        with clock.stage("load"):
-            split = load_labels(
-                data,
-                target=target,
-                columns=None if columns is None else _names(columns),
-                drop=[name for entry in drop or () for name in _names(entry)],
-                data_dir=data_dir,
-                n=n,
-                n_test=n_test,
-                seed=seed,
-            )
-        suffix = "" if model == "additive" else f"-{model}"
-        out = Path("results") / f"{split.name}{suffix}" if out is None else out
-        report = run(
-            split, classifier, out, seed=seed, options=options, overwrite=overwrite, clock=clock
-        )
-        show(report, f"{split.name}: {type(classifier).__name__}", table_of(report), out)
-
-
-def run(
-    split: LabelledSplit,
-    model: Any,
-    out: str | Path,
-    *,
-    seed: int | None = None,
-    options: dict[str, Any] | None = None,
-    overwrite: bool = False,
-    clock: Stopwatch | None = None,
-) -> dict[str, Any]:
-    """Fit, predict, measure and write everything to a folder.
-
-    Parameters
-    ----------
-    split : LabelledSplit
-    model : AdditiveGPClassifier or ProjectionPursuitGPClassifier, not fitted
-        It is fitted in place.
-    out : str or Path
-        Folder to be, which appears when all is done. See ``output_folder`` for what it replaces.
-    seed : int, optional
-    options : dict, optional
-        Kept in the report.
-    overwrite : bool
-        Replace the results of other data.
-    clock : Stopwatch, optional
-        With the stages before this one.
-
-    Returns
-    -------
-    dict
-        What report.json holds.
-    """
-    return run_one(
-        PIPELINE,
-        split,
-        model,
-        out,
-        stage="scoring",
-        task="classification",
-        seed=seed,
-        options=options,
-        overwrite=overwrite,
-        clock=clock,
-    )
+    run_from_command_line(locals(), PIPELINE, _classifier, table_of, OWN_OPTIONS)
 
 
 def table_of(report: dict[str, Any]) -> dict[str, str]:
@@ -209,7 +140,7 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
         "columns": str(len(data["columns"])),
         f"classes of {data['target']}": str(len(data["classes"])),
         "error rate": f"{metrics['error_rate']:.4g}",
-        "MNLL": f"{metrics['mnll']:.4g}",
+        "MNLL": _told(metrics["mnll"]),
         "Brier score": f"{metrics['brier']:.4g}",
         "calibration error": f"{metrics['calibration_error']:.4g}",
     }
@@ -217,32 +148,23 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
         rows["area under ROC"] = f"{metrics['auc']:.4g}"
     if "mnll_truth" in metrics:
         rows["error rate of the truth"] = f"{metrics['error_rate_truth']:.4g}"
-        rows["MNLL of the truth"] = f"{metrics['mnll_truth']:.4g}"
+        rows["MNLL of the truth"] = _told(metrics["mnll_truth"])
     rows["converged"] = "yes" if report["converged"] else "NO"
     return rows
 
 
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",") if name.strip()]
+def _told(mnll: float | None) -> str:
+    return "infinite" if mnll is None else f"{mnll:.4g}"
 
 
 def _classifier(model: str, options: dict[str, Any], seed: int) -> Any:
-    """Make the model that the options ask for, and refuse those of another model."""
-    if model not in OWN_OPTIONS:
-        raise ParameterError(f"model must be one of {', '.join(OWN_OPTIONS)}, got {model!r}")
-    for other, names in OWN_OPTIONS.items():
-        for name in names:
-            if other != model and options[name] is not None:
-                raise ParameterError(
-                    f"--{name} is an option of --model {other}, and this is --model {model}; "
-                    "leave it out"
-                )
+    """Make the model that the options ask for."""
     scoring: dict[str, Any] = {
         "structure": model,
-        **{name: options[name] for name in ("kernel", "link", "solver", "tol")},
+        **{name: options[name] for name in ("link", "solver", "tol")},
         **{
             name: options[name]
-            for name in ("multi_class", "class_weight", "learner")
+            for name in ("kernel", "multi_class", "class_weight", "learner")
             if options[name] is not None
         },
     }

@@ -12,19 +12,17 @@ from typer import Option
 
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.errors import ParameterError
-from dsgp.interrupt import exit_on_termination
-from pipelines.datasets import Split, default_seed, load
 
 try:
-    from pipelines.reporting import Stopwatch, plain_errors, show
     from pipelines.run.config import KERNELS
-    from pipelines.run.single import run_one
+    from pipelines.run.single import run_from_command_line, run_one
 except ImportError as error:
     if __name__ != "__main__":
         raise
     sys.exit(f"Error: {error}")
 
 PIPELINE = "regression"
+run = run_one
 # Options that one model has and the other has not.
 OWN_OPTIONS = {
     "additive": ("learner",),
@@ -51,11 +49,12 @@ def main(
         str,
         Option(
             metavar="DATA",
-            help="synth8d, diabetes, a set of --data-dir, or a .csv, .parquet or .npz file.",
+            help="synth8d, diabetes, a set of --data-dir, a .csv, .parquet or .npz file, or a "
+            "folder, glob or zarr store, which streams.",
         ),
     ],
     target: Annotated[
-        str | None, Option(metavar="COLUMN", help="Target of a CSV or Parquet file.")
+        str | None, Option(metavar="COLUMN", help="Target of a file or folder.")
     ] = None,
     columns: Annotated[
         str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
@@ -137,77 +136,7 @@ def main(
 
     Writes report, predictions, model and figures to a folder.
     """
-    options = {name: value for name, value in locals().items() if name != "overwrite"}
-    options |= {name: str(value) for name, value in options.items() if isinstance(value, Path)}
-    exit_on_termination()
-    with plain_errors():
-        clock = Stopwatch()
-        seed = default_seed(data) if seed is None else seed
-        regressor = _regressor(model, options, seed)
-        with clock.stage("load"):
-            split = load(
-                data,
-                target=target,
-                columns=None if columns is None else _names(columns),
-                drop=[name for entry in drop or () for name in _names(entry)],
-                data_dir=data_dir,
-                n=n,
-                n_test=n_test,
-                seed=seed,
-            )
-        suffix = "" if model == "additive" else f"-{model}"
-        out = Path("results") / f"{split.name}{suffix}" if out is None else out
-        report = run(
-            split, regressor, out, seed=seed, options=options, overwrite=overwrite, clock=clock
-        )
-        show(report, f"{split.name}: {type(regressor).__name__}", table_of(report), out)
-
-
-def run(
-    split: Split,
-    model: Any,
-    out: str | Path,
-    *,
-    seed: int | None = None,
-    options: dict[str, Any] | None = None,
-    overwrite: bool = False,
-    clock: Stopwatch | None = None,
-) -> dict[str, Any]:
-    """Fit, predict, measure and write everything to a folder.
-
-    Parameters
-    ----------
-    split : Split
-    model : AdditiveGPRegressor or ProjectionPursuitGPRegressor, not fitted
-        It is fitted in place.
-    out : str or Path
-        Folder to be, which appears when all is done. See ``output_folder`` for what it replaces.
-    seed : int, optional
-    options : dict, optional
-        Kept in the report.
-    overwrite : bool
-        Replace the results of other data.
-    clock : Stopwatch, optional
-        With the stages before this one.
-
-    Returns
-    -------
-    dict
-        What report.json holds.
-    """
-    stage = "pursuit" if isinstance(model, ProjectionPursuitGPRegressor) else "additive"
-    return run_one(
-        PIPELINE,
-        split,
-        model,
-        out,
-        stage=stage,
-        task="regression",
-        seed=seed,
-        options=options,
-        overwrite=overwrite,
-        clock=clock,
-    )
+    run_from_command_line(locals(), PIPELINE, _regressor, table_of, OWN_OPTIONS)
 
 
 def table_of(report: dict[str, Any]) -> dict[str, str]:
@@ -233,21 +162,8 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",") if name.strip()]
-
-
 def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
-    """Make the model that the options ask for, and refuse those of another model."""
-    if model not in OWN_OPTIONS:
-        raise ParameterError(f"model must be one of {', '.join(OWN_OPTIONS)}, got {model!r}")
-    for other, names in OWN_OPTIONS.items():
-        for name in names:
-            if other != model and options[name] not in (None, False):
-                raise ParameterError(
-                    f"--{name.replace('_', '-')} is an option of --model {other}, and this is "
-                    f"--model {model}; leave it out"
-                )
+    """Make the model that the options ask for."""
     kernel = options["kernel"]
     if kernel not in KERNELS:
         raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")

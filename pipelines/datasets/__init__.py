@@ -3,7 +3,14 @@
 Only loading and splitting: values stay in their own units, and nothing is standardised.
 """
 
-from pipelines.datasets.loading import Options, default_seed, load, load_counts, load_labels
+from pipelines.datasets.loading import (
+    Options,
+    default_seed,
+    is_built_in,
+    load,
+    load_counts,
+    load_labels,
+)
 from pipelines.datasets.splits import CountSplit, Floats, LabelledSplit, Split
 from pipelines.datasets.synthetic import _interpolate as _interpolate
 from pipelines.datasets.synthetic import additive_functions, synth8d_moments
@@ -16,6 +23,7 @@ __all__ = [
     "Split",
     "additive_functions",
     "default_seed",
+    "is_built_in",
     "load",
     "load_counts",
     "load_labels",

@@ -51,10 +51,10 @@ def require_finite(X: pd.DataFrame) -> None:
         numbers.finite_column(name)
 
 
-def finite_target(column: pd.Series, source: str) -> Floats:
-    """Target of a regression, (n_rows,)."""
+def finite_target(column: pd.Series, source: str, first_row: int = 0) -> Floats:
+    """Target of a regression, (n_rows,); the first value is of row `first_row`."""
     try:
-        return target_of(column, len(column))
+        return target_of(column, len(column), first_row=first_row)
     except DataError as error:
         raise DataError(f"{source}: {error}") from error
 
@@ -91,37 +91,40 @@ def labels_of(column: pd.Series, source: str) -> NDArray[Any]:
     return labels
 
 
-def counts_of(column: pd.Series, source: str) -> Floats:
-    """Counts as float64, (n_rows,).
+def counts_of(column: pd.Series, source: str, first_row: int = 0) -> Floats:
+    """Counts as float64, (n_rows,); the first is of row `first_row`.
 
     Raises
     ------
     DataError
         When one is missing, negative or not whole.
     """
-    counts = finite_target(column, source)
-    _require_rows((counts >= 0) & (counts == np.round(counts)), column, source, "counts 0, 1, 2, …")
+    counts = finite_target(column, source, first_row)
+    fits = (counts >= 0) & (counts == np.round(counts))
+    _require_rows(fits, column, source, first_row, "counts 0, 1, 2, …")
     return counts
 
 
-def exposure_of(column: pd.Series, source: str) -> Floats:
-    """Exposures as float64, (n_rows,).
+def exposure_of(column: pd.Series, source: str, first_row: int = 0) -> Floats:
+    """Exposures as float64, (n_rows,); the first is of row `first_row`.
 
     Raises
     ------
     DataError
         When one is missing or not positive.
     """
-    exposure = finite_target(column, source)
-    _require_rows(exposure > 0, column, source, "exposures above 0")
+    exposure = finite_target(column, source, first_row)
+    _require_rows(exposure > 0, column, source, first_row, "exposures above 0")
     return exposure
 
 
-def _require_rows(fits: NDArray[np.bool_], column: pd.Series, source: str, expected: str) -> None:
+def _require_rows(
+    fits: NDArray[np.bool_], column: pd.Series, source: str, first_row: int, expected: str
+) -> None:
     if not fits.all():
         row = int(np.argmin(fits))
         raise DataError(
-            f"{source}: {column.name!r} is {column.iloc[row]:g} in row {column.index[row]}; "
+            f"{source}: {column.name!r} is {column.iloc[row]:g} in row {first_row + row}; "
             f"expected {expected}: leave such rows out"
         )
 

@@ -187,6 +187,11 @@ def load_counts(
     )
 
 
+def is_built_in(data: str | Path) -> bool:
+    """Whether data is the name of a set that needs no file."""
+    return any(str(data) in names for names in (*DRAWN.values(), *SHIPPED.values()))
+
+
 def default_seed(data: str | Path, task: str = "regression") -> int:
     """Seed that a set is drawn or split by where none is given.
 

@@ -44,11 +44,11 @@ def fit_baseline(work: Work, name: str) -> None:
     encoded = Encoded.of(work.needs["encode"])
     X = whole(work.needs["encode"] / TRAIN, encoded.inputs).to_numpy(np.float64)
     X_test = whole(work.needs["encode"] / TEST, encoded.inputs).to_numpy(np.float64)
-    y = encoded.column(TRAIN, encoded.target)
     if encoded.task == "classification":
-        table, details = _classified(work, name, X, y, X_test)
+        table, details = _classified(work, name, X, encoded.codes(TRAIN), X_test)
     else:
-        table, details = _regressed(work, name, X, y.astype(np.float64), X_test)
+        y = encoded.column(TRAIN, encoded.target).astype(np.float64)
+        table, details = _regressed(work, name, X, y, X_test)
     table.to_parquet(work.folder / PREDICTED, index=False)
     write_json(work.folder / DETAILS, details)
 

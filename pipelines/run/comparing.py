@@ -52,6 +52,7 @@ def report(
         "task": encoded.task,
         "n_train": encoded.facts["n_train"],
         "n_test": encoded.facts["n_test"],
+        "n_left_out": encoded.facts["n_left_out"],
         "columns": encoded.inputs,
         "target": encoded.target,
         "classes": encoded.facts["classes"],
@@ -140,11 +141,13 @@ def table_lines(entries: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], li
 def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> str:
     """The report for people."""
     header, rows = table_lines(entries)
+    left_out = facts["n_left_out"]
     lines = [
         f"# {name}",
         "",
         f"{facts['name']}: {facts['n_train']:,} rows to train on, {facts['n_test']:,} to test on, "
-        f"{len(facts['columns'])} columns, target {facts['target']} ({facts['task']}).",
+        f"{len(facts['columns'])} columns, target {facts['target']} ({facts['task']})."
+        + (f" {left_out:,} rows with a missing value are left out." if left_out else ""),
         "",
         "| " + " | ".join(header) + " |",
         "|" + " --- |" * len(header),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
+from dsgp.likelihoods import names as LIKELIHOODS
 
 try:
     import yaml
@@ -144,6 +145,11 @@ class Pursuit(Section):
     max_iter: Count | None = None
 
 
+# Options of local scoring that projections do not have, and those that counts do not.
+ADDITIVE_ONLY = ("terms", "multi_class", "missing", "learner", "learner_tol", "learner_max_iter")
+LABELS_ONLY = ("link", "multi_class", "class_weight")
+
+
 class Scoring(Section):
     """Local scoring: the additive or projection pursuit model of labels or counts."""
 
@@ -152,7 +158,7 @@ class Scoring(Section):
     link: Literal["logit", "probit"] = "logit"
     multi_class: Literal["softmax", "ovr"] | None = None
     class_weight: Literal["balanced"] | None = None
-    kernel: Kernel = Kernel()
+    kernel: Kernel | None = None  # that of the model
     terms: dict[str, Kernel] = {}
     n_projections: Literal["auto"] | Count | None = None
     solver: Solver = "multigrid"
@@ -166,6 +172,26 @@ class Scoring(Section):
     newton_max_iter: Count = 100
     learner_tol: Positive = 1e-3
     learner_max_iter: Count = 50
+
+    @model_validator(mode="after")
+    def _options_apply(self) -> Self:
+        """Refuse what the structure has no use for, rather than leave it out."""
+        if self.likelihood is not None and self.likelihood not in LIKELIHOODS:
+            raise ValueError(
+                f"likelihood: expected one of {', '.join(LIKELIHOODS)}, got {self.likelihood!r}"
+            )
+        if self.structure == "additive" and self.n_projections is not None:
+            raise ValueError(
+                "n_projections is of structure: pursuit, and structure is additive; leave it out, "
+                "or say structure: pursuit"
+            )
+        if self.structure == "pursuit":
+            for name in ADDITIVE_ONLY:
+                if name in self.model_fields_set:
+                    raise ValueError(
+                        f"{name} is of structure: additive, and structure is pursuit; leave it out"
+                    )
+        return self
 
 
 class Model(Section):
@@ -202,16 +228,15 @@ class Model(Section):
                 "pursuit on the data makes no use of the additive stage before it: say "
                 "fit_to: residual, or make two models of them"
             )
-        if self.pursuit is not None and self.scoring is not None:
-            if self.scoring.structure == "pursuit":
-                raise ValueError(
-                    "scoring finds projections of its own with structure: pursuit; leave out the "
-                    "stage pursuit, or structure"
-                )
-            if self.scoring.terms:
-                raise ValueError(
-                    "terms names columns, and this scoring has projections; use kernel"
-                )
+        if self.scoring is not None and self.scoring.structure == "pursuit":
+            for stage in ("additive", "pursuit"):
+                if getattr(self, stage) is not None:
+                    raise ValueError(
+                        "scoring finds projections of its own with structure: pursuit; leave out "
+                        f"the stage {stage}, or structure"
+                    )
+        if self.pursuit is not None and self.scoring is not None and self.scoring.terms:
+            raise ValueError("terms names columns, and this scoring has projections; use kernel")
         return self
 
 
@@ -250,6 +275,11 @@ class Config(Section):
                     "letter case does not count; rename one"
                 )
             _require_task(name, model, self.task)
+        if self.load.exposure is not None and self.task != "counts":
+            raise ValueError(
+                f"load.exposure is for counts, and task is {self.task}; leave it out, or name that "
+                "column in load.drop"
+            )
         return self
 
 
@@ -265,6 +295,12 @@ def _require_task(name: str, model: Model, task: str) -> None:
         raise ValueError(
             f"models.{name}: task {task} is fitted by local scoring; add scoring: {{}}"
         )
+    if task == "counts" and model.scoring is not None:
+        for key in LABELS_ONLY:
+            if key in model.scoring.model_fields_set:
+                raise ValueError(
+                    f"models.{name}.scoring.{key} is for labels, and task is counts; leave it out"
+                )
     if task == "classification" and model.scoring is not None and model.scoring.likelihood:
         raise ValueError(
             f"models.{name}.scoring.likelihood is for counts, and task is classification; "

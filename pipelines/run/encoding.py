@@ -10,15 +10,18 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.rows.sinks import table_writer
 from dsgp.rows.sources import Stored, target_of
+from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from pipelines.run.chain import Work
 from pipelines.run.config import Encode
 from pipelines.run.folders import read_json, write_json
 from pipelines.run.loading import FACTS
 from pipelines.run.tables import (
+    CODE,
     EXPOSURE,
     PARTS,
     ROW,
@@ -55,7 +58,7 @@ def encode(work: Work, options: Encode) -> None:
                 for name, known in levels.items():
                     frame[name] = _codes(frame, name, known, options, part)
                 if classes is not None:
-                    frame[facts["target"]] = _class_codes(frame, facts["target"], classes, part)
+                    frame[CODE] = _class_codes(frame, facts["target"], classes, part)
                 write(frame)
     values = facts["n_train"] * (len(facts["inputs"]) + 1)
     in_memory = values <= IN_MEMORY if options.in_memory == "auto" else options.in_memory
@@ -67,7 +70,7 @@ def encode(work: Work, options: Encode) -> None:
         facts
         | {
             "levels": levels,
-            "classes": classes,
+            "classes": None if classes is None else classes.tolist(),
             "in_memory": in_memory,
             "target_mean": centre,
         },
@@ -88,8 +91,8 @@ def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, lis
     text = [name for name in facts["inputs"] if _is_text(schema.field(name).type)]
     if text and options.categories == "error":
         raise DataError(
-            f"{facts['name']}: input column {text[0]!r} is text; drop it, or say "
-            "encode.categories: codes"
+            f"{facts['name']}: input column {text[0]!r} is text; drop it, or let "
+            "python -m pipelines.run encode it (encode.categories: codes)"
         )
     found: dict[str, set[str]] = {name: set() for name in text}
     for frame in blocks(path, text) if text else ():
@@ -111,45 +114,42 @@ def _codes(
     if unseen.any() and options.unseen == "error":
         row = unseen.idxmax()
         raise DataError(
-            f"{part}: input column {name!r} has {frame.loc[row, name]!r} in row {row} (counted "
+            f"{part}: input column {name!r} has {frame.loc[row, name]!r} in row "
+            f"{frame.loc[row, ROW]} of the data (counted "
             "from 0), which no training row has; say encode.unseen: missing, with missing: ignore "
             "of the models, or drop the column"
         )
     return codes.where(codes >= 0)
 
 
-def _classes(path: Path, target: str) -> list[Any]:
-    found: set[Any] = set()
+def _classes(path: Path, target: str) -> Labels:
+    classes = merged([], target)
     for frame in blocks(path, [target]):
-        column = frame[target]
-        if column.isna().any():
-            raise DataError(
-                f"target {target!r} is missing in row {column.isna().idxmax()} of the training "
-                "rows (counted from 0); leave such rows out first"
-            )
-        found.update(column.unique().tolist())
-        if len(found) > 1000:
+        found = distinct(labels_of(frame[target], target), target)
+        classes = merged([classes, found], target)
+        if len(classes) > 1000:
             raise DataError(
                 f"target {target!r} has more than 1000 distinct values; expected labels: for "
                 "numbers say task: regression"
             )
-    if len(found) < 2:
+    if len(classes) < 2:
         raise DataError(
-            f"target {target!r} has one class only in the training rows, {next(iter(found))!r}; "
+            f"target {target!r} has one class only in the training rows, {classes.tolist()[0]!r}; "
             "expected two or more"
         )
-    return sorted(found)
+    return classes
 
 
-def _class_codes(frame: pd.DataFrame, target: str, classes: list[Any], part: str) -> pd.Series:
+def _class_codes(frame: pd.DataFrame, target: str, classes: Labels, part: str) -> pd.Series:
     codes = pd.Series(pd.Index(classes).get_indexer(frame[target]), frame.index)
     if (codes < 0).any():
         row = (codes < 0).idxmax()
         raise DataError(
-            f"{part}: target {target!r} has {frame.loc[row, target]!r} in row {row} (counted from "
-            "0), a label that no training row has; leave such rows out, or train on some"
+            f"{part}: target {target!r} has {frame.loc[row, target]!r} in row "
+            f"{frame.loc[row, ROW]} of the data (counted from 0), a label that no training row "
+            "has; leave such rows out, or train on some"
         )
-    return codes
+    return codes.astype(np.float64)
 
 
 def _mean(path: Path, target: str) -> float:
@@ -212,19 +212,20 @@ class Encoded:
     def has_truth(self) -> bool:
         return TRUTH in names_of(self.folder / TEST)
 
-    def training(self) -> tuple[Any, Any]:
-        """Inputs and target as ``fit`` takes them: in memory, or as a table on disk.
+    @property
+    def numeric_target(self) -> str:
+        """Column of the target, or of the codes of its classes."""
+        return CODE if self.task == "classification" else self.target
 
-        Classes on disk are codes; in memory they are the labels, so that a model knows them.
-        """
+    def codes(self, part: str) -> NDArray[np.intp]:
+        """Read the number of each row's class whole."""
+        return self.column(part, CODE).astype(np.intp)
+
+    def training(self, target: str) -> tuple[Any, Any]:
+        """Inputs and a target as ``fit`` takes them: in memory, or as a table on disk."""
         if not self.in_memory:
-            return self.stored(), self.target
-        return whole(self.folder / TRAIN, self.inputs), self.training_target()
-
-    def training_target(self) -> np.ndarray[Any, Any]:
-        """Read the target whole; classes are labels."""
-        y = self.column(TRAIN, self.target)
-        return self.classes[y] if self.task == "classification" else y
+            return self.stored(), target
+        return whole(self.folder / TRAIN, self.inputs), self.column(TRAIN, target)
 
     def stored(self) -> Stored:
         """The training table on disk."""
@@ -235,10 +236,10 @@ class Encoded:
         return whole(self.folder / part, [name])[name].to_numpy()
 
     def blocks(self, part: str, rows: int) -> Iterator[pd.DataFrame]:
-        """Yield blocks with inputs, target, and those of row, truth and exposure that there are."""
+        """Yield blocks with inputs, target, and what there is of code, row, truth, exposure."""
         wanted: Sequence[str] = [
             name
-            for name in (*self.inputs, self.target, ROW, TRUTH, EXPOSURE)
+            for name in (*self.inputs, self.target, CODE, ROW, TRUTH, EXPOSURE)
             if name in names_of(self.folder / part)
         ]
         return blocks(self.folder / part, wanted, rows)

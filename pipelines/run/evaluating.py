@@ -1,16 +1,23 @@
 """The stage ``evaluation``: predictions for the test rows, and what is measured on them."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 
+from dsgp.errors import DataWarning
 from pipelines.run.chain import Work
 from pipelines.run.config import Evaluation
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import write_json
-from pipelines.run.measures import measure_classes, measure_counts, measure_regression
+from pipelines.run.measures import (
+    impossible,
+    measure_classes,
+    measure_counts,
+    measure_regression,
+)
 from pipelines.run.predicting import noise_variance, predicted, reach_of
 from pipelines.run.tables import ROW, TEST, TRUTH
 
@@ -18,27 +25,34 @@ PREDICTIONS = "predictions.parquet"
 METRICS = "metrics.json"
 
 
-def evaluate(work: Work, options: Evaluation) -> None:
-    """Predict, measure, and write both."""
+def evaluate(work: Work, options: Evaluation, model: str) -> None:
+    """Predict, measure, and write both; `model` is its name, for messages."""
     encoded = Encoded.of(work.needs["encode"])
     with work.clock.stage("predict", shown=False):
         table = predicted(work.needs, encoded, options.level)
-    observed = encoded.column(TEST, encoded.target)
     truth = encoded.column(TEST, TRUTH) if encoded.has_truth else None
     rows = pd.DataFrame({"row": encoded.column(TEST, ROW)})
     metrics: dict[str, Any]
     if encoded.task == "classification":
-        labels, classes = encoded.classes[observed], encoded.classes
+        classes = encoded.classes
+        labels = classes[encoded.codes(TEST)]
         probability = table.to_numpy()
         true = None if truth is None else expit(truth)
         metrics = measure_classes(labels, probability, classes, true)
+        if n_impossible := impossible(labels, probability, classes):
+            warnings.warn(
+                f"{model} gives probability 0 to the label of {n_impossible} of {len(labels)} test "
+                "rows: its MNLL is infinite, and left empty",
+                DataWarning,
+                stacklevel=2,
+            )
         rows["observed"] = labels
         rows["predicted"] = classes[probability.argmax(axis=1)]
         for code, label in enumerate(classes):
             rows[f"p({label})"] = probability[:, code]
         truth = true
     else:
-        observed = observed.astype(np.float64)
+        observed = encoded.column(TEST, encoded.target).astype(np.float64)
         rows["observed"] = observed
         rows = pd.concat([rows, table], axis=1)
         if encoded.task == "counts":

@@ -15,12 +15,12 @@ import pandas as pd
 import dsgp
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern
+from dsgp.kernels import Matern, Matern32, Matern52
 from dsgp.rows.sinks import table_writer
 from dsgp.rows.sources import Stored
 from pipelines.reporting import terms_table
 from pipelines.run.chain import Work
-from pipelines.run.config import Additive, Kernel, Pursuit, Scoring
+from pipelines.run.config import ADDITIVE_ONLY, LABELS_ONLY, Additive, Kernel, Pursuit, Scoring
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import write_json
 from pipelines.run.tables import EXPOSURE, ROW_BLOCK, TRAIN
@@ -45,7 +45,7 @@ def build_pursuit(options: Pursuit, seed: int) -> ProjectionPursuitGPRegressor:
 
 def _parameters(options: Additive | Pursuit | Scoring) -> dict[str, Any]:
     given = {name: getattr(options, name) for name in type(options).model_fields}
-    given["kernel"] = options.kernel.build()
+    given["kernel"] = None if options.kernel is None else options.kernel.build()
     if "terms" in given:
         given["terms"] = _terms(given["terms"])
     return given
@@ -83,7 +83,7 @@ def fit_residual(work: Work, model: ProjectionPursuitGPRegressor) -> None:
 
     def derive(frame: pd.DataFrame) -> pd.DataFrame:
         mean = np.asarray(additive.predict(frame[encoded.inputs]))
-        rest = np.asarray(frame[encoded.target], dtype=np.float64) - mean
+        rest = np.asarray(frame[encoded.numeric_target], dtype=np.float64) - mean
         return frame[encoded.inputs].assign(**{encoded.target: rest})
 
     with (
@@ -96,18 +96,13 @@ def fit_residual(work: Work, model: ProjectionPursuitGPRegressor) -> None:
 
 def _numeric_target(encoded: Encoded) -> tuple[Any, Any]:
     """Inputs and target, of two classes as 0 and 1."""
-    X, y = encoded.training()
-    if encoded.task != "classification":
-        return X, y
-    if len(encoded.classes) > 2:
+    if encoded.task == "classification" and len(encoded.classes) > 2:
         raise ParameterError(
             f"least squares of labels takes two classes, and {encoded.target!r} has "
             f"{len(encoded.classes)}; leave additive and pursuit out, or use scoring with "
             "structure: pursuit"
         )
-    if not encoded.in_memory:
-        return X, y
-    return X, encoded.column(TRAIN, encoded.target).astype(np.float64)
+    return encoded.training(encoded.numeric_target)
 
 
 @contextmanager
@@ -143,7 +138,8 @@ def fit_scoring(work: Work, options: Scoring, seed: int) -> None:
     """Fit labels or counts by local scoring, in columns, projections, or both."""
     encoded = Encoded.of(work.needs["encode"])
     view = View.made(work.needs, encoded)
-    fit_scored(work, build_scoring(options, encoded.task, seed, _starts(work.needs)), view)
+    starts = _starts(work.needs, options, encoded.task)
+    fit_scored(work, build_scoring(options, encoded.task, seed, starts), view)
 
 
 def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
@@ -161,12 +157,10 @@ def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
 
     with work.clock.stage("fit", shown=False):
         if view.is_plain:
-            X, y = encoded.training()
+            X, y = encoded.training(encoded.target)
             model.fit(X, y, **exposure)
         else:
             with _derived(work.folder, encoded, derive, view.names) as (X, y):
-                if encoded.in_memory:
-                    y = encoded.training_target()
                 model.fit(X, y, **exposure)
     save(work, model)
 
@@ -186,31 +180,44 @@ def build_scoring(
     """
     given = _parameters(options)
     structure, likelihood = given.pop("structure"), given.pop("likelihood")
-    n_projections, multi_class = given.pop("n_projections"), given.pop("multi_class")
+    n_projections = given.pop("n_projections")
     pursuit = structure == "pursuit"
     if pursuit:
-        for name in ("terms", "missing", "learner", "learner_tol", "learner_max_iter"):
+        for name in ADDITIVE_ONLY:
             del given[name]
         given["n_projections"] = n_projections or "auto"
     else:
         given["terms"] = {**(starts or {}), **(given["terms"] or {})} or None
     if task == "counts":
-        for name in ("link", "class_weight"):
-            del given[name]
+        for name in LABELS_ONLY:
+            given.pop(name, None)
         of_counts = dsgp.GeneralizedPursuitGP if pursuit else dsgp.GeneralizedAdditiveGP
         return of_counts(likelihood or "poisson", **given, random_state=seed, verbose=True)
-    if multi_class is not None:
-        given["multi_class"] = multi_class
-    of_labels = dsgp.ProjectionPursuitGPClassifier if pursuit else dsgp.AdditiveGPClassifier
-    return of_labels(**given, random_state=seed, verbose=True)
+    if pursuit:
+        return dsgp.ProjectionPursuitGPClassifier(**given, random_state=seed, verbose=True)
+    given["multi_class"] = given["multi_class"] or "softmax"
+    return dsgp.AdditiveGPClassifier(**given, random_state=seed, verbose=True)
 
 
-def _starts(needs: dict[str, Path]) -> dict[str, Matern] | None:
-    """Kernels of the least-squares fit; their lengthscales are of use, their variances are not."""
+def _starts(needs: dict[str, Path], options: Scoring, task: str) -> dict[str, Matern] | None:
+    """Kernels of local scoring, with the lengthscales of the least-squares fit.
+
+    Its variances are on another scale, and the type is the business of local scoring.
+    """
     if "additive" not in needs:
         return None
+    prior: Matern
+    if options.kernel is not None:
+        prior = options.kernel.build()
+    else:
+        prior = Matern32() if task == "classification" else Matern52()
+    if prior.lengthscale is not None:
+        return None
     kernels = dsgp.load(needs["additive"] / MODEL).kernels_
-    return {name: type(kernel)(kernel.lengthscale) for name, kernel in kernels.items()}
+    return {
+        name: type(prior)(kernel.lengthscale, prior.variance, fixed=prior.fixed)
+        for name, kernel in kernels.items()
+    }
 
 
 def save(work: Work, model: Any) -> None:

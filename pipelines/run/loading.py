@@ -2,6 +2,7 @@
 
 import glob
 import hashlib
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import fields
@@ -12,11 +13,12 @@ import numpy as np
 import pandas as pd
 
 from dsgp import read_table
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning
 from dsgp.rows.sinks import table_writer
 from dsgp.rows.sources import FILE_TYPES, StoredTable, columns_of, open_table
 from pipelines import datasets
-from pipelines.datasets import CountSplit, Split
+from pipelines.datasets import CountSplit, LabelledSplit, Split
+from pipelines.datasets.columns import counts_of, exposure_of, finite_target, labels_of
 from pipelines.run.chain import Work
 from pipelines.run.config import Load
 from pipelines.run.folders import write_json
@@ -32,10 +34,22 @@ LOADERS = {
 }
 
 
-def load(work: Work, options: Load, task: str, seed: int) -> None:
-    """Load the rows, split them, and write them."""
+def load(work: Work, options: Load, task: str, seed: int, complete: bool = True) -> None:
+    """Load the rows, split them, and write them.
+
+    Parameters
+    ----------
+    work : Work
+    options : Load
+    task : {"regression", "classification", "counts"}
+    seed : int
+        Of the split.
+    complete : bool
+        Whether rows of labels that stream, or have text, are left out where an input is missing;
+        those without a label are in any case.
+    """
     if is_streamed(options):
-        _write_streamed(work, options, task, seed)
+        _write_streamed(work, options, task, seed, complete)
         return
     if "test_share" in options.model_fields_set:
         raise DataError(
@@ -43,7 +57,7 @@ def load(work: Work, options: Load, task: str, seed: int) -> None:
             "are trained on"
         )
     if _has_text(options):
-        _write_split(work.folder, _split_with_text(options, task, seed), task)
+        _write_split(work.folder, _split_with_text(options, task, seed, complete), task)
     else:
         _write_split(work.folder, named_split(options, task, seed), task)
 
@@ -101,8 +115,12 @@ def _files(name: str, data_dir: Path | None) -> Iterator[Path]:
 def is_streamed(options: Load) -> bool:
     """Whether the rows come from tables on disk that are never read at once."""
     path = Path(options.data)
-    if options.test is not None or path.is_dir():
+    if options.test is not None:
         return True
+    if datasets.is_built_in(options.data):
+        return False  # whatever the working directory holds
+    if path.is_dir():
+        return options.data_dir is None  # else it is the name of a set
     if path.is_file():
         is_table = options.data.lower().endswith(FILE_TYPES)
         return is_table and path.stat().st_size > STREAMED
@@ -129,11 +147,16 @@ def _text_columns(X: pd.DataFrame) -> list[str]:
     return text
 
 
-def _split_with_text(options: Load, task: str, seed: int) -> Split:
+def _split_with_text(options: Load, task: str, seed: int, complete: bool) -> Split:
     """Split a file that has text among its inputs, by the rule of every other file."""
     frame = read_table(options.data)
-    X = _inputs(frame, options)
+    inputs = _input_names([str(name) for name in frame.columns], options)
     assert options.target is not None
+    left_out = _LeftOut()
+    if task == "classification":
+        frame = left_out.without(frame, inputs if complete else [], options.target)
+        left_out.warn(name_of(options))
+    frame = _with_target(frame, options, task, options.data)
     n_train = len(frame) * 4 // 5 if options.n is None else options.n
     if not 0 < n_train < len(frame):
         raise DataError(
@@ -142,7 +165,7 @@ def _split_with_text(options: Load, task: str, seed: int) -> Split:
         )
     order = np.random.default_rng(seed).permutation(len(frame))
     train, test = order[:n_train], order[n_train:]
-    y = frame[options.target].to_numpy()
+    X, y = frame[inputs], frame[options.target].to_numpy()
     split = Split(
         name_of(options),
         X.iloc[train],
@@ -153,16 +176,16 @@ def _split_with_text(options: Load, task: str, seed: int) -> Split:
         f_test=None,
         target=options.target,
     )
+    known = {field.name: getattr(split, field.name) for field in fields(split)}
+    if task == "classification":
+        classes = np.unique(split.y_train)
+        return LabelledSplit(**known, classes=classes, n_left_out=left_out.rows)
     if task != "counts":
         return split
     exposure = np.ones(len(y))
     if options.exposure is not None:
-        exposure = frame[options.exposure].to_numpy(np.float64)
-    return CountSplit(
-        **{field.name: getattr(split, field.name) for field in fields(split)},
-        exposure_train=exposure[train],
-        exposure_test=exposure[test],
-    )
+        exposure = frame[options.exposure].to_numpy()
+    return CountSplit(**known, exposure_train=exposure[train], exposure_test=exposure[test])
 
 
 def _inputs(frame: pd.DataFrame, options: Load) -> pd.DataFrame:
@@ -174,7 +197,8 @@ def _input_names(names: list[str], options: Load) -> list[str]:
     if options.target is None or options.target not in names:
         came = "no target was named" if options.target is None else f"no column {options.target!r}"
         raise DataError(
-            f"{options.data}: {came}; name one of its columns as load.target: {', '.join(names)}"
+            f"{options.data}: {came}; name one of its columns as target (load.target): "
+            + ", ".join(names)
         )
     own = {options.target, options.exposure}
     others = [name for name in names if name not in own]
@@ -225,6 +249,7 @@ def _write_split(folder: Path, split: Split, task: str) -> None:
             "inputs": inputs,
             "n_train": len(split.y_train),
             "n_test": len(split.y_test),
+            "n_left_out": split.n_left_out if isinstance(split, LabelledSplit) else 0,
             "noise_variance": split.noise_variance,
         },
     )
@@ -239,24 +264,37 @@ def _exposure(split: Split, part: str) -> Any:
 # ---- block by block
 
 
-def _write_streamed(work: Work, options: Load, task: str, seed: int) -> None:
+def _write_streamed(work: Work, options: Load, task: str, seed: int, complete: bool) -> None:
     """Copy tables on disk, with their rows assigned to training or test as they are read."""
     if options.n is not None or options.n_test is not None:
         raise DataError(
-            f"{options.data}: load.n and load.n_test are for sets that are read at once; "
-            "load.test_share says how many rows of a large table are tested on"
+            f"{options.data}: n and n_test (load.n and load.n_test) are for sets that are read at "
+            "once; load.test_share says how many rows of a large table are tested on"
         )
     table = open_table(options.data)
     inputs = _input_names(list(table.names), options)
     assert options.target is not None
-    wanted = [*inputs, options.target, *([options.exposure] if options.exposure else [])]
-    rng = np.random.default_rng(seed)
+    target = options.target
+    wanted = [*inputs, target, *([options.exposure] if options.exposure else [])]
+    rng, left_out = np.random.default_rng(seed), _LeftOut()
+    needed = inputs if complete else []
+
+    def blocks(name: str, table: StoredTable) -> Iterator[pd.DataFrame]:
+        for source, frame in _blocks(name, table, wanted):
+            rows = frame
+            if task == "classification":
+                rows = left_out.without(rows, needed, target)
+            if rows.empty:
+                continue
+            rows = _with_target(rows, options, task, source)
+            yield rows.rename(columns={options.exposure: EXPOSURE} if options.exposure else {})
+
     counts = dict.fromkeys(PARTS, 0)
     with ExitStack() as stack:
         write = {
             part: stack.enter_context(table_writer(part, work.folder / part)) for part in PARTS
         }
-        for frame in _blocks(table, wanted, options.exposure):
+        for frame in blocks(options.data, table):
             if options.test is not None:
                 parts = {TRAIN: frame}
             else:
@@ -268,9 +306,11 @@ def _write_streamed(work: Work, options: Load, task: str, seed: int) -> None:
         if options.test is not None:
             further = open_table(options.test)
             further.require(wanted)
-            for frame in _blocks(further, wanted, options.exposure):
+            for frame in blocks(options.test, further):
                 counts[TEST] += len(frame)
                 write[TEST](frame)
+    if task == "classification":
+        left_out.warn(name_of(options))
     if not all(counts.values()):
         raise DataError(
             f"{options.data}: {counts[TRAIN]} rows to train on and {counts[TEST]} to test on; "
@@ -285,15 +325,65 @@ def _write_streamed(work: Work, options: Load, task: str, seed: int) -> None:
             "inputs": inputs,
             "n_train": counts[TRAIN],
             "n_test": counts[TEST],
+            "n_left_out": left_out.rows,
             "noise_variance": None,
         },
     )
 
 
-def _blocks(table: StoredTable, wanted: list[str], exposure: str | None) -> Iterator[pd.DataFrame]:
+def _blocks(name: str, table: StoredTable, wanted: list[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield the file that a block is of, and its rows, with their numbers there for labels."""
     first = 0
     for block in table.blocks(wanted, numbers=()):
-        frame = block.read()[wanted].rename(columns={exposure: EXPOSURE} if exposure else {})
+        frame = block.read()[wanted]
+        frame.index = pd.RangeIndex(block.first_row, block.first_row + len(frame))
         frame[ROW] = np.arange(first, first + len(frame))
         first += len(frame)
-        yield frame
+        yield block.part or name, frame
+
+
+# ---- targets
+
+
+def _with_target(frame: pd.DataFrame, options: Load, task: str, source: str) -> pd.DataFrame:
+    """Check the target and the exposure of some rows, whose labels are their numbers."""
+    target, first_row = str(options.target), int(frame.index[0])
+    if task == "classification":
+        return frame.assign(**{target: labels_of(frame[target], source)})
+    if task == "regression":
+        return frame.assign(**{target: finite_target(frame[target], source, first_row)})
+    frame = frame.assign(**{target: counts_of(frame[target], source, first_row)})
+    if options.exposure is None:
+        return frame
+    exposure = exposure_of(frame[options.exposure], source, first_row)
+    return frame.assign(**{options.exposure: exposure})
+
+
+class _LeftOut:
+    """Rows that are left out since a value of theirs is missing."""
+
+    def __init__(self) -> None:
+        self.rows, self.of, self.names = 0, 0, dict[str, None]()
+
+    def without(self, frame: pd.DataFrame, inputs: list[str], target: str) -> pd.DataFrame:
+        """Return the rows that have a label and all of the inputs."""
+        missing = frame[[*inputs, target]].isna()
+        # an empty field of a CSV file is text in a column of text
+        missing[target] |= frame[target].isin([""])
+        rows = missing.any(axis=1)
+        self.rows += int(rows.sum())
+        self.of += len(frame)
+        self.names |= dict.fromkeys(missing.columns[missing.any()])
+        return frame[~rows]
+
+    def warn(self, name: str) -> None:
+        listed = ", ".join(map(repr, self.names))
+        if self.rows == self.of:
+            raise DataError(f"{name}: no row is complete; values are missing in {listed}")
+        if self.rows:
+            warnings.warn(
+                f"{name}: {self.rows} of {self.of} rows are left out, with values missing in "
+                f"{listed}",
+                DataWarning,
+                stacklevel=2,
+            )

@@ -112,15 +112,16 @@ def measure_classes(
     Returns
     -------
     dict
-        ``error_rate``, ``mnll``, ``brier``, ``calibration_error``, ``auc`` (None where the test
-        rows are of one class); with the truth also ``error_rate_truth`` and ``mnll_truth``, which
+        ``error_rate``, ``mnll`` (None where it is infinite, since a label that was observed has
+        probability 0), ``brier``, ``calibration_error``, ``auc`` (None where the test rows are of
+        one class); with the truth also ``error_rate_truth`` and ``mnll_truth``, which
         a model that knows it would have, and ``mse_probability``.
     """
     predicted = classes[probability.argmax(axis=1)]
     several = len(np.unique(labels)) > 1
     metrics: dict[str, float | None] = {
         "error_rate": error_rate(labels, predicted),
-        "mnll": mnll(labels, probability, classes),
+        "mnll": _mnll(labels, probability, classes),
         "brier": brier(labels, probability, classes),
         "calibration_error": calibration_error(labels, probability, classes),
         "auc": roc_auc(labels, probability, classes) if several else None,
@@ -128,9 +129,20 @@ def measure_classes(
     if truth is not None:
         known = np.column_stack([1 - truth, truth])
         metrics["error_rate_truth"] = error_rate(labels, classes[known.argmax(axis=1)])
-        metrics["mnll_truth"] = mnll(labels, known, classes)
+        metrics["mnll_truth"] = _mnll(labels, known, classes)
         metrics["mse_probability"] = float(np.mean((probability[:, 1] - truth) ** 2))
     return metrics
+
+
+def impossible(labels: NDArray[Any], probability: Floats, classes: NDArray[Any]) -> int:
+    """Count the rows whose label was given probability 0."""
+    return int(np.count_nonzero((probability == 0) & (labels[:, None] == classes)))
+
+
+def _mnll(labels: NDArray[Any], probability: Floats, classes: NDArray[Any]) -> float | None:
+    if impossible(labels, probability, classes):
+        return None
+    return mnll(labels, probability, classes)
 
 
 def measure_counts(y: Floats, table: pd.DataFrame) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pipelines.datasets import Split, default_seed
 from pipelines.run.baselines import fit_baseline, require
 from pipelines.run.chain import Step, Work
 from pipelines.run.comparing import report
-from pipelines.run.config import Config, Encode, Evaluation, Model, Pursuit
+from pipelines.run.config import Config, Encode, Evaluation, Load, Model, Pursuit
 from pipelines.run.encoding import encode
 from pipelines.run.evaluating import evaluate
 from pipelines.run.fitting import (
@@ -42,6 +42,10 @@ def plan_of(config: Config) -> list[Step]:
                 require(model.baseline, config.task)
             except ParameterError as error:
                 raise ParameterError(f"models.{name}.baseline: {error}") from error
+    complete = not any(
+        model.scoring is not None and model.scoring.missing == "ignore"
+        for model in config.models.values()
+    )
     load_seed = config.load.seed
     if load_seed is None:
         load_seed = default_seed(config.load.data, config.task)
@@ -52,10 +56,11 @@ def plan_of(config: Config) -> list[Step]:
             **_options(config.load),
             "seed": load_seed,
             "task": config.task,
+            "complete": complete,
             "files": fingerprint(config.load),
         },
         {},
-        partial(load, options=config.load, task=config.task, seed=load_seed),
+        partial(load, options=config.load, task=config.task, seed=load_seed, complete=complete),
     )
     encoding = Step(
         "encode",
@@ -79,7 +84,7 @@ def plan_of(config: Config) -> list[Step]:
             name,
             _options(config.evaluation),
             needs,
-            partial(evaluate, options=config.evaluation),
+            partial(evaluate, options=config.evaluation, model=name),
         )
         steps.append(evaluations[name])
     needed = {"encode": encoding}
@@ -114,27 +119,47 @@ def plan_of(config: Config) -> list[Step]:
     return steps
 
 
-def plan_of_one(split: Split, model: Any, stage: str, task: str, level: float) -> list[Step]:
-    """Return the steps for one estimator and rows that are there already, up to its evaluation.
+def plan_of_one(
+    source: Split | Load, model: Any, stage: str, task: str, level: float, seed: int
+) -> list[Step]:
+    """Return the steps for one estimator, up to its evaluation.
 
     Such steps are for a folder that they have for themselves: their keys do not know the data.
+
+    Parameters
+    ----------
+    source : Split or Load
+        Rows that are there already, or that are to be loaded.
+    model : estimator
+    stage : {"additive", "pursuit", "scoring"}
+        The one that it is fitted by.
+    task : {"regression", "classification"}
+    level : float
+        Of intervals.
+    seed : int
+        Of the split of rows that are to be loaded.
     """
     bodies: dict[str, Callable[..., None]] = {
         "additive": fit_additive,
         "pursuit": fit_pursuit,
         "scoring": fit_scored,
     }
-    loading = Step("load", None, {}, {}, partial(write_given, split=split, task=task))
-    encoding = Step(
-        "encode", None, {}, {"load": loading}, partial(encode, options=Encode(in_memory=True))
-    )
+    body: Body
+    if isinstance(source, Load):
+        body = partial(load, options=source, task=task, seed=seed)
+        options = Encode(categories="error")
+    else:
+        body = partial(write_given, split=source, task=task)
+        options = Encode(in_memory=True)
+    loading = Step("load", None, {}, {}, body)
+    encoding = Step("encode", None, {}, {"load": loading}, partial(encode, options=options))
     fit = Step(stage, "model", {}, {"encode": encoding}, partial(bodies[stage], model=model))
     evaluation = Step(
         "evaluation",
         "model",
         {},
         {"encode": encoding, stage: fit},
-        partial(evaluate, options=Evaluation(level=level)),
+        partial(evaluate, options=Evaluation(level=level), model=type(model).__name__),
     )
     return [loading, encoding, fit, evaluation]
 

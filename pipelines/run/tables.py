@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 TRAIN, TEST = "train.parquet", "test.parquet"
 PARTS = (TRAIN, TEST)
 # Columns beside inputs and target.
-ROW, TRUTH, EXPOSURE = "__row__", "__truth__", "__exposure__"
+ROW, TRUTH, EXPOSURE, CODE = "__row__", "__truth__", "__exposure__", "__code__"
 BLOCK_ROWS = 2**19
 ROW_BLOCK = 500_000  # rows predicted at a time
 

@@ -13,11 +13,14 @@ from typer.testing import CliRunner
 
 import dsgp
 from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP
-from dsgp.errors import ParameterError
+from dsgp.cli import app as dsgp_app
+from dsgp.errors import DataError, ParameterError
+from dsgp.kernels import Matern32, Matern52, Matern72
 from pipelines.classification import app, run
 from pipelines.datasets import load_counts, load_labels
 from pipelines.run.__main__ import run as run_chain
 from pipelines.run.config import validated
+from pipelines.run.measures import measure_classes
 from pipelines.run.view import View
 
 FILES = {
@@ -125,6 +128,7 @@ def test_labels_may_be_text_and_more_than_two(tmp_path):
         (("--data", "wine", "--model", "linear"), "model must be one of additive, pursuit"),
         (("--data", "wine", "--projections", "3"), "--projections is an option of --model pursu"),
         (("--data", "wine", "--model", "pursuit", "--learner", "none"), "--learner is an option"),
+        (("--data", "wine", "--model", "pursuit", "--multi-class", "ovr"), "--multi-class is an"),
         (("--data", "diabetes"), "diabetes"),
     ],
 )
@@ -156,6 +160,132 @@ def test_without_matplotlib_one_line_says_what_to_install():
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert 'pip install ".[plot]"' in line
+
+
+# ---- tables that stream
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A table of two files, with text, numbers and counts for targets."""
+    folder, rng = tmp_path / "rows", np.random.default_rng(4)
+    folder.mkdir()
+    for part in range(2):
+        X = pd.DataFrame(rng.uniform(-1, 1, (800, 2)), columns=["a", "b"])
+        second = rng.random(800) < 1 / (1 + np.exp(-3 * np.sin(3 * X["a"]) - X["b"]))
+        X["name"] = np.where(second, "yes", "no")
+        X["number"] = np.where(second, 2.0, 1.0)
+        X["count"] = rng.poisson(np.exp(X["b"])).astype(float)
+        X["years"] = 1.0
+        X.to_parquet(folder / f"part-{part}.parquet", index=False)
+    return folder
+
+
+def change(folder, part, column, row, value):
+    path = folder / f"part-{part}.parquet"
+    frame = pd.read_parquet(path)
+    frame.loc[row, column] = value
+    frame.to_parquet(path, index=False)
+
+
+def streamed(folder, target, scoring=(), **load):
+    return validated(
+        {
+            "task": "counts" if target == "count" else "classification",
+            "load": {"data": str(folder), "target": target, "columns": ["a", "b"], **load},
+            "encode": {"in_memory": False},
+            "models": {"m": {"scoring": {"bins": 32, **dict(scoring)}}},
+            "report": {"figures": False},
+        },
+        "test",
+    )
+
+
+def test_a_folder_streams_through_the_pipeline(rows, tmp_path, monkeypatch):
+    change(rows, 1, "name", 3, "")
+    change(rows, 1, "name", 4, None)
+    change(rows, 0, "a", 5, np.nan)
+    monkeypatch.setattr("pipelines.run.encoding.IN_MEMORY", 100)
+    out = tmp_path / "out"
+    result = invoke("--data", rows, "--target", "name", "--columns", "a,b", "--out", out)
+    assert result.exit_code == 0, result.output
+    report = report_of(out)
+    assert {path.name for path in out.iterdir()} == FILES
+    assert report["data"]["n_left_out"] == 3
+    assert report["warnings"] == [
+        "rows: 3 of 1600 rows are left out, with values missing in 'a', 'name'"
+    ]
+    assert list(report["data"]["classes"]) == ["no", "yes"]
+    assert report["data"]["n_train"] + report["data"]["n_test"] == 1597
+    assert report["metrics"]["error_rate"] < 0.3
+    table = pd.read_parquet(out / "predictions.parquet")
+    source = pd.concat([pd.read_parquet(path) for path in sorted(rows.iterdir())])
+    np.testing.assert_array_equal(source["name"].to_numpy()[table["row"]], table["observed"])
+
+
+def test_a_model_of_a_stream_knows_the_labels(rows, tmp_path):
+    run_chain(streamed(rows, "name"), tmp_path / "out")
+    saved = tmp_path / "out" / "models" / "m" / "scoring" / "model.zarr"
+    assert dsgp.load(saved).classes_.tolist() == ["no", "yes"]
+    predicted = tmp_path / "predicted.csv"
+    arguments = ["predict", saved, rows / "part-0.parquet", "--out", predicted]
+    assert CliRunner().invoke(dsgp_app, [str(word) for word in arguments]).exit_code == 0
+    assert set(pd.read_csv(predicted)["predicted"]) == {"no", "yes"}
+
+
+def test_labels_are_treated_alike_wherever_the_rows_are(rows, tmp_path):
+    one = tmp_path / "one.parquet"
+
+    def gather():
+        parts = [pd.read_parquet(path) for path in sorted(rows.iterdir())]
+        pd.concat(parts, ignore_index=True).to_parquet(one)
+
+    change(rows, 0, "number", 6, np.nan)
+    gather()
+    for data in (rows, one):
+        report = run_chain(streamed(data, "number"), tmp_path / f"out-{data.stem}")
+        assert report["data"]["classes"] == [1, 2]
+        assert report["data"]["n_left_out"] == 1
+    change(rows, 1, "number", 7, 1.5)
+    gather()
+    for data, row in ((rows, 7), (one, 807)):
+        with pytest.raises(DataError, match=rf"'number' is 1\.5 in row {row}; expected labels"):
+            run_chain(streamed(data, "number"), tmp_path / f"wrong-{data.stem}")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("count", -1, r"part-1\.parquet.*'count' is -1 in row 9; expected counts"),
+        ("count", 0.5, r"part-1\.parquet.*'count' is 0\.5 in row 9; expected counts"),
+        ("count", np.nan, r"part-1\.parquet.*'count' contains NaN \(missing\) in row 9"),
+        ("years", 0.0, r"part-1\.parquet.*'years' is 0 in row 9; expected exposures above 0"),
+    ],
+)
+def test_a_bad_count_of_a_stream_is_told_where_it_is(rows, tmp_path, column, value, message):
+    change(rows, 1, column, 9, value)
+    with pytest.raises(DataError, match=message):
+        run_chain(streamed(rows, "count", exposure="years"), tmp_path / "out")
+
+
+def test_an_infinite_mnll_is_left_empty():
+    labels, classes = np.array(["a", "b", "b"]), np.array(["a", "b"])
+    probability = np.array([[0.9, 0.1], [1.0, 0.0], [0.2, 0.8]])
+    metrics = measure_classes(labels, probability, classes)
+    assert metrics["mnll"] is None
+    assert metrics["error_rate"] == pytest.approx(1 / 3)
+
+
+def test_a_baseline_that_is_sure_and_wrong_does_not_end_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "sklearn.linear_model.LogisticRegression.predict_proba",
+        lambda model, X: np.tile([1.0, 0.0], (X.shape[0], 1)),
+    )
+    document = {**CHAIN, "models": {"sure": {"baseline": "splines"}}}
+    entry = run_chain(validated(document, "test"), tmp_path / "out")["models"]["sure"]
+    assert entry["metrics"]["mnll"] is None
+    (message,) = entry["warnings"]["evaluation"]
+    assert message.startswith("sure gives probability 0 to the label of ")
 
 
 # ---- local scoring in the chain
@@ -196,6 +326,35 @@ def test_models_of_labels_are_side_by_side(chain):
     assert metrics["columns"]["error_rate"] == np.mean(
         expected.predict(split.X_test) != split.y_test
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "kernel", "expected"),
+    [
+        ("classification", None, Matern32),
+        ("counts", None, Matern52),
+        ("classification", "matern72", Matern72),
+    ],
+)
+def test_only_lengthscales_are_carried_over(tmp_path, task, kernel, expected):
+    data = "synth8d-binary" if task == "classification" else "synth8d-poisson"
+    document = {
+        "task": task,
+        "load": {"data": data, "n": 200, "n_test": 50, "columns": COLUMNS},
+        "models": {
+            "m": {
+                "additive": {"kernel": "matern12", "learner_max_iter": 2},
+                "scoring": {"learner_max_iter": 2} | ({"kernel": kernel} if kernel else {}),
+            }
+        },
+        "report": {"figures": False},
+    }
+    run_chain(validated(document, "test"), tmp_path)
+    models = tmp_path / "models" / "m"
+    first = dsgp.load(models / "additive" / "model.zarr").kernels_
+    scored = dsgp.load(models / "scoring" / "model.zarr")
+    terms = scored.get_params()["terms"]
+    assert terms == {name: expected(kernel.lengthscale) for name, kernel in first.items()}
 
 
 def test_scoring_takes_the_projections_of_a_pursuit(chain):

@@ -173,6 +173,25 @@ def test_a_file_without_learner(tmp_path):
     assert report == report_of(out)
 
 
+def test_a_folder_streams_through_the_pipeline(tmp_path, monkeypatch):
+    rng, rows, out = np.random.default_rng(0), tmp_path / "rows", tmp_path / "out"
+    rows.mkdir()
+    for part in range(2):
+        X = pd.DataFrame(rng.uniform(-1, 1, (900, 2)), columns=["a", "b"])
+        X["y"] = np.sin(3 * X["a"]) + X["b"] + 0.1 * rng.standard_normal(900)
+        X.to_parquet(rows / f"part-{part}.parquet")
+    monkeypatch.setattr("pipelines.run.encoding.IN_MEMORY", 100)
+    result = invoke("--data", rows, "--target", "y", "--out", out)
+    assert result.exit_code == 0, result.output
+    report = report_of(out)
+    assert {path.name for path in out.iterdir()} == FILES
+    assert report["data"]["n_train"] + report["data"]["n_test"] == 1800
+    assert report["data"]["n_test"] == pytest.approx(360, abs=60)
+    assert report["metrics"]["rmse"] == pytest.approx(0.1, rel=0.1)
+    refused = invoke("--data", rows, "--target", "y", "--n", "10", "--out", out)
+    assert "are for sets that are read at once" in refused.stderr
+
+
 def test_projection_pursuit_from_the_command_line(tmp_path):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.uniform(-1, 1, (250, 3)), columns=["a", "b", "c"])

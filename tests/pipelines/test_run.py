@@ -153,6 +153,52 @@ def test_a_mistake_is_told_with_its_key(change, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("task", "scoring", "message"),
+    [
+        ("counts", {"link": "probit"}, "models.a.scoring.link is for labels, and task is counts"),
+        ("counts", {"class_weight": "balanced"}, "models.a.scoring.class_weight is for labels"),
+        ("counts", {"multi_class": "ovr"}, "models.a.scoring.multi_class is for labels"),
+        ("counts", {"likelihood": "poison"}, "likelihood: expected one of bernoulli, binomial, po"),
+        ("classification", {"n_projections": 2}, "n_projections is of structure: pursuit"),
+        *(
+            (
+                "classification",
+                {"structure": "pursuit", name: value},
+                f"models.a.scoring: {name} is of structure: additive, and structure is pursuit",
+            )
+            for name, value in {
+                "terms": {"x1": "matern32"},
+                "multi_class": "ovr",
+                "missing": "ignore",
+                "learner": None,
+                "learner_tol": 0.1,
+                "learner_max_iter": 3,
+            }.items()
+        ),
+    ],
+)
+def test_an_option_that_does_not_apply_is_told(task, scoring, message):
+    document = {"task": task, "load": {"data": "x"}, "models": {"a": {"scoring": scoring}}}
+    with pytest.raises(ParameterError) as caught:
+        validated(document, "test")
+    assert message in str(caught.value)
+
+
+def test_stages_and_columns_that_do_not_apply_are_told():
+    document = {
+        "task": "classification",
+        "load": {"data": "x"},
+        "models": {"a": {"additive": {}, "scoring": {"structure": "pursuit"}}},
+    }
+    with pytest.raises(ParameterError, match="leave out the stage additive, or structure"):
+        validated(document, "test")
+    document["models"] = {"a": {"scoring": {}}}
+    document["load"]["exposure"] = "years"
+    with pytest.raises(ParameterError, match=r"load\.exposure is for counts, and task is classifi"):
+        validated(document, "test")
+
+
 def test_several_mistakes_are_told_together():
     with pytest.raises(ParameterError, match=r"load\.n: .*; models\.plain\.additive\.solver: "):
         config_of(("load.n", 0), ("models.plain.additive.solver", "lu"))
@@ -567,7 +613,10 @@ def test_what_does_not_fit_a_table_on_disk_is_told(parts, tmp_path):
     }
     for change, message in (
         (("load.n", 30), "load.test_share says how many"),
-        (("load.target", "z"), "no column 'z'; name one of its columns as load.target: a, b, c"),
+        (
+            ("load.target", "z"),
+            "no column 'z'; name one of its columns as target .load.target.: a, b, c",
+        ),
         (("load.drop", ["q"]), "there is no column 'q'"),
         (("load.columns", ["a", "y"]), "'y' cannot be an input, too"),
     ):
