@@ -35,9 +35,6 @@ _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
 _ALL_POINTS = 1600
 # Coarse points whose variance given the others is less than this share of the prior's add nothing.
 _RESOLVED = 1e-10
-# Nor do those that the rows could not tell from their prior mean: to which they add less than this
-# share of its precision.
-_FELT = 0.1
 # Up to so many rows the coarse matrix is made of the rows themselves: they are too few in a bin to
 # be taken for one another.
 _FEW_ROWS = 4096
@@ -68,22 +65,25 @@ class TermSpace:
         kernel: Matern,
         points: NDArray[np.int64],
         bins: Floats,
-        precision: float,
+        precision: float = 0.0,
     ) -> TermSpace:
         """Choose among ``points`` by pivoted Cholesky.
 
         Beside a long lengthscale few points tell all, and further ones would only make the coarse
-        matrix singular to rounding. ``precision`` is that of all rows together.
+        matrix singular to rounding. Where a ``precision`` is given (of all rows together, over the
+        share that may be left out), points that it could not tell from their prior mean are left
+        out too.
         """
         prior = kernel.covariance(axis.points[points])
         tolerance = _RESOLVED * prior[0, 0]
         factor, pivots, rank, _ = dpstrf(prior, tol=tolerance, lower=1, overwrite_a=1)
-        # What n points leave open is the sum of the eigenvalues beyond the n-th, which fall like
-        # n^(−2ν−1): the next one is 2ν / n of it.
-        left = np.diag(factor)[1:rank] ** 2
-        number = np.arange(1, rank)
-        unfelt = left * precision * 2 * kernel.smoothness < _FELT * number
-        rank = int(number[np.argmax(unfelt)]) if unfelt.any() else rank
+        if precision > 0:
+            # What n points leave open is the sum of the eigenvalues beyond the n-th, which fall
+            # like n^(−2ν−1): the next one is 2ν / n of it.
+            left = np.diag(factor)[1:rank] ** 2
+            number = np.arange(1, rank)
+            unfelt = left * precision * 2 * kernel.smoothness < number
+            rank = int(number[np.argmax(unfelt)]) if unfelt.any() else rank
         chosen = points[pivots[:rank] - 1]
         lower = np.tril(factor[:rank, :rank])
         space = cls(chosen, lower, np.empty((rank, 0)))
@@ -110,7 +110,7 @@ class CoarseSpace:
                 kernel,
                 spread(axis.points, weight, min(_POINTS[kernel.order], budget)),
                 bins,
-                float(weight.sum()),
+                float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
             )
             for axis, kernel, weight, bins in zip(
                 layout.axes,

@@ -63,13 +63,23 @@ class AdditiveSystem:
     kernels : list of kernels, one a term, with all their parameters
     noise_variance : float
         Of a row of weight 1.
+    unfelt : float
+        Coarse spaces leave out what the rows would add less than this share of the prior's
+        precision to.
     """
 
-    def __init__(self, equations: Equations, kernels: list[Matern], noise_variance: float) -> None:
+    def __init__(
+        self,
+        equations: Equations,
+        kernels: list[Matern],
+        noise_variance: float,
+        unfelt: float = 0.0,
+    ) -> None:
         self.equations = equations
         self.layout = equations.layout
         self.kernels = kernels
         self.noise_variance = noise_variance
+        self.unfelt = unfelt
         self.weight = equations.weight / noise_variance
         """Sum of the precisions at each point, (Σ U_d,)."""
 

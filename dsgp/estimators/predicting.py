@@ -60,6 +60,7 @@ class AdditivePredictor:
 
     _plain_attributes: ClassVar[tuple[str, ...]] = persistence.PLAIN_ATTRIBUTES
     _array_attributes: ClassVar[tuple[str, ...]] = ()
+    _unfelt: ClassVar[float] = 0.0  # as of ``AdditiveSystem``
 
     # Parameters of the estimator.
     missing: str
@@ -119,6 +120,7 @@ class AdditivePredictor:
             self._equations,
             [term.kernel for term in self.terms_],
             self._row_variance,
+            self._unfelt,
         )
         with one_blas_thread():
             return Posterior(system, covariance_of(system))

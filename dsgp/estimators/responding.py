@@ -25,6 +25,7 @@ from dsgp.estimators.responses import (
 )
 from dsgp.estimators.scoring import ScoringOutcome
 from dsgp.estimators.summary import Summary, count_of, tell_columns, terms_table
+from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.rows.sources import Rows, computed
 
@@ -56,6 +57,7 @@ class ResponsePredictor(AdditivePredictor):
         "_told",
     )
 
+    _unfelt: ClassVar[float] = UNFELT
     _likelihood_settings: dict[str, Any]
     _told: dict[str, Any]
 

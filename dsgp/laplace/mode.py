@@ -20,6 +20,8 @@ from dsgp.kernels import Matern
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 
+# As of ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
+UNFELT = 0.1
 _HALVINGS = 40
 # Ω may fall by so much of itself through rounding.
 _ROUNDING = 1e-13
@@ -115,7 +117,7 @@ def find_mode(
     solve_tol, step_size, closing = _LOOSEST, math.inf, 0
     inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
-        system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0)
+        system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0, UNFELT)
         if solver == "multigrid" and kernels:
             # As a preconditioner that of an earlier step serves as well.
             coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
