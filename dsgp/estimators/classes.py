@@ -29,6 +29,9 @@ _POINTS = 256
 _LEARNINGS = 2
 _EARLY_TOL = 0.02
 _ROUNDS = 100
+# Change of any probability in a round, as a share of the tolerance: what is learned next
+# must not depend on the order of the classes.
+_SETTLED = 0.01
 # Rounds that are extrapolated from.
 _MEMORY = 6
 
@@ -207,9 +210,10 @@ def _settled(
     functions = np.stack([mode.solution.mean for mode in modes])
     latents = latents_of(functions)
     memory = _Extrapolation()
+    tol = _SETTLED * scoring.tol
     rounds, change = 0, np.inf
     with one_blas_thread():
-        while rounds < _ROUNDS and change > scoring.tol:
+        while rounds < _ROUNDS and change > tol:
             rounds += 1
             begun, probabilities = functions.copy(), softmax(latents)
             for c, outcome in enumerate(fitted):
@@ -230,7 +234,7 @@ def _settled(
                 functions[c] = modes[c].solution.mean
                 latents[c] = levels[c] + rows.table.gather(functions[c])
             change = float(np.max(np.abs(softmax(latents) - probabilities)))
-            if change > scoring.tol:
+            if change > tol:
                 functions = memory.next(begun, functions)
                 latents = latents_of(functions)
     found = [replace(outcome, mode=mode) for outcome, mode in zip(fitted, modes, strict=True)]

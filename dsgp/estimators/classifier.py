@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.axis import Floats
-from dsgp.errors import ConvergenceWarning, DataError
+from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators import persistence
 from dsgp.estimators.classes import average_softmax, fit_softmax, row_weights, softmax
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
@@ -188,6 +188,11 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         kernels = prior_kernels(default, self.terms, tuple(source.names))
         if self.learner is None:
             require_complete(kernels)
+        if self.link == "probit" and self.multi_class == "softmax" and len(classes) > 2:
+            raise ParameterError(
+                f"link='probit' is for two classes, and the target has {len(classes)}: a softmax "
+                "has the logit link; take multi_class='ovr', or leave link out"
+            )
         n_functions = 1 if len(classes) == 2 else len(classes)
         responses = scoring.prepare(source, kernels, clock, n_functions)
         responses, classes = present_classes(responses, classes)

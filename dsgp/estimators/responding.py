@@ -57,6 +57,11 @@ class ResponsePredictor(AdditivePredictor):
         "_told",
     )
 
+    # Parameters of the estimator.
+    solver: str
+    learner: str | None
+    bins: str | int | None
+
     _unfelt: ClassVar[float] = UNFELT
     _likelihood_settings: dict[str, Any]
     _told: dict[str, Any]
@@ -73,7 +78,7 @@ class ResponsePredictor(AdditivePredictor):
         self.noise_variance_ = 0.0  # of f: observations are the likelihood's
         self.log_marginal_likelihood_ = float(outcome.log_likelihood)
         self.learner_trace_ = [] if learned is None else [float(v) for v in learned.trace]
-        self.learner_ = None if learned is None else str(self.learner)  # type: ignore[attr-defined]
+        self.learner_ = None if learned is None else str(self.learner)
         self.learner_notes_ = _notes(outcome)
         self.effective_dof_ = float(outcome.complexity.dof)
         self.bin_error_, self.bin_noise_ = float(outcome.bin_error), 0.0
@@ -382,14 +387,14 @@ class ResponsePredictor(AdditivePredictor):
             "log likelihood": f"{self.log_marginal_likelihood_:.6g} (marginal, by Laplace; "
             + ("exact determinant)" if exact else "determinant on coarse spaces)"),
             "mode": f"{count_of(self.newton_iterations_, 'Newton step')}; "
-            f"{self.solver}, error of any component at most {self.error_bound_:.2g} prior std "  # type: ignore[attr-defined]
+            f"{self.solver}, error of any component at most {self.error_bound_:.2g} prior std "
             f"(tol {self.tol:g})",
             "learner": f"{self.learner_}, {count_of(self.n_iter_, 'mode')}"
             if self.learner_
             else "none: hyperparameters as given",
             "converged": "yes" if self.converged_ else "NO",
             "bins": f"change the function by about {self.bin_error_:.2g} posterior std "
-            f"(bins={self.bins!r})"  # type: ignore[attr-defined]
+            f"(bins={self.bins!r})"
             if self.bin_error_
             else "none: every distinct value is a point",
             "std of f": self._std_note,

@@ -29,7 +29,8 @@ from dsgp.estimators.parameters import (
 from dsgp.estimators.responses import Responses, prepare_responses
 from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
-from dsgp.laplace.learner import BINS, BinnedRows, Learned, learn
+from dsgp.laplace.binned import BINS, BinnedRows
+from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.search import VARIANCE, search_for

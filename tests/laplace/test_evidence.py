@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dsgp.kernels import Matern32, Matern52
+from dsgp.laplace.binned import BinnedRows
 from dsgp.laplace.evidence import node_mode
-from dsgp.laplace.learner import BinnedRows
 from dsgp.laplace.parameters import better_likelihood
 from dsgp.learning.nodes import open_variances
 from tests.laplace.dense import LIKELIHOODS, Laplace, example

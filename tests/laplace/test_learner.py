@@ -13,8 +13,9 @@ from dsgp import compute
 from dsgp.kernels import Matern32, Matern52
 from dsgp.laplace import learner, parameters
 from dsgp.laplace import rows as laplace_rows
+from dsgp.laplace.binned import BINS, BinnedRows
 from dsgp.laplace.evidence import node_mode
-from dsgp.laplace.learner import BINS, BinnedRows, learn
+from dsgp.laplace.learner import learn
 from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.search import search_for
 from dsgp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Ordered, Poisson, StudentT
