@@ -103,6 +103,10 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
     training rows weighted by how much these tell (their W at the mode). Where the likelihood is not
     log-concave (Student-t) the expected information takes the place of the second derivative.
 
+    The variance of a function is learned up to 25 on the scale of a logarithm or a logit, or a
+    start that is wider: where there are no events, or one class only, the posterior is as wide as
+    the prior.
+
     References
     ----------
     Gilboa, Saatçi and Cunningham, *Scaling Multidimensional Inference for Structured Gaussian
