@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         AdditiveGPRegressor,
         GeneralizedAdditiveGP,
         GeneralizedPursuitGP,
+        GridGP,
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
         load,
@@ -25,6 +26,7 @@ __all__ = [
     "AdditiveGPRegressor",
     "GeneralizedAdditiveGP",
     "GeneralizedPursuitGP",
+    "GridGP",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
     "__version__",
@@ -33,12 +35,13 @@ __all__ = [
     "read_table",
 ]
 
-# Imported when first used: scikit-learn, pandas, xarray and zarr behind them take a second.
+# Imported when first used: scikit-learn, zarr and dask behind them take more than a second.
 _HOMES = {
     "AdditiveGPClassifier": "dsgp.estimators",
     "AdditiveGPRegressor": "dsgp.estimators",
     "GeneralizedAdditiveGP": "dsgp.estimators",
     "GeneralizedPursuitGP": "dsgp.estimators",
+    "GridGP": "dsgp.estimators",
     "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
     "load": "dsgp.estimators",
@@ -54,3 +57,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+# Registers ``da.dsgp``. That imports xarray, 0.3 s which every estimator needs anyway: users write
+# ``import dsgp`` before ``import xarray`` as often as after it. Not by an import statement: the
+# accessor stands above the estimators, some of which import this package.
+import_module("dsgp.accessor")

@@ -1,4 +1,4 @@
-"""The command ``dsgp``: fit, predict and info on files. What it does is done by the library."""
+"""The command ``dsgp``: fit, predict, smooth and info on files; the library does the work."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dsgp import __version__
 from dsgp.cli.fitting import FIT_EXAMPLES, fit
 from dsgp.cli.messages import one_line
 from dsgp.cli.prediction import INFO_EXAMPLES, PREDICT_EXAMPLES, info, predict
+from dsgp.cli.smoothing import SMOOTH_EXAMPLES, smooth
 from dsgp.errors import ConvergenceWarning, DataWarning, DsgpError
 from dsgp.interrupt import exit_on_termination
 
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command(epilog=FIT_EXAMPLES)(fit)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=SMOOTH_EXAMPLES)(smooth)
 app.command(epilog=INFO_EXAMPLES)(info)
 
 

@@ -11,6 +11,7 @@ from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.classifier import AdditiveGPClassifier
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
 from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
+from dsgp.estimators.grid import GridGP
 from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
 from dsgp.estimators.pursuit_classifier import ProjectionPursuitGPClassifier
 
@@ -19,6 +20,7 @@ __all__ = [
     "AdditiveGPRegressor",
     "GeneralizedAdditiveGP",
     "GeneralizedPursuitGP",
+    "GridGP",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
     "load",
@@ -31,6 +33,7 @@ _MODELS: dict[str, Any] = {
         AdditiveGPClassifier,
         GeneralizedAdditiveGP,
         GeneralizedPursuitGP,
+        GridGP,
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
     )

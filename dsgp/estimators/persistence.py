@@ -18,7 +18,7 @@ from dsgp import kernels, storage
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
 from dsgp.axis import Axis, Floats
-from dsgp.errors import StorageError
+from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
 from dsgp.likelihoods import Likelihood, from_settings
@@ -94,7 +94,7 @@ def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "named": hasattr(model, "feature_names_in_"),
         "fitted": {name: getattr(model, name) for name in model._plain_attributes},
         "terms": [
-            {"name": term.name, "kernel": _kernel_settings(term.kernel)}
+            {"name": term.name, "kernel": term.kernel.to_settings()}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
             for term in model.terms_
         ],
@@ -185,11 +185,11 @@ def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
 def _parameter_settings(value: Any) -> Any:
     """Return a parameter as JSON: kernels as mappings, anything else as it is."""
     if isinstance(value, Matern):
-        return _kernel_settings(value)
+        return value.to_settings()
     if isinstance(value, Likelihood):
         return {"likelihood": value.to_settings()}
     if isinstance(value, Mapping) and all(isinstance(own, Matern) for own in value.values()):
-        return {name: _kernel_settings(kernel) for name, kernel in value.items()}
+        return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
         return {"by_label": [[_plain(label), float(own)] for label, own in value.items()]}
     return _plain(value)
@@ -213,20 +213,12 @@ def _parameter_from(stored: Any) -> Any:
     return {name: _kernel_from(kernel) for name, kernel in stored.items()}
 
 
-def _kernel_settings(kernel: Matern) -> dict[str, Any]:
-    """Return a kernel as JSON."""
-    return {
-        "type": type(kernel).__name__,
-        "lengthscale": kernel.lengthscale,
-        "variance": kernel.variance,
-        "fixed": list(kernel.fixed),
-    }
-
-
 def _kernel_from(settings: dict[str, Any]) -> Matern:
-    """Undo ``_kernel_settings``; only the library's own kernels are ever made."""
-    name = settings["type"]
-    if name not in kernels.__all__:
-        raise StorageError(f"the store names a kernel {name!r} that this release does not have")
-    make = getattr(kernels, name)
-    return make(**{key: value for key, value in settings.items() if key != "type"})
+    """Undo ``to_settings``; only the library's own kernels are ever made."""
+    try:
+        made = kernels.from_settings(settings)
+    except ParameterError as error:
+        raise StorageError(f"the kernel of a term cannot be restored: {error}") from error
+    if not isinstance(made, Matern):
+        raise StorageError(f"the store has {made!r} as the kernel of a term, which must be Matérn")
+    return made

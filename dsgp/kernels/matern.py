@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Real
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import comb
 
 from dsgp.errors import ParameterError
+from dsgp.kernels.base import LARGEST, PARAMETERS, SMALLEST, Kernel
 
-PARAMETERS = ("lengthscale", "variance")
-# Beyond these, rates, squares and their products leave the range of float64.
-SMALLEST, LARGEST = 1e-150, 1e150
+__all__ = [
+    "LARGEST",
+    "PARAMETERS",
+    "SMALLEST",
+    "Matern",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Matern72",
+]
 
 
-@dataclass(frozen=True)
-class Matern:
+@dataclass(frozen=True, repr=False)
+class Matern(Kernel):
     r"""Base of the half-integer Matérn kernels, smoothness :math:`\nu = m - 1/2`.
 
     .. math:: k(x, x') = s^2 e^{-\tau} \sum_k c_k \tau^k, \quad
@@ -58,88 +65,41 @@ class Matern:
     def __post_init__(self) -> None:
         if type(self) is Matern:
             raise ParameterError("Matern is the base of the kernels; take Matern12 … Matern72")
-        fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
-        object.__setattr__(self, "fixed", fixed)
-        for name in PARAMETERS:
-            value = getattr(self, name)
-            if value is None:
-                continue
-            number = isinstance(value, Real) and not isinstance(value, bool)
-            if not (number and SMALLEST <= float(value) <= LARGEST):
-                raise ParameterError(
-                    f"{type(self).__name__}: {name} must be a number from {SMALLEST:g} to "
-                    f"{LARGEST:g}, got {value!r}"
-                )
-            object.__setattr__(self, name, float(value))
-        for name in fixed:
-            if name not in PARAMETERS:
-                raise ParameterError(
-                    f"{type(self).__name__}: fixed names {name!r}; it can name {PARAMETERS}"
-                )
-            if getattr(self, name) is None:
-                raise ParameterError(
-                    f"{type(self).__name__}: {name} is marked fixed but has no value; give it one"
-                )
-
-    def __repr__(self) -> str:
-        given = [f"{n}={getattr(self, n):.6g}" for n in PARAMETERS if getattr(self, n) is not None]
-        if self.fixed:
-            given.append(f"fixed={self.fixed!r}")
-        return f"{type(self).__name__}({', '.join(given)})"
-
-    @property
-    def std(self) -> float:
-        """Prior standard deviation s of the function."""
-        return math.sqrt(self._values()[1])
+        super().__post_init__()
 
     @property
     def smoothness(self) -> float:
         """ν, half an odd number: the process has order − 1 derivatives."""
         return self.order - 0.5
 
-    def with_parameters(self, **values: float) -> Self:
-        """Return a copy with other ``lengthscale`` or ``variance``."""
-        return replace(self, **values)  # type: ignore[arg-type]  # mypy takes one type for all
-
     # ------------------------------------------------------------------ dense form
 
-    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Dense covariance matrix between two sets of inputs.
+    @property
+    def coefficients(self) -> list[float]:
+        """c_k of the correlation e^{-τ} Σ c_k τ^k, k < m."""
+        return _dense_coefficients(self.order)
 
-        Parameters
-        ----------
-        x : array_like of shape (n,)
-        y : array_like of shape (k,), optional
-            Defaults to ``x``.
-
-        Returns
-        -------
-        ndarray of shape (n, k), in squared units of the target
-
-        Examples
-        --------
-        >>> from dsgp.kernels import Matern12
-        >>> Matern12(lengthscale=1.0, variance=2.0).covariance([0.0, 1.0]).round(4)
-        array([[2.    , 0.7358],
-               [0.7358, 2.    ]])
-        """
-        return self._dense(x, y, _dense_coefficients(self.order))
-
-    def by_log_lengthscale(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Derivative of ``covariance`` by log ℓ: −τ dk/dτ, of the same shape."""
+    @property
+    def slope_coefficients(self) -> list[float]:
+        """c_k, k <= m, of its derivative by log ℓ, −τ dk/dτ, in the same form."""
         c = _dense_coefficients(self.order)
         slope = [k * c[k] for k in range(1, self.order)] + [0.0]
-        return self._dense(x, y, [0.0, *(a - b for a, b in zip(c, slope, strict=True))])
+        return [0.0, *(a - b for a, b in zip(c, slope, strict=True))]
+
+    def _covariance_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._dense(distance, self.coefficients)
+
+    def _by_log_lengthscale_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self._dense(distance, self.slope_coefficients)
 
     def _dense(
-        self, x: ArrayLike, y: ArrayLike | None, coefficients: list[float]
+        self, distance: NDArray[np.float64], coefficients: list[float]
     ) -> NDArray[np.float64]:
-        """Return s² e^{-τ} Σ c_k τ^k for all pairs of inputs."""
+        """Return s² e^{-τ} Σ c_k τ^k; the distances are written over."""
         lengthscale, variance = self._values()
-        x = np.asarray(x, dtype=float)
-        y = x if y is None else np.asarray(y, dtype=float)
-        with np.errstate(over="ignore"):  # infinitely far apart: independent
-            tau = np.abs(x[:, None] - y[None, :]) * (math.sqrt(2 * self.smoothness) / lengthscale)
+        tau = distance
+        with np.errstate(over="ignore"):
+            tau *= math.sqrt(2 * self.smoothness) / lengthscale
         decay = np.exp(-tau)
         # Horner; where the decay has underflowed, tau must not overflow against it.
         np.minimum(tau, 1e4, out=tau)
@@ -183,14 +143,6 @@ class Matern:
         for k, coefficient in enumerate(self.inverse_factorials):
             phi += coefficient * tau**k * np.eye(self.order, k=k)
         return math.exp(-tau) * phi
-
-    def _values(self) -> tuple[float, float]:
-        if self.lengthscale is None or self.variance is None:
-            raise ParameterError(
-                f"{self!r} has no {'lengthscale' if self.lengthscale is None else 'variance'} yet; "
-                "give it one, or take the kernel from a fitted model's kernels_"
-            )
-        return self.lengthscale, self.variance
 
 
 def _dense_coefficients(order: int) -> list[float]:

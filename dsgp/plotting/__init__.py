@@ -1,4 +1,4 @@
-"""Pictures of fitted models: functions, predictions, classes, learning. Needs the extra ``plot``.
+"""Pictures of fitted models: functions, predictions, classes, fields. Needs the extra ``plot``.
 
 Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
 no global state, no display and no thread to mind.
@@ -15,6 +15,7 @@ except ImportError as error:
 
 from dsgp.plotting.classification import plot_calibration, plot_classification, plot_roc
 from dsgp.plotting.components import plot_components
+from dsgp.plotting.grids import plot_field
 from dsgp.plotting.learning import plot_learning
 from dsgp.plotting.predictions import plot_predictions
 from dsgp.plotting.projections import plot_projections, plot_relevance
@@ -23,6 +24,7 @@ __all__ = [
     "plot_calibration",
     "plot_classification",
     "plot_components",
+    "plot_field",
     "plot_learning",
     "plot_predictions",
     "plot_projections",

@@ -1,0 +1,228 @@
+"""Fields in files: opening, choosing a variable, and writing mean and std aside into place."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from dsgp.errors import DataError, ParameterError, StorageError
+
+# Attribute of a store that holds a posterior: only such stores are overwritten.
+MARK = {"dsgp": "grid posterior"}
+_NETCDF = (".nc", ".nc4", ".netcdf")
+_SIZES = {"": 1} | {
+    f"{prefix}{unit}": (1000 if unit == "b" else 1024) ** power
+    for power, prefix in enumerate(("", "k", "m", "g", "t"))
+    for unit in (("b", "ib") if prefix else ("b",))
+}
+# What a coordinate is stored as; the rest of an encoding is of one file format.
+_OF_COORDINATES = ("units", "calendar", "dtype", "scale_factor", "add_offset")
+
+
+def bytes_of(text: str) -> float:
+    """Read a size such as 1GiB, 500MB or 2e9."""
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    try:
+        size = float(match[1]) * _SIZES[match[2]] if match else 0.0
+    except (KeyError, ValueError):
+        size = 0.0
+    if not 0 < size < float("inf"):
+        raise ParameterError(f"--memory must be a size such as 1GiB, 500MB or 2e9, got {text!r}")
+    return size
+
+
+@contextmanager
+def opened(path: str) -> Iterator[xr.Dataset]:
+    """Open a store or file lazily: bounds and grid mappings become coordinates."""
+    if "://" not in path and not Path(path).exists():
+        raise DataError(f"there is no {path!r}; check the path")
+    try:
+        dataset = xr.open_dataset(path, chunks=None, decode_coords="all")
+    # Its engines raise many types; all mean the same here.
+    except Exception as error:
+        told = str(error).partition("\n")[0].rstrip(".")
+        remedy = "; files .nc need a reader: pip install netCDF4" if path.endswith(_NETCDF) else ""
+        raise DataError(
+            f"xarray cannot read {path!r} ({told}); expected a zarr store or a netCDF file{remedy}"
+        ) from error
+    with dataset:
+        yield dataset
+
+
+def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
+    """Return the variable that is meant, or the only one that can be."""
+    suited = [str(name) for name, da in dataset.data_vars.items() if _is_field(da)]
+    if variable is None:
+        if len(suited) == 1:
+            return suited[0]
+        if not suited:
+            raise DataError(
+                f"{path!r} has no variable of numbers with a coordinate along each dim; it has "
+                f"{_listed(dataset)}"
+            )
+        raise DataError(
+            f"{path!r} has {len(suited)} variables to choose from; name one: --variable "
+            + " | ".join(suited)
+        )
+    if variable not in dataset.data_vars:
+        raise DataError(f"{path!r} has no variable {variable!r}; it has {_listed(dataset)}")
+    return variable
+
+
+def _is_field(da: xr.DataArray) -> bool:
+    return da.dtype.kind in "iuf" and da.ndim > 0 and all(str(dim) in da.coords for dim in da.dims)
+
+
+def _listed(dataset: xr.Dataset) -> str:
+    return (
+        ", ".join(f"{name!r} {tuple(map(str, da.dims))}" for name, da in dataset.data_vars.items())
+        or "none"
+    )
+
+
+def companion(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
+    """Return a variable that goes with the field."""
+    if name not in dataset.variables:
+        raise ParameterError(
+            f"{option}: the file has no variable {name!r}; it has {_listed(dataset)}"
+        )
+    return dataset[name].load()
+
+
+def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
+    """Return a variable of True and False; netCDF has 1 and 0 for these."""
+    if da.dtype == np.bool_:
+        return da
+    values = da.values
+    if da.dtype.kind in "iuf" and np.isin(values[~np.isnan(values)], (0, 1)).all():
+        return da.copy(data=values == 1)
+    raise DataError(f"{option}: variable {da.name!r} of type {da.dtype} must hold 0 and 1 only")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def is_netcdf(out: Path) -> bool:
+    """Tell whether a file is to be written, not a zarr store."""
+    return out.suffix.lower() in _NETCDF
+
+
+@contextmanager
+def place_for(out: Path, overwrite: bool) -> Iterator[Path]:
+    """Give a path beside ``out``; what is there at the end is moved into place.
+
+    Raises
+    ------
+    ParameterError
+        If the ending is neither of a zarr store nor of a netCDF file.
+    StorageError
+        If something is there already, or the place cannot be written; before the block runs.
+    """
+    check_place(out, overwrite)
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    try:
+        made = aside / out.name
+        yield made
+        if out.is_dir():
+            out.rename(aside / "replaced")
+        os.replace(made, out)
+    except StorageError:
+        raise
+    except OSError as error:
+        raise _cannot_write(out, error) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _cannot_write(out: Path, error: OSError) -> StorageError:
+    return StorageError(f"cannot write {str(out)!r}: {error.strerror or error}")
+
+
+def check_place(out: Path, overwrite: bool) -> None:
+    """Raise what ``place_for`` does before its block runs."""
+    if out.suffix.lower() != ".zarr" and not is_netcdf(out):
+        raise ParameterError(f"--out {str(out)!r} must end in .zarr or .nc")
+    if not out.parent.is_dir():
+        raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if not out.exists():
+        return
+    ours = out.is_file() if is_netcdf(out) else _is_marked(out)
+    if not (ours and overwrite):
+        remedy = (
+            ", or --overwrite" if ours else "; it is no posterior by dsgp, so it is not replaced"
+        )
+        raise StorageError(f"{str(out)!r} exists; choose another path{remedy}")
+
+
+def _is_marked(store: Path) -> bool:
+    try:
+        attributes = json.loads((store / "zarr.json").read_text(encoding="utf-8"))["attributes"]
+        return all(attributes.get(name) == value for name, value in MARK.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def write(result: xr.Dataset, source: xr.Dataset, path: Path) -> None:
+    """Write mean and std, with what describes the coordinates of the source.
+
+    Parameters
+    ----------
+    result : Dataset
+    source : Dataset
+        Whose attributes, bounds and grid mapping go along.
+    path : Path
+        A folder or file to be, by its ending.
+    """
+    described = {
+        coordinate.attrs.get("bounds", coordinate.encoding.get("bounds"))
+        for coordinate in result.coords.values()
+    }
+    result = result.assign_coords(
+        {name: source.coords[name] for name in described if name in source.coords}
+    )
+    encoding: dict[Any, dict[str, Any]] = {}
+    for name, variable in result.variables.items():
+        own = variable.encoding
+        if name in result.coords:
+            kept = {key: own[key] for key in _OF_COORDINATES if key in own}
+            encoding[name] = kept | ({"_FillValue": None} if variable.dtype.kind == "f" else {})
+        else:
+            encoding[name] = _encoding_of(own, variable.sizes, is_netcdf(path))
+    plain = result.drop_encoding()
+    plain.attrs = {**source.attrs, **MARK}
+    with warnings.catch_warnings():  # of zarr, that its third format has no such metadata yet
+        warnings.filterwarnings("ignore", message="Consolidated metadata")
+        try:
+            if is_netcdf(path):
+                plain.to_netcdf(path, encoding=encoding)
+            else:
+                plain.to_zarr(path, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
+        # Of what the formats cannot hold, such as attributes that are objects.
+        except (TypeError, ValueError) as error:
+            raise StorageError(f"cannot write {path.name!r}: {error}") from error
+
+
+def _encoding_of(own: dict[Any, Any], sizes: Any, netcdf: bool) -> dict[str, Any]:
+    """Return type and chunks of the source."""
+    dtype = np.dtype(own.get("dtype", np.float64))
+    found: dict[str, Any] = {"dtype": dtype.newbyteorder("=") if dtype.kind == "f" else "float64"}
+    chunks = own.get("chunks") or own.get("chunksizes")
+    if chunks and len(chunks) == len(sizes):
+        found["chunksizes" if netcdf else "chunks"] = tuple(
+            min(int(chunk), n) for chunk, n in zip(chunks, sizes.values(), strict=True)
+        )
+    return found

@@ -1,0 +1,399 @@
+"""``dsgp smooth``: from a field in a file to its posterior mean and standard deviation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import xarray as xr
+from typer import Argument, Option
+
+from dsgp import kernels, memory, storage
+from dsgp.accessor import with_observed
+from dsgp.cli import fields
+from dsgp.cli.tables import Overwrite
+from dsgp.errors import ParameterError, StorageError
+from dsgp.estimators import GridGP, load
+from dsgp.grid.axes import axes_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+SMOOTH_EXAMPLES = """\b
+Examples:
+  dsgp smooth sst.nc --out smooth.zarr
+  dsgp smooth sst.zarr --variable sst --out smooth.zarr \\
+      --kernel time=matern32 --kernel lon=periodic:360 --mean time.month
+  dsgp smooth image.nc --variable grey --noise 0.01 --out image-smooth.nc
+
+\b
+Gaps:
+  dsgp smooth clouds.nc --variable sst --mask sea --out filled.zarr
+  dsgp smooth radar.nc --variable rain --noise rain_variance \\
+      --domain all --out filled.zarr
+
+\b
+Learn once, use again:
+  dsgp smooth may.nc --out may.zarr --save-model model.zarr
+  dsgp smooth june.nc --out june.zarr --model model.zarr
+
+\b
+Larger than memory, with the workers of a cluster:
+  dsgp smooth field.zarr --variable t --out smooth.zarr --memory 1GiB
+  dsgp smooth field.zarr --variable t --out smooth.zarr \\
+      --scheduler tcp://head:8786
+"""
+
+_MATERN = {
+    "matern12": kernels.Matern12,
+    "matern32": kernels.Matern32,
+    "matern52": kernels.Matern52,
+    "matern72": kernels.Matern72,
+}
+_KERNELS = "matern12, matern32, matern52, matern72, squared-exponential or periodic:PERIOD"
+# Bytes a cell of a complete field in memory; ``GridGP.fit`` asks for what gaps need beyond that.
+_BYTES = 64
+# A scheduler must answer within that.
+_PATIENCE = "10s"
+
+
+def smooth(
+    context: typer.Context,
+    data: Annotated[
+        str, Argument(metavar="IN", help="A zarr store, or a file that xarray opens (netCDF).")
+    ],
+    out: Annotated[
+        Path,
+        Option(metavar="OUT.zarr|OUT.nc", help="Where mean and std go."),
+    ],
+    variable: Annotated[
+        str | None,
+        Option(metavar="NAME", help="The field; not needed where only one variable can be it."),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        Option(
+            metavar="DIM=KERNEL",
+            help=f"Covariance along a dim: {_KERNELS}; can be repeated. Others are chosen.",
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        Option(
+            metavar="learn|S2|NAME",
+            help="Noise variance, in squared units of the field: learnt (the default), a number, "
+            "or a variable of IN with that of each cell.",
+        ),
+    ] = None,
+    mean: Annotated[
+        str | None,
+        Option(
+            metavar="MEAN",
+            help="What is taken off before: constant (the default), zero, a number, a dim (average "
+            "over it in each cell), DIM.month or another part of dates (climatology), or a "
+            "variable of IN.",
+        ),
+    ] = None,
+    scales: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            help="Terms of the covariance, each with lengthscales of its own; by default 1, with "
+            "gaps 2.",
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        Option(metavar="NAME", help="A variable of IN: values are used where it is 1 or true."),
+    ] = None,
+    domain: Annotated[
+        str,
+        Option(
+            metavar="observed|all|NAME",
+            help="Cells that are given: observed, those that hold a value at some time (not land; "
+            "without a dim of times, all); all; or where a variable of IN is 1 or true.",
+        ),
+    ] = "observed",
+    keep_observed: Annotated[
+        bool,
+        Option(
+            "--keep-observed",
+            help="Only fill gaps: mean is the observed value where there is one, and std that of "
+            "the noise.",
+        ),
+    ] = False,
+    include_noise: Annotated[
+        bool, Option("--include-noise", help="std of a new observation, not of the field.")
+    ] = False,
+    save_model: Annotated[
+        Path | None,
+        Option(metavar="MODEL.zarr", help="Save the fitted model too; see dsgp info."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        Option(
+            metavar="MODEL.zarr",
+            help="Take kernels, noise and kind of mean of this one: nothing is learnt.",
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        Option(
+            "--memory",
+            metavar="SIZE",
+            help="What may be used, such as 1GiB; by default what is free. A complete field that "
+            "needs more is worked through in pieces; one with gaps must fit.",
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        Option(metavar="ADDRESS", help="Use the workers of a dask cluster for the pieces."),
+    ] = None,
+    restart: Annotated[
+        bool,
+        Option("--restart", help="In pieces: do not go on where a run was interrupted."),
+    ] = False,
+    random_state: Annotated[int, Option(metavar="N", help="The same gives the same result.")] = 0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Smooth a field on a grid, fill its gaps, and say how sure that is.
+
+    Writes mean and std of each cell, in the units of the field and on its grid. What is not given
+    is learnt from the field.
+
+    A field that does not fit into memory is worked through in pieces on disk; if that is
+    interrupted, the same command goes on.
+    """
+    out = out.absolute()
+    limit = None if memory_limit is None else fields.bytes_of(memory_limit)
+    fields.check_place(out, overwrite)
+    if save_model is not None:
+        storage.check_writable(save_model, overwrite)
+    with fields.opened(data) as dataset:
+        name = fields.chosen(dataset, variable, data)
+        da = dataset[name]
+        estimator = _estimator(dataset, da, context.params)
+        needed = da.size * _BYTES
+        large = needed > (memory.available() if limit is None else limit)
+        if not large:
+            asked = _Asked(mask, domain, keep_observed, include_noise)
+            with fields.place_for(out, overwrite) as place:
+                _in_memory(estimator, dataset, da, asked, place)
+                if save_model is not None:
+                    estimator.save(save_model, overwrite)
+            typer.echo(f"{estimator.summary()}\n\nmean and std of {da.size:,} cells saved in {out}")
+            if save_model is not None:
+                typer.echo(f"model saved in {save_model}")
+            return
+        _require_simple(context, needed, out)
+    with _cluster(scheduler):
+        report = estimator.smooth_store(
+            data,
+            name,
+            str(out),
+            memory=limit,
+            include_noise=include_noise,
+            resume=not restart,
+            overwrite=overwrite,
+        )
+    typer.echo(f"{estimator.summary()}\n\nmean and std of {da.size:,} cells saved in {out}")
+    typer.echo(
+        f"in pieces: {report.n_run + report.n_resumed} tasks"
+        + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")
+        + f"; {report.seconds:.1f} s"
+    )
+
+
+# ---------------------------------------------------------------------- the model
+
+
+def _estimator(dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any]) -> GridGP:
+    """Make the model that the options ask for."""
+    given = {name: options[name] for name in ("kernel", "noise", "mean", "scales")}
+    if options["model"] is not None:
+        return _reused(dataset, da, options["model"], given, options["random_state"])
+    return GridGP(
+        _kernels(given["kernel"] or [], da),
+        _noise(dataset, given["noise"] or "learn"),
+        mean=_mean(dataset, da, given["mean"] or "constant"),
+        scales=given["scales"],
+        random_state=options["random_state"],
+    )
+
+
+def _reused(
+    dataset: xr.Dataset, da: xr.DataArray, path: Path, given: dict[str, Any], seed: int
+) -> GridGP:
+    """Make a model with the hyperparameters of a saved one."""
+    for name in ("kernel", "scales"):
+        if given[name]:
+            raise ParameterError(f"--model brings the kernels; leave out --{name}")
+    fitted = load(path)
+    if not isinstance(fitted, GridGP):
+        raise StorageError(
+            f"{str(path)!r} holds a {type(fitted).__name__}; expected a model of a field, as "
+            "--save-model writes it"
+        )
+    noise = fitted.noise_variance_ if given["noise"] is None else given["noise"]
+    if noise is None:
+        raise ParameterError(
+            f"{str(path)!r} has a noise variance for each cell of its own field; give that of this "
+            "one: --noise NAME"
+        )
+    mean = _plain_mean(fitted, path) if given["mean"] is None else given["mean"]
+    terms = fitted.kernels_
+    return GridGP(
+        terms if isinstance(terms, list) else [terms],
+        _noise(dataset, noise) if isinstance(noise, str) else noise,
+        mean=_mean(dataset, da, mean) if isinstance(mean, str) else mean,
+        # Lengthscales are in the units of the model's axes, whatever the steps of this field are.
+        units={
+            axis.name: str(fitted.units_[axis.name]).partition(" ")[0]
+            for axis in axes_of(da)
+            if axis.is_time and axis.name in fitted.units_
+        },
+        learner=None,
+        variance=fitted.variance,
+        random_state=seed,
+    )
+
+
+def _plain_mean(fitted: GridGP, path: Path) -> Any:
+    if isinstance(fitted.mean, xr.DataArray):
+        raise ParameterError(
+            f"{str(path)!r} has a mean for each cell of its own field; give that of this one: "
+            "--mean NAME"
+        )
+    return fitted.mean
+
+
+def _kernels(specs: Sequence[str], da: xr.DataArray) -> dict[str, Any] | None:
+    found: dict[str, Any] = {}
+    dims = list(map(str, da.dims))
+    for spec in specs:
+        dim, equals, text = spec.partition("=")
+        if not equals:
+            raise ParameterError(
+                f"--kernel {spec!r}: expected DIM=KERNEL, for instance {dims[0]}=matern52"
+            )
+        if dim not in dims:
+            raise ParameterError(
+                f"--kernel {spec!r}: {dim!r} is no dim of {da.name!r}, whose dims are "
+                f"{', '.join(dims)}"
+            )
+        if dim in found:
+            raise ParameterError(f"--kernel names the dim {dim!r} twice")
+        found[dim] = _kernel(spec, text)
+    return found or None
+
+
+def _kernel(spec: str, text: str) -> kernels.Kernel:
+    name, colon, period = text.strip().lower().partition(":")
+    if name == "periodic":
+        number = _number(period)
+        if number is None or not number > 0:
+            raise ParameterError(
+                f"--kernel {spec!r}: expected periodic:PERIOD with a positive number, in the units "
+                "of the coordinate (360 of longitudes in degrees)"
+            )
+        return kernels.Periodic(number)
+    if name in _MATERN and not colon:
+        return _MATERN[name]()
+    if name == "squared-exponential" and not colon:
+        return kernels.SquaredExponential()
+    raise ParameterError(f"--kernel {spec!r}: there is no kernel {text!r}; expected {_KERNELS}")
+
+
+def _noise(dataset: xr.Dataset, text: str) -> Any:
+    if text == "learn":
+        return text
+    number = _number(text)
+    return fields.companion(dataset, text, "--noise") if number is None else number
+
+
+def _mean(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
+    number = _number(text)
+    if number is not None:
+        return number
+    if text not in da.dims and text in dataset.variables:
+        return fields.companion(dataset, text, "--mean")
+    return text
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+# ---------------------------------------------------------------------- both ways
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Options of what is used and what is given."""
+
+    mask: str | None
+    domain: str
+    keep_observed: bool
+    include_noise: bool
+
+
+def _in_memory(
+    estimator: GridGP, dataset: xr.Dataset, da: xr.DataArray, asked: _Asked, place: Path
+) -> None:
+    da = da.load()
+    mask = None if asked.mask is None else _flags(dataset, asked.mask, "--mask")
+    estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
+    result = estimator.posterior(include_noise=asked.include_noise)
+    if asked.keep_observed:
+        result = with_observed(result, da, estimator, mask, asked.include_noise)
+    fields.write(result, dataset, place)
+
+
+def _flags(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
+    return fields.as_mask(fields.companion(dataset, name, option), option)
+
+
+def _domain(dataset: xr.Dataset, text: str) -> Any:
+    if text in ("all", "observed"):
+        return None if text == "all" else text
+    return _flags(dataset, text, "--domain")
+
+
+def _require_simple(context: typer.Context, needed: float, out: Path) -> None:
+    """Raise if a field that is worked through in pieces is asked for what needs it at once."""
+    what = (
+        f"the field needs about {needed / 2**30:.1f} GiB at once, and is worked through in pieces"
+    )
+    if fields.is_netcdf(out):
+        raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")
+    for name in ("mask", "keep_observed", "save_model"):
+        if context.params[name]:
+            option = f"--{name.replace('_', '-')}"
+            raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
+    if context.params["domain"] not in ("observed", "all"):
+        raise ParameterError(f"{what}: it must be complete, so leave out --domain")
+
+
+@contextmanager
+def _cluster(address: str | None) -> Iterator[None]:
+    """Use the workers of a cluster for what runs within."""
+    if address is None:
+        yield
+        return
+    try:
+        client = import_module("distributed").Client(address, timeout=_PATIENCE)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ParameterError(
+            f"--scheduler: there is no dask scheduler at {address!r} ({error}); start one, or "
+            "leave it out"
+        ) from error
+    with client:
+        yield

@@ -1,0 +1,781 @@
+"""Gaussian processes on grids of xarray: the estimator. Its algebra is in ``dsgp.grid``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import xarray as xr
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from dsgp import kernels as kernel_module
+from dsgp import memory, storage
+from dsgp.axis import Floats
+from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.grid.axes import GridAxis, axes_of, check_dims, check_period
+from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.grid.eigen import Eigenbasis
+from dsgp.grid.field import Field
+from dsgp.grid.fit import Hyperparameters, learn_cells, learn_complete, starts
+from dsgp.grid.kronecker import KroneckerSystem
+from dsgp.grid.means import Mean
+from dsgp.grid.passes import (
+    PassesReport,
+    StoredField,
+    posterior_to_store,
+    sample_tiles,
+    tile_regions,
+)
+from dsgp.grid.stored import pack, unpack
+from dsgp.grid.systems import GappySystem, complete_system
+from dsgp.kernels import Kernel, Matern32, Periodic
+
+Kernels = Mapping[str, Kernel]
+
+# Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
+LEARN_CELLS = 2**22
+# Such parts: how many blocks, and cells of each.
+_TILES, _TILE_CELLS = 4, 2**18
+_VARIANCES = ("auto", "exact", "local", "draws")
+_PLAIN = (
+    "noise_variance_",
+    "log_marginal_likelihood_",
+    "units_",
+    "method_",
+    "variance_method_",
+    "variance_error_",
+    "solver_iterations_",
+    "residual_",
+    "converged_",
+    "n_observed_",
+    "learnt_from_",
+)
+
+
+class GridGP(BaseEstimator):
+    r"""Gaussian process regression of a field on a grid of any number of dims.
+
+    .. math:: y = \mu + f + \varepsilon, \quad
+              f \sim GP\Big(0, \sum_c \prod_d k_{cd}(x_d, x'_d)\Big), \quad
+              \varepsilon \sim N(0, \sigma^2)
+
+    Complete fields with one separable kernel are exact in O(N Σ G_d) by Kronecker products
+    (Section ``sec:kron`` of the paper), and with an axis of more than 4096 points by state-space
+    smoothing along it. Gaps, sums of separable kernels and noise that differs between cells are
+    solved by conjugate gradients: the mean is exact to ``tol``, variances are as ``variance``
+    says.
+
+    Parameters
+    ----------
+    kernels : mapping of dim to Kernel, or sequence of such mappings, optional
+        One separable kernel, or a sum of several. Dims not named get Matérn 3/2. Parameters that
+        a kernel lacks are learnt from a start of our own, given ones are starts, those it names
+        in ``fixed`` are kept. Lengthscales are in the unit of the coordinate, for times in the
+        unit that ``units_`` tells.
+    noise : "learn", float or DataArray
+        Noise variance σ², in squared units of the field: learnt, given for all cells, or given
+        for each cell.
+    mean : "constant", "zero", float, DataArray, or text
+        Prior mean. "constant" is the average of the observed cells; "time" (any dim) each cell's
+        average over that dim; "time.month" each cell's climatology.
+    scales : int, optional
+        Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
+        lengthscales. Default: 1 for a complete field, 2 (a long and a short scale) with gaps.
+    units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
+        For dims of times. Default: by the size of their steps.
+    learner : "marginal" or None
+        None keeps the given hyperparameters.
+    variance : {"auto", "exact", "local", "draws"}
+        For fields with gaps. "exact": dense algebra, up to 1500 observed cells. "local": given the
+        ``n_neighbours`` observed cells nearest to each target, an upper bound; ``variance_error_``
+        compares it with exact values at a few cells. "draws": from ``n_draws`` posterior draws,
+        each a solve. "auto": exact if that is cheap, else local. Complete fields are always exact.
+    n_neighbours, n_draws : int
+    tol : float
+        Of conjugate gradients, relative to the norm of the data.
+    max_iter : int
+        Of conjugate gradients.
+    random_state : int
+        Of the order of elimination, the sample learnt from, and draws.
+
+    Attributes
+    ----------
+    kernels_ : dict of dim to Kernel, or list of such dicts
+        The amplitude is in the first dim's kernel, the others have variance 1.
+    noise_variance_ : float or None
+        None where it is given for each cell.
+    mean_ : float or DataArray
+        The prior mean.
+    log_marginal_likelihood_ : float
+        Vecchia's approximation where ``method_`` is "conjugate gradients".
+    units_ : dict of dim to str
+        What lengthscales are in, e.g. "days since 1860-06-01 (360_day)".
+    method_ : {"kronecker", "fibres", "dense", "conjugate gradients"}
+    variance_method_ : {"exact", "local", "draws"}
+    variance_error_ : float or None
+        "local": mean relative excess of the standard deviation over the exact one at four missing
+        cells. "draws": its relative Monte Carlo error. None: exact.
+    solver_iterations_, residual_, converged_
+        Of conjugate gradients; 0, 0.0 and True elsewhere.
+    n_observed_ : int
+    learnt_from_ : str
+        What the hyperparameters were learnt from.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from dsgp import GridGP
+    >>> x = np.linspace(0, 1, 30)
+    >>> truth = np.sin(6 * x)[:, None] * np.cos(4 * x)
+    >>> noise = 0.1 * np.random.default_rng(0).standard_normal(truth.shape)
+    >>> da = xr.DataArray(truth + noise, {"lat": x, "lon": x})
+    >>> posterior = GridGP().fit(da).posterior()
+    >>> float(abs(posterior["mean"] - truth).mean()) < 0.03
+    True
+    >>> sorted(posterior)
+    ['mean', 'std']
+    """
+
+    def __init__(
+        self,
+        kernels: Kernels | Sequence[Kernels] | None = None,
+        noise: Any = "learn",
+        *,
+        mean: Any = "constant",
+        scales: int | None = None,
+        units: Mapping[str, str] | None = None,
+        learner: str | None = "marginal",
+        variance: str = "auto",
+        n_neighbours: int = 30,
+        n_draws: int = 64,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: int = 0,
+    ) -> None:
+        self.kernels = kernels
+        self.noise = noise
+        self.mean = mean
+        self.scales = scales
+        self.units = units
+        self.learner = learner
+        self.variance = variance
+        self.n_neighbours = n_neighbours
+        self.n_draws = n_draws
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    # ------------------------------------------------------------------ fit
+
+    def fit(self, da: xr.DataArray, mask: Any = None, domain: Any = None) -> Self:
+        """Learn the hyperparameters of a field and condition on it.
+
+        Parameters
+        ----------
+        da : DataArray
+            NaN marks missing cells. Coordinates may run either way and be of any spacing.
+        mask : DataArray or array_like of bool, optional
+            True where a cell's value is used.
+        domain : DataArray or array_like of bool, "observed", optional
+            False where the output stays empty. "observed": cells without a value at any time
+            (land) stay empty.
+
+        Raises
+        ------
+        DataError
+            If the field, its coordinates, the mask, the domain or the noise cannot be used.
+        ParameterError
+            If an option is out of its range or names a dim that does not exist.
+        MemoryLimitError
+            If the field does not fit; ``smooth_store`` takes larger ones.
+        """
+        self._check_options()
+        if not isinstance(da, xr.DataArray):
+            raise DataError(f"GridGP takes a DataArray, got {type(da).__name__}; xr.DataArray(...)")
+        memory.require(
+            f"a field of {da.size} cells",
+            8.0 * da.size * (8 if self._surely_complete(da) else 10 + 1.5 * self.n_neighbours),
+            "take a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
+        )
+        land = isinstance(domain, str)
+        if land and domain != "observed":
+            raise ParameterError(f'domain must be an array or "observed", got {domain!r}')
+        field = Field.of(da, mask=mask, domain=None if land else domain, units=self.units)
+        if land:
+            field = replace(field, domain=_ever_observed(field))
+        variances = self._given_noise(field)
+        self.field_ = field
+        self._mean = Mean.of(self.mean, field)
+        points = [axis.points for axis in field.axes]
+        per_cell = isinstance(variances, np.ndarray)
+        complete = field.observed is None and not per_cell
+        terms = self._terms(field.axes, 1 if complete else 2)
+        y = self._residuals()
+        if complete and len(terms) == 1:
+            assert not isinstance(variances, np.ndarray)
+            found = self._learn_complete(terms[0], points, y, variances)
+        else:
+            found = self._learn_gappy(terms, points, y, variances)
+        self._set_hyperparameters(found, None if per_cell else found.noise)
+        self._variances = variances if isinstance(variances, np.ndarray) else None
+        self.units_ = {axis.name: axis.unit_label for axis in field.axes}
+        self.n_observed_ = field.n_observed
+        self._condition(y)
+        return self
+
+    def _condition(self, y: Floats) -> None:
+        """Make the system, and say how well it is solved."""
+        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
+        self.variance_method_, self.variance_error_ = "exact", None
+        system = self._system
+        self.log_marginal_likelihood_: float | None
+        if not isinstance(system, GappySystem):
+            self.method_ = "kronecker" if isinstance(system, KroneckerSystem) else "fibres"
+            self.log_marginal_likelihood_ = float(system.log_marginal_likelihood(y))
+            return
+        self.method_ = "dense" if system.is_dense else "conjugate gradients"
+        self._dual, done = system.solve(y)
+        if done is not None:
+            self.solver_iterations_, self.residual_ = done.iterations, done.residual
+            self.converged_ = done.converged
+        self.log_marginal_likelihood_ = float(system.log_marginal_likelihood(y))
+        self.variance_method_ = system.variance_method
+        self.variance_error_ = system.variance_error()
+
+    def _learn_complete(
+        self, term: Sequence[Kernel], points: list[Floats], y: Floats, noise: float | None
+    ) -> Hyperparameters:
+        if self.learner is None:
+            return self._kept([term], points, noise)
+        pieces: list[tuple[Sequence[Floats], Floats]] = [(points, y)]
+        self.learnt_from_ = "the whole field"
+        if y.size > LEARN_CELLS and max(y.shape) ** 2 < y.size:
+            regions = tile_regions(y.shape, _TILES, _tile_size(y.shape))
+            pieces = [
+                ([own[part] for own, part in zip(points, region, strict=True)], y[region].copy())
+                for region in regions
+            ]
+            self.learnt_from_ = f"{len(regions)} parts of {pieces[0][1].size} cells"
+        return learn_complete(term, pieces, points, noise)
+
+    def _learn_gappy(
+        self,
+        terms: Sequence[Sequence[Kernel]],
+        points: list[Floats],
+        y: Floats,
+        variances: float | Floats | None,
+    ) -> Hyperparameters:
+        per_cell = isinstance(variances, np.ndarray)
+        noise = 1.0 if per_cell else variances
+        if self.learner is None:
+            return self._kept(terms, points, noise)  # type: ignore[arg-type]
+        seen = self._observed()
+        start = starts(terms, points, float(np.var(y[seen])), noise)  # type: ignore[arg-type]
+        self.learnt_from_ = "observed cells, by a sample of Vecchia's likelihood if above 10000"
+        return learn_cells(
+            start,
+            points,
+            y,
+            seen,
+            variances if per_cell else None,  # type: ignore[arg-type]
+            n_neighbours=self.n_neighbours,
+            seed=self.random_state,
+        )
+
+    def _kept(
+        self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None
+    ) -> Hyperparameters:
+        for term in terms:
+            for axis, kernel in zip(self.field_.axes, term, strict=True):
+                if len(axis) > 1 and kernel.lengthscale is None:
+                    raise ParameterError(
+                        f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
+                        f"{kernel!r}, has no lengthscale; give it one"
+                    )
+            if all(kernel.variance is None for kernel in term):
+                raise ParameterError(
+                    "learner=None keeps what is given, and no kernel has a variance; give it to "
+                    f"that of {self.field_.axes[0].name!r}"
+                )
+        if noise is None:
+            raise ParameterError("learner=None keeps what is given; give noise=, a variance")
+        self.learnt_from_ = "nothing: given"
+        return starts(terms, points, 1.0, noise)
+
+    # ------------------------------------------------------------------ posterior
+
+    def posterior(self, include_noise: bool = False) -> xr.Dataset:
+        """Posterior of the field at its own cells.
+
+        Parameters
+        ----------
+        include_noise : bool
+            ``std`` of a new observation instead of the field.
+
+        Returns
+        -------
+        Dataset of ``mean`` and ``std``, in the field's unit and the user's layout
+        """
+        check_is_fitted(self)
+        y = self._residuals()
+        system = self._system
+        if isinstance(system, GappySystem):
+            mean, variance = system.mean(self._dual), system.variance()
+        else:
+            mean, variance = system.posterior(y)
+        mean = mean + _without_gaps(self._mean.on_field(), self._mean.constant)
+        if include_noise:
+            variance = variance + self._noise_at_cells()
+        return self._dataset(mean, np.sqrt(variance))
+
+    def predict(self, include_noise: bool = False, **coords: Any) -> xr.Dataset:
+        """Posterior of the field on another grid.
+
+        Parameters
+        ----------
+        include_noise : bool
+            ``std`` of a new observation; needs one noise variance for all cells.
+        **coords
+            New coordinates by dim, in any order; a scalar takes the dim away. Dims not named keep
+            the field's. Beyond the field's extent the posterior returns to the prior.
+
+        Returns
+        -------
+        Dataset of ``mean`` and ``std``
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr
+        >>> from dsgp import GridGP
+        >>> da = xr.DataArray(np.sin(np.arange(20.0) / 3), {"x": np.arange(20.0)})
+        >>> GridGP().fit(da).predict(x=[3.5, 4.5])["mean"].round(2).values
+        array([0.92, 1.  ])
+        """
+        check_is_fitted(self)
+        self._require_field()
+        check_dims(coords, self.field_.axes, "coords")
+        if include_noise and self.noise_variance_ is None:
+            raise ParameterError(
+                "include_noise: the noise was given for each cell and is not known elsewhere; "
+                "add your own variance to std**2"
+            )
+        system, y, points = self._system, self._residuals(), self._points(coords)
+        if isinstance(system, GappySystem):
+            mean, variance = system.mean(self._dual, points), system.variance(points)
+        else:
+            mean, variance = system.predict(points, y)
+        mean = mean + _without_gaps(self._mean.at(coords), self._mean.constant)
+        if include_noise:
+            variance = variance + self._noise_at_cells()
+        return self._dataset(mean, np.sqrt(variance), coords)
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | None = None, **coords: Any
+    ) -> xr.DataArray:
+        """Draw the field from its joint posterior.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, optional
+            Default: the model's.
+        **coords
+            Another grid, as for ``predict``; by default the field's own.
+
+        Returns
+        -------
+        DataArray with a first dim ``sample``
+        """
+        check_is_fitted(self)
+        self._require_field()
+        if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
+            raise ParameterError(f"n_samples must be a positive integer, got {n_samples!r}")
+        check_dims(coords, self.field_.axes, "coords")
+        seed = self.random_state if random_state is None else random_state
+        rng = np.random.default_rng([seed, 3])
+        points = self._points(coords) if coords else None
+        draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
+        draws += _without_gaps(self._mean.at(coords), self._mean.constant)
+        return self.field_.restore(draws, coords=coords or None, leading=("sample",))
+
+    def summary(self) -> str:
+        """Describe the fitted model in a few lines."""
+        check_is_fitted(self)
+        sizes = ", ".join(f"{axis.name} {len(axis)}" for axis in self._axes)
+        n = int(np.prod([len(axis) for axis in self._axes]))
+        lines = [
+            f"GridGP of {sizes}: {self.n_observed_} of {n} cells observed",
+            f"method: {self.method_}; variance: {self.variance_method_}"
+            + (
+                "" if self.variance_error_ is None else f" (error about {self.variance_error_:.1%})"
+            ),
+        ]
+        if self.solver_iterations_:
+            lines.append(
+                f"solver: {self.solver_iterations_} iterations, relative residual "
+                f"{self.residual_:.1e}" + ("" if self.converged_ else ", NOT CONVERGED")
+            )
+        own = self.kernels_ if isinstance(self.kernels_, list) else [self.kernels_]
+        for c, term in enumerate(own):
+            name = "kernel" if len(own) == 1 else f"kernel {c + 1} of {len(own)}"
+            variance = float(amplitude(list(term.values())))
+            lines.append(f"{name}: standard deviation {variance**0.5:.4g}")
+            for axis in self._axes:
+                kernel = term[axis.name]
+                unit = (self.units_[axis.name].split(" since ")[0] or "").strip()
+                lines.append(
+                    f"  {axis.name}: {type(kernel).__name__}, lengthscale {kernel.lengthscale:.4g}"
+                    + (f" {unit}" if unit else "")
+                )
+        noise = (
+            "given for each cell"
+            if self.noise_variance_ is None
+            else f"standard deviation {self.noise_variance_**0.5:.4g}"
+        )
+        lines.append(f"noise: {noise}")
+        if self.log_marginal_likelihood_ is not None:
+            kind = " (Vecchia)" if self.method_ == "conjugate gradients" else ""
+            lines.append(f"log marginal likelihood{kind}: {self.log_marginal_likelihood_:.6g}")
+        lines.append(f"hyperparameters learnt from: {self.learnt_from_}")
+        return "\n".join(lines)
+
+    # ------------------------------------------------------------------ larger than memory
+
+    def smooth_store(
+        self,
+        source: str | Path,
+        variable: str,
+        out: str | Path,
+        *,
+        memory: float | None = None,
+        include_noise: bool = False,
+        dtype: str = "float64",
+        resume: bool = True,
+        overwrite: bool = False,
+    ) -> PassesReport:
+        """Smooth a complete field from disk to disk, in passes of bounded memory.
+
+        The hyperparameters are learnt from four blocks of neighbouring cells and one coarse grid,
+        whose likelihoods add up; the posterior then is exact. Tasks run on the active distributed
+        client, else on threads. Interrupted, the same call goes on where it was.
+
+        Parameters
+        ----------
+        source : str or Path
+            A zarr store, or a file that xarray opens.
+        variable : str
+        out : str or Path
+            A zarr store to be, of ``mean`` and ``std``.
+        memory : float, optional
+            Bytes a task may take.
+        include_noise : bool
+        dtype : {"float64", "float32"}
+            Of the result.
+        resume, overwrite : bool
+
+        Returns
+        -------
+        PassesReport
+        """
+        self._check_options()
+        plain = isinstance(self.mean, Real) or self.mean in ("constant", "zero")
+        if not plain or isinstance(self.noise, xr.DataArray) or (self.scales or 1) > 1:
+            raise ParameterError(
+                "a field on disk can have one separable kernel, one noise variance, and a mean "
+                "that is 'constant', 'zero' or a number; fit other models in memory"
+            )
+        with StoredField(source, variable).open(
+            decode_times=True, decode_timedelta=True, decode_coords=True
+        ) as opened:
+            axes = axes_of(opened[variable], self.units)
+        term = self._terms(axes, 1)[0]
+        self._axes: tuple[GridAxis, ...] = axes
+        stored = StoredField(source, variable, tuple(axis.descending for axis in axes))
+        tiles = sample_tiles(stored, _TILES, _tile_size(stored.shape))
+        average = float(np.mean(tiles[-1][1]))
+        mean = float(self.mean) if isinstance(self.mean, Real) else average
+        mean = 0.0 if self.mean == "zero" else mean
+        points = [axis.points for axis in axes]
+        noise = None if isinstance(self.noise, str) else float(self.noise)
+        if self.learner is None:
+            found = starts([term], points, 1.0, noise)
+        else:
+            pieces = [
+                ([own[part] for own, part in zip(points, region, strict=True)], values - mean)
+                for region, values in tiles
+            ]
+            found = learn_complete(term, pieces, points, noise)
+        self.learnt_from_ = f"{len(tiles)} parts of {tiles[0][1].size} cells"
+        self._set_hyperparameters(found, found.noise)
+        bases = [
+            Eigenbasis.of(kernel.covariance(own))
+            for kernel, own in zip(found.terms[0], points, strict=True)
+        ]
+        self.mean_: float | xr.DataArray = mean
+        self.units_ = {axis.name: axis.unit_label for axis in axes}
+        self.n_observed_ = int(np.prod(stored.shape))
+        self.method_, self.variance_method_, self.variance_error_ = "kronecker", "exact", None
+        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
+        self.log_marginal_likelihood_ = None
+        return posterior_to_store(
+            stored,
+            bases,
+            found.noise,
+            mean,
+            out,
+            memory=memory,
+            include_noise=include_noise,
+            dtype=dtype,
+            resume=resume,
+            overwrite=overwrite,
+        )
+
+    # ------------------------------------------------------------------ saving
+
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the model as zarr and JSON; ``dsgp.load`` reads it.
+
+        Raises
+        ------
+        StorageError
+            If the place cannot be written or holds something else.
+        """
+        check_is_fitted(self)
+        self._require_field()
+        settings, tree = pack(self.field_)
+        arrays: dict[str, Any] = {"field": tree, "mean": self._mean.arrays()}
+        if hasattr(self, "_dual"):
+            arrays["dual"] = self._dual
+        if self._variances is not None:
+            arrays["noise"] = self._variances
+        options = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in ("kernels", "noise", "mean", "units")
+        }
+        parameters = {
+            "options": options,
+            "units": None if self.units is None else dict(self.units),
+            "field": settings,
+            "mean": self._mean.settings(),
+            "terms": [[kernel.to_settings() for kernel in term] for term in self._fitted_terms],
+            "noise": self.noise if isinstance(self.noise, (str, Real)) else "given for each cell",
+            "fitted": {name: getattr(self, name) for name in _PLAIN},
+        }
+        storage.write(path, type(self).__name__, parameters, arrays, overwrite)
+
+    @classmethod
+    def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
+        model = cls(units=settings["units"], **settings["options"])
+        model.field_ = unpack(settings["field"], tree["field"])
+        model._axes = model.field_.axes
+        model._mean = Mean.from_settings(settings["mean"], tree["mean"], model.field_.axes)
+        model._fitted_terms = tuple(
+            tuple(kernel_module.from_settings(own) for own in term) for term in settings["terms"]
+        )
+        for name in _PLAIN:
+            setattr(model, name, settings["fitted"][name])
+        model._variances = tree.get("noise")
+        if "dual" in tree:
+            model._dual = tree["dual"]
+        model.kernels_ = model._by_dim()
+        model.mean_ = model._shown_mean()
+        # What made it: its own hyperparameters, so that a clone can be fitted.
+        model.kernels = model.kernels_
+        model.noise = settings["noise"] if model._variances is None else model._shown_noise()
+        model.mean = settings["mean"]["spec"]
+        if model.mean in ("number", "field"):
+            model.mean = model.mean_
+        return model
+
+    # ------------------------------------------------------------------ parts
+
+    def _check_options(self) -> None:
+        for name, least in (("n_neighbours", 1), ("n_draws", 2), ("max_iter", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+                raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
+        if self.scales is not None and (
+            not isinstance(self.scales, (int, np.integer)) or self.scales < 1
+        ):
+            raise ParameterError(f"scales must be a positive integer or None, got {self.scales!r}")
+        if not (isinstance(self.tol, Real) and 0 < float(self.tol) < 1):
+            raise ParameterError(f"tol must be between 0 and 1, got {self.tol!r}")
+        if self.variance not in _VARIANCES:
+            raise ParameterError(f"variance must be one of {_VARIANCES}, got {self.variance!r}")
+        if self.learner not in ("marginal", None):
+            raise ParameterError(f'learner must be "marginal" or None, got {self.learner!r}')
+        noise = self.noise
+        if isinstance(noise, xr.DataArray):
+            return
+        number = isinstance(noise, Real) and not isinstance(noise, bool)
+        if not (noise == "learn" if isinstance(noise, str) else number and 0 < noise < np.inf):
+            raise ParameterError(
+                'noise must be "learn", a positive variance, or a DataArray of variances per cell, '
+                f"got {noise!r}"
+            )
+
+    def _terms(self, axes: Sequence[GridAxis], default: int) -> list[list[Kernel]]:
+        """Return the kernels of every term and axis, as they start."""
+        given = self.kernels
+        if given is None or isinstance(given, Mapping):
+            mappings: list[Kernels] = [given or {}] * (self.scales or default)
+        else:
+            mappings = list(given)
+            if not mappings:
+                raise ParameterError("kernels: got an empty list; leave it out for the default")
+            if self.scales is not None and self.scales != len(mappings):
+                raise ParameterError(
+                    f"scales={self.scales}, and kernels has {len(mappings)} terms; leave scales out"
+                )
+        terms = []
+        for mapping in mappings:
+            if not isinstance(mapping, Mapping):
+                raise ParameterError(
+                    f"kernels must map dims to kernels, or be a list of such mappings; got "
+                    f"{mapping!r}"
+                )
+            check_dims(mapping, axes, "kernels")
+            term = []
+            for axis in axes:
+                kernel = mapping.get(axis.name, Matern32())
+                if not isinstance(kernel, Kernel):
+                    raise ParameterError(
+                        f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
+                        "of dsgp.kernels, such as Matern32()"
+                    )
+                if isinstance(kernel, Periodic):
+                    check_period(axis, kernel.period)
+                term.append(kernel)
+            terms.append(term)
+        return terms
+
+    def _given_noise(self, field: Field) -> float | Floats | None:
+        """None: to be learnt; else a variance, or one for each cell."""
+        if isinstance(self.noise, str):
+            return None
+        if isinstance(self.noise, Real):
+            return float(self.noise)
+        variances = np.broadcast_to(field.align(self.noise, "noise"), field.shape).astype(float)
+        seen = np.ones(field.shape, bool) if field.observed is None else field.observed
+        bad = seen & ~(np.isfinite(variances) & (variances > 0))
+        if bad.any():
+            raise DataError(
+                f"noise: expected a positive, finite variance at each observed cell, got others at "
+                f"{int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
+            )
+        return np.where(seen, variances, np.nan)
+
+    def _surely_complete(self, da: xr.DataArray) -> bool:
+        return da.chunks is None and not bool(da.isnull().any()) and (self.scales or 1) == 1
+
+    def _residuals(self) -> Floats:
+        """The field minus its prior mean; 0 where missing."""
+        y = self.field_.values - self._mean.on_field()
+        return y if self.field_.observed is None else np.where(self.field_.observed, y, 0.0)
+
+    def _observed(self) -> Any:
+        seen = self.field_.observed
+        return np.ones(self.field_.shape, dtype=bool) if seen is None else seen
+
+    @property
+    def _system(self) -> Any:
+        if "_made" not in self.__dict__:
+            self._made = self._make_system()
+        return self._made
+
+    def _make_system(self) -> Any:
+        points = [axis.points for axis in self.field_.axes]
+        complete = self.field_.observed is None and self._variances is None
+        if complete and len(self._fitted_terms) == 1:
+            return complete_system(
+                points, self._fitted_terms[0], float(self.noise_variance_ or 0.0)
+            )
+        domain = self.field_.domain
+        return GappySystem(
+            SeparableSum(tuple(points), self._fitted_terms),
+            self._observed(),
+            self._noise_at_cells(),
+            domain=None if domain is None else np.broadcast_to(domain, self.field_.shape),
+            variance=self.variance,
+            n_neighbours=self.n_neighbours,
+            n_draws=self.n_draws,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            seed=self.random_state,
+        )
+
+    def _set_hyperparameters(self, found: Hyperparameters, noise: float | None) -> None:
+        self.__dict__.pop("_made", None)
+        self.__dict__.pop("_dual", None)
+        self._fitted_terms = found.terms
+        self.noise_variance_ = noise
+        if hasattr(self, "field_"):
+            self._axes = self.field_.axes
+            self.mean_ = self._shown_mean()
+        self.kernels_ = self._by_dim()
+
+    def _by_dim(self) -> dict[str, Kernel] | list[dict[str, Kernel]]:
+        names = [axis.name for axis in self._axes]
+        terms = [dict(zip(names, term, strict=True)) for term in self._fitted_terms]
+        return terms[0] if len(terms) == 1 else terms
+
+    def _shown_mean(self) -> float | xr.DataArray:
+        if self._mean.spec in ("constant", "zero", "number"):
+            return float(self._mean.constant)
+        return self.field_.restore(np.array(self._mean.on_field()), name="mean")
+
+    def _shown_noise(self) -> xr.DataArray:
+        return self.field_.restore(self._variances, name="noise_variance", attrs={})
+
+    def _noise_at_cells(self) -> float | Floats:
+        return float(self.noise_variance_ or 0.0) if self._variances is None else self._variances
+
+    def _points(self, coords: Mapping[str, Any]) -> list[Floats]:
+        return [
+            axis.numbers(coords[axis.name]) if axis.name in coords else axis.points
+            for axis in self.field_.axes
+        ]
+
+    def _dataset(
+        self, mean: Floats, std: Floats, coords: Mapping[str, Any] | None = None
+    ) -> xr.Dataset:
+        attrs = {k: v for k, v in self.field_.template.attrs.items() if k == "units"}
+        return xr.Dataset(
+            {
+                "mean": self.field_.restore(mean, name="mean", coords=coords),
+                "std": self.field_.restore(std, name="std", attrs=attrs, coords=coords),
+            }
+        )
+
+    def _require_field(self) -> None:
+        if not hasattr(self, "field_"):
+            raise StorageError(
+                "the model smoothed a field on disk and does not hold it; for this, fit it to a "
+                "field in memory"
+            )
+
+
+def _ever_observed(field: Field) -> Any:
+    times = [axis.name for axis in field.axes if axis.is_time or axis.name == "time"]
+    return None if not times else ~field.static_gaps(*times)
+
+
+def _without_gaps(mean: Floats, constant: float) -> Floats:
+    """A given mean may lack cells that nothing observes: there its average stands in."""
+    return np.where(np.isnan(mean), constant, mean) if np.isnan(mean).any() else mean
+
+
+def _tile_size(shape: Sequence[int]) -> list[int]:
+    """Cells along each axis of a part to learn from, as a cube as far as the axes allow."""
+    size = [1] * len(shape)
+    left = float(_TILE_CELLS)
+    for rank, d in enumerate(np.argsort(shape)):
+        size[d] = int(min(shape[d], max(left ** (1 / (len(shape) - rank)), 1)))
+        left /= size[d]
+    return size

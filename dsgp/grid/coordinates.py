@@ -1,0 +1,245 @@
+"""Coordinates as users give them: what kind they are, whether they can be used, as numbers.
+
+No calendar library is imported: cftime's objects bring their own arithmetic.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsgp.errors import DataError
+
+Floats = NDArray[np.float64]
+Kind = Literal["number", "datetime", "cftime", "timedelta"]
+
+# Units of time, the largest first, and their number in a day.
+PER_DAY = {"days": 1, "hours": 24, "minutes": 1440, "seconds": 86400}
+_NS_PER_DAY = 86_400_000_000_000
+_TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": _NS_PER_DAY}
+# Steps within this share of their mean count as equal.
+EQUISPACED = 1e-6
+# The same for coordinates in float32, which were often computed from larger ones in float32.
+NARROW = 1e-4
+EXPECTED: dict[Kind, str] = {
+    "number": "numbers",
+    "datetime": "dates (datetime64)",
+    "cftime": "cftime dates of the calendar",
+    "timedelta": "durations (timedelta64)",
+}
+EMPTY = {"number": "f8", "datetime": "M8[ns]", "cftime": "O", "timedelta": "m8[ns]"}
+_ISO = re.compile(r"(-?\d+)-(\d+)-(\d+)T(\d+):(\d+):(\d+)\.(\d+)")
+
+
+# ---------------------------------------------------------------------- kinds
+
+
+def listed(names: Iterable[str]) -> str:
+    """Quote names for a message."""
+    return ", ".join(repr(name) for name in names)
+
+
+def plain(name: str, values: Any) -> NDArray[Any]:
+    """Return a coordinate as an array of one dim; dates are datetime64 or objects."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1:
+        raise DataError(
+            f"dim {name!r}: expected its coordinate as one list of values, got an array of shape "
+            f"{array.shape}; give the values along this dim only"
+        )
+    return array
+
+
+def kind_of(name: str, values: NDArray[Any]) -> Kind:
+    """Tell what a coordinate is; refuse what has no distances."""
+    kind = values.dtype.kind
+    if kind in "iuf":
+        return "number"
+    if kind == "M":
+        return "datetime"
+    if kind == "m":
+        return "timedelta"
+    if kind == "O" and all(is_cftime(value) or _is_missing(value) for value in values):
+        some = next((value for value in values if is_cftime(value)), None)
+        if some is not None:
+            require_calendar(name, values, str(some.calendar))
+            return "cftime"
+    sample = values[0]
+    if isinstance(sample, datetime.datetime) and sample.tzinfo is not None:
+        remedy = f"convert to UTC without one: da.indexes[{name!r}].tz_convert(None)"
+        raise DataError(
+            f"coordinate {name!r} has a time zone ({sample.tzinfo}); expected dates without: "
+            f"{remedy}"
+        )
+    if isinstance(sample, (str, bytes)):
+        got = f"text ({str(sample)!r}, …)"
+        remedy = f"da.assign_coords({name}=...) with the place or time of each label"
+    else:
+        got = f"{type(sample).__name__} ({sample!r}, …; dtype {values.dtype})"
+        remedy = f"da.assign_coords({name}=...) with numbers or dates"
+    raise DataError(
+        f"coordinate {name!r} is {got}; expected numbers, dates or durations, which have "
+        f"distances: {remedy}"
+    )
+
+
+def is_cftime(value: Any) -> bool:
+    """Whether it is a date of cftime, of any calendar."""
+    return hasattr(value, "calendar") and hasattr(value, "dayofyr")
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NaT or (isinstance(value, float) and np.isnan(value))
+
+
+def require_calendar(name: str, values: NDArray[Any], calendar: str) -> None:
+    """Raise ``DataError`` if a date of cftime is of another calendar."""
+    for value in values:
+        if is_cftime(value) and value.calendar != calendar:
+            raise DataError(
+                f"dim {name!r}: expected dates of the calendar {calendar!r}, got {value} of "
+                f"{value.calendar!r}; use one calendar: convert_calendar({calendar!r})"
+            )
+
+
+def from_objects(name: str, values: NDArray[Any], kind: Kind) -> NDArray[Any]:
+    """Turn text, Python's and pandas' dates or durations into numpy's."""
+    if any(is_cftime(value) or getattr(value, "tzinfo", None) for value in values):
+        return values  # kind_of refuses it and says why
+    try:
+        if kind == "timedelta":
+            return np.asarray(pd.to_timedelta(values).to_numpy())
+        return values.astype("datetime64[us]")
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"dim {name!r}: expected {EXPECTED[kind]}, got {str(values[0])!r}; write it as "
+            f"{'a number and a unit (3 days)' if kind == 'timedelta' else 'YYYY-MM-DDThh:mm:ss'}"
+        ) from error
+
+
+def require_finite(name: str, values: NDArray[Any], kind: Kind) -> None:
+    """Raise ``DataError`` at NaN, infinity or NaT."""
+    if kind == "number":
+        bad = ~np.isfinite(values)
+    elif kind == "cftime":
+        bad = np.array([_is_missing(value) for value in values])
+    else:
+        bad = np.isnat(values)
+    if bad.any():
+        where = int(np.flatnonzero(bad)[0])
+        raise DataError(
+            f"coordinate {name!r} is {values[where]} at position {where} (counted from 0), and "
+            f"{int(bad.sum())} of its {values.size} values are missing or infinite; expected all "
+            f"known: da.isel({name}=...) without them, or assign_coords"
+        )
+
+
+def direction(name: str, values: NDArray[Any], kind: Kind) -> bool:
+    """Return whether the coordinate descends; raise if it does neither."""
+    rises, falls = values[1:] > values[:-1], values[1:] < values[:-1]
+    if rises.all():
+        return False
+    if falls.all():
+        return True
+    order = np.argsort(values, kind="stable")
+    same = np.flatnonzero(values[order[1:]] == values[order[:-1]])
+    if same.size:
+        first, second = sorted(int(order[same[0] + k]) for k in (0, 1))
+        raise DataError(
+            f"coordinate {name!r} holds {values[first]} at positions {first} and {second} (counted "
+            f"from 0), and repeats {same.size} of its {values.size} values; expected each once: "
+            f"da.drop_duplicates({name!r}), or average with da.groupby({name!r}).mean()"
+        )
+    turn = int(np.flatnonzero(rises != rises[0])[0]) - 1
+    a, b, c = values[turn : turn + 3]
+    raise DataError(
+        f"coordinate {name!r} neither ascends nor descends: {a}, {b}, {c} from position {turn} "
+        f"(counted from 0); sort it with da.sortby({name!r})"
+    )
+
+
+# ---------------------------------------------------------------------- numbers
+
+
+def iso(date: Any) -> str:
+    """Write a cftime date to its microsecond."""
+    day = f"{date.year:04d}-{date.month:02d}-{date.day:02d}"
+    return f"{day}T{date.hour:02d}:{date.minute:02d}:{date.second:02d}.{date.microsecond:06d}"
+
+
+def since(values: NDArray[Any], kind: Kind, epoch: str | None, unit: str) -> Floats:
+    """Count from the epoch. Whole days and the rest apart, so that neither is rounded first."""
+    if not values.size:
+        return np.empty(0)
+    if kind == "cftime":
+        match = _ISO.fullmatch(str(epoch))
+        if match is None:
+            raise ValueError(f"no date of cftime: {epoch!r}")
+        parts = ("year", "month", "day", "hour", "minute", "second", "microsecond")
+        # Of the same class as the values, which brings calendar and year zero.
+        zero = values[0].replace(**dict(zip(parts, map(int, match.groups()), strict=True)))
+        deltas = [value - zero for value in values]
+        days = np.array([delta.days for delta in deltas], dtype=np.int64)
+        rest = np.array([delta.seconds * 10**9 + delta.microseconds * 1000 for delta in deltas])
+    else:
+        days, rest = _split(values)
+        if epoch is not None:
+            day, part = _split(np.array([np.datetime64(epoch)]))
+            days, rest = days - day, rest - part
+    per_day = PER_DAY[unit]
+    return np.asarray(days * float(per_day) + rest / (_NS_PER_DAY // per_day), dtype=np.float64)
+
+
+def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Split datetime64 or timedelta64 into whole days and nanoseconds: no unit overflows."""
+    unit, count = np.datetime_data(values.dtype)
+    if unit not in _TICKS_PER_DAY or count != 1:
+        unit = "s" if unit in ("Y", "M", "W", "D", "h", "m") else "ns"
+        values = values.astype(f"{values.dtype.kind}8[{unit}]")
+    ticks = _TICKS_PER_DAY[unit]
+    days, rest = np.divmod(values.view(np.int64), ticks)
+    return days, rest * (_NS_PER_DAY // ticks)
+
+
+def best_unit(days: Floats) -> str:
+    """Return the largest unit of which the median step is at least one."""
+    step = float(np.median(np.diff(days))) if days.size > 1 else 1.0
+    # The step is a sum of rounded numbers: an hour may come a little short of 1/24.
+    return next((unit for unit, n in PER_DAY.items() if step * n >= 1 - 1e-9), "seconds")
+
+
+def resolution_of(values: NDArray[Any]) -> float:
+    """Two units in the last place of a narrow float coordinate, 0 for the others.
+
+    One is the rounding of a point and of the ends, another that of arithmetic in the narrow type.
+    Float64 that holds float32 values only was widened on its way.
+    """
+    if values.dtype.kind != "f":
+        return 0.0
+    narrow = values.dtype
+    if narrow.itemsize >= 8:
+        if not np.array_equal(values.astype(np.float32), values):
+            return 0.0
+        narrow = np.dtype(np.float32)
+    return 2 * float(np.spacing(narrow.type(np.abs(values).max())))
+
+
+def spacing_of(points: Floats, resolution: float) -> tuple[float | None, float]:
+    """Return the common step, or None, and the rounding that was needed for it, or 0."""
+    if points.size < 2:
+        return None, 0.0
+    step = float(points[-1] - points[0]) / (points.size - 1)
+    exact = points[0] + step * np.arange(points.size)
+    off = float(np.abs(points - exact).max())
+    # Differences of larger float32 numbers (colatitudes, say) carry the rounding of those. Coarser
+    # rounding than a tenth of the step says nothing of the spacing.
+    resolution = max(resolution, NARROW * step) if resolution else 0.0
+    if 0 < off <= resolution <= 0.1 * step:
+        return step, resolution
+    return (step if off <= EQUISPACED * step else None), 0.0

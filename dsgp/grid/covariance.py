@@ -1,0 +1,261 @@
+"""Sums of separable covariances on a grid: products with them, tables for compiled loops, draws.
+
+Axes of up to ``LONG`` points have dense matrices; longer ones go through the state-space engine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgp.axis import Axis, Floats
+from dsgp.compute import run
+from dsgp.errors import ParameterError
+from dsgp.grid.kronecker import kron_mvprod
+from dsgp.jit.sampler import simulate
+from dsgp.jit.vecchia import Tables
+from dsgp.kernels import Kernel, Matern
+
+# Points of an axis beyond which no dense matrix of it is made: 128 MB each.
+LONG = 4096
+# Relative; steps that agree to it are one lag.
+_EQUISPACED = 1e-9
+_SECONDS_A_POINT = 2e-8  # of a state-space product
+
+
+@dataclass(frozen=True, eq=False)
+class SeparableSum:
+    """The covariance Σ_c Π_d k_cd(x_d, x'_d) on the grid of some axes.
+
+    Parameters
+    ----------
+    points : sequence of D ndarrays of shape (G_d,)
+        Strictly ascending.
+    terms : sequence of C sequences of D kernels
+        The amplitude of a term is the product of its kernels' variances.
+
+    Raises
+    ------
+    ParameterError
+        If an axis of more than 4096 points has a kernel without a state-space form.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.grid.covariance import SeparableSum
+    >>> from dsgp.kernels import Matern32
+    >>> unit = Matern32(lengthscale=1.0, variance=1.0)
+    >>> prior = SeparableSum((np.arange(2.0), np.arange(2.0)), ((unit, unit),))
+    >>> prior.multiply(np.eye(2)).round(4)
+    array([[1.2337, 0.9667],
+           [0.9667, 1.2337]])
+    """
+
+    points: tuple[Floats, ...]
+    terms: tuple[tuple[Kernel, ...], ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", tuple(np.asarray(own, float) for own in self.points))
+        object.__setattr__(self, "terms", tuple(tuple(term) for term in self.terms))
+        for term in self.terms:
+            for d, kernel in enumerate(term):
+                if len(self.points[d]) > LONG and not isinstance(kernel, Matern):
+                    raise ParameterError(
+                        f"axis {d} has {len(self.points[d])} points, more than {LONG}, and the "
+                        f"kernel {kernel!r}; expected a Matérn kernel on so long an axis"
+                    )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the grid."""
+        return tuple(len(own) for own in self.points)
+
+    @property
+    def variance(self) -> float:
+        """Prior variance at every cell."""
+        return float(sum(amplitude(term) for term in self.terms))
+
+    def multiply(self, grid: Floats) -> Floats:
+        """Return the covariance times a vector on the grid, as such a one (G_1, …, G_D)."""
+        total: Any = None
+        for term, matrices in zip(self.terms, self._matrices, strict=True):
+            product: Any = kron_mvprod(matrices, grid)
+            for d, matrix in enumerate(matrices):
+                if matrix is None:
+                    product = along(_multiplied(self.points[d], term[d]), product, d)
+            total = product if total is None else np.add(total, product, out=total)
+        return total
+
+    def cross(self, points: Sequence[Floats], grid: Floats) -> Floats:
+        """Return the covariance of another grid with this one, times a vector on this one."""
+        total: Any = None
+        for term in self.terms:
+            product: Any = kron_mvprod(
+                [
+                    None if len(own) > LONG else kernel.covariance(new, own)
+                    for kernel, own, new in zip(term, self.points, points, strict=True)
+                ],
+                grid,
+            )
+            for d, own in enumerate(self.points):
+                if len(own) > LONG:
+                    product = along(_evaluated(own, term[d], points[d]), product, d)
+            total = product if total is None else np.add(total, product, out=total)
+        return total
+
+    def sample(self, random: np.random.Generator) -> Floats:
+        """Draw the field on the grid from the prior."""
+        total = np.zeros(self.shape)
+        for term, roots in zip(self.terms, self._roots, strict=True):
+            long = [d for d, root in enumerate(roots) if root is None]
+            orders = [term[d].order for d in long]  # type: ignore[attr-defined]
+            draw = random.standard_normal((*self.shape, *orders))
+            for d in long:
+                draw = _simulated(self.points[d], term[d], draw, d, len(self.shape))
+            total += kron_mvprod(roots, draw)
+        return total
+
+    @cached_property
+    def _roots(self) -> list[list[Floats | None]]:
+        return [[None if own is None else _root(own) for own in row] for row in self._matrices]
+
+    @cached_property
+    def _matrices(self) -> list[list[Floats | None]]:
+        return [
+            [
+                None if len(own) > LONG else kernel.covariance(own)
+                for kernel, own in zip(term, self.points, strict=True)
+            ]
+            for term in self.terms
+        ]
+
+    def tables(self) -> Tables:
+        """Return covariances and their derivatives by log lengthscale for compiled loops."""
+        shape = (len(self.terms), len(self.points))
+        start = np.zeros(shape, dtype=np.int64)
+        rate = np.zeros(shape)
+        polynomial, slopes = np.zeros((*shape, 4)), np.zeros((*shape, 5))
+        strides = [_stride(own) for own in self.points]
+        values, rises = [], []
+        length = 0
+        for c, term in enumerate(self.terms):
+            for d, (kernel, own) in enumerate(zip(term, self.points, strict=True)):
+                start[c, d] = length
+                if strides[d] < 0:
+                    assert isinstance(kernel, Matern)
+                    variance = float(kernel.variance or 0.0)
+                    rate[c, d] = kernel.rate
+                    polynomial[c, d, : kernel.order] = kernel.coefficients
+                    slopes[c, d, : kernel.order + 1] = kernel.slope_coefficients
+                    polynomial[c, d] *= variance
+                    slopes[c, d] *= variance
+                    continue
+                if strides[d] == 0:
+                    value = kernel.covariance(own[:1], own).ravel()
+                    rise = kernel.by_log_lengthscale(own[:1], own).ravel()
+                else:
+                    value = _by_lag(kernel.covariance(own))
+                    rise = _by_lag(kernel.by_log_lengthscale(own))
+                values.append(value)
+                rises.append(rise)
+                length += len(value)
+        direct = [
+            own if stride < 0 else own[:0] for own, stride in zip(self.points, strides, strict=True)
+        ]
+        origin = np.cumsum([0, *(len(own) for own in direct[:-1])]).astype(np.int64)
+        return Tables(
+            value=np.concatenate([*values, np.zeros(1)]),
+            slope=np.concatenate([*rises, np.zeros(1)]),
+            start=start,
+            stride=np.array(strides, dtype=np.int64),
+            points=np.concatenate([*direct, np.zeros(1)]),
+            origin=origin,
+            rate=rate,
+            polynomial=polynomial,
+            slope_polynomial=slopes,
+        )
+
+    def by_lag(self, d: int, lags: NDArray[np.integer]) -> list[Floats]:
+        """Correlations of every term along one axis at a typical distance of so many steps."""
+        own = self.points[d]
+        step = float(np.median(np.diff(own))) if len(own) > 1 else 1.0
+        return [
+            term[d].with_parameters(variance=1.0).covariance([0.0], np.abs(lags) * step).ravel()
+            for term in self.terms
+        ]
+
+
+def amplitude(term: Sequence[Kernel]) -> float:
+    """Product of the kernels' variances."""
+    return math.prod(float(kernel.variance or 1.0) for kernel in term)
+
+
+def along(function: Callable[[Floats], Floats], grid: Floats, d: int) -> Floats:
+    """Apply a function of vectors to every fibre of a grid along one axis."""
+    fibres = np.ascontiguousarray(np.moveaxis(grid, d, -1))
+    rows = fibres.reshape(-1, fibres.shape[-1])
+    done = run(
+        [partial(function, row) for row in rows],
+        seconds=_SECONDS_A_POINT * rows.size,
+        in_place=True,
+    )
+    out = np.array(done).reshape(*fibres.shape[:-1], len(done[0]))
+    return np.ascontiguousarray(np.moveaxis(out, -1, d))
+
+
+def _multiplied(own: Floats, kernel: Kernel) -> Callable[[Floats], Floats]:
+    axis = Axis(own)
+    return lambda row: axis.multiply(kernel, row)  # type: ignore[arg-type]
+
+
+def _evaluated(own: Floats, kernel: Kernel, new: Floats) -> Callable[[Floats], Floats]:
+    axis = Axis(own)
+    return lambda row: axis.kernel_sum(kernel, row)(new)  # type: ignore[arg-type]
+
+
+def _simulated(own: Floats, kernel: Kernel, normal: Floats, d: int, state: int) -> Floats:
+    """Give fibres along a long axis its covariance; the axis ``state`` of ``normal`` is used up."""
+    assert isinstance(kernel, Matern)
+    step = Axis(own).step
+    fibres = np.ascontiguousarray(np.moveaxis(normal, (d, state), (-2, -1)))
+    out = np.empty(fibres.shape[:-1])
+    dynamics = kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate
+    run(
+        [
+            partial(simulate, *dynamics, step, row, to)
+            for row, to in zip(
+                fibres.reshape(-1, *fibres.shape[-2:]), out.reshape(-1, len(own)), strict=True
+            )
+        ],
+        seconds=_SECONDS_A_POINT * fibres.size,
+        in_place=True,
+    )
+    return np.ascontiguousarray(np.moveaxis(out, -1, d))
+
+
+def _root(covariance: Floats) -> Floats:
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _stride(own: Floats) -> int:
+    """How a table of an axis is laid out; see ``Tables``."""
+    steps = np.diff(own)
+    if len(own) < 3 or np.ptp(steps) <= _EQUISPACED * steps.mean():
+        return 0
+    return len(own) if len(own) <= LONG else -1
+
+
+def _by_lag(matrix: Floats) -> Floats:
+    """Rows i of a symmetric matrix from their diagonal on, each in a row of full length."""
+    n = len(matrix)
+    out = np.zeros((n, n))
+    for i in range(n):
+        out[i, : n - i] = matrix[i, i:]
+    return out.ravel()

@@ -1,0 +1,136 @@
+"""A few observed cells of a grid by dense algebra: everything exact, O(n³)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from dsgp.axis import LOG_2PI, Floats
+from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.vecchia import VecchiaEvidence
+
+# Target cells whose covariances with the observed ones are held at a time.
+_TARGETS = 4096
+
+
+class DenseSystem:
+    """A Gaussian process on the observed cells of a grid, by their covariance matrix.
+
+    Parameters
+    ----------
+    prior : SeparableSum
+    observed : ndarray of bool, shape (G_1, …, G_D)
+    noise : float or ndarray that broadcasts to the grid
+        Noise variances; positive where observed.
+
+    Notes
+    -----
+    Memory: about three matrices of n × n, n being the number of observed cells.
+    """
+
+    def __init__(
+        self, prior: SeparableSum, observed: NDArray[np.bool_], noise: float | Floats
+    ) -> None:
+        self.prior = prior
+        self.index = np.argwhere(observed)
+        self.observed = observed
+        self.noise = np.broadcast_to(np.asarray(noise, dtype=float), observed.shape)[observed]
+
+    @cached_property
+    def _factor(self) -> tuple[Floats, bool]:
+        matrix = self._between(self.index, None)
+        matrix[np.diag_indices_from(matrix)] += self.noise
+        return cho_factor(matrix, lower=True, overwrite_a=True)
+
+    def _between(self, index: NDArray[np.intp], points: Sequence[Floats] | None) -> Floats:
+        """Covariances of the observed cells with some cells, of this grid or of another."""
+        points = self.prior.points if points is None else points
+        total = np.zeros((len(self.index), len(index)))
+        for term in self.prior.terms:
+            part = np.ones_like(total)
+            for d, kernel in enumerate(term):
+                part *= _pairs(
+                    kernel.covariance,
+                    self.prior.points[d],
+                    self.index[:, d],
+                    points[d],
+                    index[:, d],
+                )
+            total += part
+        return total
+
+    def dual(self, y: Floats) -> Floats:
+        """Return α = (K + R)⁻¹ y, (n,)."""
+        return cho_solve(self._factor, y[self.observed])
+
+    def evidence(self, y: Floats) -> VecchiaEvidence:
+        """Log likelihood and its gradient, exact."""
+        dual = self.dual(y)
+        lower = self._factor[0]
+        n = len(dual)
+        value = -0.5 * (
+            float(y[self.observed] @ dual) + 2 * float(np.sum(np.log(np.diag(lower)))) + n * LOG_2PI
+        )
+        # d log p = ½ Σ_ab S_ab dA_ab.
+        inner = np.outer(dual, dual) - cho_solve(self._factor, np.eye(n))
+        n_terms, n_dims = len(self.prior.terms), len(self.prior.points)
+        lengthscales, variances = np.zeros((n_terms, n_dims)), np.zeros(n_terms)
+        for c, term in enumerate(self.prior.terms):
+            values, slopes = [], []
+            for d, kernel in enumerate(term):
+                own, at = self.prior.points[d], self.index[:, d]
+                values.append(_pairs(kernel.covariance, own, at, own, at))
+                slopes.append(_pairs(kernel.by_log_lengthscale, own, at, own, at))
+            variances[c] = 0.5 * float(np.sum(inner * math.prod(values)))
+            for d in range(n_dims):
+                others = math.prod([*values[:d], slopes[d], *values[d + 1 :]])
+                lengthscales[c, d] = 0.5 * float(np.sum(inner * others))
+        by_noise = 0.5 * float(np.diag(inner) @ self.noise)
+        return VecchiaEvidence(value, lengthscales, variances, by_noise)
+
+    def posterior(
+        self,
+        y: Floats,
+        points: Sequence[Floats] | None = None,
+        where: NDArray[np.bool_] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Mean and variance on the grid, or on that of other points; NaN where not asked for."""
+        shape = tuple(len(own) for own in (self.prior.points if points is None else points))
+        mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
+        flat = np.arange(mean.size) if where is None else np.flatnonzero(where)
+        dual, lower = self.dual(y), self._factor[0]
+        for start in range(0, len(flat), _TARGETS):
+            some = flat[start : start + _TARGETS]
+            cross = self._between(np.stack(np.unravel_index(some, shape), axis=1), points)
+            mean.reshape(-1)[some] = dual @ cross
+            half = solve_triangular(lower, cross, lower=True, overwrite_b=True)
+            left = self.prior.variance - np.einsum("it,it->t", half, half)
+            variance.reshape(-1)[some] = np.maximum(left, 0.0)
+        return mean, variance
+
+    def deviation(self, random: np.random.Generator) -> Floats:
+        """Draw the posterior's deviation from its mean on the grid (Matheron's rule)."""
+        field = self.prior.sample(random)
+        seen = field[self.observed] + np.sqrt(self.noise) * random.standard_normal(len(self.noise))
+        grid = np.zeros(self.observed.shape)
+        grid[self.observed] = cho_solve(self._factor, seen)
+        field -= self.prior.multiply(grid)
+        return field
+
+
+def _pairs(
+    function: Callable[[Floats, Floats], Floats],
+    x: Floats,
+    rows: NDArray[np.intp],
+    y: Floats,
+    columns: NDArray[np.intp],
+) -> Floats:
+    """Evaluate a kernel between x[rows] and y[columns], each pair of coordinates once."""
+    some, row = np.unique(rows, return_inverse=True)
+    others, column = np.unique(columns, return_inverse=True)
+    return function(x[some], y[others])[np.ix_(row, column)]

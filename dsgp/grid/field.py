@@ -1,0 +1,435 @@
+"""A field of xarray as ascending axes and plain numbers, and the way back to the user's layout.
+
+Reads a ``DataArray`` into memory. Axes alone, without the values, come from ``axes.axes_of``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from dsgp.errors import DataError
+from dsgp.grid.axes import GridAxis, axes_of, check_dims
+from dsgp.grid.coordinates import Floats
+
+Bools = NDArray[np.bool_]
+
+# Encodings that tell how numbers are packed, or round them: wrong for a mean, and more so for a
+# standard deviation. The rest (compression, chunks of the store) suits any field of that shape.
+_PACKING = ("scale_factor", "add_offset", "_Unsigned")
+_ROUNDING = ("least_significant_digit", "significant_digits", "quantize_mode")
+# These suit one type of numbers only.
+_OF_DTYPE = ("dtype", "_FillValue", "missing_value", "fill_value", "filters", "serializer")
+# Statements on the values, which another field of the same units need not obey.
+_RANGES = ("actual_range", "valid_range", "valid_min", "valid_max")
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """A field on its axes.
+
+    Attributes
+    ----------
+    axes : tuple of GridAxis
+        In the order of the user's dims.
+    values : ndarray of shape (n_1, …, n_D)
+        Float64, in the field's unit, along ascending axes; NaN where missing or masked.
+    observed : ndarray of bool, of the same shape, or None
+        None: every cell is observed.
+    domain : ndarray of bool that broadcasts against ``values``, or None
+        False in cells that stay empty in ``restore`` (land, for instance). Observations there
+        still count. None: no such cells.
+    template : DataArray
+        The user's layout, without its values.
+    chunks : mapping of dim to tuple of int
+        Of the user's dask array; empty if it was none.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> da = xr.DataArray([[1.0, np.nan], [3.0, 4.0]], {"lat": [50, 40], "lon": [0, 1]})
+    >>> field = Field.of(da)
+    >>> field.values
+    array([[ 3.,  4.],
+           [ 1., nan]])
+    >>> field.restore(field.values).identical(da)
+    True
+    """
+
+    axes: tuple[GridAxis, ...]
+    values: Floats
+    observed: Bools | None
+    domain: Bools | None
+    template: xr.DataArray
+    chunks: Mapping[Hashable, tuple[int, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        da: xr.DataArray,
+        *,
+        mask: Any = None,
+        domain: Any = None,
+        units: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Read a field.
+
+        Parameters
+        ----------
+        da : DataArray of any number of dims, each with a coordinate
+            Floats or integers; NaN is a missing cell. A whole slice may be missing.
+        mask : DataArray or array_like of bool, optional
+            True: the cell's value is used. A DataArray can have fewer dims, in any order, and is
+            matched by its coordinates; an array has the shape of ``da``. What the mask leaves
+            out may hold anything.
+        domain : DataArray or array_like of bool, optional
+            Given like ``mask``. False: the cell stays empty in ``restore``.
+        units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
+            For dims of times; by default chosen from the steps.
+
+        Raises
+        ------
+        DataError
+            If the values are of a type without an average, one is infinite, no cell is observed,
+            values equal a fill value that was not decoded; if a coordinate, the mask or the
+            domain cannot be used.
+        ParameterError
+            If ``units`` names another dim or unit.
+        """
+        _require_numbers(da)
+        axes = axes_of(da, units)
+        values = np.array(_ascending(axes, da.values), dtype=np.float64, order="C")
+        bare = np.broadcast_to(np.float64(np.nan), da.shape)
+        template = da.copy(deep=False, data=bare)
+        chunks = dict(da.chunksizes) if da.chunks is not None else {}
+        made = cls(axes, values, None, None, template, chunks)
+        seen = ~np.isnan(values)
+        n_known = int(seen.sum())
+        if mask is not None:
+            seen &= made.align_bool(mask, "mask")
+            values[~seen] = np.nan
+        _require_decoded(da, values)
+        infinite = np.isinf(values)
+        if infinite.any():
+            where = _cell(axes, np.unravel_index(int(infinite.argmax()), values.shape))
+            raise DataError(
+                f"the field is infinite in {int(infinite.sum())} of {values.size} cells, such as "
+                f"{where}; expected numbers, or NaN where missing: da.where(numpy.isfinite(da))"
+            )
+        if not seen.any():
+            raise DataError(
+                f"no cell of the field is observed: {n_known} of {values.size} hold a value"
+                + ("" if mask is None else " and the mask leaves out all of these")
+                + "; expected at least one"
+                + ("" if mask is None else " (the mask is True where a cell is used)")
+            )
+        region = None if domain is None else made.align_bool(domain, "domain")
+        if region is not None and not region.any():
+            raise DataError(
+                "domain leaves no cell; expected True where the output is to be given, False where "
+                "it stays empty: pass ~domain if it is the other way round"
+            )
+        return cls(axes, values, None if seen.all() else seen, region, template, chunks)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Names of the axes."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of points along each axis."""
+        return tuple(len(axis) for axis in self.axes)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of points by dim."""
+        return dict(zip(self.dims, self.shape, strict=True))
+
+    @property
+    def n_observed(self) -> int:
+        """Number of observed cells."""
+        return self.values.size if self.observed is None else int(self.observed.sum())
+
+    def align_bool(self, array: Any, what: str) -> Bools:
+        """Bring a mask onto the axes, as ``align`` does; raise ``DataError`` if it is not bool."""
+        dtype = array.dtype if isinstance(array, xr.DataArray) else np.asarray(array).dtype
+        if dtype != np.bool_:
+            raise DataError(
+                f"{what}: expected True and False, got {dtype}; turn it into bool: "
+                f"{what}.astype(bool) (True marks cells to use), where it holds no NaN"
+            )
+        return self.align(array, what)
+
+    def align(self, array: Any, what: str) -> NDArray[Any]:
+        """Bring an array that goes with the field onto its axes.
+
+        Parameters
+        ----------
+        array : DataArray or array_like
+            A DataArray has some of the field's dims, in any order, and is matched by its
+            coordinates (as ``GridAxis.find`` does), which can run another way; without
+            coordinates, by position. Any other array has the shape of the user's field.
+        what : str
+            Its name in messages.
+
+        Returns
+        -------
+        ndarray of D dims, along ascending axes
+            One long where the array lacks the dim, so that it broadcasts against ``values``.
+
+        Raises
+        ------
+        DataError
+            If it has another dim, other coordinates or another shape.
+        """
+        if not isinstance(array, xr.DataArray):
+            plain = np.asarray(array)
+            if plain.shape != self.shape:
+                raise DataError(
+                    f"{what}: expected the shape of the field, {self.sizes}, got {plain.shape}; "
+                    "give a DataArray to match by dims"
+                )
+            return _ascending(self.axes, plain)
+        for dim in array.dims:
+            if dim not in self.dims:
+                raise DataError(
+                    f"{what}: expected dims among those of the field, {self.dims}, got {dim!r}; "
+                    f"select or average: {what}.isel({dim}=0, drop=True)"
+                )
+        ordered = array.transpose(*(dim for dim in self.dims if dim in array.dims))
+        values = np.asarray(ordered.values)
+        for position, dim in enumerate(ordered.dims):
+            axis = self.axes[self.dims.index(str(dim))]
+            order = self._order(axis, array, what)
+            if not np.array_equal(order, np.arange(order.size)):
+                values = np.take(values, order, axis=position)
+        return values.reshape([n if dim in array.dims else 1 for dim, n in self.sizes.items()])
+
+    def restore(
+        self,
+        values: Any,
+        *,
+        name: Hashable | None = None,
+        attrs: Mapping[Any, Any] | None = None,
+        coords: Mapping[str, Any] | None = None,
+        leading: Sequence[str] = (),
+    ) -> xr.DataArray:
+        """Give numbers on the axes the layout of the user's field.
+
+        Order and direction of the dims, coordinates with their attributes, and the chunks are the
+        user's. So is the encoding, except what describes packed, rounded or integer numbers:
+        ``scale_factor`` and ``add_offset``, ``_FillValue`` and ``filters`` of integers, digits to
+        round to. Attributes are the user's except ranges (``actual_range``, ``valid_min``, …),
+        which need not hold. Cells outside the domain are NaN.
+
+        Parameters
+        ----------
+        values : array of shape (…, n_1, …, n_D), numpy or dask
+            Along ascending axes; along the dims in ``coords``, in the order given there.
+        name : hashable, optional
+            Default: the field's name.
+        attrs : mapping, optional
+            Instead of the field's attributes.
+        coords : mapping of dim to array_like, or scalar, optional
+            Other coordinates of some dims. A scalar takes the dim away. Coordinates of the field
+            that run along these dims, and the domain, do not apply then.
+        leading : sequence of str
+            Names of axes before those of the field, e.g. ``("sample",)``.
+
+        Returns
+        -------
+        DataArray
+
+        Raises
+        ------
+        DataError
+            If ``values`` has another shape, or a leading name is taken.
+        ParameterError
+            If ``coords`` names another dim.
+        """
+        new = dict(coords or {})
+        check_dims(new, self.axes, "coords")
+        placed = {
+            axis.name: self._placed(axis, new[axis.name]) for axis in self.axes if axis.name in new
+        }
+        sizes = [placed[axis.name].size if axis.name in new else len(axis) for axis in self.axes]
+        self._require_shape(values, sizes, leading)
+        flips = [
+            slice(None, None, -1 if axis.descending and axis.name not in new else None)
+            for axis in self.axes
+        ]
+        kept = {
+            key: coordinate
+            for key, coordinate in self.template.coords.items()
+            if not set(coordinate.dims) & set(new)
+        }
+        out = xr.DataArray(
+            values[(..., *flips)],
+            dims=(*leading, *self.dims),
+            coords=xr.Coordinates(kept | placed) if new else self.template.coords,
+            name=self.template.name if name is None else name,
+            attrs={k: v for k, v in self.template.attrs.items() if k not in _RANGES}
+            if attrs is None
+            else dict(attrs),
+        )
+        if self.domain is not None and not new:
+            out = out.where(self._layout(self.domain))
+        chunks = {dim: size for dim, size in self.chunks.items() if dim not in new}
+        if chunks:
+            out = out.chunk(chunks)
+        elif out.chunks is None and isinstance(values, np.ndarray):
+            # A view that runs backwards is slow to read and keeps the array it belongs to.
+            out = out.copy(data=np.ascontiguousarray(out.values))
+        out.encoding = {} if new or leading else _float_encoding(self.template.encoding)
+        scalars = {dim: 0 for dim, value in new.items() if np.ndim(value) == 0}
+        return out.isel(scalars) if scalars else out
+
+    def static_gaps(self, *dims: str) -> Bools:
+        """Cells without a value at any step along some dims; see ``static_gaps``."""
+        check_dims(dims, self.axes, "static_gaps")
+        if self.observed is None:
+            return np.zeros([1 if dim in dims else n for dim, n in self.sizes.items()], bool)
+        return static_gaps(self.observed, tuple(self.dims.index(dim) for dim in dims))
+
+    # ------------------------------------------------------------------ parts
+
+    def _order(self, axis: GridAxis, array: xr.DataArray, what: str) -> NDArray[np.intp]:
+        """Index into ``array`` of each point of an axis."""
+        size = array.sizes[axis.name]
+        if size != len(axis):
+            raise DataError(
+                f"{what}: expected {len(axis)} points along {axis.name!r}, as the field has, got "
+                f"{size}; select the same: {what}.sel({axis.name}=da.{axis.name})"
+            )
+        if axis.name not in array.coords:
+            order = np.arange(size)
+            return order[::-1] if axis.descending else order
+        found = axis.find(array.coords[axis.name].values)
+        if np.array_equal(np.sort(found), np.arange(size)):
+            return np.argsort(found)
+        coordinate = array.coords[axis.name].values
+        bad = np.flatnonzero(found < 0)
+        got = f"{coordinate[bad[0]]}, which it lacks" if bad.size else "one of them twice"
+        raise DataError(
+            f"{what}: expected the coordinates of the field along {axis.name!r}, got {got}; if "
+            f"the cells are the same, {what}.assign_coords({axis.name}=da.{axis.name})"
+        )
+
+    def _placed(self, axis: GridAxis, value: Any) -> xr.DataArray:
+        """Return a new coordinate of a dim; attributes that it lacks are the field's."""
+        dim, new = axis.name, axis.checked(value)
+        attrs = {**self.template.coords[dim].attrs, **getattr(value, "attrs", {})}
+        return xr.DataArray(new, dims=dim, coords={dim: (dim, new, attrs)}, name=dim).coords[dim]
+
+    def _require_shape(self, values: Any, sizes: Sequence[int], leading: Sequence[str]) -> None:
+        expected, got = tuple(sizes), tuple(values.shape)
+        if len(got) != len(leading) + len(expected) or got[len(leading) :] != expected:
+            before = "".join(f"{name}, " for name in leading)
+            raise DataError(
+                f"restore: expected values of shape ({before}{str(expected)[1:]}, got {got}"
+            )
+        for name in leading:
+            if name in self.dims or name in self.template.coords:
+                raise DataError(
+                    f"the result has a dim {name!r} of its own, and so has the field; rename it: "
+                    f"da.rename({{{name!r}: ...}})"
+                )
+
+    def _layout(self, array: Bools) -> xr.DataArray:
+        """Name the axes of an array that broadcasts, in the user's direction."""
+        flat = tuple(0 if n == 1 else slice(None) for n in array.shape)
+        flips = tuple(
+            slice(None, None, -1 if axis.descending else None)
+            for axis, n in zip(self.axes, array.shape, strict=True)
+            if n > 1
+        )
+        dims = [d for d, n in zip(self.dims, array.shape, strict=True) if n > 1]
+        return xr.DataArray(array[flat][flips], dims=dims)
+
+
+def static_gaps(observed: Bools, axis: int | tuple[int, ...]) -> Bools:
+    """Cells that have no value at any step along the time-like axes: land, as a rule.
+
+    Parameters
+    ----------
+    observed : ndarray of bool
+    axis : int or tuple of int
+
+    Returns
+    -------
+    ndarray of bool, one long along ``axis``
+
+    Examples
+    --------
+    >>> static_gaps(np.array([[True, False], [False, False]]), 0)
+    array([[False,  True]])
+    """
+    return np.asarray(~observed.any(axis=axis, keepdims=True))
+
+
+def _ascending(axes: Sequence[GridAxis], values: NDArray[Any]) -> NDArray[Any]:
+    """View an array of the user's layout along ascending axes."""
+    return values[tuple(slice(None, None, -1 if axis.descending else None) for axis in axes)]
+
+
+def _cell(axes: Sequence[GridAxis], index: Sequence[Any]) -> str:
+    """Name a cell by its position in the user's order."""
+    places = (
+        f"{axis.name}={len(axis) - 1 - int(i) if axis.descending else int(i)}"
+        for axis, i in zip(axes, index, strict=True)
+    )
+    return f"isel({', '.join(places)})"
+
+
+def _require_numbers(da: Any) -> None:
+    if not isinstance(da, xr.DataArray):
+        remedy = (
+            f"choose a variable: ds[{next(iter(da.data_vars), '...')!r}]"
+            if isinstance(da, xr.Dataset)
+            else "wrap it: xarray.DataArray(values, dims=..., coords=...)"
+        )
+        raise DataError(f"expected a field as xarray.DataArray, got {type(da).__name__}; {remedy}")
+    kind = da.dtype.kind
+    if kind in "iuf":
+        return
+    if kind == "b":
+        remedy = "da.astype(float) if 0 and 1 are meant as numbers (a mask goes to mask=)"
+    elif kind == "c":
+        remedy = "take da.real and da.imag one by one"
+    elif kind in "Mm":
+        remedy = "divide durations by one: da / numpy.timedelta64(1, 'D')"
+    else:
+        remedy = "da.astype(float) if it holds numbers"
+    raise DataError(f"the field has dtype {da.dtype}; expected floats or integers: {remedy}")
+
+
+def _require_decoded(da: xr.DataArray, values: Floats) -> None:
+    """Raise if a fill value of the file still stands for missing cells."""
+    for key in ("_FillValue", "missing_value"):
+        for fill in np.atleast_1d(da.attrs.get(key, np.nan)):
+            if isinstance(fill, (str, bytes)) or np.isnan(fill):
+                continue
+            with np.errstate(over="ignore"):
+                stored = float(np.asarray(fill).astype(da.dtype))  # 1e20 in float32 is another
+            count = int(np.count_nonzero(values == stored))
+            if count:
+                raise DataError(
+                    f"{count} cells of the field are {fill}, its attribute {key!r}; expected NaN "
+                    f"where missing: xarray.decode_cf(ds), or da.where(da != {fill})"
+                )
+
+
+def _float_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Keep what suits floats of the same shape."""
+    stored = np.dtype(encoding["dtype"]) if "dtype" in encoding else None
+    packed = any(key in encoding for key in _PACKING)
+    drop: tuple[str, ...] = _PACKING + _ROUNDING
+    if packed or (stored is not None and stored.kind != "f"):
+        drop += _OF_DTYPE
+    return {key: value for key, value in encoding.items() if key not in drop}

@@ -1,0 +1,389 @@
+"""Learning the hyperparameters of a grid: their starts, and ascent of a log marginal likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dsgp.axis import Floats
+from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.grid.dense import DenseSystem
+from dsgp.grid.kronecker import GridEvidence
+from dsgp.grid.missing import Bools, CellSystem
+from dsgp.grid.systems import complete_system
+from dsgp.kernels import Kernel
+from dsgp.progress import progress
+
+# A learner stops when an iteration gains less, in nats: of an exact likelihood, of a sampled one.
+_GAIN, _SAMPLED_GAIN = 1e-2, 0.3
+# Cells and neighbours of the stages by which gappy fields are learnt.
+_STAGES = ((2000, 15, 40), (10000, 30, 40))
+# Of them, so many are the first in the order of elimination: they alone see long distances.
+_KEPT = 1000
+# Fewer observed cells than this are learnt from by dense algebra.
+DENSE = 1000
+# Where a single lengthscale may start, as a share of the axis' extent and in steps, the larger of
+# the two; the likeliest start is taken. Steps matter on axes of many points.
+_STARTS = ((0.3, 0.5), (0.1, 0.5), (0.03, 0.5), (0.0, 50.0), (0.0, 5.0))
+
+
+class GridEvidenceLike(Protocol):
+    """A log likelihood with its gradient by the logs of the hyperparameters."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def by_log_lengthscale(self) -> Floats: ...
+    @property
+    def by_log_variance(self) -> float | Floats: ...
+    @property
+    def by_log_noise(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Kernels and noise of a grid, and which of their parameters are free.
+
+    Attributes
+    ----------
+    terms : tuple of C tuples of D kernels
+        The amplitude of a term is in its first kernel; the others have variance 1.
+    noise : float
+        Noise variance, or the factor of those given per cell.
+    learn_noise : bool
+    sizes : tuple of int
+        Points of each axis: one of a single point has no lengthscale to learn.
+    """
+
+    terms: tuple[tuple[Kernel, ...], ...]
+    noise: float
+    learn_noise: bool
+    sizes: tuple[int, ...]
+
+    def free(self) -> tuple[Bools, Bools, bool]:
+        """Say which lengthscales (C, D), amplitudes (C,) and noise are free."""
+        lengthscales = [
+            [
+                "lengthscale" not in kernel.fixed and size > 1
+                for kernel, size in zip(term, self.sizes, strict=True)
+            ]
+            for term in self.terms
+        ]
+        amplitudes = [all("variance" not in kernel.fixed for kernel in term) for term in self.terms]
+        return np.array(lengthscales), np.array(amplitudes), self.learn_noise
+
+    def values(self) -> Floats:
+        """All parameters: lengthscales (C D), amplitudes (C), noise (1)."""
+        lengthscales = [kernel.lengthscale for term in self.terms for kernel in term]
+        heights = [amplitude(term) for term in self.terms]
+        return np.array([*lengthscales, *heights, self.noise], dtype=float)
+
+    def logs(self) -> Floats:
+        """Return their logs."""
+        return np.log(self.values())
+
+    def with_logs(self, logs: Floats) -> Hyperparameters:
+        """Return a copy with other values."""
+        n_terms, n_dims = len(self.terms), len(self.sizes)
+        # What stays as it is stays so to the bit.
+        values = np.where(logs == self.logs(), self.values(), np.exp(logs))
+        lengthscales = values[: n_terms * n_dims].reshape(n_terms, n_dims)
+        terms = tuple(
+            tuple(
+                kernel.with_parameters(
+                    lengthscale=float(lengthscales[c, d]),
+                    variance=float(values[n_terms * n_dims + c]) if d == 0 else 1.0,
+                )
+                for d, kernel in enumerate(term)
+            )
+            for c, term in enumerate(self.terms)
+        )
+        return replace(self, terms=terms, noise=float(values[-1]))
+
+    def mask(self) -> Bools:
+        """Which of ``logs`` are free."""
+        lengthscales, amplitudes, noise = self.free()
+        return np.array([*lengthscales.ravel(), *amplitudes, noise])
+
+
+def starts(
+    kernels: Sequence[Sequence[Kernel]],
+    points: Sequence[Floats],
+    variance: float,
+    noise: float | None,
+    single: tuple[float, float] = (0.1, 0.5),
+) -> Hyperparameters:
+    """Give every parameter that has none a start, from the axes and the variance of the field.
+
+    Parameters
+    ----------
+    kernels : sequence of C sequences of D kernels
+    points : sequence of D ndarrays
+    variance : float
+        Of the observed cells.
+    noise : float or None
+        Noise variance, which is then kept; None: to be learnt.
+    single : (float, float)
+        For the lengthscales of a single term: share of an axis' extent, and steps at least. Those
+        of several are spread from a quarter of the extent down to three steps.
+    """
+    n_terms = len(kernels)
+    variance = variance if variance > 0 else 1.0
+    terms = []
+    for c, term in enumerate(kernels):
+        position = c / (n_terms - 1) if n_terms > 1 else 0.0
+        given = [kernel.variance for kernel in term if kernel.variance is not None]
+        height = float(np.prod(given)) if given else _amplitude(variance, c, n_terms)
+        filled = []
+        for d, (kernel, own) in enumerate(zip(term, points, strict=True)):
+            length = kernel.lengthscale or _length(own, position, n_terms, single)
+            filled.append(
+                kernel.with_parameters(lengthscale=length, variance=height if d == 0 else 1.0)
+            )
+        terms.append(tuple(filled))
+    start = noise if noise is not None else variance * (0.1 if n_terms == 1 else 0.01)
+    return Hyperparameters(tuple(terms), start, noise is None, tuple(len(own) for own in points))
+
+
+def _amplitude(variance: float, c: int, n_terms: int) -> float:
+    """The longest term has nearly all of the variance, each shorter one less."""
+    return variance * (0.9 if n_terms == 1 else 0.1 ** (2 * c / n_terms))
+
+
+def _length(own: Floats, position: float, n_terms: int, single: tuple[float, float]) -> float:
+    if len(own) < 2:
+        return 1.0
+    extent, step = float(own[-1] - own[0]), float(np.median(np.diff(own)))
+    if n_terms == 1:
+        return min(max(single[0] * extent, single[1] * step), extent)
+    long = max(extent / 4, step)
+    short = min(3 * step, long)
+    return float(long ** (1 - position) * short**position)
+
+
+def maximise(
+    evidence: Callable[[Hyperparameters], GridEvidenceLike],
+    start: Hyperparameters,
+    points: Sequence[Floats],
+    variance: float,
+    n_cells: float,
+    *,
+    gain: float = _GAIN,
+    max_iter: int = 100,
+    what: str = "learning",
+) -> tuple[Hyperparameters, float]:
+    """Ascend a log likelihood by L-BFGS over the logs of the free hyperparameters.
+
+    Parameters
+    ----------
+    evidence : callable
+    start : Hyperparameters
+    points : sequence of D ndarrays
+    variance : float
+        Of the observed cells; with the axes it bounds the search.
+    n_cells : float
+        Cells that the likelihood is of.
+    gain : float
+        Stop when an iteration gains less, in nats.
+
+    Returns
+    -------
+    hyperparameters : Hyperparameters
+    value : float
+        The log likelihood there.
+    """
+    free, logs = start.mask(), start.logs()
+    if not free.any():
+        return start, evidence(start).value
+    low, high = _bounds(start, points, variance)
+    with progress(what) as bar:
+
+        def negative(chosen: Floats) -> tuple[float, Floats]:
+            full = logs.copy()
+            full[free] = chosen
+            found = evidence(start.with_logs(full))
+            gradient = np.concatenate(
+                [
+                    np.ravel(found.by_log_lengthscale),
+                    np.atleast_1d(found.by_log_variance),
+                    [found.by_log_noise],
+                ]
+            )
+            bar.update(log_likelihood=found.value)
+            return -found.value / n_cells, -gradient[free] / n_cells
+
+        bounds = list(zip(low[free], high[free], strict=True))
+        done = minimize(
+            negative,
+            np.clip(logs[free], low[free], high[free]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": max_iter, "ftol": gain / n_cells, "gtol": 1e-9},
+        )
+    logs[free] = done.x
+    return start.with_logs(logs), -float(done.fun) * n_cells
+
+
+def _bounds(
+    start: Hyperparameters, points: Sequence[Floats], variance: float
+) -> tuple[Floats, Floats]:
+    """Lowest and highest logs that are tried."""
+    variance = variance if variance > 0 else 1.0
+    low, high = [], []
+    for _ in start.terms:
+        for own in points:
+            extent = float(own[-1] - own[0]) if len(own) > 1 else 1.0
+            step = float(np.diff(own).min()) if len(own) > 1 else 1.0
+            low.append(np.log(0.1 * step))
+            high.append(np.log(10 * extent))
+    for _ in start.terms:
+        low.append(np.log(1e-6 * variance))
+        high.append(np.log(1e2 * variance))
+    low.append(np.log(1e-8 * variance))
+    high.append(np.log(10 * variance))
+    return np.array(low), np.array(high)
+
+
+def choose_start(
+    evidence: Callable[[Hyperparameters], GridEvidenceLike],
+    kernels: Sequence[Sequence[Kernel]],
+    points: Sequence[Floats],
+    variance: float,
+    noise: float | None,
+) -> Hyperparameters:
+    """Return the likeliest of a few starts of a single term."""
+    given = all(kernel.lengthscale is not None for kernel in kernels[0])
+    if len(kernels) > 1 or given:
+        return starts(kernels, points, variance, noise)
+    longest = max(len(own) for own in points)
+    # In steps only where that is another place than the shares.
+    candidates = [
+        starts(kernels, points, variance, noise, single)
+        for single in _STARTS
+        if single[0] or 2 * single[1] < 0.03 * longest
+    ]
+    return max(candidates, key=lambda own: evidence(own).value)
+
+
+def learn_complete(
+    kernels: Sequence[Kernel],
+    pieces: Sequence[tuple[Sequence[Floats], Floats]],
+    points: Sequence[Floats],
+    noise: float | None,
+) -> Hyperparameters:
+    """Learn one separable kernel from a complete field, or from complete pieces of it.
+
+    Several pieces count as independent: their log likelihoods add up (a composite likelihood).
+
+    Parameters
+    ----------
+    kernels : sequence of D kernels
+    pieces : sequence of (points, y)
+        The axes of a piece and its residuals.
+    points : sequence of D ndarrays
+        The axes of the whole field.
+    noise : float or None
+        Noise variance, which is then kept; None: to be learnt.
+    """
+    n = sum(y.size for _, y in pieces)
+    variance = float(sum(np.sum(y**2) for _, y in pieces)) / n
+
+    def evidence(own: Hyperparameters) -> GridEvidence:
+        parts = [complete_system(piece, own.terms[0], own.noise).evidence(y) for piece, y in pieces]
+        return GridEvidence(
+            float(sum(part.value for part in parts)),
+            np.sum([part.by_log_lengthscale for part in parts], axis=0),
+            float(sum(part.by_log_variance for part in parts)),
+            float(sum(part.by_log_noise for part in parts)),
+        )
+
+    start = choose_start(evidence, [kernels], points, variance, noise)
+    return maximise(evidence, start, points, variance, n)[0]
+
+
+def learn_cells(
+    start: Hyperparameters,
+    points: Sequence[Floats],
+    y: Floats,
+    observed: Bools,
+    noise_shape: Floats | None,
+    *,
+    n_neighbours: int,
+    seed: int,
+) -> Hyperparameters:
+    """Learn from a field with gaps, or with noise that differs between cells.
+
+    Up to ``DENSE`` observed cells: by the exact likelihood. More: by Vecchia's, of a weighted
+    sample of cells given their neighbours, in two stages; the neighbours are those of largest
+    covariance under the hyperparameters that a stage starts from.
+
+    Parameters
+    ----------
+    start : Hyperparameters
+    points : sequence of D ndarrays
+    y : ndarray of shape (G_1, …, G_D)
+    observed : ndarray of bool, of that shape
+    noise_shape : ndarray that broadcasts to it, or None
+        Noise variances up to the factor ``noise`` of the hyperparameters; None: 1 everywhere.
+    n_neighbours : int
+    seed : int
+    """
+    n = int(np.count_nonzero(observed))
+    variance = float(np.var(y[observed]))
+    shape = 1.0 if noise_shape is None else noise_shape
+
+    def prior(own: Hyperparameters) -> SeparableSum:
+        return SeparableSum(tuple(points), own.terms)
+
+    if n <= DENSE:
+        return maximise(
+            lambda own: DenseSystem(prior(own), observed, own.noise * shape).evidence(y),
+            start,
+            points,
+            variance,
+            n,
+        )[0]
+    found = start
+    for k, (n_rows, neighbours, max_iter) in enumerate(_STAGES):
+        base = CellSystem(
+            prior(found),
+            observed,
+            shape,
+            n_neighbours=min(neighbours, n_neighbours),
+            seed=seed,
+        )
+        rows, weight = sample_rows(n, n_rows, seed)
+        # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
+        scale = n_rows / n if n > n_rows else 1.0
+
+        def evidence(own: Hyperparameters, base=base, rows=rows, weight=weight * scale):  # type: ignore[no-untyped-def]
+            return base.with_prior(prior(own), own.noise).evidence(y, rows, weight)
+
+        found, _ = maximise(
+            evidence,
+            found,
+            points,
+            variance,
+            min(n, n_rows),
+            gain=_SAMPLED_GAIN,
+            max_iter=max_iter,
+            what=f"learning, stage {k + 1} of {len(_STAGES)}",
+        )
+    return found
+
+
+def sample_rows(n: int, n_rows: int, seed: int) -> tuple[np.ndarray, Floats]:
+    """Take the first cells in the order of elimination and a sample of the others, with weights."""
+    if n <= n_rows:
+        return np.arange(n), np.ones(n)
+    kept = min(_KEPT, n_rows // 2)
+    random = np.random.default_rng([seed, n_rows])
+    others = kept + np.sort(random.choice(n - kept, n_rows - kept, replace=False))
+    weight = np.full(n_rows, (n - kept) / (n_rows - kept))
+    weight[:kept] = 1.0
+    return np.concatenate([np.arange(kept), others]), weight

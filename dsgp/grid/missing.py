@@ -1,0 +1,345 @@
+"""Fields with gaps, or with noise that differs between cells: exact means by conjugate gradients.
+
+The system (K + R) α = y is that of the observed cells. A product with K is one on the whole grid,
+masked; the preconditioner is Vecchia's factor. Few cells are solved by dense algebra: ``dense``.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgp.axis import Floats
+from dsgp.errors import ConvergenceWarning
+from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.vecchia import (
+    Cells,
+    Factor,
+    Ints,
+    VecchiaEvidence,
+    earlier_neighbours,
+    log_likelihood,
+    nearest,
+    predict_local,
+)
+from dsgp.progress import progress
+
+Bools = NDArray[np.bool_]
+# Target cells whose neighbours are held at a time: 30 MB of them.
+_TARGETS = 2**18
+# The variance error of a solve falls with the square of its residual.
+_PROBE_TOL = 1e-2
+
+
+@dataclass(frozen=True)
+class Solve:
+    """A solution and how it was reached.
+
+    Attributes
+    ----------
+    solution : ndarray of shape (n,)
+    iterations : int
+    residual : float
+        Norm of the residual over that of the right-hand side.
+    converged : bool
+    """
+
+    solution: Floats
+    iterations: int
+    residual: float
+    converged: bool
+
+
+class CellSystem:
+    """A Gaussian process on a grid of which some cells are observed.
+
+    Parameters
+    ----------
+    prior : SeparableSum
+    observed : ndarray of bool, shape (G_1, …, G_D)
+    noise : float or ndarray that broadcasts to the grid
+        Noise variances; positive where observed.
+    n_neighbours : int
+        Earlier cells on which Vecchia's factor regresses each one.
+    tol : float
+        Of a solve: norm of the residual over that of the right-hand side. Where the noise variance
+        is at least σ², the root mean square error of the mean over the observed cells is at most
+        the root mean square of the residual.
+    max_iter : int
+    seed : int
+        Of the order of elimination.
+
+    Notes
+    -----
+    Memory: 12 bytes per observed cell and neighbour, and about six arrays of the grid's size.
+    """
+
+    def __init__(
+        self,
+        prior: SeparableSum,
+        observed: Bools,
+        noise: float | Floats,
+        *,
+        n_neighbours: int = 30,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        seed: int = 0,
+    ) -> None:
+        self.prior = prior
+        self.cells = Cells.of(observed, prior, seed)
+        self.noise = at_cells(noise, self.cells)
+        self.n_neighbours = n_neighbours
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def with_prior(self, prior: SeparableSum, factor: float) -> CellSystem:
+        """Return the same cells and neighbours under another prior, the noise times a factor."""
+        other = copy(self)
+        other.__dict__.pop("factor", None)
+        other.__dict__["neighbours"] = self.neighbours
+        other.prior = prior
+        other.noise = factor * self.noise
+        return other
+
+    # ------------------------------------------------------------------ the linear system
+
+    @cached_property
+    def neighbours(self) -> Ints:
+        """Earlier neighbours of every cell."""
+        return earlier_neighbours(self.cells, self.prior, self.n_neighbours)
+
+    @cached_property
+    def factor(self) -> Factor:
+        """The preconditioner."""
+        return Factor.of(self.cells, self.prior, self.noise, self.neighbours)
+
+    def multiply(self, vector: Floats) -> Floats:
+        """Return (K + R) vector, (n,)."""
+        product = self.prior.multiply(self._on_grid(vector)).reshape(-1)[self.cells.flat]
+        product += self.noise * vector
+        return product
+
+    def solve(self, rhs: Floats, tol: float | None = None, what: str = "solving") -> Solve:
+        """Return (K + R)⁻¹ rhs, (n,)."""
+        tol = self.tol if tol is None else tol
+        return conjugate_gradients(
+            self.multiply, self.factor.apply, rhs, tol=tol, max_iter=self.max_iter, what=what
+        )
+
+    def _on_grid(self, vector: Floats) -> Floats:
+        grid = np.zeros(self.cells.shape)
+        grid.reshape(-1)[self.cells.flat] = vector
+        return grid
+
+    def _observations(self, y: Floats) -> Floats:
+        return y.reshape(-1)[self.cells.flat]
+
+    # ------------------------------------------------------------------ likelihood
+
+    def evidence(
+        self, y: Floats, rows: NDArray[np.int64] | None = None, weight: Floats | None = None
+    ) -> VecchiaEvidence:
+        """Vecchia's log likelihood and its gradient, from all cells or a weighted sample."""
+        if rows is None:
+            rows = np.arange(len(self.cells))
+        if weight is None:
+            weight = np.ones(len(rows))
+        seen = self._observations(y)
+        return log_likelihood(
+            self.cells, self.prior, self.noise, seen, self.neighbours, rows, weight
+        )
+
+    # ------------------------------------------------------------------ posterior
+
+    def dual(self, y: Floats) -> Solve:
+        """Return α = (K + R)⁻¹ y for a field on the grid, whose missing cells are not read."""
+        return self.solve(self._observations(y))
+
+    def mean(self, dual: Floats, points: Sequence[Floats] | None = None) -> Floats:
+        """Posterior mean on the grid, or on that of other points, from α."""
+        grid = self._on_grid(dual)
+        return self.prior.multiply(grid) if points is None else self.prior.cross(points, grid)
+
+    def local_variance(
+        self, points: Sequence[Floats] | None = None, where: Bools | None = None
+    ) -> Floats:
+        """Posterior variance given the nearest observed cells of each target, an upper bound.
+
+        Parameters
+        ----------
+        points : sequence of ndarrays, optional
+            Another grid; by default the cells' own.
+        where : ndarray of bool on that grid, optional
+            Targets; elsewhere the result is NaN.
+
+        Returns
+        -------
+        ndarray on that grid
+        """
+        targets = _Targets.of(self.prior, points)
+        out = np.full(targets.shape, np.nan)
+        flat = np.arange(out.size) if where is None else np.flatnonzero(where)
+        cells = targets.cells(self.cells)
+        nothing = np.zeros(len(cells))
+        with progress("variances", total=len(flat)) as bar:
+            for start in range(0, len(flat), _TARGETS):
+                some = flat[start : start + _TARGETS]
+                index = np.stack(np.unravel_index(some, targets.shape), axis=1)
+                near = nearest(self.cells, self.prior, targets.nearest(index), self.n_neighbours)
+                _, out.reshape(-1)[some] = predict_local(
+                    targets.index(index), cells, targets.prior, self.noise, nothing, near
+                )
+                bar.update(len(some))
+        return out
+
+    def variance_at(self, points: Sequence[float], tol: float = _PROBE_TOL) -> float:
+        """Posterior variance at one place, by a solve; never below the exact one.
+
+        Its relative error falls with the square of ``tol``.
+        """
+        cross = np.zeros(len(self.cells))
+        for term in self.prior.terms:
+            part = np.ones(len(self.cells))
+            for d, kernel in enumerate(term):
+                profile = kernel.covariance(self.prior.points[d], [points[d]])[:, 0]
+                part *= profile[self.cells.index[:, d]]
+            cross += part
+        if not cross.any():
+            return self.prior.variance
+        done = self.solve(cross, tol, "checking variances")
+        # 2 xᵀb − xᵀAx: the variational form, whose error is quadratic in that of x.
+        x = done.solution
+        gain = 2 * float(x @ cross) - float(x @ self.multiply(x))
+        return max(self.prior.variance - gain, 0.0)
+
+    def deviation(self, random: np.random.Generator) -> Floats:
+        """Draw the posterior's deviation from its mean on the grid (Matheron's rule)."""
+        field = self.prior.sample(random)
+        noise = np.sqrt(self.noise) * random.standard_normal(len(self.cells))
+        seen = field.reshape(-1)[self.cells.flat] + noise
+        solution = self.solve(seen, what="drawing").solution
+        field -= self.prior.multiply(self._on_grid(solution))
+        return field
+
+
+def at_cells(noise: float | Floats, cells: Cells) -> Floats:
+    """Take a quantity of the grid, or one number, at the observed cells."""
+    full = np.broadcast_to(np.asarray(noise, dtype=float), cells.shape)
+    return full[tuple(cells.index.T)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Targets:
+    """Cells of another grid beside the observed ones, on the union of their axes."""
+
+    prior: SeparableSum
+    own: tuple[NDArray[np.intp], ...] | None  # places of the own points in the union
+    new: tuple[NDArray[np.intp], ...] | None
+    closest: tuple[NDArray[np.intp], ...] | None  # the own point nearest to each new one
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, prior: SeparableSum, points: Sequence[Floats] | None) -> _Targets:
+        if points is None:
+            return cls(prior, None, None, None, prior.shape)
+        union = [np.union1d(own, new) for own, new in zip(prior.points, points, strict=True)]
+        return cls(
+            SeparableSum(tuple(union), prior.terms),
+            tuple(np.searchsorted(u, own) for u, own in zip(union, prior.points, strict=True)),
+            tuple(np.searchsorted(u, new) for u, new in zip(union, points, strict=True)),
+            tuple(_closest(own, new) for own, new in zip(prior.points, points, strict=True)),
+            tuple(len(new) for new in points),
+        )
+
+    def cells(self, cells: Cells) -> Cells:
+        if self.own is None:
+            return cells
+        index = _mapped(cells.index, self.own)
+        return Cells(self.prior.shape, index, cells.flat, cells.rank, cells.wrap)
+
+    def index(self, index: NDArray[np.intp]) -> Ints:
+        return index.astype(np.int32) if self.new is None else _mapped(index, self.new)
+
+    def nearest(self, index: NDArray[np.intp]) -> Ints:
+        return index.astype(np.int32) if self.closest is None else _mapped(index, self.closest)
+
+
+def _mapped(index: NDArray[np.integer], places: Sequence[NDArray[np.intp]]) -> Ints:
+    return np.stack(
+        [place[index[:, d]] for d, place in enumerate(places)], axis=1
+    ).astype(np.int32)  # fmt: skip
+
+
+def _closest(own: Floats, new: Floats) -> NDArray[np.intp]:
+    right = np.clip(np.searchsorted(own, new), 1, max(len(own) - 1, 1))
+    right = np.minimum(right, len(own) - 1)
+    left = np.maximum(right - 1, 0)
+    return np.where(np.abs(new - own[left]) <= np.abs(own[right] - new), left, right)
+
+
+def conjugate_gradients(
+    multiply: Callable[[Floats], Floats],
+    precondition: Callable[[Floats], Floats],
+    rhs: Floats,
+    *,
+    tol: float,
+    max_iter: int,
+    what: str = "solving",
+) -> Solve:
+    """Solve A x = rhs for a symmetric positive A; warn where that stops short of ``tol``.
+
+    The residual is that of the solution, not of the recurrence: where they part, it starts again
+    from there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> matrix = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> done = conjugate_gradients(
+    ...     lambda v: matrix @ v, lambda v: v / 2, np.array([3.0, 4.0]), tol=1e-12, max_iter=10
+    ... )
+    >>> done.solution.round(6), done.converged
+    (array([1., 1.]), True)
+    """
+    target = tol * np.linalg.norm(rhs)
+    solution = np.zeros_like(rhs)
+    residual = rhs.copy()
+    norm = float(np.linalg.norm(residual))
+    iteration = 0
+    best = np.inf
+    with progress(what) as bar:
+        while norm > target and iteration < max_iter and norm < 0.5 * best:
+            best = norm
+            smoothed = precondition(residual)
+            direction = smoothed.copy()
+            rho = float(residual @ smoothed)
+            while float(np.linalg.norm(residual)) > target and iteration < max_iter:
+                iteration += 1
+                product = multiply(direction)
+                length = rho / float(direction @ product)
+                solution += length * direction
+                residual -= length * product
+                smoothed = precondition(residual)
+                rho, before = float(residual @ smoothed), rho
+                direction *= rho / before
+                direction += smoothed
+                bar.update(residual=float(np.linalg.norm(residual)))
+            residual = rhs - multiply(solution)
+            norm = float(np.linalg.norm(residual))
+    relative = norm / float(np.linalg.norm(rhs)) if rhs.any() else 0.0
+    converged = relative <= 1.1 * tol
+    if not converged:
+        warnings.warn(
+            f"conjugate gradients stopped after {iteration} iterations at a relative residual of "
+            f"{relative:.2g}, above tol={tol:g}; more neighbours or a larger max_iter reach it, "
+            "and a noise that is not tiny beside the field helps",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Solve(solution, iteration, relative, converged)

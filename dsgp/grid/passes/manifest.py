@@ -1,0 +1,108 @@
+"""What is finished: a small JSON file in the work folder, replaced as a whole.
+
+It holds the plan, so that a job is resumed as it was begun, and what tells another job from it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from dsgp.errors import StorageError
+from dsgp.grid.passes.plan import Plan
+
+_FORMAT = 1
+_NAME = "manifest.json"
+_EVERY = 1.0  # seconds: flushing a file to a busy disk takes a part of that
+
+
+@dataclass
+class Manifest:
+    """State of one job.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it lies.
+    fingerprint : dict
+        Of what must be the same when the job is resumed; JSON.
+    plan : Plan
+    done : dict
+        Finished regions of each pass: (pass, "mean" or "variance") to their indices.
+    """
+
+    folder: Path
+    fingerprint: dict[str, Any]
+    plan: Plan
+    done: dict[tuple[int, str], set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._saved = 0.0
+        for p, one in enumerate(self.plan.passes):
+            for chain in one.chains:
+                self.done.setdefault((p, chain), set())
+
+    @property
+    def n_done(self) -> int:
+        """Finished tasks."""
+        return sum(map(len, self.done.values()))
+
+    def finished(self, p: int) -> bool:
+        """Whether a whole pass is."""
+        count = self.plan.n_regions(p)
+        return all(len(self.done[p, chain]) == count for chain in self.plan.passes[p].chains)
+
+    def save_now_and_then(self) -> None:
+        """Write it unless that was a moment ago: little is lost with a killed process."""
+        if time.monotonic() - self._saved > _EVERY:
+            self.save()
+
+    def save(self) -> None:
+        """Write it; a reader finds this one or the one before, whole."""
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "fingerprint": self.fingerprint,
+                "plan": self.plan.as_json(),
+                "done": [[p, chain, sorted(which)] for (p, chain), which in self.done.items()],
+            }
+        )
+        aside = self.folder / f"{_NAME}.part"
+        try:
+            with aside.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(self.folder / _NAME)
+            self._saved = time.monotonic()
+        except OSError as error:
+            raise StorageError(
+                f"cannot write in {str(self.folder)!r}: {error.strerror or error}"
+            ) from error
+
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        """Read the one in a folder; None if there is none.
+
+        Raises
+        ------
+        StorageError
+            If it is damaged, or written by another release.
+        """
+        try:
+            text = (folder / _NAME).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        try:
+            stored = json.loads(text)
+            if stored["format"] == _FORMAT:
+                done = {(p, chain): set(which) for p, chain, which in stored["done"]}
+                return cls(folder, stored["fingerprint"], Plan.from_json(stored["plan"]), done)
+            why = "is of another release"
+        except (ValueError, KeyError, TypeError) as error:
+            why = f"is damaged ({error})"
+        raise StorageError(f"{str(folder / _NAME)!r} {why}; start anew (resume=False)")

@@ -1,0 +1,227 @@
+"""One task: a region of one pass, read, rotated and written; it runs anywhere and many times.
+
+A task reads and writes whole chunks and never what another task of its pass writes, so that it can
+be repeated after any failure.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+from zarr.codecs import Crc32cCodec
+
+from dsgp.compute import one_blas_thread
+from dsgp.errors import DsgpError, StorageError
+from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
+from dsgp.grid.passes.products import fill_variances, rotate, shrink
+from dsgp.grid.passes.regions import Region, lengths, pieces, relative
+from dsgp.grid.passes.source import StoredField
+
+RESULT = "result.zarr"
+OUTPUTS = {MEAN: "mean", VARIANCE: "std"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks share: small, as it travels with each of them. Arrays lie in the folder."""
+
+    folder: str
+    source: StoredField
+    plan: Plan
+    noise_variance: float
+    include_noise: bool
+    driver: tuple[str, int]  # host and process
+
+
+@dataclass(frozen=True)
+class Task:
+    """A region of one pass, for the mean or the variance."""
+
+    p: int
+    chain: str
+    index: int
+
+
+class DamagedError(StorageError):
+    """Cells of an intermediate store cannot be read."""
+
+    def __init__(self, message: str, region: Region = ()) -> None:
+        super().__init__(message)
+        self.region = region
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error that trying again does not mend; returned, because a raised one would be retried."""
+
+    error: DsgpError
+    damaged: Region | None = None
+
+
+def reads(plan: Plan, p: int, chain: str) -> bool:
+    """Whether a task reads what the pass before has written."""
+    return p > 0 and (chain == MEAN or p > plan.middle)
+
+
+def stage(job: Job, p: int, chain: str) -> Path:
+    """Where a pass writes."""
+    if p == len(job.plan.passes) - 1:
+        return Path(job.folder) / RESULT / OUTPUTS[chain]
+    return Path(job.folder) / f"pass-{p + 1}-{chain}.zarr"
+
+
+def create_stage(job: Job, p: int, chain: str) -> None:
+    """Make an empty store between two passes."""
+    zarr.create_array(
+        str(stage(job, p, chain)),
+        shape=job.plan.shape,
+        chunks=job.plan.chunks,
+        dtype=job.plan.intermediate_dtype,
+        # Not compressed: rotated noise is incompressible. A flipped bit must not go unseen.
+        compressors=[Crc32cCodec()],
+        fill_value=np.nan,  # so that a chunk not there is seen
+        overwrite=True,
+    )
+
+
+# ---------------------------------------------------------------------- what a worker does
+
+
+def run(job: Job, task: Task) -> Failure | None:
+    """Do one task."""
+    if job.driver != this_process():
+        # Never undone: threads of the worker that start and end at their own times share it. The
+        # process of the driver has a limit already, which ends with the job.
+        one_blas_thread()
+    region = job.plan.region(task.p, task.index)
+    try:
+        x = _compute(job, task, region)
+        _write(stage(job, task.p, task.chain), region, x)
+    except DamagedError as error:
+        return Failure(error, error.region)
+    except DsgpError as error:
+        return Failure(error)
+    return None
+
+
+def this_process() -> tuple[str, int]:
+    """Name a process, of all machines."""
+    return platform.node(), os.getpid()
+
+
+def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:
+    plan, p = job.plan, task.p
+    axes = plan.passes[p].axes
+    values = [_load(job, "values", axis)[part] for axis, part in enumerate(region)]
+    if reads(plan, p, task.chain):
+        x = _read(stage(job, p - 1, task.chain), region)
+    elif task.chain == MEAN:
+        x = job.source.read_stored(region)
+        x -= _mean(job, region)
+    else:
+        x = np.empty(lengths(region))
+        fill_variances(x, values, job.noise_variance)
+    if task.chain == VARIANCE:
+        for axis in axes:
+            rotate(x, np.square(_load(job, "vectors", axis)), axis)
+    else:
+        if p <= plan.middle:
+            for axis in axes[::-1]:
+                rotate(x, _load(job, "vectors", axis).T, axis)
+        if p == plan.middle:
+            shrink(x, values, job.noise_variance)
+        if p >= plan.middle:
+            for axis in axes:
+                rotate(x, _load(job, "vectors", axis), axis)
+    if p == len(plan.passes) - 1:
+        if task.chain == MEAN:
+            x += _mean(job, region)
+        else:
+            if job.include_noise:
+                x += job.noise_variance
+            np.sqrt(x, out=x)
+    return x
+
+
+def save_inputs(
+    folder: Path,
+    vectors: Sequence[NDArray[np.float64]],
+    values: Sequence[NDArray[np.float64]],
+    mean: NDArray[np.float64],
+) -> None:
+    """Put the arrays that tasks need where they find them."""
+    for axis, (columns, numbers) in enumerate(zip(vectors, values, strict=True)):
+        np.save(_file(folder, "vectors", axis), columns)
+        np.save(_file(folder, "values", axis), numbers)
+    np.save(_file(folder, "mean", 0), mean)
+
+
+def load_inputs(folder: Path, name: str, axis: int) -> NDArray[np.float64]:
+    """Return an array that was saved: "vectors", "values" of an axis, or the "mean" (axis 0)."""
+    return np.load(_file(folder, name, axis), allow_pickle=False)
+
+
+def _load(job: Job, name: str, axis: int) -> NDArray[np.float64]:
+    return load_inputs(Path(job.folder), name, axis)
+
+
+def _file(folder: Path, name: str, axis: int) -> Path:
+    return folder / f"{name}-{axis}.npy"
+
+
+def _mean(job: Job, region: Region) -> NDArray[np.float64]:
+    """Return the prior mean there, of length 1 along the axes on which it does not depend."""
+    mean = _load(job, "mean", 0)
+    return mean[
+        tuple(part if n > 1 else slice(0, 1) for part, n in zip(region, mean.shape, strict=True))
+    ]
+
+
+def _read(path: Path, region: Region) -> NDArray[np.float64]:
+    try:
+        array: Any = zarr.open_array(str(path), mode="r")
+    # zarr and its codecs raise many types for what is damaged; all mean the same here and below.
+    except Exception as error:
+        raise _damaged(path, region, error) from error
+    x = np.empty(lengths(region))
+    for part in pieces(region, array.chunks):
+        try:
+            values = np.asarray(array[part])
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise _damaged(path, part, error) from error
+        if np.isnan(values).any():
+            raise _damaged(path, part, "it is not there, or was not written whole")
+        x[relative(part, region)] = values
+    return x
+
+
+def _damaged(path: Path, region: Region, why: Exception | str) -> DamagedError:
+    where = ", ".join(f"{part.start}:{part.stop}" for part in region)
+    return DamagedError(
+        f"the chunk of cells [{where}] of {str(path)!r} cannot be read ({why}); run it again: "
+        "what depends on it is computed anew, all else is kept",
+        region,
+    )
+
+
+def _write(path: Path, region: Region, x: NDArray[np.float64]) -> None:
+    try:
+        # A chunk that is all fill value is not looked for: there is none, and it takes time.
+        array: Any = zarr.open_array(str(path), mode="r+", config={"write_empty_chunks": True})
+        for part in pieces(region, array.chunks):
+            array[part] = x[relative(part, region)]
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {str(path)!r}: {error.strerror or error}; what is finished is kept: "
+            "mend it and run it again"
+        ) from error

@@ -1,0 +1,53 @@
+"""Checks of what a grid is asked about: points of its axes, and the product of its variances."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsgp.errors import DataError, ParameterError
+from dsgp.kernels import Kernel
+from dsgp.kernels.base import LARGEST, SMALLEST
+
+Floats = NDArray[np.float64]
+
+
+def amplitude(kernels: Sequence[Kernel]) -> float:
+    """Product of the variances, within the range of one."""
+    # In logs: factors may be large and small in turn. (std raises if one is missing.)
+    log = sum(2.0 * math.log(kernel.std) for kernel in kernels)
+    if not math.log(SMALLEST) <= log <= math.log(LARGEST):
+        raise ParameterError(
+            f"the product of the kernels' variances must be from {SMALLEST:g} to {LARGEST:g}, got "
+            f"10^{log / math.log(10):.1f}"
+        )
+    return math.exp(log)
+
+
+def ascending(points: ArrayLike, d: int) -> Floats:
+    """Points of axis d as a new array, or a ``DataError``."""
+    own = np.array(points, dtype=np.float64)
+    if own.ndim != 1 or not own.size:
+        raise DataError(f"points of axis {d} must be one dimension, got shape {own.shape}")
+    if not np.isfinite(own).all() or not (np.diff(own) > 0).all():
+        raise DataError(
+            f"points of axis {d} must be finite and strictly ascending; sort them, and merge "
+            "those that are equal"
+        )
+    return own
+
+
+def points_of(points: Sequence[ArrayLike], n_axes: int) -> list[Floats]:
+    """Points of another grid, in any order, or a ``DataError``."""
+    inputs = [np.asarray(own, dtype=np.float64) for own in points]
+    if len(inputs) != n_axes or any(own.ndim != 1 for own in inputs):
+        raise DataError(
+            f"points must be {n_axes} arrays of one dimension, one an axis; got arrays of shapes "
+            f"{[own.shape for own in inputs]}"
+        )
+    if not all(np.isfinite(own).all() for own in inputs):
+        raise DataError("points must be finite")
+    return inputs

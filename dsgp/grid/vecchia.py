@@ -1,0 +1,268 @@
+"""Vecchia's approximation on the observed cells of a grid: a sparse inverse Cholesky factor.
+
+The factor is a preconditioner for exact solves, and gives a likelihood to learn by. Cells are
+eliminated in a random order; each is regressed on the earlier ones of largest prior covariance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgp.axis import Floats
+from dsgp.compute import run
+from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.jit import vecchia as jit
+from dsgp.kernels import Periodic
+
+# How many nearby cells a search looks at before it gives up.
+_OFFSETS = 20000
+# The first cells are far apart: they look at all earlier ones instead.
+_FIRST = 3000
+# Blocks of cells; sums over them do not depend on the number of threads.
+_BLOCKS = 32
+_SECONDS_A_CELL = 1e-5
+
+Ints = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Observed cells of a grid, in their order of elimination.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the grid.
+    index : ndarray of shape (n, D)
+    flat : ndarray of shape (n,)
+        The same, into the flattened grid.
+    rank : ndarray of shape (n_grid,)
+        Place of each cell of the flattened grid in the order; -1 where nothing is observed.
+    wrap : ndarray of bool, shape (D,)
+        Axes that close on themselves.
+    """
+
+    shape: tuple[int, ...]
+    index: Ints
+    flat: NDArray[np.int64]
+    rank: Ints
+    wrap: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, observed: NDArray[np.bool_], prior: SeparableSum, seed: int = 0) -> Cells:
+        """Order the observed cells at random."""
+        flat = np.flatnonzero(observed)
+        flat = np.random.default_rng(seed).permutation(flat)
+        rank = np.full(observed.size, -1, dtype=np.int32)
+        rank[flat] = np.arange(len(flat), dtype=np.int32)
+        index = np.stack(np.unravel_index(flat, observed.shape), axis=1).astype(np.int32)
+        return cls(observed.shape, index, flat, rank, _closed(prior))
+
+    def __len__(self) -> int:
+        return len(self.flat)
+
+
+def _closed(prior: SeparableSum) -> NDArray[np.bool_]:
+    closed = []
+    for d, own in enumerate(prior.points):
+        step = np.median(np.diff(own)) if len(own) > 1 else np.inf
+        extent = own[-1] - own[0] + step
+        kernels = [term[d] for term in prior.terms]
+        closed.append(
+            all(isinstance(k, Periodic) and abs(extent - k.period) < 0.5 * step for k in kernels)
+        )
+    return np.array(closed)
+
+
+def earlier_neighbours(cells: Cells, prior: SeparableSum, n_neighbours: int) -> Ints:
+    """Find for every cell the earlier ones it is regressed on, (n, n_neighbours), -1 for none."""
+    n = len(cells)
+    out = np.empty((n, min(n_neighbours, max(n - 1, 1))), dtype=np.int32)
+    tables, offsets = prior.tables(), _offsets(prior, cells.wrap)
+    first = min(n, _FIRST)
+    # The work of a cell grows with its rank here, and falls with it below: blocks are interleaved.
+    _blocks(lambda a, b: jit.best_earlier(cells.index, tables, a, b, out), 0, first)
+    shape = np.array(cells.shape, dtype=np.int64)
+    _blocks(
+        lambda a, b: jit.earlier_neighbours(
+            cells.index, cells.rank, shape, cells.wrap, offsets, a, b, -1, out
+        ),
+        first,
+        n,
+    )
+    return out
+
+
+def nearest(cells: Cells, prior: SeparableSum, targets: Ints, n_neighbours: int) -> Ints:
+    """Find for target cells (t, D) the observed ones near them, (t, n_neighbours)."""
+    out = np.empty((len(targets), min(n_neighbours, len(cells))), dtype=np.int32)
+    offsets = _offsets(prior, cells.wrap)
+    shape = np.array(cells.shape, dtype=np.int64)
+    _blocks(
+        lambda a, b: jit.earlier_neighbours(
+            targets, cells.rank, shape, cells.wrap, offsets, a, b, len(cells), out
+        ),
+        0,
+        len(targets),
+    )
+    return out
+
+
+def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
+    """List steps to other cells, those of largest prior covariance first, (n_offsets, D)."""
+    shape = np.array(prior.shape)
+    limit = np.where(wrap, shape // 2, shape - 1)
+    # A box of some multiple of the shortest lengthscales, as large as it takes.
+    steps = [np.median(np.diff(own)) if len(own) > 1 else 1.0 for own in prior.points]
+    lengths = np.array(
+        [
+            min(float(term[d].lengthscale or 1.0) for term in prior.terms) / step
+            for d, step in enumerate(steps)
+        ]
+    )
+    # The first box is small whatever the lengthscales: one step along the longest of them.
+    lengths = np.clip(lengths, 1e-6, 1e12)
+    reach = 1.0 / lengths.max()
+    while True:
+        window = np.minimum(np.maximum(np.ceil(reach * lengths), 1), limit).astype(np.int64)
+        if np.prod(2.0 * window + 1) > 4 * _OFFSETS or (window == limit).all():
+            break
+        reach *= 1.3
+    lags = [
+        # Half way round a closed axis is one cell, not two.
+        np.arange(-w + (closed and 2 * w == size), w + 1)
+        for w, size, closed in zip(window, shape, wrap, strict=True)
+    ]
+    total = np.zeros([len(own) for own in lags])
+    profiles = [prior.by_lag(d, own) for d, own in enumerate(lags)]
+    for c, term in enumerate(prior.terms):
+        part = np.array(amplitude(term))
+        for profile in profiles:
+            part = np.multiply.outer(part, profile[c])
+        total += part
+    # Correlations round to the same number far out: then the nearer in steps first.
+    distance = sum(
+        np.meshgrid(*[(own / max(w, 1)) ** 2 for own, w in zip(lags, window, strict=True)],
+                    indexing="ij", sparse=True),
+        start=np.zeros(()),
+    )  # fmt: skip
+    order = np.lexsort((distance.ravel(), -total.ravel()))[:_OFFSETS]
+    index = np.stack(np.unravel_index(order, total.shape), axis=1) + [own[0] for own in lags]
+    return np.ascontiguousarray(index, dtype=np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A sparse approximation Bᵀ D⁻¹ B of (K + R)⁻¹ on the observed cells."""
+
+    neighbours: Ints
+    coefficients: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, cells: Cells, prior: SeparableSum, noise: Floats, neighbours: Ints) -> Factor:
+        """Regress each cell on its neighbours; ``noise`` (n,) has the variances of the cells."""
+        coefficients = np.empty(neighbours.shape)
+        variance = np.empty(len(cells))
+        tables = prior.tables()
+        _blocks(
+            lambda a, b: jit.factor(
+                cells.index, neighbours, noise, tables, a, b, coefficients, variance
+            ),
+            0,
+            len(cells),
+        )
+        return cls(neighbours, coefficients, variance)
+
+    def apply(self, vector: Floats) -> Floats:
+        """Return the approximate (K + R)⁻¹ vector, (n,)."""
+        half, out = np.empty_like(vector), np.empty_like(vector)
+        jit.apply(self.neighbours, self.coefficients, self.variance, vector, half, out)
+        return out
+
+    def log_likelihood(self, y: Floats) -> float:
+        """Log density of observations (n,), −½ Σ log(2π D) − ½ yᵀ Bᵀ D⁻¹ B y."""
+        return -0.5 * float(np.sum(np.log(2 * np.pi * self.variance)) + y @ self.apply(y))
+
+
+@dataclass(frozen=True, eq=False)
+class VecchiaEvidence:
+    """An approximate log likelihood and its gradient by logs of the hyperparameters."""
+
+    value: float
+    by_log_lengthscale: Floats  # (C, D)
+    by_log_variance: Floats  # (C,)
+    by_log_noise: float
+
+
+def log_likelihood(
+    cells: Cells,
+    prior: SeparableSum,
+    noise: Floats,
+    y: Floats,
+    neighbours: Ints,
+    rows: NDArray[np.int64],
+    weight: Floats,
+) -> VecchiaEvidence:
+    """Return Σ w log p(y_i | y of its neighbours) over some of the cells.
+
+    A sample of the cells, weighted by the inverse of its share, estimates the sum over all.
+    """
+    tables = prior.tables()
+    n_terms, n_dims = tables.start.shape
+
+    def block(first: int, last: int) -> tuple[float, Floats]:
+        gradient = np.zeros(n_terms * n_dims + n_terms + 1)
+        value = jit.likelihood(
+            rows, weight, cells.index, neighbours, noise, y, tables, first, last, gradient
+        )
+        return value, gradient
+
+    parts = _blocks(block, 0, len(rows))
+    gradient = np.sum([part[1] for part in parts], axis=0)
+    return VecchiaEvidence(
+        value=float(np.sum([part[0] for part in parts])),
+        by_log_lengthscale=gradient[: n_terms * n_dims].reshape(n_terms, n_dims),
+        by_log_variance=gradient[n_terms * n_dims : -1],
+        by_log_noise=float(gradient[-1]),
+    )
+
+
+def predict_local(
+    targets: Ints,
+    cells: Cells,
+    prior: SeparableSum,
+    noise: Floats,
+    y: Floats,
+    neighbours: Ints,
+) -> tuple[Floats, Floats]:
+    """Mean and variance at target cells (t, D) given their neighbours (t, m) alone.
+
+    The variance is never below that given all cells.
+    """
+    mean, variance = np.empty(len(targets)), np.empty(len(targets))
+    tables = prior.tables()
+    _blocks(
+        lambda a, b: jit.predict(
+            targets, cells.index, neighbours, noise, y, tables, a, b, mean, variance
+        ),
+        0,
+        len(targets),
+    )
+    return mean, variance
+
+
+def _blocks(function: Callable[[int, int], object], first: int, last: int) -> list:
+    """Apply a function to blocks [a, b) on threads."""
+    edges = np.linspace(first, last, _BLOCKS + 1).astype(int).tolist()
+    return run(
+        [partial(function, a, b) for a, b in pairwise(edges)],
+        seconds=_SECONDS_A_CELL * (last - first),
+        in_place=True,
+    )

@@ -1,0 +1,364 @@
+"""Sparse inverse Cholesky factors on the cells of a grid (Vecchia): neighbours, factor, likelihood.
+
+Shared conventions:
+
+* ``cells`` (n, D) holds the indices of the observed cells in the order of elimination; ``rank`` is
+  a flat array over the grid with the place of each cell in that order, -1 where nothing is known;
+* the covariance of two cells is a sum over parts c of products over axes d, read from ``Tables``;
+* ``neighbours`` (n, m) holds places of earlier cells, -1 where there are fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dsgp.jit.flags import compiled
+
+
+class Tables(NamedTuple):
+    """Covariances along each axis, by indices i <= j.
+
+    Read from ``value[start[c, d] + i stride[d] + j - i]`` (stride 0: an equispaced axis, one row
+    serves all), with its derivative by the parameter of that axis in ``slope``. Where the stride is
+    negative, an axis too long for a table, they are computed: e^{-τ} Σ_k polynomial[c, d, k] τ^k
+    with τ = rate[c, d] (points[origin[d] + j] - points[origin[d] + i]).
+    """
+
+    value: Any
+    slope: Any
+    start: Any
+    stride: Any
+    points: Any
+    origin: Any
+    rate: Any
+    polynomial: Any
+    slope_polynomial: Any
+
+
+@compiled
+def _along(tables, table, coefficients, c, d, index, n, out):
+    """Fill the upper triangle of out (n, n) with what one axis gives to the pairs of n cells.
+
+    ``index`` (D, n) has the cells; ``table`` and ``coefficients`` are those of values or slopes.
+    """
+    stride = tables.stride[d]
+    start = tables.start[c, d]
+    for a in range(n):
+        own = index[d, a]
+        if stride == 0:
+            for b in range(a, n):
+                out[a, b] = table[start + abs(own - index[d, b])]
+        elif stride > 0:
+            for b in range(a, n):
+                other = index[d, b]
+                out[a, b] = table[start + min(own, other) * stride + abs(own - other)]
+        else:
+            origin = tables.origin[d]
+            for b in range(a, n):
+                tau = tables.rate[c, d] * abs(
+                    tables.points[origin + own] - tables.points[origin + index[d, b]]
+                )
+                out[a, b] = _polynomial(coefficients, c, d, tau)
+
+
+@compiled
+def _polynomial(coefficients, c, d, tau):
+    if tau > 700.0:
+        return 0.0
+    total = 0.0
+    for k in range(coefficients.shape[2] - 1, -1, -1):
+        total = total * tau + coefficients[c, d, k]
+    return total * math.exp(-tau)
+
+
+@compiled
+def _covariances(tables, index, n, part, line, out):
+    """Fill the upper triangle of out (n, n) with the covariances of n cells."""
+    n_parts, n_dims = tables.start.shape
+    for c in range(n_parts):
+        _along(tables, tables.value, tables.polynomial, c, 0, index, n, part)
+        for d in range(1, n_dims):
+            _along(tables, tables.value, tables.polynomial, c, d, index, n, line)
+            for a in range(n):
+                for b in range(a, n):
+                    part[a, b] *= line[a, b]
+        for a in range(n):
+            for b in range(a, n):
+                if c == 0:
+                    out[a, b] = part[a, b]
+                else:
+                    out[a, b] += part[a, b]
+
+
+@compiled
+def earlier_neighbours(cells, rank, shape, wrap, offsets, first, last, limit, out):
+    """Fill ``out[first:last]`` with the first cells of smaller rank along the list of offsets.
+
+    ``offsets`` (n_offsets, D) come nearest first; ``wrap`` (D,) marks axes that close on
+    themselves. A cell takes part if its rank is smaller than its own, or than ``limit`` if that is
+    not negative. Rows that find fewer than m keep what they found.
+    """
+    n_dims = len(shape)
+    m = out.shape[1]
+    for i in range(first, last):
+        below = i if limit < 0 else limit
+        found = 0
+        for o in range(offsets.shape[0]):
+            flat = 0
+            inside = True
+            for d in range(n_dims):
+                j = cells[i, d] + offsets[o, d]
+                if j < 0 or j >= shape[d]:
+                    if not wrap[d]:
+                        inside = False
+                        break
+                    j = j % shape[d]
+                flat = flat * shape[d] + j
+            if not inside:
+                continue
+            place = rank[flat]
+            if place >= 0 and place < below:
+                out[i, found] = place
+                found += 1
+                if found == m:
+                    break
+        for k in range(found, m):
+            out[i, k] = -1
+
+
+@compiled
+def best_earlier(cells, tables, first, last, out):
+    """Fill ``out[first:last]`` with the earlier cells of largest covariance, by looking at all."""
+    m = out.shape[1]
+    n_dims = cells.shape[1]
+    value = np.empty(m)
+    index = np.empty((n_dims, 2), dtype=np.int64)
+    part, line, pair = np.empty((2, 2)), np.empty((2, 2)), np.empty((2, 2))
+    for i in range(first, last):
+        found = 0
+        for d in range(n_dims):
+            index[d, 0] = cells[i, d]
+        for j in range(i):
+            for d in range(n_dims):
+                index[d, 1] = cells[j, d]
+            _covariances(tables, index, 2, part, line, pair)
+            c = pair[0, 1]
+            if found == m and c <= value[m - 1]:
+                continue
+            k = min(found, m - 1)
+            while k > 0 and value[k - 1] < c:
+                value[k] = value[k - 1]
+                out[i, k] = out[i, k - 1]
+                k -= 1
+            value[k] = c
+            out[i, k] = j
+            found = min(found + 1, m)
+        for k in range(found, m):
+            out[i, k] = -1
+
+
+@compiled
+def _collect(near, cells, target, index):
+    """Fill index (D, found + 1) with the neighbours and, last, the target; return found."""
+    found = 0
+    while found < len(near) and near[found] >= 0:
+        for d in range(index.shape[0]):
+            index[d, found] = cells[near[found], d]
+        found += 1
+    for d in range(index.shape[0]):
+        index[d, found] = target[d]
+    return found
+
+
+@compiled
+def _cholesky(matrix, n):
+    """Overwrite the upper triangle by U, matrix = Uᵀ U."""
+    for k in range(n):
+        pivot = math.sqrt(matrix[k, k])
+        for j in range(k, n):
+            matrix[k, j] /= pivot
+        for i in range(k + 1, n):
+            factor = matrix[k, i]
+            for j in range(i, n):
+                matrix[i, j] -= factor * matrix[k, j]
+
+
+@compiled
+def _forward(matrix, n, vector):
+    """Overwrite by U⁻ᵀ vector."""
+    for k in range(n):
+        vector[k] /= matrix[k, k]
+        for j in range(k + 1, n):
+            vector[j] -= matrix[k, j] * vector[k]
+
+
+@compiled
+def _backward(matrix, n, vector):
+    """Overwrite by U⁻¹ vector."""
+    for k in range(n - 1, -1, -1):
+        total = vector[k]
+        for j in range(k + 1, n):
+            total -= matrix[k, j] * vector[j]
+        vector[k] = total / matrix[k, k]
+
+
+@compiled
+def _regress(near, found, noise, matrix, cross):
+    """Turn covariances (found + 1, found + 1) into U, and cross into U⁻ᵀ k; return k** − kᵀK⁻¹k."""
+    for k in range(found):
+        matrix[k, k] += noise[near[k]]
+        cross[k] = matrix[k, found]
+    _cholesky(matrix, found)
+    _forward(matrix, found, cross)
+    left = matrix[found, found]
+    for k in range(found):
+        left -= cross[k] * cross[k]
+    return left
+
+
+@compiled
+def factor(cells, neighbours, noise, tables, first, last, coefficients, variance):
+    """Regress cells on their neighbours: coefficients (n, m) and conditional variances (n,).
+
+    The unit lower triangular B with -coefficients, and D = diag(variance), give
+    (K + R)⁻¹ ≈ Bᵀ D⁻¹ B.
+    """
+    m = neighbours.shape[1]
+    index = np.empty((cells.shape[1], m + 1), dtype=np.int64)
+    matrix, part, line = (
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+    )
+    cross = np.empty(m)
+    for i in range(first, last):
+        near = neighbours[i]
+        found = _collect(near, cells, cells[i], index)
+        _covariances(tables, index, found + 1, part, line, matrix)
+        variance[i] = noise[i] + max(_regress(near, found, noise, matrix, cross), 0.0)
+        _backward(matrix, found, cross)
+        for k in range(found):
+            coefficients[i, k] = cross[k]
+        for k in range(found, m):
+            coefficients[i, k] = 0.0
+
+
+@compiled
+def predict(targets, cells, neighbours, noise, y, tables, first, last, mean, variance):
+    """Regress target cells (t, D) on the given neighbours among the observed ones."""
+    m = neighbours.shape[1]
+    index = np.empty((cells.shape[1], m + 1), dtype=np.int64)
+    matrix, part, line = (
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+    )
+    cross = np.empty(m)
+    for i in range(first, last):
+        near = neighbours[i]
+        found = _collect(near, cells, targets[i], index)
+        _covariances(tables, index, found + 1, part, line, matrix)
+        variance[i] = max(_regress(near, found, noise, matrix, cross), 0.0)
+        _backward(matrix, found, cross)
+        total = 0.0
+        for k in range(found):
+            total += cross[k] * y[near[k]]
+        mean[i] = total
+
+
+@compiled
+def likelihood(rows, weight, cells, neighbours, noise, y, tables, first, last, gradient):
+    """Return Σ w log p(y_i | y of its neighbours) over some rows, and add up its gradient.
+
+    ``gradient`` (C D + C + 1,) is by the parameters of the tables' slopes, by the logs of the C
+    amplitudes, and by the log of a factor common to all of ``noise``.
+    """
+    m = neighbours.shape[1]
+    n_parts, n_dims = tables.start.shape
+    index = np.empty((n_dims, m + 1), dtype=np.int64)
+    matrix, part, line = (
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+        np.empty((m + 1, m + 1)),
+    )
+    values, slope = np.empty((n_dims, m + 1, m + 1)), np.empty((m + 1, m + 1))
+    cross, dual, u = np.empty(m), np.empty(m + 1), np.empty(m + 1)
+    sums = np.empty((n_dims + 1, m + 1))
+    total = 0.0
+    for r in range(first, last):
+        i = rows[r]
+        near = neighbours[i]
+        found = _collect(near, cells, cells[i], index)
+        size = found + 1
+        _covariances(tables, index, size, part, line, matrix)
+        left = noise[i] + max(_regress(near, found, noise, matrix, cross), 0.0)
+        for k in range(found):
+            dual[k] = y[near[k]]
+        _forward(matrix, found, dual)
+        error = y[i]
+        for k in range(found):
+            error -= cross[k] * dual[k]
+        total -= 0.5 * weight[r] * (math.log(2 * math.pi * left) + error * error / left)
+        _backward(matrix, found, cross)
+        _backward(matrix, found, dual)
+        # d log p = ½ Σ_ab S_ab dK_ab with S = (e/d)(α uᵀ + u αᵀ) + (e²/d² - 1/d) u uᵀ, u = (-b, 1);
+        # the triangle has each pair once.
+        for k in range(found):
+            u[k] = -cross[k]
+        u[found] = 1.0
+        dual[found] = 0.0
+        ratio = weight[r] * error / left
+        second = weight[r] * (error * error / left - 1.0) / left
+        for a in range(size):
+            for b in range(a, size):
+                matrix[a, b] = ratio * (dual[a] * u[b] + u[a] * dual[b]) + second * u[a] * u[b]
+            matrix[a, a] *= 0.5
+            gradient[-1] += matrix[a, a] * noise[near[a] if a < found else i]
+        for c in range(n_parts):
+            sums[:, :size] = 0.0
+            for d in range(n_dims):
+                _along(tables, tables.value, tables.polynomial, c, d, index, size, values[d])
+            for d in range(n_dims + 1):
+                if d < n_dims:
+                    _along(tables, tables.slope, tables.slope_polynomial, c, d, index, size, slope)
+                else:
+                    slope[:size, :size] = 1.0
+                for a in range(size):
+                    for b in range(a, size):
+                        line[a, b] = matrix[a, b] * slope[a, b]
+                for e in range(n_dims):
+                    if e != d:
+                        for a in range(size):
+                            for b in range(a, size):
+                                line[a, b] *= values[e, a, b]
+                for a in range(size):
+                    for b in range(a, size):
+                        sums[d, b] += line[a, b]
+            for d in range(n_dims):
+                gradient[c * n_dims + d] += sums[d, :size].sum()
+            gradient[n_parts * n_dims + c] += sums[n_dims, :size].sum()
+    return total
+
+
+@compiled
+def apply(neighbours, coefficients, variance, vector, half, out):
+    """Fill ``out`` with Bᵀ D⁻¹ B vector; ``half`` (n,) is scratch."""
+    n, m = neighbours.shape
+    for i in range(n):
+        total = vector[i]
+        for k in range(m):
+            j = neighbours[i, k]
+            if j < 0:
+                break
+            total -= coefficients[i, k] * vector[j]
+        half[i] = total / variance[i]
+        out[i] = half[i]
+    for i in range(n):
+        for k in range(m):
+            j = neighbours[i, k]
+            if j < 0:
+                break
+            out[j] -= coefficients[i, k] * half[i]

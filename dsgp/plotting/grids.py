@@ -1,0 +1,425 @@
+"""Fields on grids: maps of mean and standard deviation beside what was observed, or lines."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from dsgp.axis import Floats
+from dsgp.errors import DataError, ParameterError
+from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.plotting.style import ACCENT, FAINT, INK, frame, label, normal_quantile
+
+_BLANK = "#eceef0"  # of cells without a value
+_MEAN, _SIGNED, _STD = "viridis", "RdBu_r", "YlOrBr"
+_MOST_ROWS = 12
+_MOST_CELLS = 1000  # along a side of a map: a panel has fewer pixels
+_SHOWN = (0.5, 99.5)  # percentiles between which colours change
+_SIDE = 3.1  # inches, of the longer side of a map
+_LATITUDES = ("lat", "latitude", "nav_lat")
+
+
+@dataclass(frozen=True)
+class _Line:
+    """One dim as numbers to draw along: dates as matplotlib counts them.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_points,), in the dataset's order
+    name : str
+        With its unit.
+    dates : bool
+    """
+
+    values: Floats
+    name: str
+    dates: bool
+
+
+def plot_field(
+    posterior: xr.Dataset,
+    observed: xr.DataArray | None = None,
+    *,
+    variable: str | None = None,
+    dims: Sequence[str] | None = None,
+    at: Mapping[str, Any] | None = None,
+    n_slices: int = 3,
+    level: float = 0.95,
+    cmap: str | None = None,
+    y_down: bool = False,
+    target: str | None = None,
+) -> Figure:
+    """Draw the mean and the standard deviation of a field, and beside them what was observed.
+
+    Two dims make maps, a row of panels for each slice along the others; all maps of observed
+    values and means share one scale of colours, those of the deviation another. Cells without a
+    value (land, clouds) are grey. One dim makes a line with its credible band. Coordinates ascend
+    to the right and upwards, whichever way they run in the dataset.
+
+    Parameters
+    ----------
+    posterior : Dataset
+        With ``mean`` and ``std``, as ``GridGP`` and the accessor return it.
+    observed : DataArray, optional
+        On the same grid or on another one with the same dims.
+    variable : str, optional
+        Draw ``{variable}_mean`` and ``{variable}_std``, as the accessor of a Dataset names them.
+    dims : sequence of one or two str, optional
+        Drawn along: vertical, horizontal. Default: the last two that ``at`` does not name.
+    at : mapping of dim to coordinate or list of coordinates, optional
+        Slices along the other dims; the nearest are drawn. Text such as "2019-03-01" is a date.
+        Default: ``n_slices`` of the first other dim, the middle of any further ones.
+    n_slices : int
+    level : float in (0, 1)
+        Posterior probability of the band of a line, pointwise.
+    cmap : str, optional
+        Colours of observed values and means. Default: viridis, or red and blue about 0 where
+        values have both signs.
+    y_down : bool
+        Let the vertical coordinate ascend downwards: depth, pressure, rows of an image.
+    target : str, optional
+        Name and unit of the field. Default: those in its attributes.
+
+    Returns
+    -------
+    Figure
+
+    Raises
+    ------
+    DataError
+        If mean and standard deviation are not there, or a dim has no usable coordinate.
+    ParameterError
+        If an option is out of its range or names another dim.
+
+    Examples
+    --------
+    >>> import numpy as np, xarray as xr
+    >>> from dsgp.plotting import plot_field
+    >>> grid = {"lat": [50.0, 40.0], "lon": [0.0, 10.0, 20.0]}
+    >>> mean = xr.DataArray([[1.0, 2, 3], [4, 5, 6]], grid, attrs={"units": "K"})
+    >>> figure = plot_field(xr.Dataset({"mean": mean, "std": 0 * mean + 0.1}))
+    >>> [ax.get_title() for ax in figure.axes[:2]]
+    ['mean', 'std']
+    """
+    z = normal_quantile(level)
+    if n_slices < 1:
+        raise ParameterError(f"n_slices must be at least 1, got {n_slices}")
+    pair = _moments(posterior, variable)
+    at = dict(at or {})
+    drawn, others = _roles(pair["mean"], dims, at)
+    slices = _slices(pair, others, at, n_slices)
+    if len(slices) > _MOST_ROWS:
+        raise ParameterError(
+            f"{len(slices)} slices along {', '.join(map(repr, others))}; a figure has room for "
+            f"{_MOST_ROWS}: name fewer in at="
+        )
+    if observed is not None:
+        _require_dims(observed, pair["mean"])
+    # Of a lazy posterior only what is drawn is computed, mean and deviation at once.
+    rows = [
+        (_title(pair, chosen), pair.isel(chosen).compute(), _beside(observed, pair, chosen))
+        for chosen in slices
+    ]
+    name = _quantity(pair["mean"], variable) if target is None else target
+    if len(drawn) == 1:
+        return _lines(rows, drawn[0], z, level, name)
+    return _maps(rows, drawn, cmap, y_down, name)
+
+
+# ---------------------------------------------------------------------- what is drawn
+
+
+def _moments(posterior: Any, variable: str | None) -> xr.Dataset:
+    names = ("mean", "std") if variable is None else (f"{variable}_mean", f"{variable}_std")
+    found = list(map(str, getattr(posterior, "data_vars", ())))
+    if not isinstance(posterior, xr.Dataset) or not set(names) <= set(found):
+        several = sorted(one[:-5] for one in found if one.endswith("_mean"))
+        remedy = (
+            f"choose one by variable=: {', '.join(map(repr, several))}"
+            if variable is None and several
+            else "give what posterior(), predict() or the accessor return"
+        )
+        raise DataError(
+            f"expected a Dataset with {names[0]!r} and {names[1]!r}, got "
+            f"{found or type(posterior).__name__}; {remedy}"
+        )
+    return xr.Dataset({"mean": posterior[names[0]], "std": posterior[names[1]]})
+
+
+def _roles(
+    mean: xr.DataArray, dims: Sequence[str] | None, at: Mapping[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Return the dims to draw along, and the others."""
+    own = [str(dim) for dim in mean.dims]
+    check_dims(at, own, "at")
+    if dims is None:
+        drawn = [dim for dim in own if dim not in at][-2:]
+    else:
+        check_dims(dims, own, "dims")
+        drawn = list(dims)
+    if len(drawn) not in (1, 2) or len(set(drawn)) < len(drawn) or set(drawn) & set(at):
+        raise ParameterError(
+            f"dims: expected one or two dims that at= does not name, got {drawn} of {own}"
+        )
+    return drawn, [dim for dim in own if dim not in drawn]
+
+
+def _slices(
+    pair: xr.Dataset, others: Sequence[str], at: Mapping[str, Any], n_slices: int
+) -> list[dict[str, int]]:
+    """Return positions along the other dims, a mapping for each row of panels."""
+    chosen = []
+    for number, dim in enumerate(others):
+        n = pair.sizes[dim]
+        if dim in at:
+            chosen.append(_nearest(pair, dim, at[dim]))
+            continue
+        count = min(n_slices, n) if number == 0 else 1
+        chosen.append([int((k + 0.5) * n / count) for k in range(count)])
+    return [dict(zip(others, each, strict=True)) for each in itertools.product(*chosen)]
+
+
+def _nearest(pair: xr.Dataset | xr.DataArray, dim: str, values: Any) -> list[int]:
+    """Return the positions of the nearest coordinates."""
+    axis = _axis(pair, dim)
+    distance = np.abs(axis.points[:, None] - axis.numbers(values))
+    found = distance.argmin(axis=0)
+    return [len(axis) - 1 - int(i) if axis.descending else int(i) for i in found]
+
+
+def _axis(pair: xr.Dataset | xr.DataArray, dim: str) -> GridAxis:
+    if dim not in pair.coords:
+        raise DataError(f"dim {dim!r} has no coordinate; give it one: assign_coords({dim}=...)")
+    return GridAxis.of(pair.coords[dim])
+
+
+def _require_dims(observed: Any, mean: xr.DataArray) -> None:
+    if not isinstance(observed, xr.DataArray) or set(observed.dims) != set(mean.dims):
+        got = getattr(observed, "dims", type(observed).__name__)
+        raise DataError(f"observed: expected a DataArray of the dims {mean.dims}, got {got}")
+
+
+def _beside(
+    observed: xr.DataArray | None, pair: xr.Dataset, chosen: Mapping[str, int]
+) -> xr.DataArray | None:
+    """Return the observed slice nearest to that of the posterior."""
+    if observed is None:
+        return None
+    where = {
+        dim: _nearest(observed, dim, pair.coords[dim].values[i])[0] for dim, i in chosen.items()
+    }
+    return observed.isel(where).compute()
+
+
+def _title(pair: xr.Dataset, chosen: Mapping[str, int]) -> str:
+    """Name a slice by its coordinates."""
+    words = []
+    for dim, i in chosen.items():
+        value = pair.coords[dim].values[i]
+        if isinstance(value, np.datetime64):
+            text = np.datetime_as_string(value, unit="s").removesuffix("T00:00:00")
+        elif isinstance(value, (np.floating, float)):
+            text = f"{dim} {value:.6g}"
+        elif hasattr(value, "calendar"):
+            text = value.strftime("%Y-%m-%dT%H:%M:%S").removesuffix("T00:00:00")
+        else:
+            text = f"{dim} {value}"
+        words.append(text.replace("T", " ") if text[:1].isdigit() else text)
+    return ", ".join(words)
+
+
+def _quantity(mean: xr.DataArray, variable: str | None) -> str:
+    names = (mean.attrs.get("long_name"), variable, mean.name)
+    name = next((str(name) for name in names if name not in (None, "mean")), "")
+    unit = str(mean.attrs.get("units", ""))
+    return f"{name} ({unit})" if name and unit else name or unit
+
+
+def _line(array: xr.DataArray, dim: str) -> _Line:
+    axis = _axis(array, dim)
+    attrs = array.coords[dim].attrs
+    if axis.kind == "datetime":
+        return _Line(date2num(array.coords[dim].values), "", True)
+    values = axis.points[::-1] if axis.descending else axis.points
+    unit = axis.unit_label.replace("degrees_north", "°N").replace("degrees_east", "°E")
+    name = str(attrs.get("long_name", dim))
+    return _Line(values, f"{name} ({unit})" if unit else name, False)
+
+
+# ---------------------------------------------------------------------- maps
+
+
+def _maps(
+    rows: Sequence[tuple[str, xr.Dataset, xr.DataArray | None]],
+    drawn: Sequence[str],
+    cmap: str | None,
+    y_down: bool,
+    name: str,
+) -> Figure:
+    columns = [
+        [(title, "observed", beside), (title, "mean", pair["mean"]), (title, "std", pair["std"])]
+        for title, pair, beside in rows
+    ]
+    if rows[0][2] is None:
+        columns = [row[1:] for row in columns]
+    first = rows[0][1]["mean"].transpose(*drawn)
+    aspect, width, height = _shape_of(first)
+    n_columns = len(columns[0])
+    fig = Figure(
+        (n_columns * (width + 0.5) + 0.5, len(rows) * (height + 0.5) + 1.1), layout="constrained"
+    )
+    panels = fig.subplots(len(rows), n_columns, squeeze=False, sharex=True, sharey=True)
+    means = [part for row in columns for _, word, part in row if word != "std"]
+    stds = [part for row in columns for _, word, part in row if word == "std"]
+    scales = {"mean": _scale(means, cmap), "std": _scale(stds, _STD, positive=True)}
+    for row, axes in zip(columns, panels, strict=True):
+        for (title, word, part), ax in zip(row, axes, strict=True):
+            scale, _ = scales["std" if word == "std" else "mean"]
+            _draw_map(ax, part.transpose(*drawn), scale)
+            ax.set_title(f"{word}, {title}" if title else word, fontsize=8.5)
+            ax.set_aspect(aspect)
+    for ax in panels[-1]:
+        _name_axis(ax.xaxis, _line(first, drawn[1]))
+    for ax in panels[:, 0]:
+        _name_axis(ax.yaxis, _line(first, drawn[0]))
+    if y_down:
+        panels[0, 0].invert_yaxis()
+    for word, axes in (("mean", panels[:, :-1]), ("std", panels[:, -1:])):
+        scale, extend = scales[word]
+        bar = fig.colorbar(
+            scale, ax=axes, location="bottom", extend=extend, pad=0.02,
+            shrink=0.9 if axes.shape[1] == 1 else 0.6, aspect=30 if axes.shape[1] == 1 else 40,
+        )  # fmt: skip
+        text = (f"std of {name}" if name else "std") if word == "std" else name or "value"
+        bar.set_label(label(text, 48), fontsize=8.5)
+        bar.ax.xaxis.label.set_parse_math(False)
+        bar.ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
+        bar.ax.xaxis.set_major_locator(MaxNLocator(5 if axes.shape[1] == 1 else 7))
+        bar.outline.set_visible(False)
+    return fig
+
+
+def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
+    """Return aspect, width and height in inches: those of the earth, of an image, or square."""
+    down, across = (_line(part, str(dim)) for dim in part.dims)
+    ratio = np.ptp(down.values) / max(np.ptp(across.values), 1e-300)
+    aspect: Any = "auto"
+    if str(part.dims[0]).lower() in _LATITUDES or "°N" in down.name:
+        middle = math.radians(min(abs(float(down.values.mean())), 75.0))
+        aspect = 1 / math.cos(middle)
+    elif not (down.dates or across.dates) and _unit(down) == _unit(across) and 0.2 < ratio < 5:
+        aspect = 1.0
+    tall = float(np.clip(ratio * aspect, 0.25, 4.0)) if aspect != "auto" else 0.8
+    return aspect, _SIDE / max(tall, 1.0), _SIDE * min(tall, 1.0)
+
+
+def _unit(line: _Line) -> str:
+    return line.name.rpartition(" (")[2] if line.name.endswith(")") else ""
+
+
+def _scale(
+    parts: Sequence[xr.DataArray], cmap: str | None, positive: bool = False
+) -> tuple[ScalarMappable, str]:
+    """Return colours for the values, and which ends of them go on ("min", "max", ...)."""
+    values = np.concatenate([np.asarray(part.values, dtype=float).ravel() for part in parts])
+    values = values[np.isfinite(values)]
+    if not values.size:
+        raise DataError("there is no value to draw: every cell of the slices is empty")
+    low, high = np.percentile(values, _SHOWN)
+    if positive:
+        low = 0.0 if low < 0.5 * high else low
+    elif low < 0 < high and min(-low, high) > 0.3 * max(-low, high):
+        low, high = min(low, -high), max(high, -low)
+        cmap = cmap or _SIGNED
+    if not high > low:
+        margin = 0.05 * abs(high) or 1.0
+        low, high = low - margin, high + margin
+    below, above = bool(values.min() < low), bool(values.max() > high)
+    extend = {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
+    return ScalarMappable(Normalize(low, high), cmap or _MEAN), extend
+
+
+def _draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
+    """Draw cells between the midpoints of their coordinates."""
+    thin = {dim: slice(None, None, -(-n // _MOST_CELLS)) for dim, n in part.sizes.items()}
+    part = part.isel(thin)
+    down, across = (_line(part, str(dim)) for dim in part.dims)
+    ax.set_facecolor(_BLANK)
+    values = np.ma.masked_invalid(np.asarray(part.values, dtype=float))
+    edges = (_edges(across.values), _edges(down.values))
+    ax.pcolormesh(*edges, values, cmap=scale.cmap, norm=scale.norm, rasterized=True)
+    ax.set(
+        xlim=(edges[0].min(), edges[0].max()),
+        ylim=(edges[1].min(), edges[1].max()),
+    )
+    ax.spines[:].set(color=FAINT, linewidth=0.6)
+    ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
+
+
+def _edges(points: Floats) -> Floats:
+    """Return the borders of the cells of a coordinate."""
+    if points.size == 1:
+        return points[0] + np.array([-0.5, 0.5])
+    middle = (points[1:] + points[:-1]) / 2
+    return np.concatenate([[2 * points[0] - middle[0]], middle, [2 * points[-1] - middle[-1]]])
+
+
+def _name_axis(axis: Axis, line: _Line) -> None:
+    axis.set_label_text(line.name, fontsize=8.5)
+    axis.label.set_parse_math(False)
+    if line.dates:
+        locator = AutoDateLocator(maxticks=6)
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+# ---------------------------------------------------------------------- lines
+
+
+def _lines(
+    rows: Sequence[tuple[str, xr.Dataset, xr.DataArray | None]],
+    dim: str,
+    z: float,
+    level: float,
+    name: str,
+) -> Figure:
+    fig = Figure((6.4, 2.3 * len(rows) + 0.7), layout="constrained")
+    panels = fig.subplots(len(rows), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
+    for (title, pair, beside), ax in zip(rows, panels, strict=True):
+        line = _line(pair["mean"], dim)
+        mean, reach = pair["mean"].values, z * pair["std"].values
+        ax.fill_between(
+            line.values, mean - reach, mean + reach, color=INK, alpha=0.2, linewidth=0,
+            label=f"{level:.0%} band",
+        )  # fmt: skip
+        if beside is not None:
+            few = beside.size <= 200
+            ax.plot(
+                _line(beside, dim).values, beside.values, "o", color=ACCENT, label="observed",
+                markersize=3.2 if few else 2.0, alpha=0.9 if few else 0.4, markeredgewidth=0,
+            )  # fmt: skip
+        ax.plot(line.values, mean, color=INK, linewidth=1.4, label="mean")
+        ax.set_title(title, fontsize=8.5)
+        ax.set_ylabel(label(name, 30), fontsize=8.5, parse_math=False)
+        ax.margins(x=0.01)
+        frame(ax)
+    _name_axis(panels[-1].xaxis, line)
+    handles, words = panels[0].get_legend_handles_labels()
+    fig.legend(
+        handles, words, loc="outside lower center", ncols=3, fontsize=8, frameon=False,
+        handlelength=1.6,
+    )  # fmt: skip
+    return fig

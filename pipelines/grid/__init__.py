@@ -1,0 +1,1 @@
+"""Grids: images that are smoothed and interpolated, fields whose gaps are filled, corners."""

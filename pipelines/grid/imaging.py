@@ -1,0 +1,214 @@
+"""An image, as it is and with noise added: smoothed, then reconstructed from every fourth pixel.
+
+What is done to images and how near a reconstruction is, is in ``pictures``.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dsgp import GridGP
+from dsgp.axis import Floats
+from dsgp.kernels import Kernel
+from dsgp.metrics import coverage
+from dsgp.progress import progress
+from pipelines.grid.pictures import (
+    Picture,
+    as_field,
+    best_gaussian,
+    halved,
+    left_out,
+    non_local_means,
+    psnr,
+    spline,
+    ssim,
+    with_noise,
+)
+
+LEVEL = 0.95
+# Variance of rounding to whole grey levels: what an image without noise still has.
+ROUNDING = 1 / 12
+OURS, OURS_ROUNDED = "GridGP", "GridGP, noise of rounding"
+
+
+@dataclass(frozen=True, eq=False)
+class Reconstruction:
+    """One method on one task.
+
+    Attributes
+    ----------
+    method : str
+    mean : ndarray of shape (n_rows, n_columns)
+    std : ndarray of that shape, or None
+    scores : dict
+        ``psnr``, ``ssim``, and of the pixels left out ``rmse_left_out``; None where there is
+        nothing to compare with. ``coverage``: by the 95 % interval.
+    seconds : dict
+        ``learn``, and ``reconstruct`` with the variance.
+    fitted : dict
+        Of ours.
+    """
+
+    method: str
+    mean: Floats
+    std: Floats | None
+    scores: dict[str, float | None]
+    seconds: dict[str, float]
+    fitted: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What was given, what it is compared with, and what the methods made of it.
+
+    Attributes
+    ----------
+    case : {"as it is", "noise"}
+    kind : {"denoise", "interpolate"}
+    given : ndarray
+        Of (n_rows, n_columns) pixels, or half as many along both.
+    truth : ndarray of shape (n_rows, n_columns), or None
+        None: nothing cleaner is known.
+    methods : list of Reconstruction
+    """
+
+    case: str
+    kind: str
+    given: Floats
+    truth: Floats | None
+    methods: list[Reconstruction]
+
+    @property
+    def ours(self) -> Reconstruction:
+        return next(own for own in self.methods if own.method == OURS)
+
+
+def tasks_of(picture: Picture, noise: float, kernel: type[Kernel], seed: int) -> list[Task]:
+    """Do everything: the image as it is, and with noise; smoothed, and interpolated.
+
+    Parameters
+    ----------
+    picture : Picture
+    noise : float
+        Standard deviation added, in grey levels.
+    kernel : type of Kernel
+        Of rows and columns.
+    seed : int
+    """
+    clean = picture.values
+    noisy = with_noise(clean, noise, seed)
+    with progress("images", total=4) as bar:
+        tasks = []
+        for task in (
+            _smoothed("as it is", clean, None, kernel, noise),
+            _interpolated("as it is", clean, clean, kernel),
+            _smoothed("noise", noisy, clean, kernel, noise),
+            _interpolated("noise", noisy, clean, kernel),
+        ):
+            tasks.append(Task(task[0], task[1], task[2], task[3], list(task[4])))
+            bar.update()
+    return tasks
+
+
+_Planned = tuple[str, str, Floats, Floats | None, Iterator[Reconstruction]]
+
+
+def _smoothed(
+    case: str, given: Floats, clean: Floats | None, kernel: type[Kernel], noise: float
+) -> _Planned:
+    def methods() -> Iterator[Reconstruction]:
+        if clean is not None:
+            yield _scored("none: the noisy image", given, None, clean, {})
+            (found, width), seconds = _timed(best_gaussian, given, clean)
+            name = f"Gaussian filter, the best width ({width:.1f} pixels)"
+            yield _scored(name, found, None, clean, {"reconstruct": seconds})
+            found, seconds = _timed(non_local_means, given, noise)
+            if found is not None:
+                name = "non-local means, told the noise"
+                yield _scored(name, found, None, clean, {"reconstruct": seconds})
+        yield _ours(OURS, given, None, clean, kernel, "learn")
+
+    return case, "denoise", given, clean, methods()
+
+
+def _interpolated(case: str, whole: Floats, clean: Floats, kernel: type[Kernel]) -> _Planned:
+    few, shape = halved(whole), whole.shape
+    # Without noise added, the pixels left out have what noise the image itself has.
+    observes = whole is clean
+
+    def methods() -> Iterator[Reconstruction]:
+        for name, order in (("bilinear", 1), ("bicubic", 3)):
+            found, seconds = _timed(spline, few, shape, order)
+            yield _scored(name, found, None, clean, {"reconstruct": seconds}, left_out(shape))
+        yield _ours(OURS, few, shape, clean, kernel, "learn", observes)
+        if observes:
+            yield _ours(OURS_ROUNDED, few, shape, clean, kernel, ROUNDING, observes)
+
+    return case, "interpolate", few, clean, methods()
+
+
+def _ours(
+    name: str,
+    given: Floats,
+    shape: tuple[int, ...] | None,
+    clean: Floats | None,
+    kernel: type[Kernel],
+    noise: Any,
+    include_noise: bool = False,
+) -> Reconstruction:
+    """Fit and reconstruct; `shape` is that of the whole image where pixels were left out."""
+    image = as_field(given, 1 if shape is None else 2)
+    model = GridGP({dim: kernel() for dim in ("row", "column")}, noise)
+    _, learn = _timed(model.fit, image)
+    if shape is None:
+        found, reconstruct = _timed(model.posterior)
+    else:
+        pixels = {
+            dim: np.arange(float(n)) for dim, n in zip(("row", "column"), shape, strict=True)
+        }
+        found, reconstruct = _timed(model.predict, **pixels)
+    fitted = {
+        "kernels": {dim: repr(own) for dim, own in model.kernels_.items()},  # type: ignore[union-attr]
+        "noise_std": model.noise_variance_**0.5,  # type: ignore[operator]
+        "log_marginal_likelihood": model.log_marginal_likelihood_,
+    }
+    mean, std = (found[one].to_numpy() for one in ("mean", "std"))
+    if include_noise:
+        spread = np.sqrt(std**2 + model.noise_variance_)
+    else:
+        spread = std
+    away = None if shape is None else left_out(shape)
+    seconds = {"learn": learn, "reconstruct": reconstruct}
+    own = _scored(name, mean, std, clean, seconds, away, spread)
+    own.fitted.update(fitted)
+    return own
+
+
+def _scored(
+    method: str,
+    mean: Floats,
+    std: Floats | None,
+    clean: Floats | None,
+    seconds: dict[str, float],
+    away: Any = None,
+    spread: Floats | None = None,
+) -> Reconstruction:
+    scores: dict[str, float | None] = {}
+    if clean is not None:
+        scores = {"psnr": psnr(clean, mean), "ssim": ssim(clean, mean)}
+        chosen = slice(None) if away is None else away
+        if away is not None:
+            scores["rmse_left_out"] = float(np.sqrt(np.mean((mean - clean)[away] ** 2)))
+        if spread is not None:
+            scores["coverage"] = coverage(
+                clean[chosen].ravel(), mean[chosen].ravel(), spread[chosen].ravel(), LEVEL
+            )
+    return Reconstruction(method, mean, std, scores, seconds)
+
+
+def _timed(do: Any, *arguments: Any, **options: Any) -> tuple[Any, float]:
+    start = time.perf_counter()
+    return do(*arguments, **options), time.perf_counter() - start
