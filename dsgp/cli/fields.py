@@ -47,8 +47,12 @@ def opened(path: str) -> Iterator[xr.Dataset]:
     """Open a store or file lazily: bounds and grid mappings become coordinates."""
     if "://" not in path and not Path(path).exists():
         raise DataError(f"there is no {path!r}; check the path")
+    # Beside each other on a disk, metadata need not be consolidated.
+    options: dict[str, Any] = (
+        {"engine": "zarr", "consolidated": False} if Path(path).is_dir() else {}
+    )
     try:
-        dataset = xr.open_dataset(path, chunks=None, decode_coords="all")
+        dataset = xr.open_dataset(path, chunks=None, decode_coords="all", **options)
     # Its engines raise many types; all mean the same here.
     except Exception as error:
         told = str(error).partition("\n")[0].rstrip(".")
@@ -62,7 +66,8 @@ def opened(path: str) -> Iterator[xr.Dataset]:
 
 def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
     """Return the variable that is meant, or the only one that can be."""
-    suited = [str(name) for name, da in dataset.data_vars.items() if _is_field(da)]
+    # Sorted: a store lists its arrays in any order.
+    suited = sorted(str(name) for name, da in dataset.data_vars.items() if _is_field(da))
     if variable is None:
         if len(suited) == 1:
             return suited[0]
@@ -85,10 +90,8 @@ def _is_field(da: xr.DataArray) -> bool:
 
 
 def _listed(dataset: xr.Dataset) -> str:
-    return (
-        ", ".join(f"{name!r} {tuple(map(str, da.dims))}" for name, da in dataset.data_vars.items())
-        or "none"
-    )
+    found = {str(name): tuple(map(str, da.dims)) for name, da in dataset.data_vars.items()}
+    return ", ".join(f"{name!r} {dims}" for name, dims in sorted(found.items())) or "none"
 
 
 def companion(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:

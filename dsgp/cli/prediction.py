@@ -17,7 +17,7 @@ from dsgp import storage
 from dsgp.cli.outputs import outputs_of
 from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
 from dsgp.errors import ParameterError
-from dsgp.estimators import AdditiveGPClassifier, load
+from dsgp.estimators import AdditiveGPClassifier, GridGP, load
 from dsgp.progress import progress
 from dsgp.rows.sinks import table_writer, written_aside, written_parts
 from dsgp.rows.sources import Block, naming, open_table
@@ -103,6 +103,11 @@ def predict(
     columns = _Columns(kept, {role: name for role, name in given.items() if name is not None})
     with _sink(out, overwrite) as write:
         fitted = load(model)
+        if isinstance(fitted, GridGP):
+            raise ParameterError(
+                f"{str(model)!r} is a model of a grid, not of rows; smooth a field with its "
+                "hyperparameters: dsgp smooth --model"
+            )
         outputs = outputs_of(fitted, level, columns.further)
         for name in kept:
             if name in outputs.names:
@@ -201,6 +206,11 @@ def _whereabouts(block: Block) -> str:
 def info(model: Model) -> None:
     """Show what a saved model is."""
     fitted = load(model)
+    if isinstance(fitted, GridGP):
+        typer.echo("kind            GridGP")
+        typer.echo(f"format version  {storage.format_version(model)}")
+        typer.echo(f"\n{fitted.summary()}")
+        return
     unnamed = f"{fitted.n_features_in_}, without names"
     names = getattr(fitted, "feature_names_in_", None)
     typer.echo(f"kind            {type(fitted).__name__}")

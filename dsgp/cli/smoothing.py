@@ -182,10 +182,10 @@ def smooth(
         if not large:
             asked = _Asked(mask, domain, keep_observed, include_noise)
             with fields.place_for(out, overwrite) as place:
-                _in_memory(estimator, dataset, da, asked, place)
+                n_cells = _in_memory(estimator, dataset, da, asked, place)
                 if save_model is not None:
                     estimator.save(save_model, overwrite)
-            typer.echo(f"{estimator.summary()}\n\nmean and std of {da.size:,} cells saved in {out}")
+            typer.echo(f"{estimator.summary()}\n\nmean and std of {n_cells:,} cells saved in {out}")
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
@@ -347,7 +347,8 @@ class _Asked:
 
 def _in_memory(
     estimator: GridGP, dataset: xr.Dataset, da: xr.DataArray, asked: _Asked, place: Path
-) -> None:
+) -> int:
+    """Write the posterior, and return how many cells it has."""
     da = da.load()
     mask = None if asked.mask is None else _flags(dataset, asked.mask, "--mask")
     estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
@@ -355,6 +356,7 @@ def _in_memory(
     if asked.keep_observed:
         result = with_observed(result, da, estimator, mask, asked.include_noise)
     fields.write(result, dataset, place)
+    return int(result["mean"].count())
 
 
 def _flags(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:

@@ -41,6 +41,8 @@ Kernels = Mapping[str, Kernel]
 LEARN_CELLS = 2**22
 # Such parts: how many blocks, and cells of each.
 _TILES, _TILE_CELLS = 4, 2**18
+# Of several scales, each starts at so much of the one before where lengthscales are given.
+_NEXT_SCALE = 0.2
 _VARIANCES = ("auto", "exact", "local", "draws")
 _PLAIN = (
     "noise_variance_",
@@ -85,16 +87,18 @@ class GridGP(BaseEstimator):
         average over that dim; "time.month" each cell's climatology.
     scales : int, optional
         Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
-        lengthscales. Default: 1 for a complete field, 2 (a long and a short scale) with gaps.
+        lengthscales. Default: 1 for a complete field and where lengthscales are given, 2 (a long
+        and a short scale) with gaps or noise per cell.
     units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
         For dims of times. Default: by the size of their steps.
     learner : "marginal" or None
         None keeps the given hyperparameters.
     variance : {"auto", "exact", "local", "draws"}
         For fields with gaps. "exact": dense algebra, up to 1500 observed cells. "local": given the
-        ``n_neighbours`` observed cells nearest to each target, an upper bound; ``variance_error_``
-        compares it with exact values at a few cells. "draws": from ``n_draws`` posterior draws,
-        each a solve. "auto": exact if that is cheap, else local. Complete fields are always exact.
+        ``n_neighbours`` most telling observed cells around each target, an upper bound;
+        ``variance_error_`` compares it with exact values at a few cells. "draws": from ``n_draws``
+        posterior draws, each a solve. "auto": exact if that is cheap, else local. Complete fields
+        are always exact.
     n_neighbours, n_draws : int
     tol : float
         Of conjugate gradients, relative to the norm of the data.
@@ -170,6 +174,8 @@ class GridGP(BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
+    _axes: tuple[GridAxis, ...]
+
     # ------------------------------------------------------------------ fit
 
     def fit(self, da: xr.DataArray, mask: Any = None, domain: Any = None) -> Self:
@@ -214,7 +220,8 @@ class GridGP(BaseEstimator):
         points = [axis.points for axis in field.axes]
         per_cell = isinstance(variances, np.ndarray)
         complete = field.observed is None and not per_cell
-        terms = self._terms(field.axes, 1 if complete else 2)
+        self._axes = field.axes
+        terms = self._terms(field.axes, 1 if complete or self.learner is None else 2)
         y = self._residuals()
         if complete and len(terms) == 1:
             assert not isinstance(variances, np.ndarray)
@@ -291,7 +298,7 @@ class GridGP(BaseEstimator):
         self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None
     ) -> Hyperparameters:
         for term in terms:
-            for axis, kernel in zip(self.field_.axes, term, strict=True):
+            for axis, kernel in zip(self._axes, term, strict=True):
                 if len(axis) > 1 and kernel.lengthscale is None:
                     raise ParameterError(
                         f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
@@ -300,7 +307,7 @@ class GridGP(BaseEstimator):
             if all(kernel.variance is None for kernel in term):
                 raise ParameterError(
                     "learner=None keeps what is given, and no kernel has a variance; give it to "
-                    f"that of {self.field_.axes[0].name!r}"
+                    f"that of {self._axes[0].name!r}"
                 )
         if noise is None:
             raise ParameterError("learner=None keeps what is given; give noise=, a variance")
@@ -493,8 +500,14 @@ class GridGP(BaseEstimator):
             decode_times=True, decode_timedelta=True, decode_coords=True
         ) as opened:
             axes = axes_of(opened[variable], self.units)
-        term = self._terms(axes, 1)[0]
-        self._axes: tuple[GridAxis, ...] = axes
+        terms = self._terms(axes, 1)
+        if len(terms) > 1:
+            raise ParameterError(
+                f"kernels has {len(terms)} terms, and a field on disk can have one separable "
+                "kernel; give one mapping, or fit the field in memory"
+            )
+        self.__dict__.pop("field_", None)
+        self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes))
         tiles = sample_tiles(stored, _TILES, _tile_size(stored.shape))
         average = float(np.mean(tiles[-1][1]))
@@ -503,14 +516,18 @@ class GridGP(BaseEstimator):
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
         if self.learner is None:
-            found = starts([term], points, 1.0, noise)
+            found = self._kept(terms, points, noise)
         else:
             pieces = [
                 ([own[part] for own, part in zip(points, region, strict=True)], values - mean)
                 for region, values in tiles
             ]
-            found = learn_complete(term, pieces, points, noise)
-        self.learnt_from_ = f"{len(tiles)} parts of {tiles[0][1].size} cells"
+            found = learn_complete(terms[0], pieces, points, noise)
+            self.learnt_from_ = (
+                "the whole field"
+                if len(tiles) == 1
+                else f"{len(tiles)} parts of {tiles[0][1].size} cells"
+            )
         self._set_hyperparameters(found, found.noise)
         bases = [
             Eigenbasis.of(kernel.covariance(own))
@@ -624,7 +641,7 @@ class GridGP(BaseEstimator):
         """Return the kernels of every term and axis, as they start."""
         given = self.kernels
         if given is None or isinstance(given, Mapping):
-            mappings: list[Kernels] = [given or {}] * (self.scales or default)
+            mappings = _scaled(given or {}, self.scales or default, self.scales is not None)
         else:
             mappings = list(given)
             if not mappings:
@@ -716,7 +733,6 @@ class GridGP(BaseEstimator):
         self._fitted_terms = found.terms
         self.noise_variance_ = noise
         if hasattr(self, "field_"):
-            self._axes = self.field_.axes
             self.mean_ = self._shown_mean()
         self.kernels_ = self._by_dim()
 
@@ -759,6 +775,22 @@ class GridGP(BaseEstimator):
                 "the model smoothed a field on disk and does not hold it; for this, fit it to a "
                 "field in memory"
             )
+
+
+def _scaled(mapping: Kernels, n_terms: int, asked: bool) -> list[Kernels]:
+    """Return the terms of a sum that one mapping of kernels stands for."""
+    given = [own for own in mapping.values() if isinstance(own, Kernel) and own.lengthscale]
+    if given and not asked:
+        return [mapping]  # lengthscales of one scale
+    return [
+        {
+            dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)
+            if isinstance(own, Kernel) and own.lengthscale and "lengthscale" not in own.fixed
+            else own
+            for dim, own in mapping.items()
+        }
+        for c in range(n_terms)
+    ]
 
 
 def _ever_observed(field: Field) -> Any:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from dsgp.axis import LOG_2PI, Floats
 from dsgp.grid.covariance import SeparableSum
@@ -43,9 +43,18 @@ class DenseSystem:
 
     @cached_property
     def _factor(self) -> tuple[Floats, bool]:
+        try:
+            return cho_factor(self._matrix(0.0), lower=True, overwrite_a=True)
+        except LinAlgError:
+            # A smooth kernel with next to no noise: rounding has eaten the smallest eigenvalues.
+            lost = 10 * np.finfo(float).eps * len(self.index) * self.prior.variance
+            return cho_factor(self._matrix(lost), lower=True, overwrite_a=True)
+
+    def _matrix(self, more: float) -> Floats:
+        """Return K + R, its diagonal raised by ``more``."""
         matrix = self._between(self.index, None)
-        matrix[np.diag_indices_from(matrix)] += self.noise
-        return cho_factor(matrix, lower=True, overwrite_a=True)
+        matrix[np.diag_indices_from(matrix)] += self.noise + more
+        return matrix
 
     def _between(self, index: NDArray[np.intp], points: Sequence[Floats] | None) -> Floats:
         """Covariances of the observed cells with some cells, of this grid or of another."""

@@ -91,9 +91,9 @@ class GappySystem:
     domain : ndarray of bool of that shape, or None
         Cells whose variance is wanted; the others' is NaN. None: all.
     variance : {"auto", "exact", "local", "draws"}
-        "exact": dense algebra. "local": given the ``n_neighbours`` nearest observed cells of each
-        target, never below the exact one. "draws": the scatter of ``n_draws`` posterior draws,
-        whose standard deviation has a relative error of 1/√(2 n_draws).
+        "exact": dense algebra. "local": given the ``n_neighbours`` most telling observed cells
+        around each target, never below the exact one. "draws": the scatter of ``n_draws``
+        posterior draws, whose standard deviation has a relative error of 1/√(2 n_draws).
     """
 
     def __init__(

@@ -24,6 +24,8 @@ from dsgp.kernels import Periodic
 _OFFSETS = 20000
 # The first cells are far apart: they look at all earlier ones instead.
 _FIRST = 3000
+# Parts of the cells, one in so many, among which neighbours of a target are sought.
+_SHARES = (1, 6, 36)
 # Blocks of cells; sums over them do not depend on the number of threads.
 _BLOCKS = 32
 _SECONDS_A_CELL = 1e-5
@@ -99,19 +101,36 @@ def earlier_neighbours(cells: Cells, prior: SeparableSum, n_neighbours: int) -> 
     return out
 
 
-def nearest(cells: Cells, prior: SeparableSum, targets: Ints, n_neighbours: int) -> Ints:
-    """Find for target cells (t, D) the observed ones near them, (t, n_neighbours)."""
-    out = np.empty((len(targets), min(n_neighbours, len(cells))), dtype=np.int32)
+def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int) -> Ints:
+    """Find for target cells (t, D) observed ones of large covariance with them, near and far.
+
+    The nearest ones may all lie on one side of a gap, and tell the same. The first cells in the
+    order of elimination are a random sample of all: ``n_each`` are taken from all cells and from
+    the first 6th and 36th part of them.
+
+    Returns
+    -------
+    ndarray of shape (t, at most 3 n_each), -1 for none
+    """
     offsets = _offsets(prior, cells.wrap)
     shape = np.array(cells.shape, dtype=np.int64)
-    _blocks(
-        lambda a, b: jit.earlier_neighbours(
-            targets, cells.rank, shape, cells.wrap, offsets, a, b, len(cells), out
-        ),
-        0,
-        len(targets),
-    )
-    return out
+    found = np.empty((len(targets), 0), dtype=np.int32)
+    for share in _SHARES:
+        limit = len(cells) // share
+        some = np.empty((len(targets), min(n_each, limit)), dtype=np.int32)
+        if not some.shape[1]:
+            break
+
+        def search(first: int, last: int, limit: int = limit, some: Ints = some) -> None:
+            jit.earlier_neighbours(
+                targets, cells.rank, shape, cells.wrap, offsets, first, last, limit, some
+            )
+
+        _blocks(search, 0, len(targets))
+        both = np.empty((len(targets), found.shape[1] + some.shape[1]), dtype=np.int32)
+        jit.merge(found, some, both)
+        found = both
+    return found
 
 
 def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
@@ -234,28 +253,24 @@ def log_likelihood(
     )
 
 
-def predict_local(
-    targets: Ints,
-    cells: Cells,
-    prior: SeparableSum,
-    noise: Floats,
-    y: Floats,
-    neighbours: Ints,
-) -> tuple[Floats, Floats]:
-    """Mean and variance at target cells (t, D) given their neighbours (t, m) alone.
+def local_variance(
+    targets: Ints, cells: Cells, prior: SeparableSum, noise: Floats, candidates: Ints, n_best: int
+) -> Floats:
+    """Variance at target cells (t, D) given the most telling of their candidates (t, q) alone.
 
-    The variance is never below that given all cells.
+    It is never below that given all cells.
     """
-    mean, variance = np.empty(len(targets)), np.empty(len(targets))
+    variance = np.empty(len(targets))
     tables = prior.tables()
+    n_best = min(n_best, candidates.shape[1])
     _blocks(
-        lambda a, b: jit.predict(
-            targets, cells.index, neighbours, noise, y, tables, a, b, mean, variance
+        lambda a, b: jit.variance_given_best(
+            targets, cells.index, candidates, noise, tables, n_best, a, b, variance
         ),
         0,
         len(targets),
     )
-    return mean, variance
+    return variance
 
 
 def _blocks(function: Callable[[int, int], object], first: int, last: int) -> list:

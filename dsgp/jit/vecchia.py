@@ -161,6 +161,28 @@ def best_earlier(cells, tables, first, last, out):
 
 
 @compiled
+def merge(first, second, out):
+    """Fill ``out`` (t, m) with the places of both lists, each once, -1 where there are fewer."""
+    for i in range(out.shape[0]):
+        found = 0
+        for source in (first, second):
+            for k in range(source.shape[1]):
+                place = source[i, k]
+                if place < 0:
+                    break
+                known = False
+                for j in range(found):
+                    if out[i, j] == place:
+                        known = True
+                        break
+                if not known:
+                    out[i, found] = place
+                    found += 1
+        for k in range(found, out.shape[1]):
+            out[i, k] = -1
+
+
+@compiled
 def _collect(near, cells, target, index):
     """Fill index (D, found + 1) with the neighbours and, last, the target; return found."""
     found = 0
@@ -247,26 +269,81 @@ def factor(cells, neighbours, noise, tables, first, last, coefficients, variance
 
 
 @compiled
-def predict(targets, cells, neighbours, noise, y, tables, first, last, mean, variance):
-    """Regress target cells (t, D) on the given neighbours among the observed ones."""
-    m = neighbours.shape[1]
-    index = np.empty((cells.shape[1], m + 1), dtype=np.int64)
-    matrix, part, line = (
-        np.empty((m + 1, m + 1)),
-        np.empty((m + 1, m + 1)),
-        np.empty((m + 1, m + 1)),
-    )
-    cross = np.empty(m)
+def variance_given_best(targets, cells, candidates, noise, tables, n_best, first, last, variance):
+    """Fill the variances of targets (t, D) given the most telling of their candidates (t, q).
+
+    Of the candidates, observed cells, that one is added ``n_best`` times which lowers the variance
+    most: Cholesky's factorisation, pivoted by what is left of the covariance with the target.
+    """
+    q = candidates.shape[1]
+    n_dims = cells.shape[1]
+    index = np.empty((n_dims, q + 1), dtype=np.int64)
+    pair = np.empty((n_dims, 2), dtype=np.int64)
+    part, line, matrix = np.empty((2, 2)), np.empty((2, 2)), np.empty((2, 2))
+    rows = np.empty((n_best, q))
+    cross, left, product = np.empty(q), np.empty(q), np.empty(q)
     for i in range(first, last):
-        near = neighbours[i]
+        near = candidates[i]
         found = _collect(near, cells, targets[i], index)
-        _covariances(tables, index, found + 1, part, line, matrix)
-        variance[i] = max(_regress(near, found, noise, matrix, cross), 0.0)
-        _backward(matrix, found, cross)
-        total = 0.0
+        pair[:, 0] = index[:, found]
+        pair[:, 1] = index[:, found]
+        _covariances(tables, pair, 2, part, line, matrix)
+        own = matrix[0, 0]
         for k in range(found):
-            total += cross[k] * y[near[k]]
-        mean[i] = total
+            left[k] = own + noise[near[k]]  # stationary: all cells have one prior variance
+        _column(tables, index, found, found, product, cross)
+        for step in range(min(n_best, found)):
+            best, gain = -1, 0.0
+            for k in range(found):
+                if left[k] > 0.0 and cross[k] * cross[k] > gain * left[k]:
+                    best, gain = k, cross[k] * cross[k] / left[k]
+            if best < 0 or gain <= 1e-12 * own:
+                break
+            row = rows[step]
+            _column(tables, index, found, best, product, row)
+            row[best] += noise[near[best]]
+            for before in range(step):
+                factor = rows[before, best]
+                for k in range(found):
+                    row[k] -= factor * rows[before, k]
+            root = math.sqrt(left[best])
+            scale = cross[best] / root
+            for k in range(found):
+                row[k] /= root
+                cross[k] -= scale * row[k]
+                left[k] -= row[k] * row[k]
+            own -= scale * scale
+            left[best] = 0.0
+        variance[i] = max(own, 0.0)
+
+
+@compiled
+def _column(tables, index, n, chosen, part, out):
+    """Fill ``out[:n]`` with the covariances of n cells and a chosen one of ``index`` (D, …)."""
+    n_parts, n_dims = tables.start.shape
+    table = tables.value
+    for c in range(n_parts):
+        for d in range(n_dims):
+            own = index[d, chosen]
+            start, stride = tables.start[c, d], tables.stride[d]
+            if d == 0:
+                part[:n] = 1.0
+            if stride == 0:
+                for k in range(n):
+                    part[k] *= table[start + abs(own - index[d, k])]
+            elif stride > 0:
+                for k in range(n):
+                    other = index[d, k]
+                    part[k] *= table[start + min(own, other) * stride + abs(own - other)]
+            else:
+                origin = tables.origin[d]
+                for k in range(n):
+                    tau = tables.rate[c, d] * abs(
+                        tables.points[origin + own] - tables.points[origin + index[d, k]]
+                    )
+                    part[k] *= _polynomial(tables.polynomial, c, d, tau)
+        for k in range(n):
+            out[k] = part[k] if c == 0 else out[k] + part[k]
 
 
 @compiled

@@ -269,12 +269,14 @@ def _maps(
     y_down: bool,
     name: str,
 ) -> Figure:
-    columns = [
-        [(title, "observed", beside), (title, "mean", pair["mean"]), (title, "std", pair["std"])]
+    columns: list[list[tuple[str, str, xr.DataArray]]] = [
+        [
+            *([] if beside is None else [(title, "observed", beside)]),
+            (title, "mean", pair["mean"]),
+            (title, "std", pair["std"]),
+        ]
         for title, pair, beside in rows
     ]
-    if rows[0][2] is None:
-        columns = [row[1:] for row in columns]
     first = rows[0][1]["mean"].transpose(*drawn)
     aspect, width, height = _shape_of(first)
     n_columns = len(columns[0])
@@ -360,7 +362,7 @@ def _draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
     ax.set_facecolor(_BLANK)
     values = np.ma.masked_invalid(np.asarray(part.values, dtype=float))
     edges = (_edges(across.values), _edges(down.values))
-    ax.pcolormesh(*edges, values, cmap=scale.cmap, norm=scale.norm, rasterized=True)
+    ax.pcolormesh(*edges, values, cmap=scale.cmap, norm=scale.norm, rasterized=True)  # type: ignore[arg-type]
     ax.set(
         xlim=(edges[0].min(), edges[0].max()),
         ylim=(edges[1].min(), edges[1].max()),
@@ -384,6 +386,7 @@ def _name_axis(axis: Axis, line: _Line) -> None:
         locator = AutoDateLocator(maxticks=6)
         axis.set_major_locator(locator)
         axis.set_major_formatter(ConciseDateFormatter(locator))
+        axis.get_offset_text().set_fontsize(7.5)
 
 
 # ---------------------------------------------------------------------- lines

@@ -4,7 +4,7 @@ What is done to images and how near a reconstruction is, is in ``pictures``.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from pipelines.grid.pictures import (
 LEVEL = 0.95
 # Variance of rounding to whole grey levels: what an image without noise still has.
 ROUNDING = 1 / 12
+AS_IT_IS, NOISY = "as it is", "noise added"
 OURS, OURS_ROUNDED = "GridGP", "GridGP, noise of rounding"
 
 
@@ -66,7 +67,7 @@ class Task:
 
     Attributes
     ----------
-    case : {"as it is", "noise"}
+    case : {AS_IT_IS, NOISY}
     kind : {"denoise", "interpolate"}
     given : ndarray
         Of (n_rows, n_columns) pixels, or half as many along both.
@@ -86,7 +87,9 @@ class Task:
         return next(own for own in self.methods if own.method == OURS)
 
 
-def tasks_of(picture: Picture, noise: float, kernel: type[Kernel], seed: int) -> list[Task]:
+def tasks_of(
+    picture: Picture, noise: float, kernel: Callable[..., Kernel], seed: int
+) -> list[Task]:
     """Do everything: the image as it is, and with noise; smoothed, and interpolated.
 
     Parameters
@@ -94,60 +97,67 @@ def tasks_of(picture: Picture, noise: float, kernel: type[Kernel], seed: int) ->
     picture : Picture
     noise : float
         Standard deviation added, in grey levels.
-    kernel : type of Kernel
+    kernel : callable
         Of rows and columns.
     seed : int
     """
     clean = picture.values
     noisy = with_noise(clean, noise, seed)
-    with progress("images", total=4) as bar:
-        tasks = []
-        for task in (
-            _smoothed("as it is", clean, None, kernel, noise),
-            _interpolated("as it is", clean, clean, kernel),
-            _smoothed("noise", noisy, clean, kernel, noise),
-            _interpolated("noise", noisy, clean, kernel),
-        ):
-            tasks.append(Task(task[0], task[1], task[2], task[3], list(task[4])))
-            bar.update()
-    return tasks
+    few = (halved(clean), halved(noisy))
+    with progress("images") as bar:
 
+        def every(methods: Iterator[Reconstruction]) -> list[Reconstruction]:
+            done = []
+            for own in methods:
+                bar.update(1, method=own.method)
+                done.append(own)
+            return done
 
-_Planned = tuple[str, str, Floats, Floats | None, Iterator[Reconstruction]]
+        return [
+            Task(AS_IT_IS, "denoise", clean, None, every(_smoothed(clean, None, kernel, noise))),
+            Task(
+                AS_IT_IS,
+                "interpolate",
+                few[0],
+                clean,
+                every(_interpolated(few[0], clean, kernel, True)),
+            ),
+            Task(NOISY, "denoise", noisy, clean, every(_smoothed(noisy, clean, kernel, noise))),
+            Task(
+                NOISY,
+                "interpolate",
+                few[1],
+                clean,
+                every(_interpolated(few[1], clean, kernel, False)),
+            ),
+        ]
 
 
 def _smoothed(
-    case: str, given: Floats, clean: Floats | None, kernel: type[Kernel], noise: float
-) -> _Planned:
-    def methods() -> Iterator[Reconstruction]:
-        if clean is not None:
-            yield _scored("none: the noisy image", given, None, clean, {})
-            (found, width), seconds = _timed(best_gaussian, given, clean)
-            name = f"Gaussian filter, the best width ({width:.1f} pixels)"
+    given: Floats, clean: Floats | None, kernel: Callable[..., Kernel], noise: float
+) -> Iterator[Reconstruction]:
+    if clean is not None:
+        yield _scored("nothing: the noisy image", given, None, clean, {})
+        (found, width), seconds = _timed(best_gaussian, given, clean)
+        name = f"Gaussian filter of the best width, {width:.1f} pixels"
+        yield _scored(name, found, None, clean, {"reconstruct": seconds})
+        found, seconds = _timed(non_local_means, given, noise)
+        if found is not None:
+            name = "non-local means, told the noise"
             yield _scored(name, found, None, clean, {"reconstruct": seconds})
-            found, seconds = _timed(non_local_means, given, noise)
-            if found is not None:
-                name = "non-local means, told the noise"
-                yield _scored(name, found, None, clean, {"reconstruct": seconds})
-        yield _ours(OURS, given, None, clean, kernel, "learn")
-
-    return case, "denoise", given, clean, methods()
+    yield _ours(OURS, given, None, clean, kernel, "learn")
 
 
-def _interpolated(case: str, whole: Floats, clean: Floats, kernel: type[Kernel]) -> _Planned:
-    few, shape = halved(whole), whole.shape
-    # Without noise added, the pixels left out have what noise the image itself has.
-    observes = whole is clean
-
-    def methods() -> Iterator[Reconstruction]:
-        for name, order in (("bilinear", 1), ("bicubic", 3)):
-            found, seconds = _timed(spline, few, shape, order)
-            yield _scored(name, found, None, clean, {"reconstruct": seconds}, left_out(shape))
-        yield _ours(OURS, few, shape, clean, kernel, "learn", observes)
-        if observes:
-            yield _ours(OURS_ROUNDED, few, shape, clean, kernel, ROUNDING, observes)
-
-    return case, "interpolate", few, clean, methods()
+def _interpolated(
+    few: Floats, clean: Floats, kernel: Callable[..., Kernel], observed: bool
+) -> Iterator[Reconstruction]:
+    """Reconstruct all pixels; `observed`: those left out have the noise of those given."""
+    for name, order in (("bilinear", 1), ("bicubic", 3)):
+        found, seconds = _timed(spline, few, clean.shape, order)
+        yield _scored(name, found, None, clean, {"reconstruct": seconds}, left_out(clean.shape))
+    yield _ours(OURS, few, clean.shape, clean, kernel, "learn", observed)
+    if observed:
+        yield _ours(OURS_ROUNDED, few, clean.shape, clean, kernel, ROUNDING, observed)
 
 
 def _ours(
@@ -155,20 +165,20 @@ def _ours(
     given: Floats,
     shape: tuple[int, ...] | None,
     clean: Floats | None,
-    kernel: type[Kernel],
+    kernel: Callable[..., Kernel],
     noise: Any,
     include_noise: bool = False,
 ) -> Reconstruction:
     """Fit and reconstruct; `shape` is that of the whole image where pixels were left out."""
     image = as_field(given, 1 if shape is None else 2)
-    model = GridGP({dim: kernel() for dim in ("row", "column")}, noise)
+    # Where next to nothing is noise, edges alone make lengthscales short: they start there.
+    start = None if noise == "learn" else 3.0
+    model = GridGP({dim: kernel(lengthscale=start) for dim in ("row", "column")}, noise)
     _, learn = _timed(model.fit, image)
     if shape is None:
         found, reconstruct = _timed(model.posterior)
     else:
-        pixels = {
-            dim: np.arange(float(n)) for dim, n in zip(("row", "column"), shape, strict=True)
-        }
+        pixels = {dim: np.arange(float(n)) for dim, n in zip(("row", "column"), shape, strict=True)}
         found, reconstruct = _timed(model.predict, **pixels)
     fitted = {
         "kernels": {dim: repr(own) for dim, own in model.kernels_.items()},  # type: ignore[union-attr]
@@ -176,10 +186,7 @@ def _ours(
         "log_marginal_likelihood": model.log_marginal_likelihood_,
     }
     mean, std = (found[one].to_numpy() for one in ("mean", "std"))
-    if include_noise:
-        spread = np.sqrt(std**2 + model.noise_variance_)
-    else:
-        spread = std
+    spread = np.sqrt(std**2 + model.noise_variance_) if include_noise else std
     away = None if shape is None else left_out(shape)
     seconds = {"learn": learn, "reconstruct": reconstruct}
     own = _scored(name, mean, std, clean, seconds, away, spread)

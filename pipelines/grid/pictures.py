@@ -21,8 +21,10 @@ try:
     from skimage import data as skimage_images
     from skimage.metrics import structural_similarity
     from skimage.restoration import denoise_nl_means
+
+    HAS_SKIMAGE = True
 except ImportError:  # the sample images of scikit-learn remain, without SSIM
-    skimage_images = None
+    HAS_SKIMAGE = False
 
 WHITE = 255.0
 # Of brightness to the eye (Rec. 709).
@@ -54,7 +56,7 @@ class Picture:
 
 def default_image() -> str:
     """The paper's kind of image where scikit-image is installed, else one of scikit-learn."""
-    return "china" if skimage_images is None else "camera"
+    return "camera" if HAS_SKIMAGE else "china"
 
 
 def picture_of(name: str, size: int) -> Picture:
@@ -68,7 +70,7 @@ def picture_of(name: str, size: int) -> Picture:
         If it is smaller than `size`, or the file is none that matplotlib reads.
     """
     if name in _OF_SKIMAGE:
-        if skimage_images is None:
+        if not HAS_SKIMAGE:
             raise ParameterError(
                 f"the image {name!r} needs scikit-image: pip install scikit-image, or choose "
                 f"one of {', '.join(_OF_SKLEARN)}"
@@ -154,7 +156,7 @@ def best_gaussian(noisy: Floats, clean: Floats) -> tuple[Floats, float]:
 
 def non_local_means(noisy: Floats, std: float) -> Floats | None:
     """Non-local means of scikit-image, told the noise; None without it."""
-    if skimage_images is None:
+    if not HAS_SKIMAGE:
         return None
     return denoise_nl_means(
         noisy / WHITE, patch_size=5, patch_distance=6, h=0.6 * std / WHITE, sigma=std / WHITE,
@@ -173,6 +175,6 @@ def psnr(clean: Floats, found: Floats) -> float:
 
 def ssim(clean: Floats, found: Floats) -> float | None:
     """Structural similarity by scikit-image; None without it."""
-    if skimage_images is None:
+    if not HAS_SKIMAGE:
         return None
     return float(structural_similarity(clean, found, data_range=WHITE))

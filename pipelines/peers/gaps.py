@@ -1,14 +1,15 @@
 """Peers that fill the gaps of a field: linear interpolation, and DINEOF of our own.
 
 DINEOF is the algorithm of Beckers and Rixen (2003), *EOF calculations and data filling from
-incomplete oceanographic data sets*, J. Atmos. Oceanic Technol. 20, 1839–1856. There is one
-library of it for Python, pyDINEOF: it takes the logarithm of the field, cannot use fewer than ten
-time steps and is run beside ours where it is installed (``PyDineof``).
+incomplete oceanographic data sets*, J. Atmos. Oceanic Technol. 20, 1839–1856. The one library of
+it on PyPI, pyDINEOF, takes the logarithm of the field and needs eight time steps; ``PyDineof`` runs
+it beside ours where it is installed.
 """
 
 import contextlib
 import importlib.util
 import io
+import re
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import griddata
 
 from dsgp.errors import DataError, ParameterError
-from pipelines.datasets.splits import Floats
+from pipelines.datasets import Floats
 
 Bools = NDArray[np.bool_]
 FEW_CELLS = 50  # of a time step, with fewer it is not interpolated
@@ -105,7 +106,9 @@ class Dineof:
         filled[wanted] = complete[wanted]
         return Filled(filled, {**details, "cells never seen": int((wanted & ~seen).sum())})
 
-    def _complete(self, anomalies: Floats, observed: Bools) -> tuple[Floats, dict]:
+    def _complete(
+        self, anomalies: Floats, observed: Bools
+    ) -> tuple[Floats, dict[str, float | str]]:
         """Fill a matrix whose gaps are 0."""
         aside = self._set_aside(observed)
         truth, scale = anomalies[aside], float(anomalies[observed].std())
@@ -127,7 +130,7 @@ class Dineof:
         n_modes = int(np.argmin(errors)) + 1
         start = np.where(observed, anomalies, best)
         final, n = self._iterate(start, ~observed, n_modes, scale)
-        details = {
+        details: dict[str, float | str] = {
             "modes": n_modes,
             "iterations": n_iterations + n,
             "cross-validation error": min(errors),
@@ -151,7 +154,7 @@ class Dineof:
         """Replace the gaps by ``n_modes`` modes until they stand still."""
         current = current.copy()
         before = current[gaps]
-        for iteration in range(1, self.max_iter + 1):
+        for n_iterations in range(1, self.max_iter + 1):  # noqa: B007 — told to the caller
             # The right singular vectors: there are few times, and many cells.
             _, vectors = np.linalg.eigh(current.T @ current)
             modes = vectors[:, -n_modes:]
@@ -160,39 +163,42 @@ class Dineof:
             if np.sqrt(np.mean((after - before) ** 2)) < self.tol * scale:
                 break
             before = after
-        return current, iteration
+        return current, n_iterations
 
 
 @dataclass(frozen=True)
 class PyDineof:
-    """The library pyDINEOF; of a field in degrees Celsius, or of another that is positive.
+    """The library pyDINEOF, for fields that are positive when ``offset`` is added.
 
     Parameters
     ----------
     max_modes : int
-        At most six less than there are times.
+        At most seven less than there are times.
     offset : float
         Added before and taken away after: the library leaves out all that is not positive, and
-        takes logarithms.
+        takes logarithms. Kelvin instead of degrees Celsius, by default.
     seed : int
+        Of the values set aside.
     """
 
     max_modes: int = 60
     offset: float = CELSIUS
     seed: int = 0
 
-    def require(self) -> None:
-        """Raise ``ParameterError`` with the remedy where it is not installed."""
-        if importlib.util.find_spec("pydineof") is None:
-            raise ParameterError("pyDINEOF is not installed: pip install pyDINEOF")
+    @staticmethod
+    def is_installed() -> bool:
+        return importlib.util.find_spec("pydineof") is not None
 
     def __call__(self, values: Floats, fit: Bools, wanted: Bools) -> Filled:
-        """See ``linear``."""
-        self.require()
+        """See ``linear``; a cell that no time step shows has no answer."""
+        if not self.is_installed():
+            raise ParameterError("pyDINEOF is not installed: pip install pyDINEOF")
         import pydineof  # noqa: PLC0415 — optional
 
         n_times = len(values)
         n_modes = min(self.max_modes, n_times - 7)
+        if n_modes < 1:
+            raise DataError(f"pyDINEOF needs eight time steps, got {n_times}")
         times = pd.date_range("2000-01-01", periods=n_times)
         field = xr.DataArray(
             np.where(fit, values + self.offset, np.nan),
@@ -210,4 +216,8 @@ class PyDineof:
         filled = np.full(values.shape, np.nan)
         complete = found.transpose("time", "y", "x").to_numpy() - self.offset
         filled[wanted] = complete[wanted]
-        return Filled(filled, {"pyDINEOF": version("pyDINEOF"), "modes at most": n_modes})
+        details: dict[str, float | str] = {"pyDINEOF": version("pyDINEOF")}
+        chosen = re.search(r"optimal EOF modes: (\d+)", said.getvalue())
+        if chosen:
+            details["modes"] = int(chosen[1])
+        return Filled(filled, details)

@@ -459,7 +459,7 @@ def test_a_hundred_columns():
 
 
 def test_importing_the_package_alone_is_light():
-    code = "import sys, dsgp; print(*{'sklearn', 'pandas', 'xarray', 'zarr'} & set(sys.modules))"
+    code = "import sys, dsgp; print(*{'sklearn', 'zarr', 'dask'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
     assert "AdditiveGPRegressor" in dir(dsgp)

@@ -8,7 +8,7 @@ import pytest
 from dsgp.grid import dense as module
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.dense import DenseSystem
-from dsgp.kernels import Matern32
+from dsgp.kernels import Matern32, SquaredExponential
 from tests.grid.dense import CASES, close, covariance_of, elsewhere, gaps, problem
 
 
@@ -74,3 +74,17 @@ def test_a_few_cells_of_a_long_axis_take_no_matrix_of_it():
     assert mean[1050] == pytest.approx(1.0, abs=0.05)
     assert abs(mean[150_000]) < 1e-12
     assert variance[150_000] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("noise", [1e-15, 1e-30])
+def test_a_smooth_kernel_with_next_to_no_noise_interpolates(noise):
+    x = np.arange(25.0)
+    kernel = SquaredExponential(8.0, 1.0)
+    truth = np.sin(x / 8)[:, None] * np.cos(x / 9)
+    observed = gaps((25, 25))
+    system = DenseSystem(SeparableSum((x, x), ((kernel, kernel),)), observed, noise)
+    mean, variance = system.posterior(np.where(observed, truth, np.nan))
+    assert np.abs(mean - truth)[4:, 4:].max() < 1e-3
+    assert (variance >= 0).all()
+    assert variance[observed].max() < 1e-6
+    assert np.isfinite(system.evidence(np.where(observed, truth, np.nan)).value)

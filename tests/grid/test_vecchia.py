@@ -8,7 +8,7 @@ import pytest
 from dsgp.grid import covariance, vecchia
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.missing import at_cells
-from dsgp.grid.vecchia import Cells, Factor, earlier_neighbours, log_likelihood, nearest
+from dsgp.grid.vecchia import Cells, Factor, candidates_of, earlier_neighbours, log_likelihood
 from dsgp.kernels import Matern12, Matern32, Matern52, Periodic
 from tests.grid.dense import CASES, Dense, close, gaps, problem, uneven
 
@@ -166,13 +166,36 @@ def test_cells_are_ordered_by_the_seed():
     assert (np.delete(first.rank, first.flat) == -1).all()
 
 
-def test_the_nearest_observed_cells_of_a_target_start_with_itself():
+def test_candidates_are_the_nearest_cells_and_thinner_ones_around():
+    points = [np.arange(30.0), np.arange(40.0)]
+    observed = np.ones((30, 40), bool)
+    observed[10:20, 10:30] = False
+    terms = [(Matern32(3.0, 1.0), Matern32(3.0, 1.0))]
+    dense = Dense(points, terms, 0.1, observed)
+    case = Case(dense, np.zeros((30, 40)), n_neighbours=2)
+    n, place = len(case.cells), case.cells.index.astype(float)
+    targets = np.argwhere(np.ones((30, 40), bool))[::7].astype(np.int32)
+    near = candidates_of(case.cells, case.prior, targets, 3)
+    assert near.shape[0] == len(targets)
+    assert near.max() < n
+    for target, own in zip(targets, near, strict=True):
+        own = own[own >= 0]
+        assert len(np.unique(own)) == len(own)
+        r = np.abs(place - target) * np.sqrt(3) / 3.0
+        covariance = ((1 + r) * np.exp(-r)).prod(axis=1)
+        for limit in (n, n // 4, n // 16):
+            best = np.sort(covariance[:limit])[::-1][:3]
+            found = np.sort(covariance[own[own < limit]])[::-1][:3]
+            np.testing.assert_allclose(found, best, rtol=1e-9)
+
+
+def test_an_observed_target_starts_with_itself_and_all_cells_are_each_once():
     dense, y = problem("two dims")
     case = Case(dense, y)
-    near = nearest(case.cells, case.prior, case.cells.index, 3)
+    near = candidates_of(case.cells, case.prior, case.cells.index, 3)
     np.testing.assert_array_equal(near[:, 0], np.arange(len(case.cells)))
-    everything = nearest(case.cells, case.prior, case.cells.index, 10**6)
-    assert (np.sort(everything, axis=1) == np.arange(len(case.cells))).all()
+    for own in candidates_of(case.cells, case.prior, case.cells.index, 10**6):
+        assert sorted(own[own >= 0].tolist()) == list(range(len(case.cells)))
 
 
 @pytest.mark.parametrize("length", [1e-6, 1e-3, 1.0, 1e3, 1e9, 1e150])

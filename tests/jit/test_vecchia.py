@@ -132,3 +132,42 @@ def test_a_sparse_factor_is_applied_as_its_matrix():
     half, out = np.empty(n), np.empty(n)
     vecchia.apply(neighbours, coefficients, variance, vector, half, out)
     close(out, unit.T @ ((unit @ vector) / variance), 1e-13)
+
+
+def test_lists_of_neighbours_are_merged_with_each_once():
+    first = np.array([[4, 2, -1], [-1, -1, -1], [1, 2, 3]], np.int32)
+    second = np.array([[2, 7], [5, -1], [3, 1]], np.int32)
+    out = np.empty((3, 5), np.int32)
+    vecchia.merge(first, second, out)
+    assert out.tolist() == [[4, 2, 7, -1, -1], [5, -1, -1, -1, -1], [1, 2, 3, -1, -1]]
+
+
+@pytest.mark.parametrize("long", [1, 10**6])
+def test_the_most_telling_candidates_are_taken_one_after_the_other(long, monkeypatch):
+    monkeypatch.setattr(covariance, "LONG", long)
+    points = [uneven(7, 0, 2), np.linspace(0, 1, 6)]
+    terms = [(Matern32(0.7, 2.0), Matern52(0.6, 1.0)), (Matern12(0.2, 0.3), Matern32(0.2, 1.0))]
+    dense = Dense(points, terms, 1.0)
+    random = np.random.default_rng(0)
+    order = random.permutation(42)[:25]  # observed
+    cells = np.stack(np.unravel_index(order, (7, 6)), 1).astype(np.int32)
+    noise = random.uniform(0.01, 0.5, 25)
+    targets = np.argwhere(np.ones((7, 6), bool)).astype(np.int32)
+    candidates = np.array([random.permutation(25)[:12] for _ in targets], np.int32)
+    candidates[::3, 8:] = -1
+    tables = SeparableSum(tuple(points), tuple(terms)).tables()
+    found = np.empty(42)
+    vecchia.variance_given_best(targets, cells, candidates, noise, tables, 4, 0, 42, found)
+    matrix = dense.prior[np.ix_(order, order)] + np.diag(noise)
+
+    def variance(i, some):
+        cross = dense.prior[i, order[some]]
+        return dense.prior[i, i] - cross @ np.linalg.solve(matrix[np.ix_(some, some)], cross)
+
+    for i, own in enumerate(candidates):
+        chosen, left = [], own[own >= 0].tolist()
+        for _ in range(4):
+            best = min(left, key=lambda k: variance(i, [*chosen, k]))
+            chosen.append(best)
+            left.remove(best)
+        assert found[i] == pytest.approx(variance(i, chosen), rel=1e-9)
