@@ -109,14 +109,16 @@ class Result:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-def ours(da: xr.DataArray, held: HeldOut, case: Case) -> tuple[Floats, Floats, dict[str, Any]]:
+def ours(
+    da: xr.DataArray, held: HeldOut, case: Case, variance: str = "auto"
+) -> tuple[Floats, Floats, dict[str, Any]]:
     """Fit and fill all cells of the sea; mean, std of an observation, and what was learnt."""
     sea = da.notnull().any(str(da.dims[0]))
     if "sea_mask" in da.coords:
         sea |= da["sea_mask"]
     plain = da.drop_vars("sea_mask", errors="ignore")
     domain = sea.drop_vars("sea_mask", errors="ignore")
-    model = GridGP(case.kernels, scales=case.scales)
+    model = GridGP(case.kernels, scales=case.scales, variance=variance)
     _, fit = timed(lambda: model.fit(plain, mask=held.fit, domain=domain))
     posterior, rest = timed(lambda: model.posterior(include_noise=True))
     details = {
@@ -205,7 +207,7 @@ def promises_of(found: Sequence[Result]) -> dict[str, bool]:
 
 HEADER = (
     "field", "cells fitted", "held out", "method", "RMSE, single", "RMSE, clouds",
-    "95 % covers, single", "95 % covers, clouds", "unanswered", "seconds", "limits",
+    "95 % covers, single", "95 % covers, clouds", "variance", "unanswered", "seconds", "limits",
 )  # fmt: skip
 
 
@@ -219,6 +221,7 @@ def rows_of(found: Iterable[Result]) -> list[list[str]]:
             each.method,
             *(f"{error:.4f}" for error in each.rmse),
             *(["", ""] if each.coverage is None else [f"{own:.1%}" for own in each.coverage]),
+            str(each.details.get("variance", "")),
             str(each.unanswered) if each.unanswered else MISSING,
             str(each.seconds),
             " / ".join(f"{own:g}" for own in CASES[each.data].rmse)
@@ -266,6 +269,9 @@ def main(
     peers: Annotated[
         bool, Option("--peers/--no-peers", help="Fill by linear interpolation and DINEOF too.")
     ] = True,
+    variance: Annotated[
+        str, Option(metavar="NAME", help="Of GridGP: auto, local or draws.")
+    ] = "auto",
     out: Annotated[
         Path | None, Option(metavar="FOLDER", help="Write JSON and Markdown there.")
     ] = None,
@@ -297,7 +303,7 @@ def main(
                     mine.append(judge(name, method, values, held, answer, seconds))
                     bar.update()
                 bar.update(0, now=f"{name}, {OURS}")
-                answered, seconds = timed(lambda: ours(da, held, CASES[name]))  # noqa: B023
+                answered, seconds = timed(lambda: ours(da, held, CASES[name], variance))  # noqa: B023
                 mine.append(judge(name, OURS, values, held, answered, seconds))
                 bar.update()
                 found += mine

@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib import import_module
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
 
@@ -20,12 +22,16 @@ from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
+from dsgp.errors import ParameterError
+
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
 # two threads lose.
 WORTH_A_GRAPH = 2e-3  # seconds of compiled work, all tasks together
 # A task on another process costs about 3 ms, and its tables some 60 ms per 80 MB each way.
 WORTH_A_WORKER = 0.5  # seconds of compiled work of one task
 
+# How long a scheduler may take to answer.
+_PATIENCE = "10s"
 # A worker that died is replaced, or its tasks go to another one.
 _RETRIES = 2
 
@@ -103,6 +109,30 @@ def active_client() -> Any | None:
         return distributed.get_client()
     except ValueError:
         return None
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Use the workers of a cluster for what runs within; None: run here.
+
+    Raises
+    ------
+    ParameterError
+        If no scheduler answers there.
+    """
+    if address is None:
+        yield
+        return
+    # Imported when wanted only: it takes half a second.
+    make = import_module("distributed").Client
+    try:
+        client = make(address, timeout=_PATIENCE)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise ParameterError(
+            f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
+        ) from error
+    with client:
+        yield
 
 
 def over_chunks(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +17,8 @@ from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
 from dsgp.cli import fields
 from dsgp.cli.tables import Overwrite
-from dsgp.errors import ParameterError, StorageError
+from dsgp.compute import connected
+from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
 
@@ -57,8 +57,6 @@ _MATERN = {
 _KERNELS = "matern12, matern32, matern52, matern72, squared-exponential or periodic:PERIOD"
 # Bytes a cell of a complete field in memory; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
-# A scheduler must answer within that.
-_PATIENCE = "10s"
 
 
 def smooth(
@@ -145,8 +143,8 @@ def smooth(
         Option(
             "--memory",
             metavar="SIZE",
-            help="What may be used, such as 1GiB; by default what is free. A complete field that "
-            "needs more is worked through in pieces; one with gaps must fit.",
+            help="What may be used, such as 1GiB; by default what is free. A field that needs more "
+            "is worked through in pieces: exactly if complete, else tile by tile.",
         ),
     ] = None,
     scheduler: Annotated[
@@ -179,24 +177,28 @@ def smooth(
         estimator = _estimator(dataset, da, context.params)
         needed = da.size * _BYTES
         large = needed > (memory.available() if limit is None else limit)
+        n_cells = None
         if not large:
             asked = _Asked(mask, domain, keep_observed, include_noise)
-            with fields.place_for(out, overwrite) as place:
+            # With gaps it may turn out to need more: then in pieces, too.
+            with suppress(MemoryLimitError), fields.place_for(out, overwrite) as place:
                 n_cells = _in_memory(estimator, dataset, da, asked, place)
                 if save_model is not None:
                     estimator.save(save_model, overwrite)
+        if n_cells is not None:
             typer.echo(f"{estimator.summary()}\n\nmean and std of {n_cells:,} cells saved in {out}")
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
         _require_simple(context, needed, out)
-    with _cluster(scheduler):
+    with connected(scheduler):
         report = estimator.smooth_store(
             data,
             name,
             str(out),
             memory=limit,
             include_noise=include_noise,
+            domain="observed" if domain == "observed" else None,
             resume=not restart,
             overwrite=overwrite,
         )
@@ -206,6 +208,11 @@ def smooth(
         + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")
         + f"; {report.seconds:.1f} s"
     )
+    if report.tile_error is not None:
+        typer.echo(
+            "gaps were filled tile by tile; in one of them, twice the surroundings change the mean "
+            f"by {report.tile_error['mean']:.2g} standard deviations"
+        )
 
 
 # ---------------------------------------------------------------------- the model
@@ -381,21 +388,4 @@ def _require_simple(context: typer.Context, needed: float, out: Path) -> None:
             option = f"--{name.replace('_', '-')}"
             raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
     if context.params["domain"] not in ("observed", "all"):
-        raise ParameterError(f"{what}: it must be complete, so leave out --domain")
-
-
-@contextmanager
-def _cluster(address: str | None) -> Iterator[None]:
-    """Use the workers of a cluster for what runs within."""
-    if address is None:
-        yield
-        return
-    try:
-        client = import_module("distributed").Client(address, timeout=_PATIENCE)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ParameterError(
-            f"--scheduler: there is no dask scheduler at {address!r} ({error}); start one, or "
-            "leave it out"
-        ) from error
-    with client:
-        yield
+        raise ParameterError(f"{what}: --domain can be observed or all; give more --memory")

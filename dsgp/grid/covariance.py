@@ -53,8 +53,8 @@ class SeparableSum:
     >>> unit = Matern32(lengthscale=1.0, variance=1.0)
     >>> prior = SeparableSum((np.arange(2.0), np.arange(2.0)), ((unit, unit),))
     >>> prior.multiply(np.eye(2)).round(4)
-    array([[1.2337, 0.9667],
-           [0.9667, 1.2337]])
+    array([[1.2336, 0.9667],
+           [0.9667, 1.2336]])
     """
 
     points: tuple[Floats, ...]
@@ -88,7 +88,9 @@ class SeparableSum:
             product: Any = kron_mvprod(matrices, grid)
             for d, matrix in enumerate(matrices):
                 if matrix is None:
-                    product = along(_multiplied(self.points[d], term[d]), product, d)
+                    product = along(
+                        _multiplied(self.points[d], term[d]), product, d, len(self.points[d])
+                    )
             total = product if total is None else np.add(total, product, out=total)
         return total
 
@@ -105,7 +107,7 @@ class SeparableSum:
             )
             for d, own in enumerate(self.points):
                 if len(own) > LONG:
-                    product = along(_evaluated(own, term[d], points[d]), product, d)
+                    product = along(_evaluated(own, term[d], points[d]), product, d, len(points[d]))
             total = product if total is None else np.add(total, product, out=total)
         return total
 
@@ -196,16 +198,16 @@ def amplitude(term: Sequence[Kernel]) -> float:
     return math.prod(float(kernel.variance or 1.0) for kernel in term)
 
 
-def along(function: Callable[[Floats], Floats], grid: Floats, d: int) -> Floats:
-    """Apply a function of vectors to every fibre of a grid along one axis."""
+def along(function: Callable[[Floats], Floats], grid: Floats, d: int, size: int) -> Floats:
+    """Apply a function of vectors, to vectors of some size, to every fibre along one axis."""
     fibres = np.ascontiguousarray(np.moveaxis(grid, d, -1))
-    rows = fibres.reshape(-1, fibres.shape[-1])
+    rows = fibres.reshape(math.prod(fibres.shape[:-1]), fibres.shape[-1])
     done = run(
         [partial(function, row) for row in rows],
         seconds=_SECONDS_A_POINT * rows.size,
         in_place=True,
     )
-    out = np.array(done).reshape(*fibres.shape[:-1], len(done[0]))
+    out = np.array(done).reshape(*fibres.shape[:-1], size)
     return np.ascontiguousarray(np.moveaxis(out, -1, d))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
@@ -15,6 +15,7 @@ from dsgp.grid.dense import DenseSystem
 from dsgp.grid.kronecker import GridEvidence
 from dsgp.grid.missing import Bools, CellSystem
 from dsgp.grid.systems import complete_system
+from dsgp.grid.vecchia import VecchiaEvidence
 from dsgp.kernels import Kernel
 from dsgp.progress import progress
 
@@ -239,7 +240,7 @@ def _bounds(
         for own in points:
             extent = float(own[-1] - own[0]) if len(own) > 1 else 1.0
             step = float(np.diff(own).min()) if len(own) > 1 else 1.0
-            low.append(np.log(0.1 * step))
+            low.append(np.log(0.2 * step))
             high.append(np.log(10 * extent))
     for _ in start.terms:
         low.append(np.log(1e-6 * variance))
@@ -249,25 +250,32 @@ def _bounds(
     return np.array(low), np.array(high)
 
 
-def choose_start(
+def likely_starts(
     evidence: Callable[[Hyperparameters], GridEvidenceLike],
-    kernels: Sequence[Sequence[Kernel]],
+    kernels: Sequence[Kernel],
     points: Sequence[Floats],
     variance: float,
     noise: float | None,
-) -> Hyperparameters:
-    """Return the likeliest of a few starts of a single term."""
-    given = all(kernel.lengthscale is not None for kernel in kernels[0])
-    if len(kernels) > 1 or given:
-        return starts(kernels, points, variance, noise)
+) -> list[Hyperparameters]:
+    """Return starts of a single term, the likeliest first."""
+    if all(kernel.lengthscale is not None for kernel in kernels):
+        return [starts([kernels], points, variance, noise)]
     longest = max(len(own) for own in points)
     # In steps only where that is another place than the shares.
     candidates = [
-        starts(kernels, points, variance, noise, single)
+        starts([kernels], points, variance, noise, single)
         for single in _STARTS
         if single[0] or 2 * single[1] < 0.03 * longest
     ]
-    return max(candidates, key=lambda own: evidence(own).value)
+    return sorted(candidates, key=lambda own: -evidence(own).value)
+
+
+def _at_bound(found: Hyperparameters, points: Sequence[Floats], variance: float) -> bool:
+    """Whether a free lengthscale is at its lower bound."""
+    n_lengthscales = len(found.terms) * len(points)
+    low = _bounds(found, points, variance)[0][:n_lengthscales]
+    free = found.mask()[:n_lengthscales]
+    return bool((free & (found.logs()[:n_lengthscales] < low + 0.01)).any())
 
 
 def learn_complete(
@@ -302,16 +310,41 @@ def learn_complete(
             float(sum(part.by_log_noise for part in parts)),
         )
 
-    start = choose_start(evidence, [kernels], points, variance, noise)
-    return maximise(evidence, start, points, variance, n)[0]
+    best: tuple[Hyperparameters, float] | None = None
+    for start in likely_starts(evidence, kernels, points, variance, noise):
+        found, value = maximise(evidence, start, points, variance, n)
+        if best is None or value > best[1]:
+            best = found, value
+        if not _at_bound(found, points, variance):
+            break  # else the search may have leapt over the maximum: from another start, then
+    assert best is not None
+    return best[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A field with gaps, or a part of one, to learn from.
+
+    Attributes
+    ----------
+    points : sequence of D ndarrays
+    y : ndarray of shape (G_1, …, G_D)
+        Residuals; missing cells are not read.
+    observed : ndarray of bool, of that shape
+    noise_shape : float or ndarray that broadcasts to it
+        Noise variances up to the factor ``noise`` of the hyperparameters.
+    """
+
+    points: Sequence[Floats]
+    y: Floats
+    observed: Bools
+    noise_shape: float | Floats = 1.0
 
 
 def learn_cells(
     start: Hyperparameters,
+    pieces: Sequence[Piece],
     points: Sequence[Floats],
-    y: Floats,
-    observed: Bools,
-    noise_shape: Floats | None,
     *,
     n_neighbours: int,
     seed: int,
@@ -320,49 +353,61 @@ def learn_cells(
 
     Up to ``DENSE`` observed cells: by the exact likelihood. More: by Vecchia's, of a weighted
     sample of cells given their neighbours, in two stages; the neighbours are those of largest
-    covariance under the hyperparameters that a stage starts from.
+    covariance under the hyperparameters that a stage starts from. Several pieces count as
+    independent.
 
     Parameters
     ----------
     start : Hyperparameters
+    pieces : sequence of Piece
     points : sequence of D ndarrays
-    y : ndarray of shape (G_1, …, G_D)
-    observed : ndarray of bool, of that shape
-    noise_shape : ndarray that broadcasts to it, or None
-        Noise variances up to the factor ``noise`` of the hyperparameters; None: 1 everywhere.
+        The axes of the whole field.
     n_neighbours : int
     seed : int
     """
-    n = int(np.count_nonzero(observed))
-    variance = float(np.var(y[observed]))
-    shape = 1.0 if noise_shape is None else noise_shape
-
-    def prior(own: Hyperparameters) -> SeparableSum:
-        return SeparableSum(tuple(points), own.terms)
-
+    counts = [int(np.count_nonzero(piece.observed)) for piece in pieces]
+    n = sum(counts)
+    variance = float(sum(np.sum(piece.y[piece.observed] ** 2) for piece in pieces)) / n
     if n <= DENSE:
-        return maximise(
-            lambda own: DenseSystem(prior(own), observed, own.noise * shape).evidence(y),
-            start,
-            points,
-            variance,
-            n,
-        )[0]
+
+        def exact(own: Hyperparameters) -> VecchiaEvidence:
+            return _added(
+                [
+                    DenseSystem(
+                        SeparableSum(tuple(piece.points), own.terms),
+                        piece.observed,
+                        own.noise * piece.noise_shape,
+                    ).evidence(piece.y)
+                    for piece in pieces
+                ]
+            )
+
+        return maximise(exact, start, points, variance, n)[0]
     found = start
     for k, (n_rows, neighbours, max_iter) in enumerate(_STAGES):
-        base = CellSystem(
-            prior(found),
-            observed,
-            shape,
-            n_neighbours=min(neighbours, n_neighbours),
-            seed=seed,
-        )
-        rows, weight = sample_rows(n, n_rows, seed)
         # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
-        scale = n_rows / n if n > n_rows else 1.0
+        scale = min(n_rows / n, 1.0)
+        sampled = []
+        for piece, count in zip(pieces, counts, strict=True):
+            base = CellSystem(
+                SeparableSum(tuple(piece.points), found.terms),
+                piece.observed,
+                piece.noise_shape,
+                n_neighbours=min(neighbours, n_neighbours),
+                seed=seed,
+            )
+            rows, weight = sample_rows(count, max(n_rows * count // n, 1), seed)
+            sampled.append((piece, base, rows, weight * scale))
 
-        def evidence(own: Hyperparameters, base=base, rows=rows, weight=weight * scale):  # type: ignore[no-untyped-def]
-            return base.with_prior(prior(own), own.noise).evidence(y, rows, weight)
+        def evidence(own: Hyperparameters, sampled: list[Any] = sampled) -> VecchiaEvidence:
+            return _added(
+                [
+                    base.with_prior(
+                        SeparableSum(tuple(piece.points), own.terms), own.noise
+                    ).evidence(piece.y, rows, weight)
+                    for piece, base, rows, weight in sampled
+                ]
+            )
 
         found, _ = maximise(
             evidence,
@@ -377,11 +422,20 @@ def learn_cells(
     return found
 
 
+def _added(parts: Sequence[VecchiaEvidence]) -> VecchiaEvidence:
+    return VecchiaEvidence(
+        float(sum(part.value for part in parts)),
+        np.sum([part.by_log_lengthscale for part in parts], axis=0),
+        np.sum([part.by_log_variance for part in parts], axis=0),
+        float(sum(part.by_log_noise for part in parts)),
+    )
+
+
 def sample_rows(n: int, n_rows: int, seed: int) -> tuple[np.ndarray, Floats]:
     """Take the first cells in the order of elimination and a sample of the others, with weights."""
     if n <= n_rows:
         return np.arange(n), np.ones(n)
-    kept = min(_KEPT, n_rows // 2)
+    kept = min(_KEPT, n_rows // 2, n)
     random = np.random.default_rng([seed, n_rows])
     others = kept + np.sort(random.choice(n - kept, n_rows - kept, replace=False))
     weight = np.full(n_rows, (n - kept) / (n_rows - kept))

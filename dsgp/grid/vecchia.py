@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from dsgp.axis import Floats
 from dsgp.compute import run
@@ -98,7 +100,36 @@ def earlier_neighbours(cells: Cells, prior: SeparableSum, n_neighbours: int) -> 
         first,
         n,
     )
+    _widen(cells, prior, first + np.flatnonzero(out[first:, -1] < 0), out)
     return out
+
+
+def _widen(cells: Cells, prior: SeparableSum, rows: NDArray[np.intp], out: Ints) -> None:
+    """Fill rows whose list of steps was too short: on a large grid the first cells are far apart.
+
+    Distances are in the longest lengthscales, which is what reaches so far.
+    """
+    m = out.shape[1]
+    lengths = _in_steps(prior, max)
+    places = cells.index / lengths
+    around = np.where(cells.wrap, np.array(cells.shape) / lengths, 0.0)
+    while len(rows):
+        # Twice as many cells as the first of the rows has before it: at least half are earlier.
+        limit = 2 * int(rows[0])
+        some, rows = rows[rows < limit], rows[rows >= limit]
+        tree = cKDTree(places[:limit], boxsize=around)
+
+        def fill(first: int, last: int, some: NDArray[np.intp] = some, tree: Any = tree) -> None:
+            own = some[first:last]
+            if len(own):
+                near = tree.query(places[own], k=4 * m)[1]
+                later = near >= own[:, None]
+                order = np.argsort(later, axis=1, kind="stable")[:, :m]
+                chosen = np.take_along_axis(near, order, axis=1)
+                chosen[np.take_along_axis(later, order, axis=1)] = -1
+                out[own] = chosen
+
+        _blocks(fill, 0, len(some))
 
 
 def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int) -> Ints:
@@ -138,15 +169,8 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
     shape = np.array(prior.shape)
     limit = np.where(wrap, shape // 2, shape - 1)
     # A box of some multiple of the shortest lengthscales, as large as it takes.
-    steps = [np.median(np.diff(own)) if len(own) > 1 else 1.0 for own in prior.points]
-    lengths = np.array(
-        [
-            min(float(term[d].lengthscale or 1.0) for term in prior.terms) / step
-            for d, step in enumerate(steps)
-        ]
-    )
+    lengths = _in_steps(prior, min)
     # The first box is small whatever the lengthscales: one step along the longest of them.
-    lengths = np.clip(lengths, 1e-6, 1e12)
     reach = 1.0 / lengths.max()
     while True:
         window = np.minimum(np.maximum(np.ceil(reach * lengths), 1), limit).astype(np.int64)
@@ -174,6 +198,16 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
     order = np.lexsort((distance.ravel(), -total.ravel()))[:_OFFSETS]
     index = np.stack(np.unravel_index(order, total.shape), axis=1) + [own[0] for own in lags]
     return np.ascontiguousarray(index, dtype=np.int32)
+
+
+def _in_steps(prior: SeparableSum, which: Callable[[list[float]], float]) -> Floats:
+    """Shortest or longest lengthscale of every axis, in steps of it, (D,)."""
+    lengths = [
+        which([float(term[d].lengthscale or 1.0) for term in prior.terms])
+        / (float(np.median(np.diff(own))) if len(own) > 1 else 1.0)
+        for d, own in enumerate(prior.points)
+    ]
+    return np.clip(np.array(lengths), 1e-6, 1e12)
 
 
 @dataclass(frozen=True, eq=False)

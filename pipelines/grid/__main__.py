@@ -89,7 +89,7 @@ def image(
     out: Out = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Smooth an image, and interpolate a quarter of it.
+    """Smooth an image, and rebuild it from a quarter of it.
 
     The image as it is and with noise added, as in the paper's figure fig:GPMLpic.
     """

@@ -9,8 +9,8 @@ from distributed import LocalCluster
 from typer.testing import CliRunner
 
 import dsgp
-from dsgp import cli
-from dsgp.cli import fields, smoothing
+from dsgp import cli, compute
+from dsgp.cli import fields
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern52, Periodic, SquaredExponential
 
@@ -260,9 +260,9 @@ def test_workers_of_a_cluster_do_the_pieces(tmp_path):
         (["--out", "out.zarr", "--mask", "sst"], "no --mask; give more --memory"),
         (["--out", "out.zarr", "--keep-observed"], "no --keep-observed"),
         (["--out", "out.zarr", "--save-model", "m.zarr"], "no --save-model"),
-        (["--out", "out.zarr", "--domain", "sea"], "must be complete, so leave out --domain"),
-        (["--out", "out.zarr", "--mean", "time"], "a field on disk can have one separable kernel"),
-        (["--out", "out.zarr"], "must be complete: fill its gaps first"),
+        (["--out", "out.zarr", "--domain", "sea"], "--domain can be observed or all"),
+        (["--out", "out.zarr", "--mean", "time"], "a field on disk can have one noise variance"),
+        (["--out", "out.zarr"], "a tile of one chunk"),
     ],
 )
 def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command, options, message):
@@ -307,7 +307,7 @@ def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command,
 )
 def test_mistakes_end_in_one_line(stores, tmp_path, monkeypatch, command, options, message):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(smoothing, "_PATIENCE", "100ms")
+    monkeypatch.setattr(compute, "_PATIENCE", "100ms")
     options = [stores / "model.zarr" if option == "MODEL" else option for option in options]
     code, out, err = command(stores / "gaps.zarr", "--out", "out.zarr", *options)
     assert (code, out) == (1, ""), err
@@ -373,3 +373,15 @@ def test_sizes(text, size):
 def test_sizes_that_are_none(text):
     with pytest.raises(ParameterError, match="--memory must be a size"):
         fields.bytes_of(text)
+
+
+def test_gaps_in_pieces_are_filled_tile_by_tile(stores, tmp_path):
+    run(stores / "gaps.zarr", "--out", tmp_path / "tiles.zarr", "--memory", "600kB")
+    run(stores / "gaps.zarr", "--out", tmp_path / "whole.zarr")
+    with (
+        xr.open_zarr(tmp_path / "tiles.zarr", consolidated=False) as tiles,
+        xr.open_zarr(tmp_path / "whole.zarr") as whole,
+    ):
+        assert (tiles["mean"].isnull() == whole["mean"].isnull()).all()
+        apart = abs(tiles["mean"] - whole["mean"]) / whole["std"]
+        assert float(apart.mean()) < 0.3

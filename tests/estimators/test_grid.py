@@ -83,7 +83,7 @@ def test_conjugate_gradients_say_the_same(name, monkeypatch):
     assert model.residual_ <= 1.1e-12
     assert model.solver_iterations_ > 0
     check(model, dense, y, mean)
-    few = given_model(terms, 0.1, n_neighbours=5).fit(da)
+    few = given_model(terms, 0.1, n_neighbours=5, variance="local").fit(da)
     close(few.posterior()["mean"], model.posterior()["mean"])
     assert (few.posterior()["std"] >= model.posterior()["std"] * (1 - 1e-9)).all()
 
@@ -225,6 +225,21 @@ def test_a_slice_without_any_value_is_filled_from_its_neighbours():
     assert np.isfinite(posterior["mean"]).all()
     assert float(abs(posterior["mean"] - truth)[5].max()) < 0.3
     assert (posterior["std"][5] > posterior["std"].min()).all()
+
+
+@pytest.mark.parametrize("dense_cells", [0, 1500])
+@pytest.mark.parametrize("kind", ["constant", "nothing", "one cell"])
+def test_fields_that_tell_nothing_have_a_posterior(kind, dense_cells, monkeypatch):
+    monkeypatch.setattr(systems, "DENSE_CELLS", dense_cells)
+    da, _ = example()
+    if kind == "one cell":
+        da = da.where((da.a == da.a[4]) & (da.b == da.b[5]))
+    else:
+        da = 0 * da + (3.0 if kind == "constant" else 0.0)
+    posterior = GridGP().fit(da).posterior()
+    np.testing.assert_allclose(posterior["mean"], float(da.mean()), rtol=1e-6)
+    assert np.isfinite(posterior["std"]).all()
+    assert (posterior["std"] >= 0).all()
 
 
 def test_a_mask_is_a_gap():

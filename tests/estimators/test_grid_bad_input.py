@@ -88,6 +88,8 @@ def test_noise_that_does_not_fit(noise, message):
         ({"kernels": [{"lat": Matern32()}, {"x": Matern32()}]}, r"kernels: 'x'.*dims are"),
         ({"kernels": {"lat": 3.0}}, r"'lat' has 3.0, which is no kernel"),
         ({"kernels": Matern32()}, r"kernels must map dims to kernels"),
+        ({"kernels": 3}, r"kernels must map dims to kernels"),
+        ({"kernels": "Matern32"}, r"kernels must map dims to kernels"),
         ({"kernels": [Matern32()]}, r"kernels must map dims to kernels"),
         ({"kernels": []}, r"kernels: got an empty list"),
         ({"kernels": [{}, {}], "scales": 3}, r"scales=3, and kernels has 2"),
@@ -110,6 +112,8 @@ def test_noise_that_does_not_fit(noise, message):
         ({"n_neighbours": 0}, r"n_neighbours must be an integer from 1"),
         ({"n_draws": 1}, r"n_draws must be an integer from 2"),
         ({"max_iter": 2.5}, r"max_iter must be an integer from 1"),
+        ({"random_state": -1}, r"random_state must be"),
+        ({"random_state": "a"}, r"random_state must be"),
         ({"tol": 0.0}, r"tol must be between 0 and 1"),
         ({"tol": "small"}, r"tol must be between 0 and 1"),
     ],
@@ -167,6 +171,15 @@ def test_numbers_of_draws(n_samples):
     )
     with pytest.raises(ParameterError, match="n_samples must be a positive integer"):
         model.sample(n_samples)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "a"])
+def test_seeds_of_draws(seed):
+    model = GridGP({"lat": Matern32(1.0, 1.0), "lon": Matern32(1.0, 1.0)}, 0.1, learner=None).fit(
+        field()
+    )
+    with pytest.raises(ParameterError, match="random_state must be"):
+        model.sample(1, random_state=seed)
 
 
 def test_fields_that_do_not_fit_into_memory(monkeypatch):

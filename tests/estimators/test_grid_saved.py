@@ -173,6 +173,28 @@ def test_smoothing_a_store_is_fit_and_posterior(mean, include_noise, tmp_path):
     assert "kronecker" in model.summary()
 
 
+@pytest.mark.parametrize("domain", [None, "observed"])
+def test_smoothing_a_store_with_gaps_is_fit_and_posterior(domain, tmp_path):
+    da = field().drop_vars("season")
+    da[:, 2, 3] = np.nan  # land
+    source = stored(da, tmp_path / "in.zarr")
+    options = {"learner": None, "mean": 9.0, "tol": 1e-10}
+    model = GridGP(KEPT, 0.1, **options)
+    model.smooth_store(source, "t", tmp_path / "out.zarr", domain=domain)
+    expected = GridGP(KEPT, 0.1, **options).fit(da, domain=domain).posterior()
+    found = xr.open_zarr(tmp_path / "out.zarr").load()
+    for dim in da.dims:
+        np.testing.assert_array_equal(found[dim], da[dim])
+    assert int(found["mean"].isnull().sum()) == (0 if domain is None else 8)
+    np.testing.assert_allclose(found["mean"], expected["mean"], rtol=1e-8)
+    excess = (found["std"] / expected["std"]).values
+    excess = excess[np.isfinite(excess)]
+    assert excess.min() > 1 - 1e-6
+    assert excess.max() < 1.3
+    assert model.n_observed_ == int(da.notnull().sum())
+    assert "method: tiles" in model.summary()
+
+
 def test_a_store_is_learnt_from(tmp_path):
     da = field(missing=False).drop_vars("season")
     source = stored(da, tmp_path / "in.zarr")

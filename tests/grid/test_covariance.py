@@ -55,6 +55,16 @@ def test_long_axes_change_nothing(axes):
     check([points[d] for d in axes], [tuple(term[d] for d in axes) for term in terms])
 
 
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("d", [0, 1, 2])
+def test_no_points_have_no_covariances(d):
+    points, terms = LONG_CASE
+    prior = SeparableSum(tuple(points), tuple(terms))
+    new = [own[:2] for own in points]
+    new[d] = np.empty(0)
+    assert prior.cross(new, np.ones(prior.shape)).shape == tuple(len(own) for own in new)
+
+
 def test_the_formulas_of_the_answers_are_those_of_scikit_learn():
     x = uneven(9, 0, 3)[:, None]
     r = np.abs(x - x.T)

@@ -8,9 +8,10 @@ import pytest
 from dsgp.grid import fit
 from dsgp.grid.fit import (
     Hyperparameters,
-    choose_start,
+    Piece,
     learn_cells,
     learn_complete,
+    likely_starts,
     maximise,
     sample_rows,
     starts,
@@ -97,9 +98,9 @@ def test_the_likeliest_start_is_taken(share):
         gap = np.log(own.terms[0][0].lengthscale) - np.log(10 * share)
         return type("Evidence", (), {"value": -abs(gap)})
 
-    chosen = choose_start(evidence, [(Matern32(), Matern32())], POINTS, 1.0, None)
+    chosen = likely_starts(evidence, (Matern32(), Matern32()), POINTS, 1.0, None)[0]
     assert chosen.terms[0][0].lengthscale == pytest.approx(10 * share)
-    given = choose_start(evidence, [(Matern32(7.0), Matern32(2.0))], POINTS, 1.0, None)
+    (given,) = likely_starts(evidence, (Matern32(7.0), Matern32(2.0)), POINTS, 1.0, None)
     assert given.terms[0][0].lengthscale == 7.0
 
 
@@ -132,7 +133,11 @@ def test_what_is_fixed_is_kept_to_the_bit():
     observed = gaps(y.shape)
     complete = learn_complete(FIXED, [(POINTS, y)], POINTS, 0.07)
     missing = learn_cells(
-        starts([FIXED], POINTS, 2.0, 0.07), POINTS, y, observed, None, n_neighbours=10, seed=0
+        starts([FIXED], POINTS, 2.0, 0.07),
+        [Piece(POINTS, y, observed)],
+        POINTS,
+        n_neighbours=10,
+        seed=0,
     )
     for found in (complete, missing):
         (term,) = found.terms
@@ -182,13 +187,34 @@ def test_pieces_count_as_independent():
 
 
 @pytest.mark.parametrize("dense", [2000, 0])
+def test_pieces_with_gaps_count_as_independent(dense, monkeypatch):
+    monkeypatch.setattr(fit, "DENSE", dense)
+    y = drawn()
+    observed = gaps(y.shape)
+    parts = [(slice(0, 15), slice(0, 20)), (slice(15, 36), slice(8, 28))]
+    pieces = [
+        Piece([own[part] for own, part in zip(POINTS, both, strict=True)], y[both], observed[both])
+        for both in parts
+    ]
+    start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
+    found = learn_cells(start, pieces, POINTS, n_neighbours=30, seed=0)
+
+    def total(terms, noise):
+        return sum(
+            Dense(own.points, terms, noise, own.observed).log_likelihood(own.y) for own in pieces
+        )
+
+    assert total(list(found.terms), found.noise) >= total([TRUTH], NOISE) - (0 if dense else 1)
+
+
+@pytest.mark.parametrize("dense", [2000, 0])
 def test_a_field_with_gaps_gives_its_hyperparameters_back(dense, monkeypatch):
     monkeypatch.setattr(fit, "DENSE", dense)  # 0: by Vecchia's likelihood
     y = drawn()
     observed = gaps(y.shape)
     hidden = np.where(observed, y, np.nan)
     start = starts([(Matern32(), Matern52())], POINTS, float(np.var(y[observed])), None)
-    found = learn_cells(start, POINTS, hidden, observed, None, n_neighbours=30, seed=0)
+    found = learn_cells(start, [Piece(POINTS, hidden, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found)
     slack = 0.0 if dense else 1.0  # of a sampled likelihood's tolerance
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - slack
@@ -201,10 +227,10 @@ def test_a_sample_of_the_cells_learns_nearly_the_same(monkeypatch):
     y = drawn()
     observed = gaps(y.shape)
     start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
-    found = learn_cells(start, POINTS, y, observed, None, n_neighbours=30, seed=0)
+    found = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found, 2.5)
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - 10
-    again = learn_cells(start, POINTS, y, observed, None, n_neighbours=30, seed=0)
+    again = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     assert again == found
 
 
@@ -217,7 +243,7 @@ def test_noise_given_for_each_cell_is_kept(dense, monkeypatch):
     y += np.sqrt(noise) * random.standard_normal(y.shape)
     observed = np.ones(y.shape, bool)
     start = starts([(Matern32(), Matern52())], POINTS, 2.0, 1.0)
-    found = learn_cells(start, POINTS, y, observed, noise, n_neighbours=30, seed=0)
+    found = learn_cells(start, [Piece(POINTS, y, observed, noise)], POINTS, n_neighbours=30, seed=0)
     assert found.noise == 1.0
     assert likelihood(found, y, noise=noise) >= true_likelihood(y, noise=noise) - 1.0
     assert 1.0 < found.terms[0][0].lengthscale < 2.3
@@ -229,7 +255,7 @@ def test_two_scales_are_told_apart():
     y = drawn([long, short], noise=0.01)
     observed = gaps(y.shape, share=0.2)
     start = starts([(Matern32(), Matern52())] * 2, POINTS, float(np.var(y[observed])), None)
-    found = learn_cells(start, POINTS, y, observed, None, n_neighbours=30, seed=0)
+    found = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     truth = Dense(POINTS, [long, short], 0.01, observed).log_likelihood(y)
     assert likelihood(found, y, observed) >= truth
     (a, b), (c, d) = found.terms
@@ -244,7 +270,11 @@ def test_a_constant_field_learns_something_finite(value):
     kernels = (Matern32(), Matern52())
     complete = learn_complete(kernels, [(points, y)], points, None)
     missing = learn_cells(
-        starts([kernels], points, 0.0, None), points, y, gaps(y.shape), None, n_neighbours=5, seed=0
+        starts([kernels], points, 0.0, None),
+        [Piece(points, y, gaps(y.shape))],
+        points,
+        n_neighbours=5,
+        seed=0,
     )
     for found in (complete, missing):
         assert np.isfinite(found.logs()).all()

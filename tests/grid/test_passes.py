@@ -601,7 +601,7 @@ def test_missing_values_are_named(tmp_path, request, value, where):
     with (
         request.getfixturevalue("cluster").as_current()
         if where == "cluster" else warnings.catch_warnings(),
-        pytest.raises(DataError, match=r"'v' .* 1 missing .* first at a\[4\], b\[2\]; .*fill"),
+        pytest.raises(DataError, match=r"'v' .* 1 missing .* first at a\[4\], b\[2\]; .*gaps=True"),
     ):  # fmt: skip
         posterior_to_store(source, bases_of((6, 5)), NOISE, 0.0, tmp_path / "out.zarr")
 

@@ -6,6 +6,7 @@ import pytest
 from dsgp.errors import ParameterError
 from dsgp.grid import covariance, missing, systems
 from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.dense import DenseSystem
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.systems import GappySystem, complete_system
@@ -108,8 +109,7 @@ def check(dense, y, **options):
 def test_few_cells_are_exact(name):
     system = check(*problem(name))
     assert system.is_dense
-    assert system.variance_method == "exact"
-    assert system.variance_error() is None
+    assert system.settle_variance() == ("exact", None)
 
 
 @pytest.mark.usefixtures("iterative")
@@ -117,8 +117,9 @@ def test_few_cells_are_exact(name):
 def test_many_cells_are_exact_given_all_neighbours(name):
     system = check(*problem(name), n_neighbours=10**4)
     assert not system.is_dense
-    assert system.variance_method == "local"
-    assert system.variance_error() == pytest.approx(0.0, abs=1e-6)
+    method, error = system.settle_variance()
+    assert method == system.variance_method == "local"
+    assert error == pytest.approx(0.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("dense_cells", [0, 1000])
@@ -163,11 +164,13 @@ def test_local_variances_are_upper_bounds_and_say_by_how_much():
     exact = dense.variance()
     errors = []
     for n_neighbours in (2, 8, 30):
-        system = gappy(dense, n_neighbours=n_neighbours)
+        system = gappy(dense, n_neighbours=n_neighbours, variance="local")
         local = system.variance()
         assert (local >= exact * (1 - 1e-9)).all()
         excess = np.sqrt(local / exact)[~dense.observed] - 1
-        errors.append(system.variance_error())
+        method, error = system.settle_variance()
+        assert method == "local"
+        errors.append(error)
         assert excess.min() - 1e-4 <= errors[-1] <= excess.max() + 1e-4
     assert errors[0] > errors[2]
 
@@ -177,12 +180,12 @@ def test_variances_from_draws_are_near_the_exact_ones(dense_cells, monkeypatch):
     monkeypatch.setattr(systems, "DENSE_CELLS", dense_cells)
     dense, _ = problem("two dims")
     system = gappy(dense, variance="draws", n_draws=200)
-    assert system.variance_method == "draws"
-    assert system.variance_error() == pytest.approx(1 / np.sqrt(400))
+    method, error = system.settle_variance()
+    assert (method, error) == ("draws", pytest.approx(1 / np.sqrt(400)))
     for points in (None, elsewhere(dense.points)):
         ratio = np.sqrt(system.variance(points) / dense.variance(points))
-        assert np.abs(ratio - 1).max() < 5 * system.variance_error()
-        assert np.mean((ratio - 1) ** 2) < (1.5 * system.variance_error()) ** 2
+        assert np.abs(ratio - 1).max() < 5 * error
+        assert np.mean((ratio - 1) ** 2) < (1.5 * error) ** 2
     np.testing.assert_array_equal(system.variance(), system.variance())
 
 
@@ -202,7 +205,7 @@ def test_a_dense_mean_can_have_local_variances():
     system = gappy(dense, variance="local", n_neighbours=3)
     assert system.is_dense
     assert (system.variance() >= dense.variance() * (1 - 1e-9)).all()
-    assert system.variance_error() >= -1e-6
+    assert system.settle_variance()[1] >= -1e-6
 
 
 def test_exact_variances_of_many_cells_are_refused(monkeypatch):
@@ -218,5 +221,33 @@ def test_dear_exact_variances_are_not_chosen(monkeypatch):
     dense, y = problem("two dims")
     system = gappy(dense)
     assert system.is_dense
-    assert system.variance_method == "local"
+    assert system.settle_variance()[0] == "local"
     close(system.posterior(np.where(dense.observed, y, 0.0))[0], dense.posterior(y)[0])
+
+
+@pytest.mark.usefixtures("iterative")
+@pytest.mark.parametrize("allowed", [1e-9, 10.0])
+def test_local_variances_far_above_the_exact_ones_are_calibrated(allowed, monkeypatch):
+    monkeypatch.setattr(systems, "_LARGEST_EXCESS", allowed)
+    dense, _ = problem("three dims, two scales")
+    found = gappy(dense, n_neighbours=2, n_draws=4).variance()
+    method = "calibrated" if allowed < 1 else "local"
+    asked = gappy(dense, n_neighbours=2, n_draws=4, variance=method)
+    np.testing.assert_array_equal(found, asked.variance())
+
+
+@pytest.mark.usefixtures("iterative")
+def test_calibrated_variances_are_near_the_exact_ones_where_local_ones_are_far_above():
+    # Smooth, and as noisy as it is high: two neighbours cannot average the noise of all.
+    axes = (np.arange(20.0), np.arange(24.0))
+    kernels = (Matern52(6.0, 1.0), Matern52(7.0, 1.0))
+    observed = np.random.default_rng(4).random((20, 24)) < 0.7
+    prior = SeparableSum(axes, (kernels,))
+    exact = DenseSystem(prior, observed, 1.0).posterior(np.zeros(observed.shape))[1]
+    options = {"n_neighbours": 4, "n_draws": 60}
+    local = GappySystem(prior, observed, 1.0, variance="local", **options).variance()
+    found = GappySystem(prior, observed, 1.0, variance="calibrated", **options).variance()
+    assert np.mean(local / exact) > 1.3
+    assert (found <= local).all()
+    assert np.mean(found / exact) == pytest.approx(1.0, abs=0.1)
+    assert np.abs(np.sqrt(found / exact) - 1).max() < 0.3

@@ -154,6 +154,30 @@ def test_neighbours_far_down_the_order_are_those_of_largest_covariance(closed, m
         np.testing.assert_allclose(np.sort(matrix[i, case.neighbours[i]])[::-1], best, rtol=1e-9)
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_cells_beyond_the_list_of_steps_have_the_nearest_earlier_ones(closed, monkeypatch):
+    monkeypatch.setattr(vecchia, "_FIRST", 10)
+    monkeypatch.setattr(vecchia, "_OFFSETS", 40)  # too few for the first cells
+    around = Periodic(360.0, 70.0, 1.0) if closed else Matern32(70.0, 1.0)
+    points = [np.linspace(0, 29, 30), np.arange(0.0, 360.0, 9.0)]
+    terms = [(Matern32(4.0, 1.0), around), (Matern32(2.0, 0.1), around)]
+    dense = Dense(points, terms, 0.1, gaps((30, 40), share=0.5))
+    case = Case(dense, np.zeros((30, 40)), n_neighbours=6)
+    n = len(case.cells)
+    steps = np.abs(case.cells.index[:, None] - case.cells.index[None]).astype(float)
+    if closed:
+        steps[..., 1] = np.minimum(steps[..., 1], 40 - steps[..., 1])
+    distance = np.hypot(steps[..., 0] / 4.0, steps[..., 1] * 9.0 / 70.0)
+    filled = 0
+    for i in range(10, n):
+        own = case.neighbours[i]
+        assert len(np.unique(own)) == 6
+        assert 0 <= own.min() <= own.max() < i
+        nearest = np.sort(distance[i, :i])[:6]
+        filled += np.allclose(np.sort(distance[i, own]), nearest)
+    assert filled > 100
+
+
 def test_cells_are_ordered_by_the_seed():
     dense, _ = problem("two dims")
     prior = SeparableSum(tuple(dense.points), tuple(dense.terms))
@@ -183,7 +207,7 @@ def test_candidates_are_the_nearest_cells_and_thinner_ones_around():
         assert len(np.unique(own)) == len(own)
         r = np.abs(place - target) * np.sqrt(3) / 3.0
         covariance = ((1 + r) * np.exp(-r)).prod(axis=1)
-        for limit in (n, n // 4, n // 16):
+        for limit in [n // share for share in vecchia._SHARES]:
             best = np.sort(covariance[:limit])[::-1][:3]
             found = np.sort(covariance[own[own < limit]])[::-1][:3]
             np.testing.assert_allclose(found, best, rtol=1e-9)

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp import compute
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.grid.passes import results, tasks
+from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
 from dsgp.grid.passes.inputs import Basis, checked, same_covariance
 from dsgp.grid.passes.manifest import Manifest
 from dsgp.grid.passes.plan import Plan
@@ -57,6 +58,9 @@ class PassesReport:
         Tasks that an earlier call had finished.
     seconds : float
         Of this call.
+    tile_error : dict or None
+        Of a field with gaps: what twice the halo changes in one tile, "mean" in standard
+        deviations, "std" relatively. None: the result is exact.
     """
 
     path: Path
@@ -64,6 +68,7 @@ class PassesReport:
     n_run: int
     n_resumed: int
     seconds: float
+    tile_error: dict[str, float] | None = None
 
 
 def posterior_to_store(
@@ -147,12 +152,103 @@ def posterior_to_store(
     ...     float(posterior["mean"][0, 0]), round(float(posterior["std"][0, 0]), 4)
     (0.5, 0.7071)
     """
+    _require_dtypes(dtype=dtype, intermediate_dtype=intermediate_dtype)
+    inputs = checked(source, bases, noise_variance, mean)
+    fingerprint = {
+        "noise_variance": float(noise_variance),
+        "include_noise": bool(include_noise),
+        "dtype": dtype,
+        "intermediate_dtype": intermediate_dtype,
+    }
+
+    def plan(limit: float) -> Plan:
+        return make_plan(source.layout, limit, dtype=dtype, intermediate_dtype=intermediate_dtype)
+
+    order = _Order(source, inputs, fingerprint, plan, noise_variance, include_noise)
+    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+
+
+def gappy_posterior_to_store(
+    source: StoredField,
+    tiles: Tiles,
+    mean: float,
+    out: str | Path,
+    *,
+    domain: NDArray[np.bool_] | None = None,
+    memory: float | None = None,
+    include_noise: bool = False,
+    dtype: str = "float64",
+    resume: bool = True,
+    overwrite: bool = False,
+) -> PassesReport:
+    """Write the posterior of a field with gaps on disk, tile by tile.
+
+    An approximation: a tile sees what is observed in it and in a halo around it. ``tile_error`` of
+    the report tells what twice the halo changes in one tile.
+
+    Parameters
+    ----------
+    source : StoredField
+        With ``gaps=True``.
+    tiles : Tiles
+    mean : float
+        The prior mean.
+    out : str or Path
+        A zarr store to be.
+    domain : ndarray of bool, optional
+        In the order in which the field is stored, of length 1 where it does not depend on an
+        axis. False: the cell stays empty.
+    memory, include_noise, dtype, resume, overwrite
+        As for ``posterior_to_store``, which also tells what is raised.
+    """
+    _require_dtypes(dtype=dtype)
+    fingerprint = {
+        "noise_variance": tiles.noise_variance,
+        "include_noise": bool(include_noise),
+        "dtype": dtype,
+        "kernels": [[kernel.to_settings() for kernel in term] for term in tiles.terms],
+        "solver": [
+            list(tiles.halo), tiles.n_neighbours, tiles.tol, tiles.max_iter, tiles.seed
+        ],
+        "domain": None if domain is None else int(domain.sum()),
+    }  # fmt: skip
+    prior = np.full((1,) * len(source.shape), float(mean))
+
+    def plan(limit: float) -> Plan:
+        return plan_tiles(source.layout, tiles.halo, limit, dtype)
+
+    order = _Order(
+        source,
+        ([], [], prior),
+        fingerprint,
+        plan,
+        tiles.noise_variance,
+        include_noise,
+        tiles,
+        domain,
+    )
+    report = _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+    return replace(report, tile_error=tile_error(source, tiles, report.plan, float(mean)))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What is to be computed, before it is planned."""
+
+    source: StoredField
+    inputs: tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], NDArray[np.float64]]
+    fingerprint: dict[str, Any]
+    plan: Callable[[float], Plan]
+    noise_variance: float
+    include_noise: bool
+    tiles: Tiles | None = None
+    domain: NDArray[np.bool_] | None = None
+
+
+def _carry_out(
+    order: _Order, out: Path, memory: float | None, resume: bool, overwrite: bool
+) -> PassesReport:
     began = time.monotonic()
-    out = Path(out).absolute()
-    vectors, values, prior = checked(source, bases, noise_variance, mean)
-    for name, given in (("dtype", dtype), ("intermediate_dtype", intermediate_dtype)):
-        if given not in _DTYPES:
-            raise ParameterError(f"{name} must be one of {_DTYPES}; got {given!r}")
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     results.check_free(out, overwrite)
@@ -160,24 +256,19 @@ def posterior_to_store(
     if memory is None:
         memory = _memory_of_a_task(client)
     folder = out.parent / f".{out.name}.passes"
-    fingerprint = {
-        "source": source.fingerprint(),
-        "noise_variance": float(noise_variance),
-        "include_noise": bool(include_noise),
-        "dtype": dtype,
-        "intermediate_dtype": intermediate_dtype,
-    }
-    manifest = _resumed(folder, fingerprint, vectors, values, prior, memory) if resume else None
+    source = order.source
+    fingerprint = {"source": source.fingerprint(), **order.fingerprint}
+    manifest = _resumed(folder, fingerprint, *order.inputs, memory) if resume else None
     if manifest is None:
-        plan = make_plan(source.layout, memory, dtype=dtype, intermediate_dtype=intermediate_dtype)
+        plan = order.plan(memory)
         shutil.rmtree(folder, ignore_errors=True)
         _require_disk(plan, out.parent, 0)
-        manifest = _begun(folder, fingerprint, plan, source, vectors, values, prior)
+        manifest = _begun(folder, fingerprint, plan, source, *order.inputs, order.domain)
     else:
         _require_disk(manifest.plan, out.parent, _size(folder))
     job = Job(
-        str(folder), source, manifest.plan, float(noise_variance), include_noise,
-        tasks.this_process(),
+        str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
+        tasks.this_process(), order.tiles,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
         results.create(folder / RESULT, source, manifest.plan)
@@ -196,6 +287,12 @@ def posterior_to_store(
 
 
 # ---------------------------------------------------------------------- before the start
+
+
+def _require_dtypes(**given: str) -> None:
+    for name, dtype in given.items():
+        if dtype not in _DTYPES:
+            raise ParameterError(f"{name} must be one of {_DTYPES}; got {dtype!r}")
 
 
 def _memory_of_a_task(client: Any | None) -> float:
@@ -238,10 +335,13 @@ def _begun(
     vectors: list[NDArray[np.float64]],
     values: list[NDArray[np.float64]],
     mean: NDArray[np.float64],
+    domain: NDArray[np.bool_] | None,
 ) -> Manifest:
     try:
         folder.mkdir()
         tasks.save_inputs(folder, vectors, values, mean)
+        if domain is not None:
+            tasks.save_domain(folder, domain)
         results.create(folder / RESULT, source, plan)
     except OSError as error:
         raise StorageError(f"cannot write in {str(folder)!r}: {error}") from error

@@ -48,6 +48,8 @@ class StoredField:
         Its dims are the axes of the grid, in their order.
     flips : sequence of bool, optional
         Axes that are stored in descending order of their coordinates; none by default.
+    gaps : bool
+        Missing values are read as NaN instead of refused.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class StoredField:
     path: str | Path
     variable: str
     flips: Sequence[bool] = ()
+    gaps: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", os.path.abspath(self.path))
@@ -201,7 +204,7 @@ class StoredField:
         }
 
     def _require_complete(self, values: NDArray[np.float64], region: Region) -> None:
-        good = np.isfinite(values)
+        good = np.isfinite(values) | (self.gaps & np.isnan(values))
         if good.all():
             return
         dims = self.layout.dims
@@ -216,8 +219,8 @@ class StoredField:
         raise DataError(
             f"variable {self.variable!r} of {str(self.path)!r} has "
             f"{int(good.size - good.sum())} missing or infinite values in {where}, the first at "
-            f"{cell}; a field larger than memory must be complete: fill its gaps first, choose a "
-            "part without any, or fit a part that fits into memory, where gaps are allowed"
+            f"{cell}; expected a complete field: say that it has gaps (gaps=True, dsgp smooth "
+            "--gaps), choose a part without any, or mend infinite values"
         )
 
 

@@ -20,6 +20,7 @@ from zarr.codecs import Crc32cCodec
 
 from dsgp.compute import one_blas_thread
 from dsgp.errors import DsgpError, StorageError
+from dsgp.grid.passes.gappy import Tiles
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
 from dsgp.grid.passes.products import fill_variances, rotate, shrink
 from dsgp.grid.passes.regions import Region, lengths, pieces, relative
@@ -39,6 +40,7 @@ class Job:
     noise_variance: float
     include_noise: bool
     driver: tuple[str, int]  # host and process
+    tiles: Tiles | None = None  # of a field with gaps
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,8 @@ def this_process() -> tuple[str, int]:
 
 def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:
     plan, p = job.plan, task.p
+    if job.tiles is not None:
+        return _of_tile(job, job.tiles, task.chain, region)
     axes = plan.passes[p].axes
     values = [_load(job, "values", axis)[part] for axis, part in enumerate(region)]
     if reads(plan, p, task.chain):
@@ -149,6 +153,27 @@ def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:
                 x += job.noise_variance
             np.sqrt(x, out=x)
     return x
+
+
+def _of_tile(job: Job, tiles: Tiles, chain: str, region: Region) -> NDArray[np.float64]:
+    x = tiles.posterior(job.source, region, float(_mean(job, region).item()), chain)
+    if chain == MEAN:
+        x = x + _mean(job, region)
+    else:
+        x = np.sqrt(x + job.noise_variance if job.include_noise else x)
+    domain = _file(Path(job.folder), "domain", 0)
+    if domain.exists():
+        inside = np.load(domain, allow_pickle=False)
+        own = tuple(
+            part if n > 1 else slice(0, 1) for part, n in zip(region, inside.shape, strict=True)
+        )
+        x = np.where(inside[own], x, np.nan)
+    return x
+
+
+def save_domain(folder: Path, domain: NDArray[np.bool_]) -> None:
+    """Put where tasks find it which cells are to be filled, of length 1 where that is all one."""
+    np.save(_file(folder, "domain", 0), domain)
 
 
 def save_inputs(
