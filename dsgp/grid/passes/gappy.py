@@ -127,8 +127,8 @@ def plan_tiles(layout: Layout, halo: tuple[int, ...], memory: float, dtype: str)
     if _bytes(block, halo, shape) > memory:
         raise MemoryLimitError(
             f"a tile of one chunk {unit} and its halo {halo} needs "
-            f"{_bytes(block, halo, shape) / _MIB:.0f} MiB, and a task may take "
-            f"{memory / _MIB:.0f} MiB: give workers more memory or fewer threads, or store the "
+            f"{_bytes(block, halo, shape) / _MIB:.3g} MiB, and a task may take "
+            f"{memory / _MIB:.3g} MiB: give workers more memory or fewer threads, or store the "
             "field in smaller chunks"
         )
     while True:
