@@ -536,11 +536,8 @@ class GridGP(BaseEstimator):
                 "be learnt from; take a part of the field with more values"
             )
         terms = self._terms(axes, 2 if gaps and self.learner is not None else 1)
-        if len(terms) > 1 and not gaps:
-            raise ParameterError(
-                f"kernels has {len(terms)} terms, and a complete field on disk can have one "
-                "separable kernel; give one mapping, or fit the field in memory"
-            )
+        if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
+            gaps, stored = True, replace(stored, gaps=True)
         mean = self._mean_of_parts(tiles)
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
