@@ -270,7 +270,7 @@ def main(
         bool, Option("--peers/--no-peers", help="Fill by linear interpolation and DINEOF too.")
     ] = True,
     variance: Annotated[
-        str, Option(metavar="NAME", help="Of GridGP: auto, local or draws.")
+        str, Option(metavar="NAME", help="Of GridGP: auto, local, calibrated or draws.")
     ] = "auto",
     out: Annotated[
         Path | None, Option(metavar="FOLDER", help="Write JSON and Markdown there.")

@@ -19,7 +19,7 @@ import xarray as xr
 import dsgp  # GridGP is imported when first used: what is behind it takes a second
 from dsgp import memory
 from dsgp.errors import DataError, DataWarning, DsgpError, ParameterError
-from dsgp.grid.axes import axes_of, check_dims
+from dsgp.grid.axes import GridAxis, axes_of, check_dims
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
 
@@ -228,7 +228,14 @@ class _Accessor:
                     f"along {value.dims}; the result is a grid: pass {dim}=....values and select "
                     "points from it by sel()"
                 )
+        self._require_kinds(where)
         return self._answer(_Request(asked, include_noise, mask, coords=where))
+
+    def _require_kinds(self, where: Mapping[str, Any]) -> None:
+        """Raise at coordinates that cannot be used, before anything is learnt."""
+        for dim, value in where.items():
+            if dim in self._obj.coords:
+                GridAxis.of(self._obj.coords[dim]).numbers(value)
 
     def _answer(self, request: _Request) -> xr.Dataset:
         raise NotImplementedError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,7 @@ from typer import Argument, Option
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
 from dsgp.cli import fields
+from dsgp.cli.messages import one_line
 from dsgp.cli.tables import Overwrite
 from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
@@ -55,8 +56,8 @@ _MATERN = {
     "matern72": kernels.Matern72,
 }
 _KERNELS = "matern12, matern32, matern52, matern72, squared-exponential or periodic:PERIOD"
-# Bytes a cell of a complete field in memory; ``GridGP.fit`` asks for what gaps need beyond that.
-_BYTES = 64
+# Bytes a cell of a complete field in memory, and of one with gaps.
+_BYTES, _BYTES_WITH_GAPS = 64, 440
 
 
 def smooth(
@@ -175,8 +176,11 @@ def smooth(
         name = fields.chosen(dataset, variable, data)
         da = dataset[name]
         estimator = _estimator(dataset, da, context.params)
+        free = memory.available() if limit is None else limit
         needed = da.size * _BYTES
-        large = needed > (memory.available() if limit is None else limit)
+        if limit is not None and needed <= limit and bool(da.isnull().any()):
+            needed = da.size * _BYTES_WITH_GAPS
+        large = needed > free
         n_cells = None
         if not large:
             asked = _Asked(mask, domain, keep_observed, include_noise)
@@ -186,12 +190,14 @@ def smooth(
                 if save_model is not None:
                     estimator.save(save_model, overwrite)
         if n_cells is not None:
+            if scheduler is not None:
+                one_line("Note", "the field fits into memory, so that --scheduler was not used")
             typer.echo(f"{estimator.summary()}\n\nmean and std of {n_cells:,} cells saved in {out}")
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
         _require_simple(context, needed, out)
-    with connected(scheduler):
+    with connected(scheduler), _speaking_of_options(out):
         report = estimator.smooth_store(
             data,
             name,
@@ -213,6 +219,18 @@ def smooth(
             "gaps were filled tile by tile; in one of them, twice the surroundings change the mean "
             f"by {report.tile_error['mean']:.2g} standard deviations"
         )
+
+
+@contextmanager
+def _speaking_of_options(out: Path) -> Iterator[None]:
+    """Name options of the command where the library names arguments; say what an end leaves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        one_line("Interrupted", f"what is done is kept beside {out}; the same command goes on")
+        raise
+    except StorageError as error:
+        raise StorageError(str(error).replace("(resume=False)", "(--restart)")) from error
 
 
 # ---------------------------------------------------------------------- the model

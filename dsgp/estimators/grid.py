@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -16,9 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import kernels as kernel_module
 from dsgp import memory, storage
 from dsgp.axis import Floats
-from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
 from dsgp.grid.axes import GridAxis, axes_of, check_dims, check_period
-from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.eigen import Eigenbasis
 from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
@@ -35,6 +37,7 @@ from dsgp.grid.passes import (
     tile_regions,
 )
 from dsgp.grid.passes.regions import regions
+from dsgp.grid.points import amplitude
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
 from dsgp.kernels import Kernel, Matern32, Periodic
@@ -129,7 +132,7 @@ class GridGP(BaseEstimator):
         "tiles" after ``smooth_store`` of a field with gaps.
     variance_method_ : {"exact", "local", "calibrated", "draws"}
     variance_error_ : float or None
-        "local": mean relative excess of the standard deviation over the exact one at six missing
+        "local": mean relative excess of the standard deviation over the exact one at six
         cells. "draws": its relative Monte Carlo error, which that of "calibrated" is below. None:
         exact.
     solver_iterations_, residual_, converged_
@@ -197,7 +200,7 @@ class GridGP(BaseEstimator):
             True where a cell's value is used.
         domain : DataArray or array_like of bool, "observed", optional
             False where the output stays empty. "observed": cells without a value at any time
-            (land) stay empty.
+            (land) stay empty; without a dim of times nothing is left out.
 
         Raises
         ------
@@ -208,6 +211,16 @@ class GridGP(BaseEstimator):
         MemoryLimitError
             If the field does not fit; ``smooth_store`` takes larger ones.
         """
+        before = dict(self.__dict__)
+        try:
+            return self._fit(da, mask, domain)
+        except BaseException:
+            # The model stays what it was, in all its parts.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, da: xr.DataArray, mask: Any, domain: Any) -> Self:
         self._check_options()
         if not isinstance(da, xr.DataArray):
             raise DataError(f"GridGP takes a DataArray, got {type(da).__name__}; xr.DataArray(...)")
@@ -218,7 +231,7 @@ class GridGP(BaseEstimator):
         )
         land = isinstance(domain, str)
         if land and domain != "observed":
-            raise ParameterError(f'domain must be an array or "observed", got {domain!r}')
+            raise ParameterError(f'domain must be an array, "observed" or None, got {domain!r}')
         field = Field.of(da, mask=mask, domain=None if land else domain, units=self.units)
         if land:
             field = replace(field, domain=_ever_observed(field))
@@ -233,6 +246,14 @@ class GridGP(BaseEstimator):
         self._axes = field.axes
         terms = self._terms(field.axes, 1 if complete or self.learner is None else 2)
         y = self._residuals()
+        if self.learner is not None and not np.ptp(field.values[self._observed()]):
+            warnings.warn(
+                f"all {field.n_observed} observed cells have one value: nothing can be learnt of "
+                "lengthscales and noise, and std says nothing; give kernels, noise= and "
+                "learner=None",
+                DataWarning,
+                stacklevel=3,
+            )
         if complete and len(terms) == 1:
             assert not isinstance(variances, np.ndarray)
             found = self._learn_complete(terms[0], points, y, variances)
@@ -347,7 +368,15 @@ class GridGP(BaseEstimator):
             mean, variance = system.posterior(y)
         mean += _without_gaps(self._mean.on_field(), self._mean.constant)
         if include_noise:
-            variance += self._noise_at_cells()
+            noise = self._noise_at_cells()
+            lacking = np.isnan(noise) & np.isfinite(variance)
+            if lacking.any():
+                raise DataError(
+                    f"include_noise: the noise given for each cell has no positive number at "
+                    f"{int(lacking.sum())} cells that are filled; give it there too, or leave "
+                    "include_noise out"
+                )
+            variance += noise
         return self._dataset(mean, np.sqrt(variance, out=variance))
 
     def predict(self, include_noise: bool = False, **coords: Any) -> xr.Dataset:
@@ -498,9 +527,10 @@ class GridGP(BaseEstimator):
             Bytes a task may take.
         include_noise : bool
         gaps : bool, optional
-            Whether values may be missing. Default: whether some are in the parts learnt from.
+            Whether values may be missing. Default: whether some are.
         domain : "observed", optional
-            For a field with gaps: cells without a value at any time (land) stay empty.
+            For a field with gaps: cells without a value at any time (land) stay empty. Without a
+            dim of times nothing is left out.
         dtype : {"float64", "float32"}
             Of the result.
         resume, overwrite : bool
@@ -526,9 +556,10 @@ class GridGP(BaseEstimator):
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
         tiles = sample_tiles(stored, _TILES, _tile_size(stored.shape))
+        inside, self.n_observed_ = _seen(stored, axes)
         if gaps is None:
-            gaps = any(bool(np.isnan(values).any()) for _, values in tiles)
-        elif not gaps:
+            gaps = self.n_observed_ < math.prod(stored.shape)
+        if not gaps:
             stored = replace(stored, gaps=False)
         if gaps and all(bool(np.isnan(values).all()) for _, values in tiles):
             raise DataError(
@@ -538,6 +569,13 @@ class GridGP(BaseEstimator):
         terms = self._terms(axes, 2 if gaps and self.learner is not None else 1)
         if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
             gaps, stored = True, replace(stored, gaps=True)
+        for axis in axes:
+            if len(axis) > LONG and not gaps:
+                raise ParameterError(
+                    f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
+                    "passes over a store take an eigenbasis; fit the field in memory, where such "
+                    "an axis is smoothed step by step, or tile by tile (gaps=True)"
+                )
         mean = self._mean_of_parts(tiles)
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
@@ -556,8 +594,12 @@ class GridGP(BaseEstimator):
             "overwrite": overwrite,
         }
         if gaps:
+            if self.variance not in ("auto", "local"):
+                raise ParameterError(
+                    f"variance={self.variance!r}: tiles of a field on disk have local variances; "
+                    "leave it at 'auto', or fit the field in memory"
+                )
             self.method_, self.variance_method_ = "tiles", "local"
-            inside, self.n_observed_ = _seen(stored, axes)
             # A kernel sees distances only: an axis stored from its end is one of negated points.
             as_stored = tuple(-own[::-1] if axis.descending else own
                               for own, axis in zip(points, axes, strict=True))  # fmt: skip
@@ -575,10 +617,10 @@ class GridGP(BaseEstimator):
                 stored, model, mean, out, domain=inside if domain else None, **options
             )
             assert report.tile_error is not None
-            self.variance_error_ = report.tile_error["std"]
+            self.variance_error_ = report.tile_error["local"]
+            self.residual_, self.converged_ = report.residual, report.residual == 0.0
             return report
         self.method_, self.variance_method_ = "kronecker", "exact"
-        self.n_observed_ = int(np.prod(stored.shape))
         bases = [
             Eigenbasis.of(kernel.covariance(own))
             for kernel, own in zip(found.terms[0], points, strict=True)
@@ -718,7 +760,7 @@ class GridGP(BaseEstimator):
         if not (noise == "learn" if isinstance(noise, str) else number and 0 < noise < np.inf):
             raise ParameterError(
                 'noise must be "learn", a positive variance, or a DataArray of variances per cell, '
-                f"got {noise!r}"
+                f"got {_short(noise)}"
             )
 
     def _terms(self, axes: Sequence[GridAxis], default: int) -> list[list[Kernel]]:
@@ -775,7 +817,7 @@ class GridGP(BaseEstimator):
                 f"noise: expected a positive, finite variance at each observed cell, got others at "
                 f"{int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
             )
-        return np.where(seen, variances, np.nan)
+        return np.where(np.isfinite(variances) & (variances > 0), variances, np.nan)
 
     def _surely_complete(self, da: xr.DataArray) -> bool:
         return da.chunks is None and not bool(da.isnull().any()) and (self.scales or 1) == 1
@@ -865,6 +907,12 @@ class GridGP(BaseEstimator):
                 "the model smoothed a field on disk and does not hold it; for this, fit it to a "
                 "field in memory"
             )
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}: xr.DataArray(noise, coords=da.coords)"
+    return repr(value)
 
 
 def _scaled(mapping: Kernels, n_terms: int, asked: bool) -> list[Kernels]:

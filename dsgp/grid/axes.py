@@ -24,6 +24,7 @@ from dsgp.grid.coordinates import (
     Floats,
     Kind,
     best_unit,
+    dates_of,
     direction,
     from_objects,
     iso,
@@ -169,7 +170,7 @@ class GridAxis:
         ----------
         values : array_like of shape (n,), or scalar
             In any order. Dates may be datetime64, ``datetime.datetime`` or ISO 8601 text; on a
-            cftime axis they are cftime objects of its calendar.
+            cftime axis they are cftime objects of its calendar, or such text.
 
         Returns
         -------
@@ -202,6 +203,8 @@ class GridAxis:
             return np.empty(0, dtype=EMPTY[self.kind])
         if self.kind in ("datetime", "timedelta") and array.dtype.kind in "OU":
             array = from_objects(self.name, array, self.kind)
+        if self.kind == "cftime" and all(isinstance(value, str) for value in array.tolist()):
+            array = dates_of(self.name, array, str(self.calendar))
         kind = kind_of(self.name, array)
         if kind != self.kind:
             calendar = f" {self.calendar}" if self.kind == "cftime" else ""

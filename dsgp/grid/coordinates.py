@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 from numpy.typing import NDArray
 
 from dsgp.errors import DataError
@@ -121,6 +122,21 @@ def from_objects(name: str, values: NDArray[Any], kind: Kind) -> NDArray[Any]:
             f"dim {name!r}: expected {EXPECTED[kind]}, got {str(values[0])!r}; write it as "
             f"{'a number and a unit (3 days)' if kind == 'timedelta' else 'YYYY-MM-DDThh:mm:ss'}"
         ) from error
+
+
+def dates_of(name: str, texts: NDArray[Any], calendar: str) -> NDArray[Any]:
+    """Turn ISO 8601 text into dates of a calendar of cftime."""
+    try:
+        dates = [
+            xr.date_range(text, periods=1, calendar=calendar, use_cftime=True)[0]
+            for text in texts.tolist()
+        ]
+    except ValueError as error:
+        raise DataError(
+            f"dim {name!r}: expected dates of the calendar {calendar}, got {str(texts[0])!r}; "
+            "write them as YYYY-MM-DDThh:mm:ss"
+        ) from error
+    return np.array(dates, dtype=object)
 
 
 def require_finite(name: str, values: NDArray[Any], kind: Kind) -> None:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dsgp.axis import Axis, Floats
 from dsgp.compute import run
 from dsgp.errors import ParameterError
-from dsgp.grid.kronecker import kron_mvprod
+from dsgp.grid.points import amplitude
+from dsgp.grid.products import kron_mvprod
 from dsgp.jit.sampler import simulate
 from dsgp.jit.vecchia import Tables
 from dsgp.kernels import Kernel, Matern
@@ -191,11 +192,6 @@ class SeparableSum:
             term[d].with_parameters(variance=1.0).covariance([0.0], np.abs(lags) * step).ravel()
             for term in self.terms
         ]
-
-
-def amplitude(term: Sequence[Kernel]) -> float:
-    """Product of the kernels' variances."""
-    return math.prod(float(kernel.variance or 1.0) for kernel in term)
 
 
 def along(function: Callable[[Floats], Floats], grid: Floats, d: int, size: int) -> Floats:

@@ -10,10 +10,11 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dsgp.axis import Floats
-from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.dense import DenseSystem
 from dsgp.grid.kronecker import GridEvidence
 from dsgp.grid.missing import Bools, CellSystem
+from dsgp.grid.points import amplitude
 from dsgp.grid.systems import complete_system
 from dsgp.grid.vecchia import VecchiaEvidence
 from dsgp.kernels import Kernel
@@ -27,6 +28,8 @@ _STAGES = ((2000, 15, 40), (10000, 30, 40))
 _KEPT = 1000
 # Fewer observed cells than this are learnt from by dense algebra.
 DENSE = 1000
+# A field must gain so many nats over noise alone, and its variance is so small a share if not.
+_WORTH, _NO_FIELD = 2.0, 1e-4
 # Where a single lengthscale may start, as a share of the axis' extent and in steps, the larger of
 # the two; the likeliest start is taken. Steps matter on axes of many points.
 _STARTS = ((0.3, 0.5), (0.1, 0.5), (0.03, 0.5), (0.0, 50.0), (0.0, 5.0))
@@ -201,6 +204,7 @@ def maximise(
     if not free.any():
         return start, evidence(start).value
     low, high = _bounds(start, points, variance)
+    first: list[float] = []  # the search counts from there: its tolerance is relative above 1
     with progress(what) as bar:
 
         def negative(chosen: Floats) -> tuple[float, Floats]:
@@ -215,7 +219,9 @@ def maximise(
                 ]
             )
             bar.update(log_likelihood=found.value)
-            return -found.value / n_cells, -gradient[free] / n_cells
+            if not first:
+                first.append(found.value)
+            return (first[0] - found.value) / n_cells, -gradient[free] / n_cells
 
         bounds = list(zip(low[free], high[free], strict=True))
         done = minimize(
@@ -227,7 +233,7 @@ def maximise(
             options={"maxiter": max_iter, "ftol": gain / n_cells, "gtol": 1e-9},
         )
     logs[free] = done.x
-    return start.with_logs(logs), -float(done.fun) * n_cells
+    return start.with_logs(logs), first[0] - float(done.fun) * n_cells
 
 
 def _bounds(
@@ -268,6 +274,27 @@ def likely_starts(
         if single[0] or 2 * single[1] < 0.03 * longest
     ]
     return sorted(candidates, key=lambda own: -evidence(own).value)
+
+
+def _noise_alone(
+    evidence: Callable[[Hyperparameters], GridEvidenceLike],
+    found: Hyperparameters,
+    value: float,
+    variance: float,
+) -> Hyperparameters:
+    """Take noise and no field where that is as likely.
+
+    Of white noise a field of tiny lengthscale says the same, and would have it as certain.
+    """
+    _, amplitudes, noise = found.free()
+    if not (noise and amplitudes.all() and variance > 0):
+        return found
+    logs = found.logs()
+    n_lengthscales = len(logs) - len(found.terms) - 1
+    logs[n_lengthscales:-1] = np.log(_NO_FIELD * variance)
+    logs[-1] = np.log(variance)
+    alone = found.with_logs(logs)
+    return alone if evidence(alone).value > value - _WORTH else found
 
 
 def _at_bound(found: Hyperparameters, points: Sequence[Floats], variance: float) -> bool:
@@ -318,7 +345,7 @@ def learn_complete(
         if not _at_bound(found, points, variance):
             break  # else the search may have leapt over the maximum: from another start, then
     assert best is not None
-    return best[0]
+    return _noise_alone(evidence, best[0], best[1], variance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,7 +409,8 @@ def learn_cells(
                 ]
             )
 
-        return maximise(exact, start, points, variance, n)[0]
+        found, value = maximise(exact, start, points, variance, n)
+        return _noise_alone(exact, found, value, variance)
     found = start
     for k, (n_rows, neighbours, max_iter) in enumerate(_STAGES):
         # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
@@ -409,7 +437,7 @@ def learn_cells(
                 ]
             )
 
-        found, _ = maximise(
+        found, value = maximise(
             evidence,
             found,
             points,
@@ -419,7 +447,7 @@ def learn_cells(
             max_iter=max_iter,
             what=f"learning, stage {k + 1} of {len(_STAGES)}",
         )
-    return found
+    return _noise_alone(evidence, found, value, variance)
 
 
 def _added(parts: Sequence[VecchiaEvidence]) -> VecchiaEvidence:

@@ -36,6 +36,8 @@ Bools = NDArray[np.bool_]
 _CANDIDATES = 30
 # Target cells whose neighbours are held at a time: 30 MB of them.
 _TARGETS = 2**17
+# Cells at which local variances are compared with exact ones.
+_PROBES = 6
 # What may be left to gain when a variance is computed by a solve, as a share of it.
 _PROBE = 5e-3
 
@@ -242,6 +244,26 @@ class CellSystem:
         solution = self.solve(seen, tol, what="drawing").solution
         field -= self.prior.multiply(self._on_grid(solution))
         return field
+
+
+def local_excess(system: CellSystem, places: NDArray[np.intp], seed: int) -> float:
+    """Mean relative excess of local standard deviations over exact ones at a few of some cells.
+
+    ``places`` are of the flattened grid; the cells are drawn by ``seed``.
+    """
+    shape = system.prior.shape
+    random = np.random.default_rng([seed, 2])
+    chosen = random.choice(places, min(_PROBES, len(places)), replace=False)
+    where = np.zeros(shape, dtype=bool)
+    where.reshape(-1)[chosen] = True
+    local = system.local_variance(where=where).reshape(-1)
+    ratios = []
+    for flat in chosen:
+        index = np.unravel_index(flat, shape)
+        place = [float(own[i]) for own, i in zip(system.prior.points, index, strict=True)]
+        exact = system.variance_at(place)
+        ratios.append(np.sqrt(local[flat] / exact) if exact > 0 else 1.0)
+    return float(np.mean(ratios) - 1.0)
 
 
 def at_cells(noise: float | Floats, cells: Cells) -> Floats:

@@ -17,14 +17,15 @@ Floats = NDArray[np.float64]
 
 def amplitude(kernels: Sequence[Kernel]) -> float:
     """Product of the variances, within the range of one."""
-    # In logs: factors may be large and small in turn. (std raises if one is missing.)
+    # In logs too: factors may be large and small in turn. (std raises if one is missing.)
     log = sum(2.0 * math.log(kernel.std) for kernel in kernels)
     if not math.log(SMALLEST) <= log <= math.log(LARGEST):
         raise ParameterError(
             f"the product of the kernels' variances must be from {SMALLEST:g} to {LARGEST:g}, got "
             f"10^{log / math.log(10):.1f}"
         )
-    return math.exp(log)
+    product = math.prod(float(kernel.variance or 0.0) for kernel in kernels)
+    return product if 0.0 < product < math.inf else math.exp(log)
 
 
 def ascending(points: ArrayLike, d: int) -> Floats:

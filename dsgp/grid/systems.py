@@ -10,10 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, Protocol
 
 import numpy as np
-from scipy.ndimage import uniform_filter
+from scipy.ndimage import map_coordinates, uniform_filter
 
 from dsgp.axis import Floats
 from dsgp.errors import ParameterError
@@ -21,11 +20,8 @@ from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.dense import DenseSystem
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
-from dsgp.grid.missing import Bools, CellSystem, Solve
+from dsgp.grid.missing import Bools, CellSystem, Solve, local_excess
 from dsgp.kernels import Kernel, Matern
-
-Method = Literal["kronecker", "fibres", "dense", "conjugate gradients"]
-VarianceMethod = Literal["exact", "local", "calibrated", "draws"]
 
 # Seconds of an evaluation of likelihood and gradient: of an axis of n points by dense algebra, n³;
 # by smoothing along it, for each cell and for each fibre.
@@ -41,23 +37,6 @@ _DRAW_TOL = 1e-4
 _WINDOW = 5
 # Local standard deviations that exceed the exact ones by more are calibrated.
 _LARGEST_EXCESS = 0.15
-# Targets at which local variances are compared with exact ones.
-_PROBES = 6
-
-
-class System(Protocol):
-    """What every algebra answers; ``y`` is the field minus its prior mean."""
-
-    def posterior(self, y: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance on the grid."""
-
-    def predict(self, points: Sequence[Floats], y: Floats) -> tuple[Floats, Floats]:
-        """Mean and variance on another grid."""
-
-    def sample(
-        self, y: Floats, n: int, rng: np.random.Generator, points: Sequence[Floats] | None = None
-    ) -> Floats:
-        """Draws of the field, (n, …)."""
 
 
 def complete_system(
@@ -198,10 +177,10 @@ class GappySystem:
             self.settle_variance()
         if self.variance_method == "local":
             return self.cells.local_variance(points, where)
-        drawn = self._scatter(points)
         if self.variance_method == "calibrated":
             local = self.cells.local_variance(points, where)
-            drawn = np.minimum(local, local * _average_ratio(drawn, local))
+            return local * self._share_at(points)
+        drawn = self._scatter(points)
         return drawn if where is None else np.where(where, drawn, np.nan)
 
     def _scatter(self, points: Sequence[Floats] | None) -> Floats:
@@ -214,6 +193,24 @@ class GappySystem:
             total += deviation**2
         total /= self.n_draws
         return total
+
+    @cached_property
+    def _share(self) -> Floats:
+        """What draws leave of local variances, averaged over the cells around each; at most 1."""
+        local = self.cells.local_variance(where=self.domain)
+        return np.minimum(_average_ratio(self._scatter(None), local), 1.0)
+
+    def _share_at(self, points: Sequence[Floats] | None) -> Floats:
+        """The same at other points: between cells linear, beyond them constant."""
+        if points is None:
+            return self._share
+        places = [
+            np.interp(new, own, np.arange(len(own)))
+            for new, own in zip(points, self.prior.points, strict=True)
+        ]
+        return map_coordinates(
+            self._share, np.meshgrid(*places, indexing="ij"), order=1, mode="nearest"
+        )
 
     def settle_variance(self) -> tuple[str, float | None]:
         """Choose between local variances and calibrated ones, where that is open; tell the error.
@@ -236,22 +233,9 @@ class GappySystem:
         return self.variance_method, float(1 / np.sqrt(2 * self.n_draws))
 
     def _local_excess(self) -> float:
-        places = np.flatnonzero(
-            ~self.observed if self.domain is None else self.domain & ~self.observed
-        )
-        if not len(places):
-            places = np.arange(self.observed.size)
-        chosen = np.random.default_rng([self.seed, 2]).choice(places, min(_PROBES, len(places)))
-        where = np.zeros(self.observed.size, dtype=bool)
-        where[chosen] = True
-        local = self.cells.local_variance(where=where.reshape(self.observed.shape)).reshape(-1)
-        ratios = []
-        for flat in chosen:
-            index = np.unravel_index(flat, self.observed.shape)
-            place = [float(own[i]) for own, i in zip(self.prior.points, index, strict=True)]
-            exact = self.cells.variance_at(place)
-            ratios.append(np.sqrt(local[flat] / exact) if exact > 0 else 1.0)
-        return float(np.mean(ratios) - 1.0)
+        # Observed cells too: where a field is smooth, they lean on as many others as gaps do.
+        places = np.flatnonzero(np.ones_like(self.observed) if self.domain is None else self.domain)
+        return local_excess(self.cells, places, self.seed)
 
     def posterior(self, y: Floats) -> tuple[Floats, Floats]:
         return self.mean(self.dual(y)), self.variance()

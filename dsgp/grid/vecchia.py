@@ -18,7 +18,8 @@ from scipy.spatial import cKDTree
 
 from dsgp.axis import Floats
 from dsgp.compute import run
-from dsgp.grid.covariance import SeparableSum, amplitude
+from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.points import amplitude
 from dsgp.jit import vecchia as jit
 from dsgp.kernels import Periodic
 

@@ -342,7 +342,7 @@ def _scale(
         raise DataError("there is no value to draw: every cell of the slices is empty")
     low, high = np.percentile(values, _SHOWN)
     if positive:
-        low = 0.0 if low < 0.5 * high else low
+        low = 0.0  # so that small differences look small
     elif low < 0 < high and min(-low, high) > 0.3 * max(-low, high):
         low, high = min(low, -high), max(high, -low)
         cmap = cmap or _SIGNED

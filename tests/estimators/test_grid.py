@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsgp import GridGP
-from dsgp.errors import ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.grid import covariance, missing, systems
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72, Periodic, SquaredExponential
 from tests.grid.dense import CASES, Dense, close, elsewhere, gaps, uneven
@@ -359,3 +359,42 @@ def test_fitting_again_forgets_the_field_before():
     xr.testing.assert_identical(model.posterior(), fresh.posterior())
     assert model.summary() == fresh.summary()
     xr.testing.assert_identical(model.fit(first).posterior(), GridGP().fit(first).posterior())
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was():
+    da = xr.DataArray(np.sin(np.arange(30.0) / 4), {"x": np.arange(30.0)})
+    model = GridGP().fit(da)
+    before = model.posterior()
+    with pytest.raises(DataError):
+        model.fit(da + 100, mask=np.ones(3, dtype=bool))
+    xr.testing.assert_identical(model.posterior(), before)
+
+
+def test_noise_per_cell_is_included_where_it_is_given():
+    random = np.random.default_rng(0)
+    da = xr.DataArray(np.sin(np.arange(40.0) / 4), {"x": np.arange(40.0)})
+    gaps = random.random(40) < 0.4
+    noise = xr.full_like(da, 0.04)
+    model = GridGP(noise=noise).fit(da.where(~gaps))
+    with_noise = model.posterior(include_noise=True)["std"]
+    np.testing.assert_allclose(with_noise**2, model.posterior()["std"] ** 2 + 0.04, rtol=1e-12)
+    model = GridGP(noise=noise.where(~gaps, 0.04 if gaps.all() else np.nan)).fit(da.where(~gaps))
+    assert np.isfinite(model.posterior()["std"]).all()
+    with pytest.raises(DataError, match="include_noise"):
+        model.posterior(include_noise=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_white_noise_has_no_field(seed):
+    y = np.random.default_rng(seed).standard_normal((30, 30))
+    da = xr.DataArray(y, {"a": np.arange(30.0), "b": np.arange(30.0)})
+    model = GridGP().fit(da)
+    assert model.noise_variance_ == pytest.approx(1.0, abs=0.2)
+    assert float(abs(model.posterior()["mean"]).max()) < 0.5
+
+
+def test_a_field_of_one_value_is_warned_of():
+    da = xr.DataArray(np.full((5, 6), 273.15), {"a": np.arange(5.0), "b": np.arange(6.0)})
+    with pytest.warns(DataWarning, match="one value"):
+        found = GridGP().fit(da).posterior()
+    np.testing.assert_allclose(found["mean"], 273.15)

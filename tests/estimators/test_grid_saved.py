@@ -226,11 +226,9 @@ def test_the_field_of_a_store_is_not_held(tmp_path):
     [
         {"mean": "time"},
         {"mean": xr.DataArray(1.0)},
-        {"scales": 2},
-        {"kernels": [KEPT, KEPT]},
         {"noise": xr.ones_like(field(False))},
     ],
-    ids=["average", "given mean", "two scales", "two kernels", "noise per cell"],
+    ids=["average", "given mean", "noise per cell"],
 )
 def test_models_that_a_store_cannot_have_are_refused(options, tmp_path):
     source = stored(field(missing=False).drop_vars("season"), tmp_path / "in.zarr")

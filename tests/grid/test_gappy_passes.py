@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from dsgp.errors import MemoryLimitError, StorageError
+from dsgp.errors import ConvergenceWarning, MemoryLimitError, StorageError
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.missing import CellSystem
-from dsgp.grid.passes import StoredField, Tiles, gappy_posterior_to_store, halo_of, tasks
+from dsgp.grid.passes import StoredField, Tiles, gappy, gappy_posterior_to_store, halo_of, tasks
 from dsgp.grid.passes.gappy import plan_tiles
 from dsgp.grid.passes.source import Layout
-from dsgp.kernels import Matern12, Matern32
+from dsgp.kernels import Matern12, Matern32, Periodic
 
 SHAPE, CHUNKS = (8, 9, 10), (4, 3, 5)
 POINTS = tuple(np.arange(float(n)) for n in SHAPE)
@@ -50,7 +50,7 @@ def at_once(y):
 
 
 def small_memory():
-    return 500 * np.prod(SHAPE) * 2
+    return 5000 * np.prod(SHAPE) * 2
 
 
 def test_halos_that_see_all_give_the_field_at_once(tmp_path, y):
@@ -84,7 +84,7 @@ def test_a_small_halo_is_told_and_the_domain_stays_empty(tmp_path, y):
         1.0,
         tmp_path / "out.zarr",
         domain=inside,
-        memory=500 * 6 * 5 * 7,
+        memory=5000 * 6 * 5 * 7,
         include_noise=True,
     )
     assert 0.0 < report.tile_error["mean"] < 1.0
@@ -96,7 +96,7 @@ def test_a_small_halo_is_told_and_the_domain_stays_empty(tmp_path, y):
 
 def test_interrupted_it_goes_on_to_the_same_bits(tmp_path, y, monkeypatch):
     source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
-    options = {"memory": 500 * 6 * 5 * 7}
+    options = {"memory": 5000 * 6 * 5 * 7}
     model = tiles((1, 1, 1))
     gappy_posterior_to_store(source, model, 1.0, tmp_path / "whole.zarr", **options)
     done = []
@@ -129,7 +129,7 @@ def test_a_tile_without_an_observation_is_the_prior(tmp_path, y):
     y[0, 0, 0] = 5.0
     source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
     gappy_posterior_to_store(
-        source, tiles((0, 0, 0)), 1.0, tmp_path / "out.zarr", memory=500 * np.prod(CHUNKS)
+        source, tiles((0, 0, 0)), 1.0, tmp_path / "out.zarr", memory=5000 * np.prod(CHUNKS)
     )
     with xr.open_zarr(tmp_path / "out.zarr", consolidated=False) as out:
         assert float(out["mean"][-1, -1, -1]) == 1.0
@@ -150,3 +150,41 @@ def test_halos_reach_over_the_longest_lengthscale_within_limits():
     assert halo_of(POINTS, TERMS) == (3, 4, 4)
     long = tuple(np.arange(100.0) * step for step in (1.0, 0.1, 0.01))
     assert halo_of(long, TERMS) == (3, 24, 24)
+
+
+def test_tiles_of_land_alone_are_written_and_stay_empty(tmp_path, y):
+    y[:, 3:, 5:] = np.nan
+    source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
+    inside = ~np.isnan(y).all(axis=0, keepdims=True)
+    gappy_posterior_to_store(
+        source, tiles((1, 1, 1)), 1.0, tmp_path / "out.zarr", domain=inside, memory=5000 * 6 * 5 * 7
+    )
+    with xr.open_zarr(tmp_path / "out.zarr", consolidated=False) as out:
+        np.testing.assert_array_equal(np.isnan(out["mean"]), np.broadcast_to(~inside, SHAPE))
+
+
+def test_a_tile_that_does_not_converge_is_told(tmp_path, y):
+    source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
+    model = Tiles(POINTS, TERMS, NOISE, (1, 1, 1), n_neighbours=2, tol=1e-12, max_iter=1, seed=0)
+    with pytest.warns(ConvergenceWarning, match="tiles"):
+        report = gappy_posterior_to_store(source, model, 1.0, tmp_path / "out.zarr")
+    assert report.residual > 1e-12
+
+
+def test_a_periodic_axis_is_seen_whole():
+    round_a_circle = Periodic(10.0, 2.0, 1.0)
+    terms = [(TERMS[0][0], TERMS[0][1], round_a_circle)]
+    halo = halo_of(POINTS, terms)
+    assert halo[2] == 9
+    layout = Layout(("a", "b", "c"), SHAPE, CHUNKS, 8)
+    assert plan_tiles(layout, halo, 1e6, "float64").passes[0].block[2] == 10
+
+
+def test_the_check_of_a_tile_takes_no_more_than_a_task(tmp_path, y):
+    source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
+    model = tiles((2, 1, 1))
+    plan = plan_tiles(source.layout, model.halo, 5000.0 * 8 * 5 * 7, "float64", 400)
+    region = gappy._checked(source, model, plan)
+    assert np.isfinite(source.read_stored(region)).any()
+    wide = [min(p.stop - p.start + 4 * h, n) for p, h, n in zip(region, (2, 1, 1), SHAPE)]  # noqa: B905
+    assert np.prod(wide) * 4920 <= plan.task_bytes

@@ -27,9 +27,9 @@ from dsgp.grid.passes import (
     Plan,
     StoredField,
     driver,
+    in_place,
     make_plan,
     posterior_to_store,
-    products,
     sample_tiles,
     tasks,
 )
@@ -106,25 +106,25 @@ def cluster():
 @pytest.mark.parametrize("block", [8, 200, 2**23])
 @pytest.mark.parametrize("shape", [(5,), (4, 7), (3, 6, 100), (2, 3, 4, 5), (1, 8, 1), (2, 5, 80)])
 def test_rotation_in_place_is_a_tensor_product(monkeypatch, shape, block):
-    monkeypatch.setattr(products, "BLOCK_BYTES", block)
+    monkeypatch.setattr(in_place, "BLOCK_BYTES", block)
     for axis, n in enumerate(shape):
         x, matrix = field(shape), field((n, n), 1)
         expected = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
-        products.rotate(x, matrix, axis)
+        in_place.rotate(x, matrix, axis)
         np.testing.assert_allclose(x, expected, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("block", [8, 200, 2**23])
 @pytest.mark.parametrize("shape", [(5,), (4, 7), (3, 6, 10), (1, 8, 1)])
 def test_the_spectrum_is_divided(monkeypatch, shape, block):
-    monkeypatch.setattr(products, "BLOCK_BYTES", block)
+    monkeypatch.setattr(in_place, "BLOCK_BYTES", block)
     values = [np.random.default_rng(n).uniform(0, 2, n) for n in shape]
     spectrum = np.ones(())
     for one in values:
         spectrum = np.multiply.outer(spectrum, one)
     x, variance = np.ones(shape), np.empty(shape)
-    products.shrink(x, values, NOISE)
-    products.fill_variances(variance, values, NOISE)
+    in_place.shrink(x, values, NOISE)
+    in_place.fill_variances(variance, values, NOISE)
     np.testing.assert_allclose(x, spectrum / (spectrum + NOISE), rtol=1e-14)
     np.testing.assert_allclose(variance, spectrum * NOISE / (spectrum + NOISE), rtol=1e-14)
 
@@ -522,7 +522,7 @@ def test_a_lost_chunk_of_the_result_is_noticed(tmp_path, monkeypatch):
 def test_a_task_takes_no_more_memory_than_planned(tmp_path, monkeypatch):
     shape = (64, 96, 96)  # 4.5 MiB
     monkeypatch.setattr(compute, "CPU_COUNT", 1)
-    monkeypatch.setattr(products, "BLOCK_BYTES", 2**18)
+    monkeypatch.setattr(in_place, "BLOCK_BYTES", 2**18)
     monkeypatch.setattr("dsgp.grid.passes.planning.BLOCK_BYTES", 2**18)
     source = StoredField(put(tmp_path / "in.zarr", field(shape), (8, 96, 96)), "v")
     memory = 6 * 2**20

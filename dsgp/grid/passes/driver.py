@@ -6,8 +6,10 @@ the output, from which an interrupted job goes on.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp import compute
-from dsgp.errors import MemoryLimitError, ParameterError, StorageError
+from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
 from dsgp.grid.passes.inputs import Basis, checked, same_covariance
@@ -59,8 +61,11 @@ class PassesReport:
     seconds : float
         Of this call.
     tile_error : dict or None
-        Of a field with gaps: what twice the halo changes in one tile, "mean" in standard
-        deviations, "std" relatively. None: the result is exact.
+        Of a field with gaps: what twice the halo changes in the middle of one tile, "mean" in
+        standard deviations, "std" relatively; and "local", the mean relative excess of its
+        standard deviations over exact ones. None: the result is exact.
+    residual : float
+        The largest relative residual of tiles that did not converge; 0 if all did.
     """
 
     path: Path
@@ -69,6 +74,7 @@ class PassesReport:
     n_resumed: int
     seconds: float
     tile_error: dict[str, float] | None = None
+    residual: float = 0.0
 
 
 def posterior_to_store(
@@ -215,7 +221,7 @@ def gappy_posterior_to_store(
     prior = np.full((1,) * len(source.shape), float(mean))
 
     def plan(limit: float) -> Plan:
-        return plan_tiles(source.layout, tiles.halo, limit, dtype)
+        return plan_tiles(source.layout, tiles.halo, limit, dtype, tiles.n_neighbours)
 
     order = _Order(
         source,
@@ -227,8 +233,7 @@ def gappy_posterior_to_store(
         tiles,
         domain,
     )
-    report = _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
-    return replace(report, tile_error=tile_error(source, tiles, report.plan, float(mean)))
+    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
 
 
 @dataclass(frozen=True)
@@ -280,10 +285,30 @@ def _carry_out(
     ):
         for p in range(len(manifest.plan.passes)):
             _run_pass(client, job, manifest, p, bar)
-    n_run = manifest.plan.n_tasks - n_resumed
+    report = PassesReport(out, manifest.plan, manifest.plan.n_tasks - n_resumed, n_resumed, 0.0)
+    if order.tiles is not None:
+        mean = float(order.inputs[2].item())
+        report = replace(
+            report,
+            tile_error=tile_error(source, order.tiles, manifest.plan, mean),
+            residual=_largest_residual(folder),
+        )
     results.install(folder / RESULT, out)
     shutil.rmtree(folder, ignore_errors=True)
-    return PassesReport(out, manifest.plan, n_run, n_resumed, time.monotonic() - began)
+    return replace(report, seconds=time.monotonic() - began)
+
+
+def _largest_residual(folder: Path) -> float:
+    """Return that of the tiles that did not converge; 0 if all did."""
+    told = [json.loads(file.read_text()) for file in folder.glob(f"{tasks.UNCONVERGED}*.json")]
+    if told:
+        warnings.warn(
+            f"in {len(told)} tiles conjugate gradients stopped at relative residuals of up to "
+            f"{max(told):.2g}, above the tolerance; allow more iterations (max_iter=)",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return max(told, default=0.0)
 
 
 # ---------------------------------------------------------------------- before the start

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from dsgp.errors import MemoryLimitError
 from dsgp.grid.covariance import SeparableSum
-from dsgp.grid.missing import CellSystem
+from dsgp.grid.missing import CellSystem, local_excess
 from dsgp.grid.passes import regions
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Pass, Plan
 from dsgp.grid.passes.regions import Region, lengths, relative
 from dsgp.grid.passes.source import Layout, StoredField
-from dsgp.kernels import Kernel
+from dsgp.kernels import Kernel, Periodic
 
 _MIB = 2.0**20
 # Bytes a cell of a tile and its halo takes: the neighbours and coefficients of an observed one, and
 # the arrays of a solve.
-_CELL_BYTES = 12 * 30 + 120
+_CELL_BYTES, _NEIGHBOUR_BYTES = 120, 12
 # Cells of a tile without its halo, where memory allows: more are no faster.
 _TILE_CELLS = 2**19
 # A halo reaches over so many of the longest lengthscales, and over so many cells at most.
@@ -59,7 +59,7 @@ class Tiles:
 
     def posterior(
         self, source: StoredField, region: Region, prior_mean: float, chain: str, halo: int = 1
-    ) -> NDArray[np.float64]:
+    ) -> tuple[NDArray[np.float64], float]:
         """Mean, or variance, of a region given what is observed in it and its halo.
 
         Parameters
@@ -71,19 +71,45 @@ class Tiles:
         chain : "mean" or "variance"
         halo : int
             How many halos wide the surroundings are.
+
+        Returns
+        -------
+        values : ndarray of the region's shape
+            The mean is that of the residual.
+        residual : float
+            Of conjugate gradients; 0 for variances.
         """
-        wide = tuple(
-            slice(max(part.start - halo * reach, 0), min(part.stop + halo * reach, n))
-            for part, reach, n in zip(region, self.halo, source.shape, strict=True)
-        )
-        values = source.read_stored(wide)
-        observed = np.isfinite(values)
-        inner = relative(region, wide)
+        system, inner = self._system(source, region, halo)
+        if isinstance(system, SeparableSum):
+            return np.full(lengths(region), 0.0 if chain == MEAN else system.variance), 0.0
+        if chain == MEAN:
+            values = source.read_stored(_widened(region, self.halo, halo, source.shape))
+            done = system.dual(np.nan_to_num(values - prior_mean))
+            return system.mean(done.solution)[inner], done.residual
+        where = np.zeros(system.prior.shape, dtype=bool)
+        where[inner] = True
+        return system.local_variance(where=where)[inner], 0.0
+
+    def excess(self, source: StoredField, region: Region) -> float:
+        """Mean relative excess of local standard deviations at a few cells of a region."""
+        system, inner = self._system(source, region, 1)
+        if isinstance(system, SeparableSum):
+            return 0.0
+        where = np.zeros(system.prior.shape, dtype=bool)
+        where[inner] = True
+        return local_excess(system, np.flatnonzero(where), self.seed)
+
+    def _system(
+        self, source: StoredField, region: Region, halo: int
+    ) -> tuple[CellSystem | SeparableSum, Region]:
+        """Make the system of a region and its halo; where nothing is observed, it is the prior."""
+        wide = _widened(region, self.halo, halo, source.shape)
+        observed = np.isfinite(source.read_stored(wide))
         prior = SeparableSum(
             tuple(own[part] for own, part in zip(self.points, wide, strict=True)), self.terms
         )
         if not observed.any():
-            return np.full(lengths(region), 0.0 if chain == MEAN else prior.variance)
+            return prior, relative(region, wide)
         system = CellSystem(
             prior,
             observed,
@@ -93,28 +119,42 @@ class Tiles:
             max_iter=self.max_iter,
             seed=self.seed,
         )
-        if chain == MEAN:
-            y = np.where(observed, values - prior_mean, 0.0)
-            return system.mean(system.dual(y).solution)[inner]
-        where = np.zeros(observed.shape, dtype=bool)
-        where[inner] = True
-        return system.local_variance(where=where)[inner]
+        return system, relative(region, wide)
+
+
+def _widened(
+    region: Region, halo: tuple[int, ...], times: int, shape: tuple[int, ...]
+) -> tuple[slice, ...]:
+    return tuple(
+        slice(max(part.start - times * reach, 0), min(part.stop + times * reach, n))
+        for part, reach, n in zip(region, halo, shape, strict=True)
+    )
 
 
 def halo_of(
     points: Sequence[NDArray[np.float64]], terms: Sequence[Sequence[Kernel]]
 ) -> tuple[int, ...]:
-    """Choose how many cells around a tile are seen with it, along each axis."""
+    """Choose how many cells around a tile are seen with it, along each axis.
+
+    An axis with a periodic kernel is seen whole: what is far along it may be near.
+    """
     out = []
     for d, own in enumerate(points):
+        if any(isinstance(term[d], Periodic) for term in terms):
+            out.append(len(own) - 1)
+            continue
         step = float(np.median(np.diff(own))) if len(own) > 1 else np.inf
         longest = max(float(term[d].lengthscale or 0.0) for term in terms)
         out.append(int(min(math.ceil(_REACH * longest / step), _MOST, len(own) - 1)))
     return tuple(out)
 
 
-def plan_tiles(layout: Layout, halo: tuple[int, ...], memory: float, dtype: str) -> Plan:
+def plan_tiles(
+    layout: Layout, halo: tuple[int, ...], memory: float, dtype: str, n_neighbours: int = 30
+) -> Plan:
     """Choose tiles: whole chunks, as near to cubes as the memory allows.
+
+    An axis that is seen whole anyhow is not cut.
 
     Raises
     ------
@@ -123,11 +163,12 @@ def plan_tiles(layout: Layout, halo: tuple[int, ...], memory: float, dtype: str)
     """
     shape = layout.shape
     unit = tuple(min(c, n) for c, n in zip(layout.chunks or _unchunked(shape), shape, strict=True))
-    block = list(unit)
-    if _bytes(block, halo, shape) > memory:
+    block = [n if h >= n - 1 else u for u, h, n in zip(unit, halo, shape, strict=True)]
+    cell = _CELL_BYTES + _NEIGHBOUR_BYTES * n_neighbours
+    if cell * _wide(block, halo, shape) > memory:
         raise MemoryLimitError(
             f"a tile of one chunk {unit} and its halo {halo} needs "
-            f"{_bytes(block, halo, shape) / _MIB:.3g} MiB, and a task may take "
+            f"{cell * _wide(block, halo, shape) / _MIB:.3g} MiB, and a task may take "
             f"{memory / _MIB:.3g} MiB: give workers more memory or fewer threads, or store the "
             "field in smaller chunks"
         )
@@ -140,7 +181,7 @@ def plan_tiles(layout: Layout, halo: tuple[int, ...], memory: float, dtype: str)
         for d in order:
             grown = list(block)
             grown[d] = min(block[d] + unit[d], shape[d])
-            if math.prod(grown) <= _TILE_CELLS and _bytes(grown, halo, shape) <= memory:
+            if math.prod(grown) <= _TILE_CELLS and cell * _wide(grown, halo, shape) <= memory:
                 block = grown
                 break
         else:
@@ -157,7 +198,7 @@ def plan_tiles(layout: Layout, halo: tuple[int, ...], memory: float, dtype: str)
         passes=(Pass(axes, tuple(block), (MEAN, VARIANCE)),),
         dtype=dtype,
         intermediate_dtype=dtype,
-        task_bytes=int(_bytes(block, halo, shape)),
+        task_bytes=cell * _wide(block, halo, shape),
         bytes_read=2 * n_tiles * _wide(block, halo, shape) * layout.itemsize,
         bytes_written=2 * cells * size,
         disk_bytes=2 * cells * size,
@@ -172,25 +213,50 @@ def _wide(block: Sequence[int], halo: Sequence[int], shape: Sequence[int]) -> in
     return math.prod(min(b + 2 * h, n) for b, h, n in zip(block, halo, shape, strict=True))
 
 
-def _bytes(block: Sequence[int], halo: Sequence[int], shape: Sequence[int]) -> float:
-    return float(_CELL_BYTES * _wide(block, halo, shape))
-
-
 def tile_error(
     source: StoredField, tiles: Tiles, plan: Plan, prior_mean: float
 ) -> dict[str, float]:
-    """Compare one tile with itself under twice the halo.
+    """Compare the middle of one tile with itself under twice the halo, and local variances.
 
     Returns
     -------
     dict
         "mean": root mean square difference of the means over the root mean square standard
-        deviation. "std": largest relative excess of the standard deviation.
+        deviation. "std": mean relative change of the standard deviation. "local": mean relative
+        excess of local standard deviations over exact ones at a few cells.
     """
-    region = plan.region(0, plan.n_regions(0) // 2)
-    one, two = (tiles.posterior(source, region, prior_mean, MEAN, halo) for halo in (1, 2))
-    v_one, v_two = (tiles.posterior(source, region, prior_mean, VARIANCE, halo) for halo in (1, 2))
+    region = _checked(source, tiles, plan)
+    (one, _), (two, _) = (
+        tiles.posterior(source, region, prior_mean, MEAN, halo) for halo in (1, 2)
+    )
+    (v_one, _), (v_two, _) = (
+        tiles.posterior(source, region, prior_mean, VARIANCE, halo) for halo in (1, 2)
+    )
     return {
         "mean": float(np.sqrt(np.mean((one - two) ** 2) / np.mean(v_two))),
-        "std": float(np.sqrt(np.max(v_one / np.maximum(v_two, 1e-300))) - 1.0),
+        "std": float(abs(np.sqrt(np.mean(v_one) / np.mean(v_two)) - 1.0)),
+        "local": tiles.excess(source, region),
     }
+
+
+def _checked(source: StoredField, tiles: Tiles, plan: Plan) -> Region:
+    """Choose a region whose double halo takes no more memory than a task, and that has values."""
+    n_tiles = plan.n_regions(0)
+    cells = _wide(plan.passes[0].block, tiles.halo, plan.shape)
+    twice = tuple(2 * reach for reach in tiles.halo)
+    best: tuple[int, Region] | None = None
+    for index in sorted({n_tiles // 2, n_tiles // 4, 3 * n_tiles // 4, 0, n_tiles - 1}):
+        region = list(plan.region(0, index))
+        while _wide(lengths(tuple(region)), twice, plan.shape) > cells:
+            d = max(range(len(region)), key=lambda axis: region[axis].stop - region[axis].start)
+            size = region[d].stop - region[d].start
+            if size == 1:
+                break
+            start = region[d].start + size // 4
+            region[d] = slice(start, start + size // 2)
+        chosen = tuple(region)
+        count = int(np.isfinite(source.read_stored(chosen)).sum())
+        if best is None or count > best[0]:
+            best = count, chosen
+    assert best is not None
+    return best[1]

@@ -14,8 +14,8 @@ import numpy as np
 
 from dsgp.errors import MemoryLimitError
 from dsgp.grid.passes import regions
+from dsgp.grid.passes.in_place import BLOCK_BYTES
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Pass, Plan
-from dsgp.grid.passes.products import BLOCK_BYTES
 from dsgp.grid.passes.source import PIECE_BYTES, Layout
 
 _MIB = 2.0**20

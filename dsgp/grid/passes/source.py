@@ -219,8 +219,8 @@ class StoredField:
         raise DataError(
             f"variable {self.variable!r} of {str(self.path)!r} has "
             f"{int(good.size - good.sum())} missing or infinite values in {where}, the first at "
-            f"{cell}; expected a complete field: say that it has gaps (gaps=True, dsgp smooth "
-            "--gaps), choose a part without any, or mend infinite values"
+            f"{cell}; expected a complete field: say that it has gaps (gaps=True), choose "
+            "a part without any, or mend infinite values"
         )
 
 

@@ -6,6 +6,7 @@ be repeated after any failure.
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Sequence
@@ -21,12 +22,13 @@ from zarr.codecs import Crc32cCodec
 from dsgp.compute import one_blas_thread
 from dsgp.errors import DsgpError, StorageError
 from dsgp.grid.passes.gappy import Tiles
+from dsgp.grid.passes.in_place import fill_variances, rotate, shrink
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
-from dsgp.grid.passes.products import fill_variances, rotate, shrink
 from dsgp.grid.passes.regions import Region, lengths, pieces, relative
 from dsgp.grid.passes.source import StoredField
 
 RESULT = "result.zarr"
+UNCONVERGED = "unconverged-"
 OUTPUTS = {MEAN: "mean", VARIANCE: "std"}
 
 
@@ -156,7 +158,10 @@ def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:
 
 
 def _of_tile(job: Job, tiles: Tiles, chain: str, region: Region) -> NDArray[np.float64]:
-    x = tiles.posterior(job.source, region, float(_mean(job, region).item()), chain)
+    x, residual = tiles.posterior(job.source, region, float(_mean(job, region).item()), chain)
+    if residual > tiles.tol:
+        where = "-".join(str(part.start) for part in region)
+        (Path(job.folder) / f"{UNCONVERGED}{where}.json").write_text(json.dumps(residual))
     if chain == MEAN:
         x = x + _mean(job, region)
     else:
@@ -242,7 +247,8 @@ def _damaged(path: Path, region: Region, why: Exception | str) -> DamagedError:
 def _write(path: Path, region: Region, x: NDArray[np.float64]) -> None:
     try:
         # A chunk that is all fill value is not looked for: there is none, and it takes time.
-        array: Any = zarr.open_array(str(path), mode="r+", config={"write_empty_chunks": True})
+        # Nor would it be written otherwise, and be taken for one that was lost.
+        array: Any = zarr.open_array(str(path), mode="r+").with_config({"write_empty_chunks": True})
         for part in pieces(region, array.chunks):
             array[part] = x[relative(part, region)]
     except OSError as error:

@@ -32,7 +32,7 @@ def rotate(x: Floats, matrix: Floats, axis: int) -> None:
     Examples
     --------
     >>> import numpy as np
-    >>> from dsgp.grid.passes.products import rotate
+    >>> from dsgp.grid.passes.in_place import rotate
     >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> rotate(x, np.array([[0.0, 1.0], [1.0, 0.0]]), axis=0)
     >>> x
