@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,38 +18,30 @@ from dsgp import kernels as kernel_module
 from dsgp import memory, storage
 from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
-from dsgp.grid.axes import GridAxis, axes_of, check_dims, check_period
-from dsgp.grid.covariance import LONG, SeparableSum
-from dsgp.grid.eigen import Eigenbasis
+from dsgp.estimators.grid_options import (
+    TILES,
+    Kernels,
+    check_options,
+    given_noise,
+    require_seed,
+    terms_of,
+    tile_size,
+)
+from dsgp.estimators.grid_store import OnDisk
+from dsgp.estimators.grid_summary import summary_of
+from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.means import Mean
-from dsgp.grid.passes import (
-    PassesReport,
-    StoredField,
-    Tiles,
-    gappy_posterior_to_store,
-    halo_of,
-    posterior_to_store,
-    sample_tiles,
-    tile_regions,
-)
-from dsgp.grid.passes.regions import regions
-from dsgp.grid.points import amplitude
+from dsgp.grid.passes import tile_regions
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
-from dsgp.kernels import Kernel, Matern32, Periodic
-
-Kernels = Mapping[str, Kernel]
+from dsgp.kernels import Kernel
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
 LEARN_CELLS = 2**22
-# Such parts: how many blocks, and cells of each.
-_TILES, _TILE_CELLS = 4, 2**18
-# Of several scales, each starts at so much of the one before where lengthscales are given.
-_NEXT_SCALE = 0.2
-_VARIANCES = ("auto", "exact", "local", "calibrated", "draws")
 _PLAIN = (
     "noise_variance_",
     "log_marginal_likelihood_",
@@ -66,7 +57,7 @@ _PLAIN = (
 )
 
 
-class GridGP(BaseEstimator):
+class GridGP(OnDisk, BaseEstimator):
     r"""Gaussian process regression of a field on a grid of any number of dims.
 
     .. math:: y = \mu + f + \varepsilon, \quad
@@ -221,7 +212,7 @@ class GridGP(BaseEstimator):
             raise
 
     def _fit(self, da: xr.DataArray, mask: Any, domain: Any) -> Self:
-        self._check_options()
+        check_options(self)
         if not isinstance(da, xr.DataArray):
             raise DataError(f"GridGP takes a DataArray, got {type(da).__name__}; xr.DataArray(...)")
         memory.require(
@@ -235,7 +226,7 @@ class GridGP(BaseEstimator):
         field = Field.of(da, mask=mask, domain=None if land else domain, units=self.units)
         if land:
             field = replace(field, domain=_ever_observed(field))
-        variances = self._given_noise(field)
+        variances = given_noise(self.noise, field)
         if self.variance == "exact" and field.observed is not None:
             require_few(field.n_observed)
         self.field_ = field
@@ -244,7 +235,8 @@ class GridGP(BaseEstimator):
         per_cell = isinstance(variances, np.ndarray)
         complete = field.observed is None and not per_cell
         self._axes = field.axes
-        terms = self._terms(field.axes, 1 if complete or self.learner is None else 2)
+        default = 1 if complete or self.learner is None else 2
+        terms = terms_of(self.kernels, self.scales, field.axes, default)
         y = self._residuals()
         if self.learner is not None and not np.ptp(field.values[self._observed()]):
             warnings.warn(
@@ -293,7 +285,7 @@ class GridGP(BaseEstimator):
         pieces: list[tuple[Sequence[Floats], Floats]] = [(points, y)]
         self.learnt_from_ = "the whole field"
         if y.size > LEARN_CELLS and max(y.shape) ** 2 < y.size:
-            regions = tile_regions(y.shape, _TILES, _tile_size(y.shape))
+            regions = tile_regions(y.shape, TILES, tile_size(y.shape))
             pieces = [
                 ([own[part] for own, part in zip(points, region, strict=True)], y[region].copy())
                 for region in regions
@@ -323,26 +315,6 @@ class GridGP(BaseEstimator):
         return learn_cells(
             start, [piece], points, n_neighbours=self.n_neighbours, seed=self.random_state
         )
-
-    def _kept(
-        self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None
-    ) -> Hyperparameters:
-        for term in terms:
-            for axis, kernel in zip(self._axes, term, strict=True):
-                if len(axis) > 1 and kernel.lengthscale is None:
-                    raise ParameterError(
-                        f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
-                        f"{kernel!r}, has no lengthscale; give it one"
-                    )
-            if all(kernel.variance is None for kernel in term):
-                raise ParameterError(
-                    "learner=None keeps what is given, and no kernel has a variance; give it to "
-                    f"that of {self._axes[0].name!r}"
-                )
-        if noise is None:
-            raise ParameterError("learner=None keeps what is given; give noise=, a variance")
-        self.learnt_from_ = "nothing: given"
-        return starts(terms, points, 1.0, noise)
 
     # ------------------------------------------------------------------ posterior
 
@@ -443,7 +415,7 @@ class GridGP(BaseEstimator):
             raise ParameterError(f"n_samples must be a positive integer, got {n_samples!r}")
         check_dims(coords, self.field_.axes, "coords")
         seed = self.random_state if random_state is None else random_state
-        _require_seed(seed)
+        require_seed(seed)
         rng = np.random.default_rng([seed, 3])
         points = self._points(coords) if coords else None
         draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
@@ -453,225 +425,7 @@ class GridGP(BaseEstimator):
     def summary(self) -> str:
         """Describe the fitted model in a few lines."""
         check_is_fitted(self)
-        sizes = ", ".join(f"{axis.name} {len(axis)}" for axis in self._axes)
-        n = int(np.prod([len(axis) for axis in self._axes]))
-        lines = [
-            f"GridGP of {sizes}: {self.n_observed_} of {n} cells observed",
-            f"method: {self.method_}; variance: {self.variance_method_}"
-            + (
-                "" if self.variance_error_ is None else f" (error about {self.variance_error_:.1%})"
-            ),
-        ]
-        if self.solver_iterations_:
-            lines.append(
-                f"solver: {self.solver_iterations_} iterations, relative residual "
-                f"{self.residual_:.1e}" + ("" if self.converged_ else ", NOT CONVERGED")
-            )
-        own = self.kernels_ if isinstance(self.kernels_, list) else [self.kernels_]
-        for c, term in enumerate(own):
-            name = "kernel" if len(own) == 1 else f"kernel {c + 1} of {len(own)}"
-            variance = float(amplitude(list(term.values())))
-            lines.append(f"{name}: standard deviation {variance**0.5:.4g}")
-            for axis in self._axes:
-                kernel = term[axis.name]
-                unit = (self.units_[axis.name].split(" since ")[0] or "").strip()
-                lines.append(
-                    f"  {axis.name}: {type(kernel).__name__}, lengthscale {kernel.lengthscale:.4g}"
-                    + (f" {unit}" if unit else "")
-                )
-        noise = (
-            "given for each cell"
-            if self.noise_variance_ is None
-            else f"standard deviation {self.noise_variance_**0.5:.4g}"
-        )
-        lines.append(f"noise: {noise}")
-        if self.log_marginal_likelihood_ is not None:
-            kind = " (Vecchia)" if self.method_ == "conjugate gradients" else ""
-            lines.append(f"log marginal likelihood{kind}: {self.log_marginal_likelihood_:.6g}")
-        lines.append(f"hyperparameters learnt from: {self.learnt_from_}")
-        return "\n".join(lines)
-
-    # ------------------------------------------------------------------ larger than memory
-
-    def smooth_store(
-        self,
-        source: str | Path,
-        variable: str,
-        out: str | Path,
-        *,
-        memory: float | None = None,
-        include_noise: bool = False,
-        gaps: bool | None = None,
-        domain: str | None = None,
-        dtype: str = "float64",
-        resume: bool = True,
-        overwrite: bool = False,
-    ) -> PassesReport:
-        """Smooth a field from disk to disk, in tasks of bounded memory.
-
-        The hyperparameters are learnt from four blocks of neighbouring cells and one coarse grid,
-        whose likelihoods add up. The posterior of a complete field then is exact, in a few passes
-        over the store. With gaps it is computed tile by tile, each with a halo of neighbouring
-        cells: an approximation, which ``tile_error`` of the report compares with twice the halo in
-        one tile. Tasks run on the active distributed client, else on threads. Interrupted, the same
-        call goes on where it was.
-
-        Parameters
-        ----------
-        source : str or Path
-            A zarr store, or a file that xarray opens.
-        variable : str
-        out : str or Path
-            A zarr store to be, of ``mean`` and ``std``.
-        memory : float, optional
-            Bytes a task may take.
-        include_noise : bool
-        gaps : bool, optional
-            Whether values may be missing. Default: whether some are.
-        domain : "observed", optional
-            For a field with gaps: cells without a value at any time (land) stay empty. Without a
-            dim of times nothing is left out.
-        dtype : {"float64", "float32"}
-            Of the result.
-        resume, overwrite : bool
-
-        Returns
-        -------
-        PassesReport
-        """
-        self._check_options()
-        plain = isinstance(self.mean, Real) or self.mean in ("constant", "zero")
-        if not plain or isinstance(self.noise, xr.DataArray):
-            raise ParameterError(
-                "a field on disk can have one noise variance, and a mean that is 'constant', "
-                "'zero' or a number; fit other models in memory"
-            )
-        if domain not in (None, "observed"):
-            raise ParameterError(f'domain must be "observed" or None, got {domain!r}')
-        with StoredField(source, variable).open(
-            decode_times=True, decode_timedelta=True, decode_coords=True
-        ) as opened:
-            axes = axes_of(opened[variable], self.units)
-        self.__dict__.pop("field_", None)
-        self._axes = axes
-        stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
-        tiles = sample_tiles(stored, _TILES, _tile_size(stored.shape))
-        inside, self.n_observed_ = _seen(stored, axes)
-        if gaps is None:
-            gaps = self.n_observed_ < math.prod(stored.shape)
-        if not gaps:
-            stored = replace(stored, gaps=False)
-        if gaps and all(bool(np.isnan(values).all()) for _, values in tiles):
-            raise DataError(
-                f"variable {variable!r} has no value in any of the {len(tiles)} parts that would "
-                "be learnt from; take a part of the field with more values"
-            )
-        terms = self._terms(axes, 2 if gaps and self.learner is not None else 1)
-        if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
-            gaps, stored = True, replace(stored, gaps=True)
-        for axis in axes:
-            if len(axis) > LONG and not gaps:
-                raise ParameterError(
-                    f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
-                    "passes over a store take an eigenbasis; fit the field in memory, where such "
-                    "an axis is smoothed step by step, or tile by tile (gaps=True)"
-                )
-        mean = self._mean_of_parts(tiles)
-        points = [axis.points for axis in axes]
-        noise = None if isinstance(self.noise, str) else float(self.noise)
-        found = self._learn_parts(terms, tiles, points, mean, noise, gaps)
-        self._set_hyperparameters(found, found.noise)
-        self.mean_: float | xr.DataArray = mean
-        self.units_ = {axis.name: axis.unit_label for axis in axes}
-        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
-        self.log_marginal_likelihood_ = None
-        self.variance_error_ = None
-        options: dict[str, Any] = {
-            "memory": memory,
-            "include_noise": include_noise,
-            "dtype": dtype,
-            "resume": resume,
-            "overwrite": overwrite,
-        }
-        if gaps:
-            if self.variance not in ("auto", "local"):
-                raise ParameterError(
-                    f"variance={self.variance!r}: tiles of a field on disk have local variances; "
-                    "leave it at 'auto', or fit the field in memory"
-                )
-            self.method_, self.variance_method_ = "tiles", "local"
-            # A kernel sees distances only: an axis stored from its end is one of negated points.
-            as_stored = tuple(-own[::-1] if axis.descending else own
-                              for own, axis in zip(points, axes, strict=True))  # fmt: skip
-            model = Tiles(
-                as_stored,
-                found.terms,
-                found.noise,
-                halo_of(as_stored, found.terms),
-                self.n_neighbours,
-                self.tol,
-                self.max_iter,
-                self.random_state,
-            )
-            report = gappy_posterior_to_store(
-                stored, model, mean, out, domain=inside if domain else None, **options
-            )
-            assert report.tile_error is not None
-            self.variance_error_ = report.tile_error["local"]
-            self.residual_, self.converged_ = report.residual, report.residual == 0.0
-            return report
-        self.method_, self.variance_method_ = "kronecker", "exact"
-        bases = [
-            Eigenbasis.of(kernel.covariance(own))
-            for kernel, own in zip(found.terms[0], points, strict=True)
-        ]
-        return posterior_to_store(stored, bases, found.noise, mean, out, **options)
-
-    def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
-        """Return the prior mean; a constant one is the average of the coarse grid."""
-        if isinstance(self.mean, Real):
-            return float(self.mean)
-        if self.mean == "zero":
-            return 0.0
-        for _, values in tiles[::-1]:
-            if not np.isnan(values).all():
-                return float(np.nanmean(values))
-        return 0.0
-
-    def _learn_parts(
-        self,
-        terms: Sequence[Sequence[Kernel]],
-        tiles: Sequence[tuple[Any, Floats]],
-        points: list[Floats],
-        mean: float,
-        noise: float | None,
-        gaps: bool,
-    ) -> Hyperparameters:
-        if self.learner is None:
-            return self._kept(terms, points, noise)
-        whole = len(tiles) == 1
-        self.learnt_from_ = (
-            "the whole field" if whole else f"{len(tiles)} parts of {tiles[0][1].size} cells"
-        )
-        parts = [
-            ([own[part] for own, part in zip(points, region, strict=True)], values - mean)
-            for region, values in tiles
-        ]
-        if not gaps:
-            return learn_complete(terms[0], parts, points, noise)
-        pieces = [
-            Piece(own, np.nan_to_num(values), ~np.isnan(values))
-            for own, values in parts
-            if not np.isnan(values).all()
-        ]
-        variance = float(np.nanvar(np.concatenate([values.ravel() for _, values in parts])))
-        return learn_cells(
-            starts(terms, points, variance, noise),
-            pieces,
-            points,
-            n_neighbours=self.n_neighbours,
-            seed=self.random_state,
-        )
+        return summary_of(self)
 
     # ------------------------------------------------------------------ saving
 
@@ -732,92 +486,6 @@ class GridGP(BaseEstimator):
         return model
 
     # ------------------------------------------------------------------ parts
-
-    def _check_options(self) -> None:
-        for name, least in (("n_neighbours", 1), ("n_draws", 2), ("max_iter", 1)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-                raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
-        _require_seed(self.random_state)
-        if self.scales is not None and (
-            not isinstance(self.scales, (int, np.integer)) or self.scales < 1
-        ):
-            raise ParameterError(f"scales must be a positive integer or None, got {self.scales!r}")
-        if not (isinstance(self.tol, Real) and 0 < float(self.tol) < 1):
-            raise ParameterError(f"tol must be between 0 and 1, got {self.tol!r}")
-        if self.variance not in _VARIANCES:
-            raise ParameterError(f"variance must be one of {_VARIANCES}, got {self.variance!r}")
-        if self.units is not None and not isinstance(self.units, Mapping):
-            raise ParameterError(
-                f"units must map dims of times to 'days', 'hours', …; got {self.units!r}"
-            )
-        if self.learner not in ("marginal", None):
-            raise ParameterError(f'learner must be "marginal" or None, got {self.learner!r}')
-        noise = self.noise
-        if isinstance(noise, xr.DataArray):
-            return
-        number = isinstance(noise, Real) and not isinstance(noise, bool)
-        if not (noise == "learn" if isinstance(noise, str) else number and 0 < noise < np.inf):
-            raise ParameterError(
-                'noise must be "learn", a positive variance, or a DataArray of variances per cell, '
-                f"got {_short(noise)}"
-            )
-
-    def _terms(self, axes: Sequence[GridAxis], default: int) -> list[list[Kernel]]:
-        """Return the kernels of every term and axis, as they start."""
-        given = self.kernels
-        if given is None or isinstance(given, Mapping):
-            mappings = _scaled(given or {}, self.scales or default, self.scales is not None)
-        else:
-            if not isinstance(given, Sequence) or isinstance(given, str):
-                raise ParameterError(
-                    f"kernels must map dims to kernels, or be a list of such mappings; got "
-                    f"{given!r}"
-                )
-            mappings = list(given)
-            if not mappings:
-                raise ParameterError("kernels: got an empty list; leave it out for the default")
-            if self.scales is not None and self.scales != len(mappings):
-                raise ParameterError(
-                    f"scales={self.scales}, and kernels has {len(mappings)} terms; leave scales out"
-                )
-        terms = []
-        for mapping in mappings:
-            if not isinstance(mapping, Mapping):
-                raise ParameterError(
-                    f"kernels must map dims to kernels, or be a list of such mappings; got "
-                    f"{mapping!r}"
-                )
-            check_dims(mapping, axes, "kernels")
-            term = []
-            for axis in axes:
-                kernel = mapping.get(axis.name, Matern32())
-                if not isinstance(kernel, Kernel):
-                    raise ParameterError(
-                        f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
-                        "of dsgp.kernels, such as Matern32()"
-                    )
-                if isinstance(kernel, Periodic):
-                    check_period(axis, kernel.period)
-                term.append(kernel)
-            terms.append(term)
-        return terms
-
-    def _given_noise(self, field: Field) -> float | Floats | None:
-        """None: to be learnt; else a variance, or one for each cell."""
-        if isinstance(self.noise, str):
-            return None
-        if isinstance(self.noise, Real):
-            return float(self.noise)
-        variances = np.broadcast_to(field.align(self.noise, "noise"), field.shape).astype(float)
-        seen = np.ones(field.shape, bool) if field.observed is None else field.observed
-        bad = seen & ~(np.isfinite(variances) & (variances > 0))
-        if bad.any():
-            raise DataError(
-                f"noise: expected a positive, finite variance at each observed cell, got others at "
-                f"{int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
-            )
-        return np.where(np.isfinite(variances) & (variances > 0), variances, np.nan)
 
     def _surely_complete(self, da: xr.DataArray) -> bool:
         return da.chunks is None and not bool(da.isnull().any()) and (self.scales or 1) == 1
@@ -909,61 +577,11 @@ class GridGP(BaseEstimator):
             )
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"an array of shape {value.shape}: xr.DataArray(noise, coords=da.coords)"
-    return repr(value)
-
-
-def _scaled(mapping: Kernels, n_terms: int, asked: bool) -> list[Kernels]:
-    """Return the terms of a sum that one mapping of kernels stands for."""
-    given = [own for own in mapping.values() if isinstance(own, Kernel) and own.lengthscale]
-    if given and not asked:
-        return [mapping]  # lengthscales of one scale
-    return [
-        {
-            dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)
-            if isinstance(own, Kernel) and own.lengthscale and "lengthscale" not in own.fixed
-            else own
-            for dim, own in mapping.items()
-        }
-        for c in range(n_terms)
-    ]
-
-
-def _require_seed(seed: Any) -> None:
-    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise ParameterError(f"random_state must be an integer from 0, got {seed!r}")
-
-
 def _ever_observed(field: Field) -> Any:
     times = [axis.name for axis in field.axes if axis.is_time or axis.name == "time"]
     return None if not times else ~field.static_gaps(*times)
 
 
-def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
-    """Say which cells of a stored field have a value at any time, in its order; count values."""
-    times = [d for d, axis in enumerate(axes) if axis.is_time or axis.name == "time"]
-    inside = np.zeros([1 if d in times else n for d, n in enumerate(source.shape)], dtype=bool)
-    count = 0
-    for region in regions(source.shape, source.piece()):
-        there = ~np.isnan(source.read_stored(region))
-        count += int(there.sum())
-        own = tuple(slice(0, 1) if d in times else part for d, part in enumerate(region))
-        inside[own] |= there.any(axis=tuple(times), keepdims=True) if times else True
-    return inside, count
-
-
 def _without_gaps(mean: Floats, constant: float) -> Floats:
     """A given mean may lack cells that nothing observes: there its average stands in."""
     return np.where(np.isnan(mean), constant, mean) if np.isnan(mean).any() else mean
-
-
-def _tile_size(shape: Sequence[int]) -> list[int]:
-    """Cells along each axis of a part to learn from, as a cube as far as the axes allow."""
-    size = [1] * len(shape)
-    left = float(_TILE_CELLS)
-    for rank, d in enumerate(np.argsort(shape)):
-        size[d] = int(min(shape[d], max(left ** (1 / (len(shape) - rank)), 1)))
-        left /= size[d]
-    return size

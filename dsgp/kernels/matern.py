@@ -13,18 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import comb
 
 from dsgp.errors import ParameterError
-from dsgp.kernels.base import LARGEST, PARAMETERS, SMALLEST, Kernel
-
-__all__ = [
-    "LARGEST",
-    "PARAMETERS",
-    "SMALLEST",
-    "Matern",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "Matern72",
-]
+from dsgp.kernels.base import Kernel
 
 
 @dataclass(frozen=True, repr=False)

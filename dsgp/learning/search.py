@@ -13,7 +13,7 @@ import numpy as np
 from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
-from dsgp.kernels.matern import PARAMETERS
+from dsgp.kernels.base import PARAMETERS
 
 # Variances relative to that of the target. The lower end of a term's variance is as good as
 # no term at all.

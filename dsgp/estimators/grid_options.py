@@ -1,0 +1,171 @@
+"""Options of ``GridGP``: checks, and what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from dsgp.axis import Floats
+from dsgp.errors import DataError, ParameterError
+from dsgp.grid.axes import GridAxis, check_dims, check_period
+from dsgp.grid.field import Field
+from dsgp.kernels import Kernel, Matern32, Periodic
+
+Kernels = Mapping[str, Kernel]
+
+# Parts of a field that its hyperparameters are learnt from: how many blocks, and cells of each.
+TILES, _TILE_CELLS = 4, 2**18
+# Of several scales, each starts at so much of the one before where lengthscales are given.
+_NEXT_SCALE = 0.2
+_VARIANCES = ("auto", "exact", "local", "calibrated", "draws")
+
+
+def check_options(model: Any) -> None:
+    """Raise ``ParameterError`` if an option of a ``GridGP`` is out of its range."""
+    for name, least in (("n_neighbours", 1), ("n_draws", 2), ("max_iter", 1)):
+        value = getattr(model, name)
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
+            raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
+    require_seed(model.random_state)
+    if model.scales is not None and (
+        not isinstance(model.scales, (int, np.integer)) or model.scales < 1
+    ):
+        raise ParameterError(f"scales must be a positive integer or None, got {model.scales!r}")
+    if not (isinstance(model.tol, Real) and 0 < float(model.tol) < 1):
+        raise ParameterError(f"tol must be between 0 and 1, got {model.tol!r}")
+    if model.variance not in _VARIANCES:
+        raise ParameterError(f"variance must be one of {_VARIANCES}, got {model.variance!r}")
+    if model.units is not None and not isinstance(model.units, Mapping):
+        raise ParameterError(
+            f"units must map dims of times to 'days', 'hours', …; got {model.units!r}"
+        )
+    if model.learner not in ("marginal", None):
+        raise ParameterError(f'learner must be "marginal" or None, got {model.learner!r}')
+    noise = model.noise
+    if isinstance(noise, xr.DataArray):
+        return
+    number = isinstance(noise, Real) and not isinstance(noise, bool)
+    if not (noise == "learn" if isinstance(noise, str) else number and 0 < noise < np.inf):
+        raise ParameterError(
+            'noise must be "learn", a positive variance, or a DataArray of variances per cell, '
+            f"got {_short(noise)}"
+        )
+
+
+def terms_of(
+    given: Any, scales: int | None, axes: Sequence[GridAxis], default: int
+) -> list[list[Kernel]]:
+    """Return the kernels of every term and axis, as they start."""
+    if given is None or isinstance(given, Mapping):
+        mappings = _scaled(given or {}, scales or default, scales is not None)
+    else:
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise ParameterError(
+                f"kernels must map dims to kernels, or be a list of such mappings; got {given!r}"
+            )
+        mappings = list(given)
+        if not mappings:
+            raise ParameterError("kernels: got an empty list; leave it out for the default")
+        if scales is not None and scales != len(mappings):
+            raise ParameterError(
+                f"scales={scales}, and kernels has {len(mappings)} terms; leave scales out"
+            )
+    terms = []
+    for mapping in mappings:
+        if not isinstance(mapping, Mapping):
+            raise ParameterError(
+                f"kernels must map dims to kernels, or be a list of such mappings; got {mapping!r}"
+            )
+        check_dims(mapping, axes, "kernels")
+        term = []
+        for axis in axes:
+            kernel = mapping.get(axis.name, Matern32())
+            if not isinstance(kernel, Kernel):
+                raise ParameterError(
+                    f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
+                    "of dsgp.kernels, such as Matern32()"
+                )
+            if isinstance(kernel, Periodic):
+                check_period(axis, kernel.period)
+            term.append(kernel)
+        terms.append(term)
+    return terms
+
+
+def given_noise(noise: Any, field: Field) -> float | Floats | None:
+    """None: to be learnt; else a variance, or one for each cell."""
+    if isinstance(noise, str):
+        return None
+    if isinstance(noise, Real):
+        return float(noise)
+    variances = np.broadcast_to(field.align(noise, "noise"), field.shape).astype(float)
+    seen = np.ones(field.shape, bool) if field.observed is None else field.observed
+    bad = seen & ~(np.isfinite(variances) & (variances > 0))
+    if bad.any():
+        raise DataError(
+            f"noise: expected a positive, finite variance at each observed cell, got others at "
+            f"{int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
+        )
+    return np.where(np.isfinite(variances) & (variances > 0), variances, np.nan)
+
+
+def require_given(
+    terms: Sequence[Sequence[Kernel]], axes: Sequence[GridAxis], noise: float | None
+) -> None:
+    """Raise ``ParameterError`` if a parameter is not given that nothing learns."""
+    for term in terms:
+        for axis, kernel in zip(axes, term, strict=True):
+            if len(axis) > 1 and kernel.lengthscale is None:
+                raise ParameterError(
+                    f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
+                    f"{kernel!r}, has no lengthscale; give it one"
+                )
+        if all(kernel.variance is None for kernel in term):
+            raise ParameterError(
+                "learner=None keeps what is given, and no kernel has a variance; give it to "
+                f"that of {axes[0].name!r}"
+            )
+    if noise is None:
+        raise ParameterError("learner=None keeps what is given; give noise=, a variance")
+
+
+def require_seed(seed: Any) -> None:
+    """Raise ``ParameterError`` if a random state is no number to start from."""
+    if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
+        raise ParameterError(f"random_state must be an integer from 0, got {seed!r}")
+
+
+def tile_size(shape: Sequence[int]) -> list[int]:
+    """Cells along each axis of a part to learn from, as a cube as far as the axes allow."""
+    size = [1] * len(shape)
+    left = float(_TILE_CELLS)
+    for rank, d in enumerate(np.argsort(shape)):
+        size[d] = int(min(shape[d], max(left ** (1 / (len(shape) - rank)), 1)))
+        left /= size[d]
+    return size
+
+
+def _scaled(mapping: Kernels, n_terms: int, asked: bool) -> list[Kernels]:
+    """Return the terms of a sum that one mapping of kernels stands for."""
+    given = [own for own in mapping.values() if isinstance(own, Kernel) and own.lengthscale]
+    if given and not asked:
+        return [mapping]  # lengthscales of one scale
+    return [
+        {
+            dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)
+            if isinstance(own, Kernel) and own.lengthscale and "lengthscale" not in own.fixed
+            else own
+            for dim, own in mapping.items()
+        }
+        for c in range(n_terms)
+    ]
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}: xr.DataArray(noise, coords=da.coords)"
+    return repr(value)

@@ -1,0 +1,258 @@
+"""``GridGP`` on fields that stay on disk, from store to store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from dsgp.axis import Floats
+from dsgp.errors import DataError, ParameterError
+from dsgp.estimators.grid_options import (
+    TILES,
+    check_options,
+    require_given,
+    terms_of,
+    tile_size,
+)
+from dsgp.grid.axes import GridAxis, axes_of
+from dsgp.grid.covariance import LONG
+from dsgp.grid.eigen import Eigenbasis
+from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
+from dsgp.grid.passes import (
+    PassesReport,
+    StoredField,
+    Tiles,
+    gappy_posterior_to_store,
+    halo_of,
+    posterior_to_store,
+    sample_tiles,
+)
+from dsgp.grid.passes.regions import regions
+from dsgp.kernels import Kernel
+
+
+class OnDisk:
+    """The part of ``GridGP`` that never holds a field; see there."""
+
+    kernels: Any
+    noise: Any
+    mean: Any
+    scales: int | None
+    units: Any
+    learner: str | None
+    variance: str
+    n_neighbours: int
+    tol: float
+    max_iter: int
+    random_state: int
+    _axes: tuple[GridAxis, ...]
+    _set_hyperparameters: Any
+
+    def smooth_store(
+        self,
+        source: str | Path,
+        variable: str,
+        out: str | Path,
+        *,
+        memory: float | None = None,
+        include_noise: bool = False,
+        gaps: bool | None = None,
+        domain: str | None = None,
+        dtype: str = "float64",
+        resume: bool = True,
+        overwrite: bool = False,
+    ) -> PassesReport:
+        """Smooth a field from disk to disk, in tasks of bounded memory.
+
+        The hyperparameters are learnt from four blocks of neighbouring cells and one coarse grid,
+        whose likelihoods add up. The posterior of a complete field then is exact, in a few passes
+        over the store. With gaps it is computed tile by tile, each with a halo of neighbouring
+        cells: an approximation, which ``tile_error`` of the report compares with twice the halo in
+        one tile. Tasks run on the active distributed client, else on threads. Interrupted, the same
+        call goes on where it was.
+
+        Parameters
+        ----------
+        source : str or Path
+            A zarr store, or a file that xarray opens.
+        variable : str
+        out : str or Path
+            A zarr store to be, of ``mean`` and ``std``.
+        memory : float, optional
+            Bytes a task may take.
+        include_noise : bool
+        gaps : bool, optional
+            Whether values may be missing. Default: whether some are.
+        domain : "observed", optional
+            For a field with gaps: cells without a value at any time (land) stay empty. Without a
+            dim of times nothing is left out.
+        dtype : {"float64", "float32"}
+            Of the result.
+        resume, overwrite : bool
+
+        Returns
+        -------
+        PassesReport
+        """
+        check_options(self)
+        plain = isinstance(self.mean, Real) or self.mean in ("constant", "zero")
+        if not plain or isinstance(self.noise, xr.DataArray):
+            raise ParameterError(
+                "a field on disk can have one noise variance, and a mean that is 'constant', "
+                "'zero' or a number; fit other models in memory"
+            )
+        if domain not in (None, "observed"):
+            raise ParameterError(f'domain must be "observed" or None, got {domain!r}')
+        with StoredField(source, variable).open(
+            decode_times=True, decode_timedelta=True, decode_coords=True
+        ) as opened:
+            axes = axes_of(opened[variable], self.units)
+        self.__dict__.pop("field_", None)
+        self._axes = axes
+        stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
+        tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
+        inside, self.n_observed_ = _seen(stored, axes)
+        if gaps is None:
+            gaps = self.n_observed_ < math.prod(stored.shape)
+        if not gaps:
+            stored = replace(stored, gaps=False)
+        if gaps and all(bool(np.isnan(values).all()) for _, values in tiles):
+            raise DataError(
+                f"variable {variable!r} has no value in any of the {len(tiles)} parts that would "
+                "be learnt from; take a part of the field with more values"
+            )
+        terms = terms_of(
+            self.kernels, self.scales, axes, 2 if gaps and self.learner is not None else 1
+        )
+        if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
+            gaps, stored = True, replace(stored, gaps=True)
+        for axis in axes:
+            if len(axis) > LONG and not gaps:
+                raise ParameterError(
+                    f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
+                    "passes over a store take an eigenbasis; fit the field in memory, where such "
+                    "an axis is smoothed step by step, or tile by tile (gaps=True)"
+                )
+        mean = self._mean_of_parts(tiles)
+        points = [axis.points for axis in axes]
+        noise = None if isinstance(self.noise, str) else float(self.noise)
+        found = self._learn_parts(terms, tiles, points, mean, noise, gaps)
+        self._set_hyperparameters(found, found.noise)
+        self.mean_: float | xr.DataArray = mean
+        self.units_ = {axis.name: axis.unit_label for axis in axes}
+        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
+        self.log_marginal_likelihood_: float | None = None
+        self.variance_error_: float | None = None
+        options: dict[str, Any] = {
+            "memory": memory,
+            "include_noise": include_noise,
+            "dtype": dtype,
+            "resume": resume,
+            "overwrite": overwrite,
+        }
+        if gaps:
+            if self.variance not in ("auto", "local"):
+                raise ParameterError(
+                    f"variance={self.variance!r}: tiles of a field on disk have local variances; "
+                    "leave it at 'auto', or fit the field in memory"
+                )
+            self.method_, self.variance_method_ = "tiles", "local"
+            # A kernel sees distances only: an axis stored from its end is one of negated points.
+            as_stored = tuple(-own[::-1] if axis.descending else own
+                              for own, axis in zip(points, axes, strict=True))  # fmt: skip
+            model = Tiles(
+                as_stored,
+                found.terms,
+                found.noise,
+                halo_of(as_stored, found.terms),
+                self.n_neighbours,
+                self.tol,
+                self.max_iter,
+                self.random_state,
+            )
+            report = gappy_posterior_to_store(
+                stored, model, mean, out, domain=inside if domain else None, **options
+            )
+            assert report.tile_error is not None
+            self.variance_error_ = report.tile_error["local"]
+            self.residual_, self.converged_ = report.residual, report.residual == 0.0
+            return report
+        self.method_, self.variance_method_ = "kronecker", "exact"
+        bases = [
+            Eigenbasis.of(kernel.covariance(own))
+            for kernel, own in zip(found.terms[0], points, strict=True)
+        ]
+        return posterior_to_store(stored, bases, found.noise, mean, out, **options)
+
+    def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
+        """Return the prior mean; a constant one is the average of the coarse grid."""
+        if isinstance(self.mean, Real):
+            return float(self.mean)
+        if self.mean == "zero":
+            return 0.0
+        for _, values in tiles[::-1]:
+            if not np.isnan(values).all():
+                return float(np.nanmean(values))
+        return 0.0
+
+    def _learn_parts(
+        self,
+        terms: Sequence[Sequence[Kernel]],
+        tiles: Sequence[tuple[Any, Floats]],
+        points: list[Floats],
+        mean: float,
+        noise: float | None,
+        gaps: bool,
+    ) -> Hyperparameters:
+        if self.learner is None:
+            return self._kept(terms, points, noise)
+        whole = len(tiles) == 1
+        self.learnt_from_ = (
+            "the whole field" if whole else f"{len(tiles)} parts of {tiles[0][1].size} cells"
+        )
+        parts = [
+            ([own[part] for own, part in zip(points, region, strict=True)], values - mean)
+            for region, values in tiles
+        ]
+        if not gaps:
+            return learn_complete(terms[0], parts, points, noise)
+        pieces = [
+            Piece(own, np.nan_to_num(values), ~np.isnan(values))
+            for own, values in parts
+            if not np.isnan(values).all()
+        ]
+        variance = float(np.nanvar(np.concatenate([values.ravel() for _, values in parts])))
+        return learn_cells(
+            starts(terms, points, variance, noise),
+            pieces,
+            points,
+            n_neighbours=self.n_neighbours,
+            seed=self.random_state,
+        )
+
+    def _kept(
+        self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None
+    ) -> Hyperparameters:
+        require_given(terms, self._axes, noise)
+        self.learnt_from_ = "nothing: given"
+        return starts(terms, points, 1.0, noise)
+
+
+def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
+    """Say which cells of a stored field have a value at any time, in its order; count values."""
+    times = [d for d, axis in enumerate(axes) if axis.is_time or axis.name == "time"]
+    inside = np.zeros([1 if d in times else n for d, n in enumerate(source.shape)], dtype=bool)
+    count = 0
+    for region in regions(source.shape, source.piece()):
+        there = ~np.isnan(source.read_stored(region))
+        count += int(there.sum())
+        own = tuple(slice(0, 1) if d in times else part for d, part in enumerate(region))
+        inside[own] |= there.any(axis=tuple(times), keepdims=True) if times else True
+    return inside, count

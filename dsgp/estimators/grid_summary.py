@@ -1,0 +1,52 @@
+"""What ``GridGP.summary`` tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dsgp.grid.points import amplitude
+
+
+def summary_of(model: Any) -> str:
+    """Describe a fitted ``GridGP`` in a few lines."""
+    sizes = ", ".join(f"{axis.name} {len(axis)}" for axis in model._axes)
+    n = int(np.prod([len(axis) for axis in model._axes]))
+    lines = [
+        f"GridGP of {sizes}: {model.n_observed_} of {n} cells observed",
+        f"method: {model.method_}; variance: {model.variance_method_}"
+        + (
+            ""
+            if model.variance_error_ is None
+            else f" (error about {max(model.variance_error_, 0.0):.1%})"
+        ),
+    ]
+    if model.solver_iterations_:
+        lines.append(
+            f"solver: {model.solver_iterations_} iterations, relative residual "
+            f"{model.residual_:.1e}" + ("" if model.converged_ else ", NOT CONVERGED")
+        )
+    own = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
+    for c, term in enumerate(own):
+        name = "kernel" if len(own) == 1 else f"kernel {c + 1} of {len(own)}"
+        variance = float(amplitude(list(term.values())))
+        lines.append(f"{name}: standard deviation {variance**0.5:.4g}")
+        for axis in model._axes:
+            kernel = term[axis.name]
+            unit = (model.units_[axis.name].split(" since ")[0] or "").strip()
+            lines.append(
+                f"  {axis.name}: {type(kernel).__name__}, lengthscale {kernel.lengthscale:.4g}"
+                + (f" {unit}" if unit else "")
+            )
+    noise = (
+        "given for each cell"
+        if model.noise_variance_ is None
+        else f"standard deviation {model.noise_variance_**0.5:.4g}"
+    )
+    lines.append(f"noise: {noise}")
+    if model.log_marginal_likelihood_ is not None:
+        kind = " (Vecchia)" if model.method_ == "conjugate gradients" else ""
+        lines.append(f"log marginal likelihood{kind}: {model.log_marginal_likelihood_:.6g}")
+    lines.append(f"hyperparameters learnt from: {model.learnt_from_}")
+    return "\n".join(lines)
