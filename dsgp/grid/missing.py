@@ -352,7 +352,8 @@ def conjugate_gradients(
     >>> done.solution.round(6), done.converged
     (array([1., 1.]), True)
     """
-    target = tol * np.linalg.norm(rhs)
+    scale = float(np.linalg.norm(rhs))
+    target = tol * scale
     solution = np.zeros_like(rhs)
     residual = rhs.copy()
     norm = float(np.linalg.norm(residual))
@@ -374,10 +375,10 @@ def conjugate_gradients(
                 rho, before = float(residual @ smoothed), rho
                 direction *= rho / before
                 direction += smoothed
-                bar.update(residual=float(np.linalg.norm(residual)))
+                bar.update(residual=float(np.linalg.norm(residual)) / scale, until=tol)
             residual = rhs - multiply(solution)
             norm = float(np.linalg.norm(residual))
-    relative = norm / float(np.linalg.norm(rhs)) if rhs.any() else 0.0
+    relative = norm / scale if scale > 0 else 0.0
     converged = relative <= 1.1 * tol
     if not converged:
         warnings.warn(
