@@ -1,0 +1,28 @@
+"""``da.dsgp``: the methods of a field."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from dsgp.accessor.at_once import at_once
+from dsgp.accessor.lazy import lazily
+from dsgp.accessor.methods import Accessor
+from dsgp.accessor.request import Request
+
+
+@xr.register_dataarray_accessor("dsgp")
+class DataArrayAccessor(Accessor):
+    """``da.dsgp``: posterior of a field under a Gaussian process; see its methods.
+
+    Registered by ``import dsgp``.
+
+    Examples
+    --------
+    >>> import xarray as xr, dsgp
+    >>> [name for name in dir(xr.DataArray([1.0]).dsgp) if not name.startswith("_")]
+    ['fill', 'interp', 'smooth']
+    """
+
+    def _answer(self, request: Request) -> xr.Dataset:
+        da: xr.DataArray = self._obj
+        return lazily(da, request) if da.chunks is not None else at_once(da, request)

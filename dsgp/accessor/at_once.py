@@ -1,0 +1,46 @@
+"""The fit of a field in memory, by ``GridGP``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import dsgp  # GridGP is imported when first used: what is behind it takes a second
+from dsgp.accessor.request import Request
+from dsgp.grid.field import Field
+
+
+def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
+    """Fit a field and answer."""
+    model = dsgp.GridGP(**request.options)
+    domain = request.domain
+    # Without a dim of times, "observed" leaves out no cell.
+    auto = isinstance(domain, str) and domain == "auto"
+    model.fit(da, mask=request.mask, domain="observed" if auto else domain)
+    if request.coords is not None:
+        return model.predict(include_noise=request.include_noise, **request.coords)
+    result = model.posterior(include_noise=request.include_noise)
+    if request.keep_observed:
+        return with_observed(result, da, model, request.mask, request.include_noise)
+    return result
+
+
+def with_observed(
+    result: xr.Dataset, da: xr.DataArray, model: dsgp.GridGP, mask: Any, include_noise: bool
+) -> xr.Dataset:
+    """Put the observed values of a field into its posterior, with the deviation of their errors."""
+    field = Field.of(da, mask=mask, units=model.units)
+    given = model.noise
+    noise = (
+        field.align(given, "noise") if isinstance(given, xr.DataArray) else model.noise_variance_
+    )
+    # A new observation beside the one kept has an error of its own.
+    deviation = np.sqrt((2 if include_noise else 1) * np.asarray(noise))
+    values = field.restore(field.values).values
+    deviations = field.restore(np.broadcast_to(deviation, field.shape)).values
+    seen = ~np.isnan(values) & result["mean"].notnull().values
+    for name, kept in (("mean", values), ("std", deviations)):
+        result[name] = result[name].copy(data=np.where(seen, kept, result[name].values))
+    return result

@@ -1,0 +1,150 @@
+"""The fit of a field in chunks: one task, whose result has the layout of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+import dsgp  # GridGP is imported when first used: what is behind it takes a second
+from dsgp import memory
+from dsgp.accessor.at_once import at_once
+from dsgp.accessor.request import Request
+from dsgp.grid.axes import axes_of, check_dims
+from dsgp.grid.coordinates import Floats
+from dsgp.grid.field import Field
+
+# Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
+_BYTES = 64
+
+
+def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
+    """Make a task of the fit, and give its result the layout of the field."""
+    if da.dtype.kind not in "iuf":
+        Field.of(da.isel(dict.fromkeys(da.dims, slice(0))))  # raises and names the remedy
+    layout = _layout(da, request.options.get("units"))
+    _check_kernels(request.options["kernels"], layout)
+    if not _on_cluster():  # whose workers may have more memory, or less: they check again
+        memory.require(
+            f"a field of {da.size} cells",
+            _BYTES * da.size,
+            "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which works "
+            "through it in pieces; or take a part, or every other cell, by da.isel(...)",
+        )
+    coords = dict(request.coords or {})
+    shape = [
+        np.size(coords[axis.name]) if axis.name in coords else len(axis) for axis in layout.axes
+    ]
+    flips = tuple(
+        slice(None, None, -1 if axis.descending and axis.name not in coords else None)
+        for axis in layout.axes
+    )
+    given = {"mask": request.mask, "domain": request.domain} | {
+        name: request.options.get(name) for name in ("noise", "mean")
+    }
+    beside = {name: one for name, one in given.items() if isinstance(one, xr.DataArray)}
+    for name, one in beside.items():
+        layout.align(_hollow(one), name)  # raises if it does not fit
+    asked = request.with_arrays(dict.fromkeys(beside))
+    frames = {name: _Frame.of(one) for name, one in beside.items()}
+    task = _Task(_Frame.of(da), frames, asked, shape, flips)
+    named = [
+        xr.Variable([f"{number} {dim}" for dim in one.dims], _in_one_chunk(one).data)
+        for number, one in enumerate([da, *beside.values()])
+    ]
+    out = [f"out {axis.name}" for axis in layout.axes]
+    both = xr.apply_ufunc(
+        task,
+        *named,
+        input_core_dims=[one.dims for one in named],
+        output_core_dims=[["moment", *out]],
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={
+            "output_sizes": {"moment": 2, **dict(zip(out, shape, strict=True))},
+        },
+    ).data
+    model = dsgp.GridGP()
+    model.field_ = layout
+    return model._dataset(both[0], both[1], coords)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A DataArray without its values: what a fit needs beside them, and little to send."""
+
+    dims: tuple[Hashable, ...]
+    coords: dict[Hashable, xr.Variable]
+    name: Hashable
+    attrs: dict[Any, Any]
+
+    @classmethod
+    def of(cls, da: xr.DataArray) -> _Frame:
+        coords = {dim: da.coords[dim].variable for dim in da.dims if dim in da.coords}
+        return cls(da.dims, coords, da.name, da.attrs)
+
+    def filled(self, values: Any) -> xr.DataArray:
+        return xr.DataArray(values, self.coords, self.dims, self.name, self.attrs)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The fit of a field whose values come later; travels to workers.
+
+    Attributes
+    ----------
+    frame : _Frame
+    beside : dict of str to _Frame
+        Of the arrays that go with it: "mask", "domain", "noise", "mean".
+    request : Request
+        Without these.
+    shape : list of int
+        Of the result, one long along dims that are dropped.
+    flips : tuple of slice
+        To ascending axes.
+    """
+
+    frame: _Frame
+    beside: dict[str, _Frame]
+    request: Request
+    shape: list[int]
+    flips: tuple[slice, ...]
+
+    def __call__(self, values: Any, *others: Any) -> Floats:
+        """Return mean and standard deviation, (2, …), along ascending axes."""
+        pairs = zip(self.beside.items(), others, strict=True)
+        given = {name: frame.filled(own) for (name, frame), own in pairs}
+        request = self.request.with_arrays(given)
+        result = at_once(self.frame.filled(values), request)
+        both = np.stack([result["mean"].values, result["std"].values])
+        return both.reshape(2, *self.shape)[(slice(None), *self.flips)]
+
+
+def _layout(da: xr.DataArray, units: Mapping[str, str] | None) -> Field:
+    """Return a field without values."""
+    axes = axes_of(da, units)
+    empty = np.broadcast_to(np.float64(np.nan), da.shape)
+    return Field(axes, empty, None, None, da.copy(deep=False, data=empty), dict(da.chunksizes))
+
+
+def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:
+    return da if da.chunks is None else da.chunk(dict.fromkeys(da.dims, -1))
+
+
+def _check_kernels(given: Any, layout: Field) -> None:
+    """Raise if kernels name another dim; whatever else is wrong with them, the fit tells."""
+    for mapping in given if isinstance(given, (list, tuple)) else [given]:
+        if isinstance(mapping, Mapping):
+            check_dims(mapping, layout.axes, "kernels")
+
+
+def _hollow(da: xr.DataArray) -> xr.DataArray:
+    return da.copy(deep=False, data=np.broadcast_to(np.zeros((), da.dtype), da.shape))
+
+
+def _on_cluster() -> bool:
+    return import_module("dsgp.compute").active_client() is not None

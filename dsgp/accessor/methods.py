@@ -1,0 +1,194 @@
+"""The methods of ``da.dsgp`` and ``ds.dsgp``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import xarray as xr
+
+from dsgp.accessor.request import Request, known_options
+from dsgp.errors import ParameterError
+from dsgp.grid.axes import GridAxis, check_dims
+
+
+class Accessor:
+    """The three methods, of a DataArray or of every field of a Dataset.
+
+    Lazy in, lazy out: with an array in chunks nothing is computed; the result is fitted when it is
+    computed, as one task (a fit needs the whole field), once for mean and standard deviation if
+    these are computed together (``result.compute()``).
+    """
+
+    def __init__(self, obj: Any) -> None:
+        self._obj = obj
+
+    def smooth(
+        self,
+        kernels: Any = None,
+        noise: Any = "learn",
+        *,
+        include_noise: bool = False,
+        mask: Any = None,
+        domain: Any = None,
+        **options: Any,
+    ) -> xr.Dataset:
+        """Separate a field from its noise: posterior mean and standard deviation of each cell.
+
+        Missing cells are given as well; ``fill`` leaves those empty that never hold a value.
+
+        Parameters
+        ----------
+        kernels, noise
+            As for ``GridGP``: by default everything is learnt from the field.
+        include_noise : bool
+            ``std`` of a new observation instead of the field.
+        mask, domain
+            As for ``GridGP.fit``: which values are used, where the result is given.
+        **options
+            Others of ``GridGP``: ``mean``, ``scales``, ``units``, ``learner``, ``random_state``, …
+
+        Returns
+        -------
+        Dataset
+            ``mean`` and ``std`` on the field's grid, in its unit, order of dims and chunks. Of a
+            Dataset: ``{variable}_mean`` and ``{variable}_std`` for each field, and the variables
+            that are none.
+
+        Raises
+        ------
+        DataError, ParameterError
+            As ``GridGP`` and its ``fit``. Of a lazy field, what concerns its values is raised when
+            it is computed.
+        MemoryLimitError
+            If a lazy field does not fit into memory.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, dsgp
+        >>> rng = np.random.default_rng(0)
+        >>> x = np.linspace(0, 6, 40)
+        >>> truth = xr.DataArray(np.outer(np.sin(x), np.cos(x)), {"lat": x, "lon": x})
+        >>> noisy = truth + 0.1 * rng.standard_normal(truth.shape)
+        >>> smooth = noisy.dsgp.smooth()
+        >>> bool(((smooth["mean"] - truth) ** 2).mean() < 0.2 * 0.1**2)
+        True
+        """
+        asked = {"kernels": kernels, "noise": noise, **known_options(options, "smooth")}
+        return self._answer(Request(asked, include_noise, mask, domain))
+
+    def fill(
+        self,
+        kernels: Any = None,
+        noise: Any = "learn",
+        *,
+        include_noise: bool = False,
+        mask: Any = None,
+        domain: Any = "auto",
+        keep_observed: bool = False,
+        **options: Any,
+    ) -> xr.Dataset:
+        """Fill the gaps of a field.
+
+        Parameters
+        ----------
+        kernels, noise, include_noise, mask, **options
+            As for ``smooth``.
+        domain : "auto", "observed", None, or DataArray of bool
+            Where the result is given. "observed" leaves cells empty that are never observed along
+            the dims of times (land); None gives all; "auto" is "observed" where there is a dim of
+            times, and None elsewhere.
+        keep_observed : bool
+            ``mean`` holds the observed value where there is one, and ``std`` there the standard
+            deviation of the noise: that of the observation's error.
+
+        Returns
+        -------
+        Dataset
+            As of ``smooth``.
+
+        Raises
+        ------
+        DataError, ParameterError, MemoryLimitError
+            As ``smooth``.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, dsgp
+        >>> days = xr.date_range("2024-01-01", periods=30)
+        >>> x = np.linspace(0, 6, 20)
+        >>> sst = xr.DataArray(
+        ...     np.sin(x + np.arange(30)[:, None] / 9), {"time": days, "lon": x})
+        >>> sst = sst.where((sst.time != days[7]) & (sst.lon != x[3]))  # a day; and land
+        >>> filled = sst.dsgp.fill()
+        >>> int(filled["mean"].isnull().sum())  # the land
+        30
+        """
+        asked = {"kernels": kernels, "noise": noise, **known_options(options, "fill")}
+        return self._answer(Request(asked, include_noise, mask, domain, keep_observed))
+
+    def interp(
+        self,
+        coords: Mapping[str, Any] | None = None,
+        *,
+        kernels: Any = None,
+        noise: Any = "learn",
+        include_noise: bool = False,
+        mask: Any = None,
+        **coords_kwargs: Any,
+    ) -> xr.Dataset:
+        """Predict a field on another grid: ``da.dsgp.interp(lat=..., lon=...)``.
+
+        Parameters
+        ----------
+        coords : mapping of dim to array_like or scalar, optional
+            In any order, also outside the field. A scalar drops the dim; dims that are not named
+            keep the field's coordinates.
+        kernels, noise, include_noise, mask
+            As for ``smooth``.
+        **coords_kwargs
+            Coordinates by name of the dim, and further options as of ``smooth``.
+
+        Returns
+        -------
+        Dataset
+            ``mean`` and ``std``; of a Dataset as ``smooth`` returns it.
+
+        Raises
+        ------
+        DataError, ParameterError, MemoryLimitError
+            As ``smooth``; and if a coordinate is of another kind, or is given along another dim.
+
+        Examples
+        --------
+        >>> import numpy as np, xarray as xr, dsgp
+        >>> x = np.linspace(0, 6, 30)
+        >>> coarse = xr.DataArray(np.sin(x), {"x": x})
+        >>> fine = coarse.dsgp.interp(x=np.linspace(0, 6, 101))
+        >>> bool(abs(fine["mean"] - np.sin(fine.x)).max() < 0.01)
+        True
+        """
+        dims = {str(dim) for dim in self._obj.dims}
+        named = {name: value for name, value in coords_kwargs.items() if name in dims}
+        others = {name: value for name, value in coords_kwargs.items() if name not in dims}
+        where = {**(coords or {}), **named}
+        asked = {"kernels": kernels, "noise": noise, **known_options(others, "interp", dims)}
+        check_dims(where, sorted(dims), "interp")
+        for dim, value in where.items():
+            if isinstance(value, xr.DataArray) and value.dims not in ((dim,), ()):
+                raise ParameterError(
+                    f"interp: expected the coordinates of {dim!r} as one list, got a DataArray "
+                    f"along {value.dims}; the result is a grid: pass {dim}=....values and select "
+                    "points from it by sel()"
+                )
+        self._require_kinds(where)
+        return self._answer(Request(asked, include_noise, mask, coords=where))
+
+    def _require_kinds(self, where: Mapping[str, Any]) -> None:
+        """Raise at coordinates that cannot be used, before anything is learnt."""
+        for dim, value in where.items():
+            if dim in self._obj.coords:
+                GridAxis.of(self._obj.coords[dim]).numbers(value)
+
+    def _answer(self, request: Request) -> xr.Dataset:
+        raise NotImplementedError

@@ -1,0 +1,59 @@
+"""What a method of the accessor is asked for, checked."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dsgp  # GridGP is imported when first used: what is behind it takes a second
+from dsgp.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for of a field.
+
+    Attributes
+    ----------
+    options : dict
+        Of ``GridGP``.
+    include_noise : bool
+    mask, domain : as ``GridGP.fit`` takes them
+        The domain may be "auto" too.
+    keep_observed : bool
+    coords : mapping of dim to array_like, or None
+        Another grid; None: that of the field.
+    """
+
+    options: dict[str, Any]
+    include_noise: bool
+    mask: Any = None
+    domain: Any = None
+    keep_observed: bool = False
+    coords: Mapping[str, Any] | None = None
+
+    def with_arrays(self, given: Mapping[str, Any]) -> Request:
+        """Replace "mask", "domain", "noise" or "mean"."""
+        of_fit: dict[str, Any] = {name: given[name] for name in given if name in ("mask", "domain")}
+        of_model = {name: given[name] for name in given if name in ("noise", "mean")}
+        return replace(self, options=self.options | of_model, **of_fit)
+
+
+def known_options(
+    options: Mapping[str, Any], method: str, dims: set[str] | None = None
+) -> dict[str, Any]:
+    """Return options, all of which ``GridGP`` has."""
+    names = [*inspect.signature(dsgp.GridGP).parameters]
+    for name in options:
+        if name not in names:
+            among = names if dims is None else [*sorted(dims), *names]
+            close = difflib.get_close_matches(name, among, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            kind = "an option" if dims is None else f"one of the dims {sorted(dims)}, or an option"
+            raise ParameterError(
+                f"{method}: {name!r} is not {kind}; options are {', '.join(names)}{hint}"
+            )
+    return dict(options)
