@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
 from dsgp.errors import StorageError
+from dsgp.places import move_into_place
 
 FORMAT = "dsgp"
 FORMAT_VERSION = 2
@@ -69,9 +70,7 @@ def write(
             }
         )
         _write_tree(root, tree)
-        if path.exists():
-            path.rename(aside / "replaced")
-        store.rename(path)
+        move_into_place(store, path, aside / "replaced")
     except OSError as error:
         raise StorageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
     finally:

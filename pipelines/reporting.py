@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -29,6 +29,7 @@ from sklearn.base import is_classifier
 
 from dsgp import plotting
 from dsgp.errors import DsgpError, StorageError
+from dsgp.places import move_into_place, require_apart
 from dsgp.progress import progress
 
 try:
@@ -83,12 +84,17 @@ class Stopwatch:
 
 @contextmanager
 def output_folder(
-    out: str | Path, pipeline: str, data: str, *, overwrite: bool = False
+    out: str | Path,
+    pipeline: str,
+    data: str,
+    *,
+    overwrite: bool = False,
+    inputs: Iterable[str | Path | None] = (),
 ) -> Iterator[Path]:
     """Yield an empty folder that becomes `out` when the block ends well, and vanishes otherwise.
 
     An earlier run of the same pipeline on the same data is replaced; one of other data only when
-    `overwrite` is true; a folder that holds anything else never.
+    `overwrite` is true; a folder that holds anything else, or one of the `inputs`, never.
 
     Raises
     ------
@@ -98,6 +104,7 @@ def output_folder(
     path = Path(out).absolute()
     if path.is_symlink():  # the folder it points to is replaced, not the link
         path = path.resolve()
+    require_apart(path, inputs)
     _require_replaceable(path, pipeline, data, overwrite)
     aside = None
     made = [folder for folder in path.parents if not folder.exists()]  # innermost first
@@ -108,7 +115,7 @@ def output_folder(
         complete.mkdir()
         yield complete
         _require_replaceable(path, pipeline, data, overwrite)  # the run may have taken hours
-        _move_into_place(complete, path, aside / "replaced")
+        move_into_place(complete, path, aside / "replaced")
     except DsgpError:
         raise
     except OSError as error:
@@ -119,18 +126,6 @@ def output_folder(
         for folder in made:
             with suppress(OSError):  # it holds the results
                 folder.rmdir()
-
-
-def _move_into_place(complete: Path, path: Path, replaced: Path) -> None:
-    if not path.exists():
-        complete.rename(path)
-        return
-    path.rename(replaced)
-    try:
-        complete.rename(path)
-    except OSError:
-        replaced.rename(path)
-        raise
 
 
 def _require_replaceable(path: Path, pipeline: str, data: str, overwrite: bool) -> None:

@@ -1064,7 +1064,10 @@ def test_a_folder_of_predictions_stays_unless_overwritten(tmp_path, command, mod
     require_one_error(command("predict", model_path, data, "--out", out), "exists", "--overwrite")
     assert command("predict", model_path, data, "--out", out, "--overwrite")[0] == 0
     result = command("predict", model_path, data, "--out", tmp_path / "d", "--overwrite")
-    require_one_error(result, "exists; choose another path")
+    require_one_error(result, "is the input")
+    other = in_parts(rows(), tmp_path / "other", "parquet")
+    result = command("predict", model_path, data, "--out", other, "--overwrite")
+    require_one_error(result, "does not hold predictions")
 
 
 def test_no_part_and_no_row(tmp_path, command, model_path):

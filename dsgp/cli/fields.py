@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import tempfile
@@ -17,9 +15,9 @@ import numpy as np
 import xarray as xr
 
 from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.grid.marks import mark, require_replaceable
+from dsgp.places import move_into_place
 
-# Attribute of a store that holds a posterior: only such stores are overwritten.
-MARK = {"dsgp": "grid posterior"}
 _NETCDF = (".nc", ".nc4", ".netcdf")
 _SIZES = {"": 1} | {
     f"{prefix}{unit}": (1000 if unit == "b" else 1024) ** power
@@ -140,9 +138,7 @@ def place_for(out: Path, overwrite: bool) -> Iterator[Path]:
     try:
         made = aside / out.name
         yield made
-        if out.is_dir():
-            out.rename(aside / "replaced")
-        os.replace(made, out)
+        move_into_place(made, out, aside / "replaced")
     except StorageError:
         raise
     except OSError as error:
@@ -161,22 +157,7 @@ def check_place(out: Path, overwrite: bool) -> None:
         raise ParameterError(f"--out {str(out)!r} must end in .zarr or .nc")
     if not out.parent.is_dir():
         raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if not out.exists():
-        return
-    ours = out.is_file() if is_netcdf(out) else _is_marked(out)
-    if not (ours and overwrite):
-        remedy = (
-            ", or --overwrite" if ours else "; it is no posterior by dsgp, so it is not replaced"
-        )
-        raise StorageError(f"{str(out)!r} exists; choose another path{remedy}")
-
-
-def _is_marked(store: Path) -> bool:
-    try:
-        attributes = json.loads((store / "zarr.json").read_text(encoding="utf-8"))["attributes"]
-        return all(attributes.get(name) == value for name, value in MARK.items())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False
+    require_replaceable(out, overwrite, "--overwrite")
 
 
 def write(result: xr.Dataset, source: xr.Dataset, path: Path) -> None:
@@ -206,7 +187,7 @@ def write(result: xr.Dataset, source: xr.Dataset, path: Path) -> None:
         else:
             encoding[name] = _encoding_of(own, variable.sizes, is_netcdf(path))
     plain = result.drop_encoding()
-    plain.attrs = {**source.attrs, **MARK}
+    plain.attrs = {**source.attrs, **mark(result.data_vars)}
     with warnings.catch_warnings():  # of zarr, that its third format has no such metadata yet
         warnings.filterwarnings("ignore", message="Consolidated metadata")
         try:

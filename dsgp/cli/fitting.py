@@ -30,6 +30,7 @@ from dsgp.cli.models import (
 )
 from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
+from dsgp.places import require_apart
 from dsgp.rows.sources import Stored, columns_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -231,6 +232,7 @@ def fit(
     one of each input column, or of projections of the inputs that are learned (pursuit). Options
     that say which models they are of are of those only.
     """
+    require_apart(out, [data])
     storage.check_writable(out, overwrite)
     require_own_options(context, model, learner)
     further = {"exposure": exposure, "offset": offset, "trials": trials}

@@ -13,11 +13,11 @@ import pandas as pd
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GeneralizedAdditiveGP
 from dsgp.likelihoods import Likelihood, Ordered
+from dsgp.rows.sinks import MOMENTS
 
 Further = Mapping[str, pd.Series]
 
 LEVEL = 0.95
-_MOMENTS = ("mean", "std", "lower", "upper")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _of_numbers(model: Any, level: float) -> Outputs:
         half = reach * np.hypot(std, np.sqrt(model.noise_variance_))
         return [mean, std, mean - half, mean + half]
 
-    return Outputs(_MOMENTS, predict)
+    return Outputs(MOMENTS, predict)
 
 
 def _of_responses(model: GeneralizedAdditiveGP, level: float) -> Outputs:
@@ -93,7 +93,7 @@ def _of_responses(model: GeneralizedAdditiveGP, level: float) -> Outputs:
         ends = model.predict_interval(X, level, include_noise=True, **further)
         return [mean, std, *ends, *_probabilities(model, likelihood, X, further)]
 
-    return Outputs((*_MOMENTS, *_level_names(likelihood)), predict)
+    return Outputs((*MOMENTS, *_level_names(likelihood)), predict)
 
 
 def _level_names(likelihood: Likelihood) -> list[str]:

@@ -18,6 +18,7 @@ from dsgp.cli.outputs import outputs_of
 from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GridGP, load
+from dsgp.places import require_apart
 from dsgp.progress import progress
 from dsgp.rows.sinks import table_writer, written_aside, written_parts
 from dsgp.rows.sources import Block, naming, open_table
@@ -101,6 +102,7 @@ def predict(
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
     given = {"exposure": exposure, "offset": offset, "trials": trials}
     columns = _Columns(kept, {role: name for role, name in given.items() if name is not None})
+    require_apart(out, [data, model])
     with _sink(out, overwrite) as write:
         fitted = load(model)
         if isinstance(fitted, GridGP):

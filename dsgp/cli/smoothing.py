@@ -22,6 +22,7 @@ from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
+from dsgp.places import require_apart
 
 # \b keeps the lines of the paragraph that follows as they are.
 SMOOTH_EXAMPLES = """\b
@@ -169,8 +170,12 @@ def smooth(
     """
     out = out.absolute()
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
+    require_apart(out, [data, model])
     fields.check_place(out, overwrite)
     if save_model is not None:
+        require_apart(save_model, [data, model], "--save-model")
+        if out.resolve() == save_model.resolve():
+            raise ParameterError("--out and --save-model name the same place; choose another path")
         storage.check_writable(save_model, overwrite)
     with fields.opened(data) as dataset:
         name = fields.chosen(dataset, variable, data)

@@ -23,7 +23,9 @@ Data = Annotated[
         "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
     ),
 ]
-Overwrite = Annotated[bool, Option("--overwrite", help="Replace what is at --out.")]
+Overwrite = Annotated[
+    bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
+]
 
 
 def names_of(listed: str) -> list[str]:

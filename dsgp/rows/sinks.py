@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,9 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.places import move_into_place
 from dsgp.rows.sources import FILE_TYPES
 
 Write = Callable[[pd.DataFrame], None]
+
+_PART = re.compile(r"part-\d{5,}\.parquet")
+# Columns, in this order, of predictions of numbers.
+MOMENTS = ("mean", "std", "lower", "upper")
 
 
 @contextmanager
@@ -78,9 +84,7 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
             f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
             "parts has no ending"
         )
-    if path.is_dir() or (path.exists() and not overwrite):
-        remedy = "choose another path" + ("" if path.is_dir() else ", or --overwrite")
-        raise StorageError(f"{str(path)!r} exists; {remedy}")
+    _require_replaceable(path, path.is_file() and _is_predicted(path), overwrite)
     _require_parent(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -113,11 +117,10 @@ def written_parts(
         If something is there already (only a folder of such parts can be overwritten), or the place
         cannot be written; before the block runs.
     """
-    if folder.exists():
-        ours = folder.is_dir() and all(part.match("part-*.parquet") for part in folder.iterdir())
-        if not (ours and overwrite):
-            remedy = "choose another path" + (", or --overwrite" if ours else "")
-            raise StorageError(f"{str(folder)!r} exists; {remedy}")
+    ours = folder.is_dir() and all(
+        _PART.fullmatch(part.name) and _is_predicted(part) for part in folder.iterdir()
+    )
+    _require_replaceable(folder, ours, overwrite)
     _require_parent(folder)
     try:
         aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
@@ -135,15 +138,48 @@ def written_parts(
     try:
         parts.mkdir()
         yield write
-        if folder.exists():
-            folder.rename(aside / "replaced")
-        parts.rename(folder)
+        move_into_place(parts, folder, aside / "replaced")
     except StorageError:
         raise
     except OSError as error:
         raise _cannot_write(folder, error) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _require_replaceable(path: Path, ours: bool, overwrite: bool) -> None:
+    """Raise ``StorageError`` if something is there, unless it may and can be overwritten."""
+    if not path.exists() or (ours and overwrite):
+        return
+    remedy = (
+        ", or --overwrite"
+        if ours
+        else f", or delete it yourself: it does not hold predictions ({', '.join(MOMENTS)}; "
+        "predicted, probability_…), and nothing else is overwritten"
+    )
+    raise StorageError(f"{str(path)!r} exists; choose another path{remedy}")
+
+
+def _is_predicted(path: Path) -> bool:
+    """Whether a file is empty, or has columns as predictions have them, after those copied."""
+    if not path.stat().st_size:
+        return True
+    try:
+        if path.name.lower().endswith((".csv", ".csv.gz")):
+            names = list(map(str, pd.read_csv(path, nrows=0).columns))
+        else:
+            names = pq.read_schema(path).names
+    # Readers raise many types at what is no table; all mean the same here.
+    except Exception:
+        return False
+    for at, name in enumerate(names):
+        of_numbers = tuple(names[at : at + len(MOMENTS)]) == MOMENTS
+        of_classes = name == "predicted" and "".join(names[at + 1 : at + 2]).startswith(
+            "probability_"
+        )
+        if of_numbers or of_classes:
+            return True
+    return False
 
 
 def _require_parent(path: Path) -> None:

@@ -105,7 +105,9 @@ def image(
         clock = Stopwatch()
         with clock.stage("load"):
             picture = pictures.picture_of(name, size)
-        with written(out, "image", picture.name, overwrite, clock, seed, told) as run:
+        with written(
+            out, "image", picture.name, overwrite, clock, seed, told, inputs=[name]
+        ) as run:
             with clock.stage("reconstruct", shown=False):
                 tasks = imaging.tasks_of(picture, noise, own_kernel, seed)
             run.metrics = tables.metrics_of_image(tasks)
@@ -194,7 +196,10 @@ def field(
             "scales": scales,
         }
         name = Path(data).stem
-        with written(out, "field", name, overwrite, clock, seed, told) as run:
+        inputs: list[str | Path] = [data]
+        if data_dir is not None:
+            inputs.append(Path(data_dir) / f"{known.file or data}.npz")
+        with written(out, "field", name, overwrite, clock, seed, told, inputs) as run:
             filled = filling.fill(da, held, options, clock)
             with clock.stage("save"):
                 filled.posterior.to_zarr(run.folder / POSTERIOR, mode="w", consolidated=False)

@@ -1,6 +1,6 @@
 """The folder that every command of this package writes, and what it tells a terminal."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,11 +61,12 @@ def written(
     clock: Stopwatch,
     seed: int,
     options: Mapping[str, Any],
+    inputs: Iterable[str | Path] = (),
 ) -> Iterator[Results]:
     """Yield what a command fills in; write report.md, metrics.json and report.json, and tell."""
     out = Path("results") / f"grid-{name}" if out is None else out
     pipeline = f"grid {command}"
-    with output_folder(out, pipeline, name, overwrite=overwrite) as folder:
+    with output_folder(out, pipeline, name, overwrite=overwrite, inputs=inputs) as folder:
         run = Results(folder)
         with gathered_warnings() as messages:
             yield run

@@ -141,7 +141,7 @@ def run(
     steps = plan_of(config) if steps is None else steps
     with (
         _cluster(scheduler) as cluster,
-        chain_folder(out, config.load.data, overwrite=overwrite) as root,
+        chain_folder(out, config.load.data, overwrite=overwrite, inputs=config.load.files) as root,
     ):
         stale = reasons(steps, root, first=first, fresh=fresh)
         for step, manifest in execute(steps, root, stale, {"cluster": cluster}):

@@ -48,6 +48,12 @@ def _path_of(value: Any) -> Any:
     return Path(value) if isinstance(value, str) else value
 
 
+def _in_folder(data_dir: Path | None, name: str) -> list[str | Path | None]:
+    """Files of a set by name: one, or one to train and one to test on."""
+    ends = (".npz", "_train.npz", "_test.npz")
+    return [] if data_dir is None else [data_dir / f"{name}{end}" for end in ends]
+
+
 class Kernel(Section):
     """A covariance function: its name alone, or with starts, or with parameters that are fixed."""
 
@@ -89,6 +95,11 @@ class Load(Section):
     n_test: Count | None = None
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     seed: int | None = None
+
+    @property
+    def files(self) -> list[str | Path | None]:
+        """What may be read: paths that exist, and others."""
+        return [self.data, self.test, *_in_folder(self.data_dir, self.data)]
 
     @model_validator(mode="after")
     def _one_list_of_columns(self) -> Self:

@@ -7,12 +7,13 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dsgp.errors import DsgpError, StorageError
+from dsgp.places import move_into_place, require_apart
 from pipelines.reporting import MAKER, plain_json
 
 try:
@@ -28,7 +29,13 @@ _KEYS = {"key", "run", "options", "needs", "seconds", "parts", "warnings", "file
 
 
 @contextmanager
-def chain_folder(path: Path, data: str, *, overwrite: bool = False) -> Iterator[Path]:
+def chain_folder(
+    path: Path,
+    data: str,
+    *,
+    overwrite: bool = False,
+    inputs: Iterable[str | Path | None] = (),
+) -> Iterator[Path]:
     """Make or open the folder of a chain, for one process at a time.
 
     What a killed run left half-written is removed.
@@ -38,6 +45,8 @@ def chain_folder(path: Path, data: str, *, overwrite: bool = False) -> Iterator[
     path : Path
     data : str
         What the chain loads: stages made from other data are replaced only with `overwrite`.
+    inputs : iterable of str or Path
+        Files that the folder may not hold.
 
     Raises
     ------
@@ -45,6 +54,7 @@ def chain_folder(path: Path, data: str, *, overwrite: bool = False) -> Iterator[
         If the folder holds anything else, another process works in it, or it cannot be written.
     """
     path = path.absolute()
+    require_apart(path, inputs)
     _require_ours(path, data, overwrite)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -104,9 +114,7 @@ def written_stage(folder: Path) -> Iterator[Path]:
         whole = aside / "whole"
         whole.mkdir()
         yield whole
-        if folder.exists():
-            folder.rename(aside / "replaced")
-        whole.rename(folder)
+        move_into_place(whole, folder, aside / "replaced")
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

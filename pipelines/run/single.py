@@ -4,7 +4,7 @@ The stages run in a folder beside the results, which vanishes with it: such a ru
 nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,7 @@ def run_from_command_line(
             options=told,
             overwrite=options["overwrite"],
             clock=clock,
+            inputs=asked.files,
         )
         show(report, f"{name}: {type(model).__name__}", table_of(report), out)
 
@@ -135,6 +136,7 @@ def run_one(
     options: Mapping[str, Any] | None = None,
     overwrite: bool = False,
     clock: Stopwatch | None = None,
+    inputs: Iterable[str | Path | None] = (),
 ) -> dict[str, Any]:
     """Fit, predict, measure and write everything to a folder.
 
@@ -154,6 +156,8 @@ def run_one(
         Replace the results of other data.
     clock : Stopwatch, optional
         With the time of loading.
+    inputs : iterable of str or Path
+        Files that the folder may not hold.
 
     Returns
     -------
@@ -167,7 +171,7 @@ def run_one(
         stage = "pursuit" if isinstance(model, ProjectionPursuitGPRegressor) else "additive"
     steps = plan_of_one(source, model, stage, task, LEVEL, seed or 0)
     name = _name_of(source)
-    with output_folder(out, task, name, overwrite=overwrite) as folder:
+    with output_folder(out, task, name, overwrite=overwrite, inputs=inputs) as folder:
         work = folder.parent / "stages"
         work.mkdir()
         stale = reasons(steps, work)

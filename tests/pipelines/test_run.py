@@ -21,6 +21,7 @@ from dsgp import AdditiveGPRegressor
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.kernels import Matern32
 from pipelines.datasets import load
+from pipelines.reporting import MAKER, output_folder
 from pipelines.run.__main__ import app, run
 from pipelines.run.chain import reasons
 from pipelines.run.config import read, validated
@@ -463,6 +464,25 @@ def test_a_foreign_folder_is_left_alone(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(StorageError, match="is a file"):
         run(config_of(), tmp_path / "thesis.tex")
+
+
+def test_a_folder_that_holds_an_input_is_left_alone(tmp_path):
+    (tmp_path / "chain.json").write_text(json.dumps({"made_by": MAKER, "data": "d.csv"}))
+    data = tmp_path / "load" / "d.csv"
+    data.parent.mkdir()
+    data.write_text("x,y")
+    with (
+        pytest.raises(StorageError, match="contains the input"),
+        chain_folder(tmp_path, "d.csv", overwrite=True, inputs=[None, "absent", data]),
+    ):
+        pass
+    for out in (tmp_path, data):
+        with (
+            pytest.raises(StorageError, match="the input"),
+            output_folder(out, "regression", "d", overwrite=True, inputs=[data]),
+        ):
+            pass
+    assert data.read_text() == "x,y"
 
 
 def test_stages_of_other_data_are_replaced_only_when_asked(tmp_path):

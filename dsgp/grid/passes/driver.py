@@ -256,12 +256,12 @@ def _carry_out(
     began = time.monotonic()
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
-    results.check_free(out, overwrite)
+    folder = out.parent / f".{out.name}.passes"
+    source = order.source
+    results.check_free(out, folder, source.path, overwrite)
     client = compute.active_client()
     if memory is None:
         memory = _memory_of_a_task(client)
-    folder = out.parent / f".{out.name}.passes"
-    source = order.source
     fingerprint = {"source": source.fingerprint(), **order.fingerprint}
     manifest = _resumed(folder, fingerprint, *order.inputs, memory) if resume else None
     if manifest is None:

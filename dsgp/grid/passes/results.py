@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import warnings
 from pathlib import Path
@@ -14,13 +13,14 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 from dsgp.errors import StorageError
+from dsgp.grid.marks import mark, require_replaceable
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import OUTPUTS
+from dsgp.places import move_into_place, require_apart
 
 # Of the values as they were stored: no longer true.
 _NOT_KEPT = {"valid_min", "valid_max", "valid_range", "actual_range", "missing_value", "_FillValue"}
-_MARK = ("dsgp", "grid posterior")
 
 
 def create(path: Path, source: StoredField, plan: Plan) -> None:
@@ -33,7 +33,7 @@ def create(path: Path, source: StoredField, plan: Plan) -> None:
     for one in coordinates.variables.values():
         if "_FillValue" not in one.attrs:
             one.encoding["_FillValue"] = None  # xarray would add one
-    coordinates.attrs[_MARK[0]] = _MARK[1]
+    coordinates.attrs |= mark(OUTPUTS.values())
     with source.open() as dataset:
         attributes = {
             name: _plain(value)
@@ -77,35 +77,20 @@ def incomplete(path: Path) -> list[str]:
     return [name for name, one in arrays.items() if one.nchunks_initialized != one.nchunks]
 
 
-def check_free(out: Path, overwrite: bool) -> None:
-    """Raise ``StorageError`` if the result could not be put there."""
+def check_free(out: Path, folder: Path, source: str | Path, overwrite: bool) -> None:
+    """Raise ``StorageError`` if the result, or what lies between passes, could not be put there."""
+    for place in (out, folder):
+        require_apart(place, [source], "out")
     if not out.parent.is_dir():
         raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
-    if not out.exists():
-        return
-    if not overwrite:
-        raise StorageError(f"{str(out)!r} exists; choose another path, or overwrite=True")
-    try:
-        metadata = json.loads((out / "zarr.json").read_text(encoding="utf-8"))
-        ours = metadata["attributes"].get(_MARK[0]) == _MARK[1]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        ours = False
-    if not ours:
-        raise StorageError(
-            f"{str(out)!r} exists and is no posterior written by dsgp, so it is not overwritten; "
-            "choose another path"
-        )
+    require_replaceable(out, overwrite, "overwrite=True")
 
 
 def install(result: Path, out: Path) -> None:
     """Move the result into place; what was there goes."""
+    replaced = result.with_name("replaced")
     try:
-        if out.exists():
-            replaced = result.with_name("replaced")
-            out.rename(replaced)
-            result.rename(out)
-            shutil.rmtree(replaced, ignore_errors=True)
-        else:
-            result.rename(out)
+        move_into_place(result, out, replaced)
+        shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         raise StorageError(f"cannot write {str(out)!r}: {error.strerror or error}") from error

@@ -1,0 +1,70 @@
+"""The mark of files that hold a posterior of a field: only these are overwritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from dsgp.errors import StorageError
+
+_MARK = ("dsgp", "grid posterior")
+_VARIABLES = "dsgp_variables"
+# Before variables were listed.
+_FORMER = {"mean", "std"}
+
+
+def mark(variables: Iterable[object]) -> dict[str, str]:
+    """Return attributes that mark a file as a posterior.
+
+    The variables are listed, so that a file to which others were added, or that was computed from
+    a posterior and kept its attributes, is not taken for one.
+    """
+    return {_MARK[0]: _MARK[1], _VARIABLES: " ".join(map(str, variables))}
+
+
+def is_posterior(path: str | Path) -> bool:
+    """Whether a zarr store or a file of netCDF is a posterior as dsgp wrote it."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+            attributes: dict[str, Any] = metadata["attributes"]
+            if attributes.get(_MARK[0]) != _MARK[1]:  # before anything else is opened
+                return False
+        options: dict[str, Any] = {"engine": "zarr", "consolidated": False} if path.is_dir() else {}
+        with xr.open_dataset(
+            path, decode_times=False, decode_timedelta=False, decode_coords="all", **options
+        ) as opened:
+            listed = opened.attrs.get(_VARIABLES)
+            names = _FORMER if listed is None else set(str(listed).split(" "))
+            own = set(map(str, opened.data_vars)) == names
+            return bool(opened.attrs.get(_MARK[0]) == _MARK[1] and own)
+    # Engines raise many types at what is none of theirs; all mean the same here.
+    except Exception:
+        return False
+
+
+def require_replaceable(path: str | Path, overwrite: bool, how: str) -> None:
+    """Raise ``StorageError`` if something is at a path that is not to be replaced.
+
+    Parameters
+    ----------
+    path : str or Path
+    overwrite : bool
+        Whether a posterior may be replaced.
+    how : str
+        How to ask for that.
+    """
+    if not Path(path).exists():
+        return
+    if not is_posterior(path):
+        raise StorageError(
+            f"{str(path)!r} exists and is no posterior written by dsgp, so that {how} does not "
+            "replace it; choose another path, or delete it yourself"
+        )
+    if not overwrite:
+        raise StorageError(f"{str(path)!r} exists; choose another path, or {how}")
