@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,16 @@ import xarray as xr
 
 import dsgp  # GridGP is imported when first used: what is behind it takes a second
 from dsgp.accessor.request import Request
+from dsgp.grid.axes import axes_of
 from dsgp.grid.field import Field
+from dsgp.grid.targets import Targets
 
 
 def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
     """Fit a field and answer."""
+    if request.coords is not None:  # what cannot be answered is said before anything is learnt
+        layout = layout_of(da, request.options.get("units"))
+        Targets.of(layout.axes, request.coords).require_memory(layout.shape)
     model = dsgp.GridGP(**request.options)
     domain = request.domain
     # Without a dim of times, "observed" leaves out no cell.
@@ -44,3 +50,10 @@ def with_observed(
     for name, kept in (("mean", values), ("std", deviations)):
         result[name] = result[name].copy(data=np.where(seen, kept, result[name].values))
     return result
+
+
+def layout_of(da: xr.DataArray, units: Mapping[str, str] | None) -> Field:
+    """Return a field without values."""
+    axes = axes_of(da, units)
+    empty = np.broadcast_to(np.float64(np.nan), da.shape)
+    return Field(axes, empty, None, None, da.copy(deep=False, data=empty), dict(da.chunksizes))

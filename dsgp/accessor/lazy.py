@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-import dsgp  # GridGP is imported when first used: what is behind it takes a second
 from dsgp import memory
-from dsgp.accessor.at_once import at_once
+from dsgp.accessor.at_once import at_once, layout_of
 from dsgp.accessor.request import Request
-from dsgp.grid.axes import axes_of, check_dims
+from dsgp.grid.axes import check_dims
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
+from dsgp.grid.targets import Targets
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
@@ -26,7 +26,7 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
     """Make a task of the fit, and give its result the layout of the field."""
     if da.dtype.kind not in "iuf":
         Field.of(da.isel(dict.fromkeys(da.dims, slice(0))))  # raises and names the remedy
-    layout = _layout(da, request.options.get("units"))
+    layout = layout_of(da, request.options.get("units"))
     _check_kernels(request.options["kernels"], layout)
     if not _on_cluster():  # whose workers may have more memory, or less: they check again
         memory.require(
@@ -35,14 +35,9 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
             "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which works "
             "through it in pieces; or take a part, or every other cell, by da.isel(...)",
         )
-    coords = dict(request.coords or {})
-    shape = [
-        np.size(coords[axis.name]) if axis.name in coords else len(axis) for axis in layout.axes
-    ]
-    flips = tuple(
-        slice(None, None, -1 if axis.descending and axis.name not in coords else None)
-        for axis in layout.axes
-    )
+    targets = Targets.of(layout.axes, request.coords or {})
+    if not _on_cluster():
+        targets.require_memory(layout.shape)
     given = {"mask": request.mask, "domain": request.domain} | {
         name: request.options.get(name) for name in ("noise", "mean")
     }
@@ -51,12 +46,12 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         layout.align(_hollow(one), name)  # raises if it does not fit
     asked = request.with_arrays(dict.fromkeys(beside))
     frames = {name: _Frame.of(one) for name, one in beside.items()}
-    task = _Task(_Frame.of(da), frames, asked, shape, flips)
+    task = _Task(_Frame.of(da), frames, asked)
     named = [
         xr.Variable([f"{number} {dim}" for dim in one.dims], _in_one_chunk(one).data)
         for number, one in enumerate([da, *beside.values()])
     ]
-    out = [f"out {axis.name}" for axis in layout.axes]
+    out = [f"out {dim}" for dim in targets.dims]
     both = xr.apply_ufunc(
         task,
         *named,
@@ -65,12 +60,18 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         dask="parallelized",
         output_dtypes=[np.float64],
         dask_gufunc_kwargs={
-            "output_sizes": {"moment": 2, **dict(zip(out, shape, strict=True))},
+            "output_sizes": {"moment": 2, **dict(zip(out, targets.shape, strict=True))},
         },
     ).data
-    model = dsgp.GridGP()
-    model.field_ = layout
-    return model._dataset(both[0], both[1], coords)
+    attrs = layout.template.attrs
+    units = {key: value for key, value in attrs.items() if key == "units"}
+    given_coords = request.coords is not None
+    return xr.Dataset(
+        {
+            name: layout.placed(values, name, targets if given_coords else None, own)
+            for name, values, own in (("mean", both[0], None), ("std", both[1], units))
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -102,33 +103,19 @@ class _Task:
         Of the arrays that go with it: "mask", "domain", "noise", "mean".
     request : Request
         Without these.
-    shape : list of int
-        Of the result, one long along dims that are dropped.
-    flips : tuple of slice
-        To ascending axes.
     """
 
     frame: _Frame
     beside: dict[str, _Frame]
     request: Request
-    shape: list[int]
-    flips: tuple[slice, ...]
 
     def __call__(self, values: Any, *others: Any) -> Floats:
-        """Return mean and standard deviation, (2, …), along ascending axes."""
+        """Return mean and standard deviation, (2, …), in the layout of the result."""
         pairs = zip(self.beside.items(), others, strict=True)
         given = {name: frame.filled(own) for (name, frame), own in pairs}
         request = self.request.with_arrays(given)
         result = at_once(self.frame.filled(values), request)
-        both = np.stack([result["mean"].values, result["std"].values])
-        return both.reshape(2, *self.shape)[(slice(None), *self.flips)]
-
-
-def _layout(da: xr.DataArray, units: Mapping[str, str] | None) -> Field:
-    """Return a field without values."""
-    axes = axes_of(da, units)
-    empty = np.broadcast_to(np.float64(np.nan), da.shape)
-    return Field(axes, empty, None, None, da.copy(deep=False, data=empty), dict(da.chunksizes))
+        return np.stack([result["mean"].values, result["std"].values])
 
 
 def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:

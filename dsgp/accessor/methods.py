@@ -8,8 +8,8 @@ from typing import Any
 import xarray as xr
 
 from dsgp.accessor.request import Request, known_options
-from dsgp.errors import ParameterError
 from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.grid.targets import Targets
 
 
 class Accessor:
@@ -143,7 +143,8 @@ class Accessor:
         ----------
         coords : mapping of dim to array_like or scalar, optional
             In any order, also outside the field. A scalar drops the dim; dims that are not named
-            keep the field's coordinates.
+            keep the field's coordinates. DataArrays that share a dim are points, as in xarray's
+            indexing: ``lat=DataArray(..., dims="obs"), lon=DataArray(..., dims="obs")``.
         kernels, noise, include_noise, mask
             As for ``smooth``.
         **coords_kwargs
@@ -157,7 +158,8 @@ class Accessor:
         Raises
         ------
         DataError, ParameterError, MemoryLimitError
-            As ``smooth``; and if a coordinate is of another kind, or is given along another dim.
+            As ``smooth``; and if a coordinate is of another kind, coordinates that share a dim do
+            not agree on it, or the result would not fit into memory: before anything is learnt.
 
         Examples
         --------
@@ -167,6 +169,13 @@ class Accessor:
         >>> fine = coarse.dsgp.interp(x=np.linspace(0, 6, 101))
         >>> bool(abs(fine["mean"] - np.sin(fine.x)).max() < 0.01)
         True
+
+        At points, along a track say:
+
+        >>> field = xr.DataArray(np.sin(x)[:, None] * np.cos(x), {"lat": x, "lon": x})
+        >>> lat = xr.DataArray([0.5, 1.5, 2.5], dims="obs")
+        >>> field.dsgp.interp(lat=lat, lon=2 * lat)["mean"].dims
+        ('obs',)
         """
         dims = {str(dim) for dim in self._obj.dims}
         named = {name: value for name, value in coords_kwargs.items() if name in dims}
@@ -174,13 +183,6 @@ class Accessor:
         where = {**(coords or {}), **named}
         asked = {"kernels": kernels, "noise": noise, **known_options(others, "interp", dims)}
         check_dims(where, sorted(dims), "interp")
-        for dim, value in where.items():
-            if isinstance(value, xr.DataArray) and value.dims not in ((dim,), ()):
-                raise ParameterError(
-                    f"interp: expected the coordinates of {dim!r} as one list, got a DataArray "
-                    f"along {value.dims}; the result is a grid: pass {dim}=....values and select "
-                    "points from it by sel()"
-                )
         self._require_kinds(where)
         return self._answer(Request(asked, include_noise, mask, coords=where))
 
@@ -188,7 +190,7 @@ class Accessor:
         """Raise at coordinates that cannot be used, before anything is learnt."""
         for dim, value in where.items():
             if dim in self._obj.coords:
-                GridAxis.of(self._obj.coords[dim]).numbers(value)
+                Targets.of([GridAxis.of(self._obj.coords[dim])], {dim: value})
 
     def _answer(self, request: Request) -> xr.Dataset:
         raise NotImplementedError

@@ -29,7 +29,7 @@ from dsgp.estimators.grid_options import (
 )
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
-from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.grid.axes import GridAxis
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
@@ -38,6 +38,7 @@ from dsgp.grid.means import Mean
 from dsgp.grid.passes import tile_regions
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
+from dsgp.grid.targets import Targets
 from dsgp.kernels import Kernel
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
@@ -360,11 +361,24 @@ class GridGP(OnDisk, BaseEstimator):
             ``std`` of a new observation; needs one noise variance for all cells.
         **coords
             New coordinates by dim, in any order; a scalar takes the dim away. Dims not named keep
-            the field's. Beyond the field's extent the posterior returns to the prior.
+            the field's. DataArrays that share a dim are points: ``lat=DataArray(..., dims="obs"),
+            lon=DataArray(..., dims="obs")`` gives one number for each ``obs``, as xarray's
+            indexing does. Beyond the field's extent the posterior returns to the prior.
 
         Returns
         -------
         Dataset of ``mean`` and ``std``
+
+        Raises
+        ------
+        DataError, ParameterError
+            If a coordinate cannot be used, or a dim does not exist.
+        MemoryLimitError
+            If the result, and what it takes, would not fit.
+
+        Notes
+        -----
+        At points, ``variance="draws"`` is computed as "calibrated" is.
 
         Examples
         --------
@@ -376,21 +390,31 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
-        check_dims(coords, self.field_.axes, "coords")
+        targets = self._targets(coords)
         if include_noise and self.noise_variance_ is None:
             raise ParameterError(
                 "include_noise: the noise was given for each cell and is not known elsewhere; "
                 "add your own variance to std**2"
             )
-        system, y, points = self._system, self._residuals(), self._points(coords)
-        if isinstance(system, GappySystem):
-            mean, variance = system.mean(self._dual, points), system.variance(points)
+        system, y, points = self._system, self._residuals(), targets.points
+        if targets.together:
+            axes = targets.together
+            if isinstance(system, GappySystem):
+                mean = system.mean_at(self._dual, points, axes)
+                variance = system.variance_at(points, axes)
+            else:
+                mean, variance = system.predict_at(points, axes, y)
+            before = self._mean.at_points(targets)
         else:
-            mean, variance = system.predict(points, y)
-        mean = mean + _without_gaps(self._mean.at(coords), self._mean.constant)
+            if isinstance(system, GappySystem):
+                mean, variance = system.mean(self._dual, points), system.variance(points)
+            else:
+                mean, variance = system.predict(points, y)
+            before = self._mean.at(targets.coords)
+        mean = mean + _without_gaps(before, self._mean.constant)
         if include_noise:
             variance = variance + self._noise_at_cells()
-        return self._dataset(mean, np.sqrt(variance), coords)
+        return self._dataset(mean, np.sqrt(variance), targets)
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, **coords: Any
@@ -413,14 +437,21 @@ class GridGP(OnDisk, BaseEstimator):
         self._require_field()
         if not isinstance(n_samples, (int, np.integer)) or n_samples < 1:
             raise ParameterError(f"n_samples must be a positive integer, got {n_samples!r}")
-        check_dims(coords, self.field_.axes, "coords")
+        targets = self._targets(coords) if coords else None
+        if targets is not None and targets.together:
+            names = ", ".join(repr(self.field_.axes[d].name) for d in targets.together)
+            raise ParameterError(
+                f"sample: draws are of grids, and {names} go together point by point; draw on the "
+                "grid of their values and take the points of it: draws.sel(...)"
+            )
         seed = self.random_state if random_state is None else random_state
         require_seed(seed)
         rng = np.random.default_rng([seed, 3])
-        points = self._points(coords) if coords else None
+        points = None if targets is None else targets.points
         draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
-        draws += _without_gaps(self._mean.at(coords), self._mean.constant)
-        return self.field_.restore(draws, coords=coords or None, leading=("sample",))
+        before = self._mean.at({} if targets is None else targets.coords)
+        draws += _without_gaps(before, self._mean.constant)
+        return self.field_.restore(draws, targets=targets, leading=("sample",))
 
     def summary(self) -> str:
         """Describe the fitted model in a few lines."""
@@ -552,20 +583,18 @@ class GridGP(OnDisk, BaseEstimator):
     def _noise_at_cells(self) -> float | Floats:
         return float(self.noise_variance_ or 0.0) if self._variances is None else self._variances
 
-    def _points(self, coords: Mapping[str, Any]) -> list[Floats]:
-        return [
-            axis.numbers(coords[axis.name]) if axis.name in coords else axis.points
-            for axis in self.field_.axes
-        ]
+    def _targets(self, coords: Mapping[str, Any]) -> Targets:
+        """Read where the field is asked for; refuse what does not fit into memory."""
+        targets = Targets.of(self.field_.axes, coords)
+        targets.require_memory(self.field_.shape)
+        return targets
 
-    def _dataset(
-        self, mean: Floats, std: Floats, coords: Mapping[str, Any] | None = None
-    ) -> xr.Dataset:
+    def _dataset(self, mean: Floats, std: Floats, targets: Targets | None = None) -> xr.Dataset:
         attrs = {k: v for k, v in self.field_.template.attrs.items() if k == "units"}
         return xr.Dataset(
             {
-                "mean": self.field_.restore(mean, name="mean", coords=coords),
-                "std": self.field_.restore(std, name="std", attrs=attrs, coords=coords),
+                "mean": self.field_.restore(mean, name="mean", targets=targets),
+                "std": self.field_.restore(std, name="std", attrs=attrs, targets=targets),
             }
         )
 

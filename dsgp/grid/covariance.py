@@ -19,6 +19,7 @@ from dsgp.compute import run
 from dsgp.errors import ParameterError
 from dsgp.grid.points import amplitude
 from dsgp.grid.products import kron_mvprod
+from dsgp.grid.scattered import Cross, sums_along, sums_at
 from dsgp.jit.sampler import simulate
 from dsgp.jit.vecchia import Tables
 from dsgp.kernels import Kernel, Matern
@@ -40,6 +41,8 @@ class SeparableSum:
         Strictly ascending.
     terms : sequence of C sequences of D kernels
         The amplitude of a term is the product of its kernels' variances.
+    direct : bool
+        ``tables`` has none of axes whose kernels are all Matérn: these are evaluated pair by pair.
 
     Raises
     ------
@@ -60,6 +63,7 @@ class SeparableSum:
 
     points: tuple[Floats, ...]
     terms: tuple[tuple[Kernel, ...], ...]
+    direct: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", tuple(np.asarray(own, float) for own in self.points))
@@ -112,6 +116,44 @@ class SeparableSum:
             total = product if total is None else np.add(total, product, out=total)
         return total
 
+    def cross_at(self, points: Sequence[Floats], together: Sequence[int], grid: Floats) -> Floats:
+        """Return the covariance of points with this grid, times a vector on it, (n, H_o, …).
+
+        Parameters
+        ----------
+        points : sequence of D ndarrays
+            (n,) along the axes that go ``together``, (H_d,) along the others.
+        together : sequence of int
+        grid : ndarray of shape (G_1, …, G_D)
+        """
+        longest = max(together, key=lambda d: len(self.points[d]))
+        total: Any = None
+        for term in self.terms:
+            crosses: list[Cross | None] = [
+                _crossed(kernel, own) for kernel, own in zip(term, self.points, strict=True)
+            ]
+            product: Any = grid
+            for d, own in enumerate(self.points):
+                if len(own) > LONG and d not in together:
+                    product = along(_evaluated(own, term[d], points[d]), product, d, len(points[d]))
+                    crosses[d] = None
+            if len(self.points[longest]) > LONG:
+                rows = np.ascontiguousarray(np.moveaxis(product, longest, -1))
+                product = sums_along(
+                    _summed(self.points[longest], term[longest], rows.reshape(-1, rows.shape[-1])),
+                    # Where there is none, the grid has its targets already.
+                    [cross or (lambda new: np.eye(len(new))) for cross in crosses],
+                    points,
+                    together,
+                    longest,
+                    product.shape,
+                    _SECONDS_A_POINT * len(self.points[longest]),
+                )
+            else:
+                product = sums_at(crosses, points, together, product)
+            total = product if total is None else np.add(total, product, out=total)
+        return total
+
     def sample(self, random: np.random.Generator) -> Floats:
         """Draw the field on the grid from the prior."""
         total = np.zeros(self.shape)
@@ -144,7 +186,11 @@ class SeparableSum:
         start = np.zeros(shape, dtype=np.int64)
         rate = np.zeros(shape)
         polynomial, slopes = np.zeros((*shape, 4)), np.zeros((*shape, 5))
-        strides = [_stride(own) for own in self.points]
+        strides = [
+            -1 if self.direct and all(isinstance(term[d], Matern) for term in self.terms)
+            else _stride(own)
+            for d, own in enumerate(self.points)
+        ]  # fmt: skip
         values, rises = [], []
         length = 0
         for c, term in enumerate(self.terms):
@@ -215,6 +261,15 @@ def _multiplied(own: Floats, kernel: Kernel) -> Callable[[Floats], Floats]:
 def _evaluated(own: Floats, kernel: Kernel, new: Floats) -> Callable[[Floats], Floats]:
     axis = Axis(own)
     return lambda row: axis.kernel_sum(kernel, row)(new)  # type: ignore[arg-type]
+
+
+def _crossed(kernel: Kernel, own: Floats) -> Cross:
+    return lambda new: kernel.covariance(new, own)
+
+
+def _summed(own: Floats, kernel: Kernel, rows: Floats) -> Callable[[int, Floats], Floats]:
+    axis = Axis(own)
+    return lambda j, new: axis.kernel_sum(kernel, rows[j])(new)  # type: ignore[arg-type]
 
 
 def _simulated(own: Floats, kernel: Kernel, normal: Floats, d: int, state: int) -> Floats:

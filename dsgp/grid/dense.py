@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from dsgp.axis import LOG_2PI, Floats
 from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.scattered import indices, inner_shape
 from dsgp.grid.vecchia import VecchiaEvidence
 
 # Target cells whose covariances with the observed ones are held at a time.
@@ -112,15 +113,43 @@ class DenseSystem:
         shape = tuple(len(own) for own in (self.prior.points if points is None else points))
         mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
         flat = np.arange(mean.size) if where is None else np.flatnonzero(where)
+        for some, *moments in self._moments(
+            y, flat, lambda some: np.stack(np.unravel_index(some, shape), axis=1), points
+        ):
+            mean.reshape(-1)[some], variance.reshape(-1)[some] = moments
+        return mean, variance
+
+    def posterior_at(
+        self, y: Floats, points: Sequence[Floats], together: Sequence[int]
+    ) -> tuple[Floats, Floats]:
+        """Mean and variance at points, (n, H_o, …): some axes point by point, others as a grid."""
+        shape = inner_shape(points, together)
+        mean, variance = np.empty(shape), np.empty(shape)
+        for some, *moments in self._moments(
+            y,
+            np.arange(mean.size),
+            lambda some: indices(some, shape, len(points), together),
+            points,
+        ):
+            mean.reshape(-1)[some], variance.reshape(-1)[some] = moments
+        return mean, variance
+
+    def _moments(
+        self,
+        y: Floats,
+        flat: NDArray[np.intp],
+        places: Callable[[NDArray[np.intp]], NDArray[np.intp]],
+        points: Sequence[Floats] | None,
+    ) -> Iterator[tuple[NDArray[np.intp], Floats, Floats]]:
+        """Yield blocks of targets with their means and variances; ``places`` (t, D) on the axes."""
         dual, lower = self.dual(y), self._factor[0]
         for start in range(0, len(flat), _TARGETS):
             some = flat[start : start + _TARGETS]
-            cross = self._between(np.stack(np.unravel_index(some, shape), axis=1), points)
-            mean.reshape(-1)[some] = dual @ cross
+            cross = self._between(places(some), points)
+            mean = dual @ cross
             half = solve_triangular(lower, cross, lower=True, overwrite_b=True)
             left = self.prior.variance - np.einsum("it,it->t", half, half)
-            variance.reshape(-1)[some] = np.maximum(left, 0.0)
-        return mean, variance
+            yield some, mean, np.maximum(left, 0.0)
 
     def deviation(self, random: np.random.Generator) -> Floats:
         """Draw the posterior's deviation from its mean on the grid (Matheron's rule)."""

@@ -19,6 +19,7 @@ from dsgp.compute import one_blas_thread, run
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.kronecker import Eigenbasis, GridEvidence
 from dsgp.grid.rotation import Rotation
+from dsgp.grid.scattered import Cross, squared, sums_along, sums_at
 from dsgp.kernels import Kernel, Matern
 from dsgp.kernels.base import LARGEST, SMALLEST
 
@@ -235,6 +236,65 @@ class FibreSystem:
         inputs = self._inputs(points)
         return self._mean_at(inputs, y), self._variance_at(inputs)
 
+    @_on_one_blas_thread
+    def predict_at(
+        self, points: Sequence[Floats], together: Sequence[int], y: Floats
+    ) -> tuple[Floats, Floats]:
+        """Posterior mean and variance at points; as that of ``KroneckerSystem``."""
+        duals = self._duals(y)
+
+        def evaluate(j: int, inputs: Floats) -> Floats:
+            return self.axis.kernel_sum(self.kernel, duals[j])(inputs)
+
+        def explain(j: int, inputs: Floats) -> Floats:
+            return np.zeros(len(inputs)) if self._silent[j] else self._explained(j, inputs)
+
+        crosses = self._cross_functions()
+        squares = [squared(cross) for cross in crosses]
+        mean = self._sums_at(evaluate, crosses, points, together, _SOLVING)
+        told = self._sums_at(explain, squares, points, together, _SMOOTHING)
+        prior = math.prod(kernel.std**2 for kernel in self.kernels)
+        return mean, np.clip(prior - told, 0.0, prior)
+
+    def _sums_at(
+        self,
+        evaluate: Callable[[int, Floats], Floats],
+        crosses: list[Cross],
+        points: Sequence[Floats],
+        together: Sequence[int],
+        seconds: float,
+    ) -> Floats:
+        if self.long in together:
+            return sums_along(
+                evaluate,
+                crosses,
+                points,
+                together,
+                self.long,
+                self.shape,
+                seconds * len(self.axis),
+            )
+        inputs = points[self.long]
+        values = np.empty((len(self._variances), len(inputs)))
+
+        def fill(j: int) -> None:
+            values[j] = evaluate(j, inputs)
+
+        self._along(fill, seconds)
+        grid = np.moveaxis(values.reshape(*self._rotation.others, -1), -1, self.long)
+        there: list[Cross | None] = [*crosses]
+        there[self.long] = None
+        return sums_at(there, points, together, np.ascontiguousarray(grid))
+
+    def _cross_functions(self) -> list[Cross]:
+        """Covariances of new points of each axis with its eigenvectors; not of the long one."""
+        vectors = dict(zip(self._others, self._rotation.vectors, strict=True))
+
+        def cross_of(d: int) -> Cross:
+            return lambda own: self.kernels[d].covariance(own, self.axes[d].points) @ vectors[d]
+
+        return [cross_of(d) for d in range(len(self.axes))]
+
     def _mean_at(self, inputs: list[Floats], y: Floats) -> Floats:
         duals = self._duals(y)
         values = np.empty((len(duals), len(inputs[self.long])))
@@ -254,13 +314,11 @@ class FibreSystem:
             if self._silent[j]:
                 values[j] = self._variances[j] if same else 0.0
                 return
-            function = self.axis.variance_function(self._kernel(j), self._weight)
-            values[j] = function(inputs[self.long])
-            if not same:
-                # k_t (λ_j K_t + σ² I)⁻¹ k_tᵀ. Its error is that of rounding over λ_j, and the
-                # squares that multiply it are at most λ_j.
-                left = np.maximum(1.0 - values[j] / self._variances[j], 0.0)
-                values[j] = left * (self.kernel.std**2 / self._rotation.scales[j])
+            if same:
+                function = self.axis.variance_function(self._kernel(j), self._weight)
+                values[j] = function(inputs[self.long])
+            else:
+                values[j] = self._explained(j, inputs[self.long])
 
         self._along(vary, _SMOOTHING)
         if same:
@@ -269,6 +327,13 @@ class FibreSystem:
         prior = math.prod(kernel.std**2 for kernel in self.kernels)
         np.subtract(prior, told, out=told)
         return np.maximum(told, 0.0, out=told)
+
+    def _explained(self, j: int, inputs: Floats) -> Floats:
+        """k_t (λ_j K_t + σ² I)⁻¹ k_tᵀ at new points of the long axis."""
+        # Its error is that of rounding over λ_j, and the squares that multiply it are at most λ_j.
+        variance = self.axis.variance_function(self._kernel(j), self._weight)(inputs)
+        left = np.maximum(1.0 - variance / self._variances[j], 0.0)
+        return left * (self.kernel.std**2 / self._rotation.scales[j])
 
     def _crosses(self, inputs: list[Floats]) -> list[Floats]:
         """Covariances of new points of each other axis with its eigenvectors, (H_d, G_d)."""

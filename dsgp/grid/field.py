@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError
 from dsgp.grid.axes import GridAxis, axes_of, check_dims
 from dsgp.grid.coordinates import Floats
+from dsgp.grid.targets import Targets
 
 Bools = NDArray[np.bool_]
 
@@ -217,7 +218,7 @@ class Field:
         *,
         name: Hashable | None = None,
         attrs: Mapping[Any, Any] | None = None,
-        coords: Mapping[str, Any] | None = None,
+        targets: Targets | None = None,
         leading: Sequence[str] = (),
     ) -> xr.DataArray:
         """Give numbers on the axes the layout of the user's field.
@@ -231,14 +232,14 @@ class Field:
         Parameters
         ----------
         values : array of shape (…, n_1, …, n_D), numpy or dask
-            Along ascending axes; along the dims in ``coords``, in the order given there.
+            Along ascending axes; in the inner layout of ``targets``, if these are given.
         name : hashable, optional
             Default: the field's name.
         attrs : mapping, optional
             Instead of the field's attributes.
-        coords : mapping of dim to array_like, or scalar, optional
-            Other coordinates of some dims. A scalar takes the dim away. Coordinates of the field
-            that run along these dims, and the domain, do not apply then.
+        targets : Targets, optional
+            Where the numbers are, if not at the field's own cells. Coordinates of the field that
+            run along dims that are elsewhere, and the domain, do not apply then.
         leading : sequence of str
             Names of axes before those of the field, e.g. ``("sample",)``.
 
@@ -250,45 +251,46 @@ class Field:
         ------
         DataError
             If ``values`` has another shape, or a leading name is taken.
-        ParameterError
-            If ``coords`` names another dim.
         """
-        new = dict(coords or {})
-        check_dims(new, self.axes, "coords")
-        placed = {
-            axis.name: self._placed(axis, new[axis.name]) for axis in self.axes if axis.name in new
-        }
-        sizes = [placed[axis.name].size if axis.name in new else len(axis) for axis in self.axes]
-        self._require_shape(values, sizes, leading)
-        flips = [
-            slice(None, None, -1 if axis.descending and axis.name not in new else None)
-            for axis in self.axes
-        ]
-        kept = {
-            key: coordinate
-            for key, coordinate in self.template.coords.items()
-            if not set(coordinate.dims) & set(new)
-        }
+        where = Targets.of(self.axes, {}) if targets is None else targets
+        return self.placed(where.arranged(values, leading), name, targets, attrs, leading)
+
+    def placed(
+        self,
+        values: Any,
+        name: Hashable | None = None,
+        targets: Targets | None = None,
+        attrs: Mapping[Any, Any] | None = None,
+        leading: Sequence[str] = (),
+    ) -> xr.DataArray:
+        """Give numbers in the order of the user's dims their coordinates; as ``restore``."""
+        where = Targets.of(self.axes, {}) if targets is None else targets
+        coords = self.template.coords if targets is None else where.coordinates(self.template)
+        self._require_free(leading, where.dims)
         out = xr.DataArray(
-            values[(..., *flips)],
-            dims=(*leading, *self.dims),
-            coords=xr.Coordinates(kept | placed) if new else self.template.coords,
+            values,
+            dims=(*leading, *where.dims),
+            coords=coords,
             name=self.template.name if name is None else name,
             attrs={k: v for k, v in self.template.attrs.items() if k not in _RANGES}
             if attrs is None
             else dict(attrs),
         )
-        if self.domain is not None and not new:
+        if self.domain is not None and targets is None:
             out = out.where(self._layout(self.domain))
-        chunks = {dim: size for dim, size in self.chunks.items() if dim not in new}
+        chunks = {
+            dim: size
+            for dim, size in self.chunks.items()
+            if dim in where.dims and dim not in where.coords
+        }
         if chunks:
             out = out.chunk(chunks)
         elif out.chunks is None and isinstance(values, np.ndarray):
             # A view that runs backwards is slow to read and keeps the array it belongs to.
-            out = out.copy(data=np.ascontiguousarray(out.values))
-        out.encoding = {} if new or leading else _float_encoding(self.template.encoding)
-        scalars = {dim: 0 for dim, value in new.items() if np.ndim(value) == 0}
-        return out.isel(scalars) if scalars else out
+            out = out.copy(data=np.asarray(out.values, order="C"))
+        same = targets is None and not leading
+        out.encoding = _float_encoding(self.template.encoding) if same else {}
+        return out
 
     def static_gaps(self, *dims: str) -> Bools:
         """Cells without a value at any step along some dims; see ``static_gaps``."""
@@ -321,21 +323,9 @@ class Field:
             f"the cells are the same, {what}.assign_coords({axis.name}=da.{axis.name})"
         )
 
-    def _placed(self, axis: GridAxis, value: Any) -> xr.DataArray:
-        """Return a new coordinate of a dim; attributes that it lacks are the field's."""
-        dim, new = axis.name, axis.checked(value)
-        attrs = {**self.template.coords[dim].attrs, **getattr(value, "attrs", {})}
-        return xr.DataArray(new, dims=dim, coords={dim: (dim, new, attrs)}, name=dim).coords[dim]
-
-    def _require_shape(self, values: Any, sizes: Sequence[int], leading: Sequence[str]) -> None:
-        expected, got = tuple(sizes), tuple(values.shape)
-        if len(got) != len(leading) + len(expected) or got[len(leading) :] != expected:
-            before = "".join(f"{name}, " for name in leading)
-            raise DataError(
-                f"restore: expected values of shape ({before}{str(expected)[1:]}, got {got}"
-            )
+    def _require_free(self, leading: Sequence[str], dims: Sequence[str]) -> None:
         for name in leading:
-            if name in self.dims or name in self.template.coords:
+            if name in dims or name in self.template.coords:
                 raise DataError(
                     f"the result has a dim {name!r} of its own, and so has the field; rename it: "
                     f"da.rename({{{name!r}: ...}})"

@@ -18,6 +18,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.eigen import AxisCovariance, Eigenbasis
 from dsgp.grid.points import amplitude, ascending, points_of
 from dsgp.grid.products import Array, Workspace, grams, kron_mvprod, multiply
+from dsgp.grid.scattered import squared, sums_at
 from dsgp.grid.spectrum import Spectrum
 from dsgp.kernels import Kernel
 from dsgp.kernels.base import LARGEST, SMALLEST
@@ -284,6 +285,33 @@ class KroneckerSystem:
         np.clip(variance, 0.0, 1.0, out=variance)
         variance *= self.variance
         return mean, variance
+
+    def predict_at(
+        self, points: Sequence[Floats], together: Sequence[int], y: ArrayLike
+    ) -> tuple[Array, Array]:
+        """Posterior mean and variance at points, block by block.
+
+        Parameters
+        ----------
+        points : sequence of D arrays
+            (n,) along the axes that go together, (H_d,) along the others.
+        together : sequence of int
+            Axes that go together, point by point.
+        y : array_like of shape (G_1, ..., G_D)
+            Residuals without gaps.
+
+        Returns
+        -------
+        mean, variance : ndarrays of shape (n, H_d, ...)
+        """
+        ratio = self.variance / self.noise_variance
+        z = self._spectrum.scale(lambda v: ratio / (1.0 + v), self._rotated(y, Workspace()))
+        crosses = [axis.cross for axis in self._axes]
+        mean = sums_at(crosses, points, together, z)
+        weights = Workspace().grid(self.shape, self.dtype)
+        self._spectrum.fill(lambda v: ratio / (1.0 + v), weights)
+        told = sums_at([squared(cross) for cross in crosses], points, together, weights)
+        return mean, self.variance * np.clip(1.0 - told, 0.0, 1.0)
 
     def _sample_at(
         self, points: list[Floats], y: ArrayLike, n: int, rng: np.random.Generator

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from numbers import Real
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
+from dsgp.grid.targets import Targets
 
 # Parts of a date that group its steps.
 PARTS = (
@@ -192,6 +194,41 @@ class Mean:
                 out = _interpolated(out, d, axis.points, numbers)
         return np.broadcast_to(out, shape)
 
+    def at_points(self, targets: Targets) -> Floats:
+        """Mean at points, as ``at`` has it, in the inner layout of the targets, (n, H_o, …)."""
+        together = targets.together
+        out = self.table
+        for d, axis in enumerate(self.axes):
+            if d in together:
+                continue
+            if axis.name == self.dim:
+                out = np.take(out, self._codes(axis, targets.coords), axis=d)
+            elif axis.name in targets.coords and out.shape[d] > 1:
+                out = _interpolated(out, d, axis.points, targets.points[d])
+        corners = []
+        for d in together:
+            axis, new = self.axes[d], targets.points[d]
+            if axis.name == self.dim:
+                # Of the field's own steps the points are in another order than the codes.
+                dates = targets.coords.get(axis.name)
+                own = self._codes(axis, {} if dates is None else {axis.name: dates})
+                code = own if dates is not None else own[np.searchsorted(axis.points, new)]
+                corners.append([(code, np.ones(len(new)))])
+            elif out.shape[d] == 1:
+                corners.append([(np.zeros(len(new), np.intp), np.ones(len(new)))])
+            else:
+                low, high, weight = _between(axis.points, new)
+                corners.append([(low, 1 - weight), (high, weight)])
+        moved = np.moveaxis(out, together, range(len(together)))
+        total = np.zeros((len(targets.points[together[0]]), *moved.shape[len(together) :]))
+        for corner in product(*corners):
+            weight = np.prod([one for _, one in corner], axis=0)
+            part = moved[tuple(index for index, _ in corner)]
+            weight = weight.reshape(-1, *[1] * (part.ndim - 1))
+            # A cell without a number does not count where it has no weight.
+            total += np.where(weight > 0, weight * part, 0.0)
+        return np.broadcast_to(total, targets.inner_shape)
+
     def settings(self) -> dict[str, Any]:
         """Everything but the arrays and the axes, as JSON can hold it; see ``from_settings``."""
         return {
@@ -292,11 +329,15 @@ def _labels(axis: GridAxis, part: str, steps: NDArray[Any]) -> NDArray[Any]:
 
 def _interpolated(table: Floats, d: int, points: Floats, numbers: Floats) -> Floats:
     """Interpolate along axis d, constant outside; a point itself does not see its neighbours."""
-    inside = np.clip(numbers, points[0], points[-1])
-    left = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, points.size - 2)
-    weight = (inside - points[left]) / (points[left + 1] - points[left])
-    low = np.where(weight < 1, left, left + 1)
-    high = np.where(weight > 0, left + 1, left)
+    low, high, weight = _between(points, numbers)
     shape = [-1 if k == d else 1 for k in range(table.ndim)]
     start = np.take(table, low, axis=d)
     return start + weight.reshape(shape) * (np.take(table, high, axis=d) - start)
+
+
+def _between(points: Floats, numbers: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+    """Return the points on either side of each number, and the weight of the upper one."""
+    inside = np.clip(numbers, points[0], points[-1])
+    left = np.clip(np.searchsorted(points, inside, side="right") - 1, 0, points.size - 2)
+    weight = (inside - points[left]) / (points[left + 1] - points[left])
+    return np.where(weight < 1, left, left + 1), np.where(weight > 0, left + 1, left), weight

@@ -6,6 +6,7 @@ masked; the preconditioner is Vecchia's factor. Few cells are solved by dense al
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, ParameterError
 from dsgp.grid.covariance import LONG, SeparableSum
+from dsgp.grid.scattered import indices, inner_shape
 from dsgp.grid.vecchia import (
     Cells,
     Factor,
@@ -36,6 +38,8 @@ Bools = NDArray[np.bool_]
 _CANDIDATES = 30
 # Target cells whose neighbours are held at a time: 30 MB of them.
 _TARGETS = 2**17
+# The same along an axis whose covariances are in a table.
+_SCATTERED = 1024
 # Cells at which local variances are compared with exact ones.
 _PROBES = 6
 # What may be left to gain when a variance is computed by a solve, as a share of it.
@@ -205,6 +209,37 @@ class CellSystem:
                 bar.update(len(some))
         return out
 
+    def local_variance_at(self, points: Sequence[Floats], together: Sequence[int]) -> Floats:
+        """As ``local_variance`` at points, (n, H_o, …): some axes point by point, others a grid."""
+        shape = inner_shape(points, together)
+        out = np.empty(shape)
+        per_point = math.prod(shape[1:])
+        step = max(_TARGETS // max(per_point, 1), 1)
+        for d in together:
+            if not all(isinstance(term[d], Matern) for term in self.prior.terms):
+                # Its kernel is in a table of all pairs of old and new points.
+                step = max(min(step, _SCATTERED, LONG - len(self.prior.points[d])), 1)
+        with progress("variances", total=shape[0]) as bar:
+            for start in range(0, shape[0], step):
+                some = [
+                    own[start : start + step] if d in together else own
+                    for d, own in enumerate(points)
+                ]
+                targets = _Targets.of(self.prior, some, direct=True)
+                block = inner_shape(some, together)
+                index = indices(np.arange(math.prod(block)), block, len(points), together)
+                near = candidates_of(self.cells, self.prior, targets.nearest(index), _CANDIDATES)
+                out[start : start + step] = local_variance(
+                    targets.index(index),
+                    targets.cells(self.cells),
+                    targets.prior,
+                    self.noise,
+                    near,
+                    self.n_neighbours,
+                ).reshape(block)
+                bar.update(block[0])
+        return out
+
     def variance_at(self, points: Sequence[float]) -> float:
         """Posterior variance at one place, by a solve, to half a per cent; never below the exact.
 
@@ -283,7 +318,9 @@ class _Targets:
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, prior: SeparableSum, points: Sequence[Floats] | None) -> _Targets:
+    def of(
+        cls, prior: SeparableSum, points: Sequence[Floats] | None, direct: bool = False
+    ) -> _Targets:
         if points is None:
             return cls(prior, None, None, None, prior.shape)
         union = [np.union1d(own, new) for own, new in zip(prior.points, points, strict=True)]
@@ -295,7 +332,7 @@ class _Targets:
                     f"the kernel {dense[0]!r}; predict at fewer new points at a time"
                 )
         return cls(
-            SeparableSum(tuple(union), prior.terms),
+            SeparableSum(tuple(union), prior.terms, direct),
             tuple(np.searchsorted(u, own) for u, own in zip(union, prior.points, strict=True)),
             tuple(np.searchsorted(u, new) for u, new in zip(union, points, strict=True)),
             tuple(_closest(own, new) for own, new in zip(prior.points, points, strict=True)),

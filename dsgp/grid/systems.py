@@ -21,6 +21,7 @@ from dsgp.grid.dense import DenseSystem
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.missing import Bools, CellSystem, Solve, local_excess
+from dsgp.grid.scattered import indices
 from dsgp.kernels import Kernel, Matern
 
 # Seconds of an evaluation of likelihood and gradient: of an axis of n points by dense algebra, n³;
@@ -204,13 +205,15 @@ class GappySystem:
         """The same at other points: between cells linear, beyond them constant."""
         if points is None:
             return self._share
-        places = [
+        steps = np.meshgrid(*self._places(points), indexing="ij")
+        return map_coordinates(self._share, steps, order=1, mode="nearest")
+
+    def _places(self, points: Sequence[Floats]) -> list[Floats]:
+        """Places of other points among the cells, in steps."""
+        return [
             np.interp(new, own, np.arange(len(own)))
             for new, own in zip(points, self.prior.points, strict=True)
         ]
-        return map_coordinates(
-            self._share, np.meshgrid(*places, indexing="ij"), order=1, mode="nearest"
-        )
 
     def settle_variance(self) -> tuple[str, float | None]:
         """Choose between local variances and calibrated ones, where that is open; tell the error.
@@ -242,6 +245,32 @@ class GappySystem:
 
     def predict(self, points: Sequence[Floats], y: Floats) -> tuple[Floats, Floats]:
         return self.mean(self.dual(y), points), self.variance(points)
+
+    def mean_at(self, dual: Floats, points: Sequence[Floats], together: Sequence[int]) -> Floats:
+        """Posterior mean at points from α on the grid, (n, H_o, …)."""
+        return self.prior.cross_at(points, together, dual)
+
+    def variance_at(self, points: Sequence[Floats], together: Sequence[int]) -> Floats:
+        """Posterior variance at points; what draws show of it is that of the cells around."""
+        if self.variance_method == "exact":
+            nothing = np.zeros(self.observed.shape)
+            return self.dense.posterior_at(nothing, points, together)[1]
+        if self.variance_method == "auto":
+            self.settle_variance()
+        local = self.cells.local_variance_at(points, together)
+        if self.variance_method == "local":
+            return local
+        places = self._places(points)
+        index = indices(np.arange(local.size), local.shape, len(points), together)
+        steps = [own[index[:, d]] for d, own in enumerate(places)]
+        shares = map_coordinates(self._share, steps, order=1, mode="nearest")
+        return local * shares.reshape(local.shape)
+
+    def predict_at(
+        self, points: Sequence[Floats], together: Sequence[int], y: Floats
+    ) -> tuple[Floats, Floats]:
+        """Posterior mean and variance at points; as that of ``KroneckerSystem``."""
+        return self.mean_at(self.dual(y), points, together), self.variance_at(points, together)
 
     def sample(
         self, y: Floats, n: int, rng: np.random.Generator, points: Sequence[Floats] | None = None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.field import Field, static_gaps
+from dsgp.grid.targets import Targets
 
 SIZES = {"time": 4, "lat": 3, "lon": 5}
 
@@ -200,8 +201,9 @@ def test_other_coordinates_are_placed_as_given():
     da = example(("lat", "time", "lon"), {"lat", "lon"}, chunks={"lat": 1})
     field = Field.of(da)
     values = np.arange(3 * 2 * 5.0).reshape(3, 2, 5)
-    new = xr.DataArray(np.array(["2000-03-01", "2000-02-01"], dtype="M8[s]"), dims="t")
-    out = field.restore(values, coords={"time": new}, name="mean", attrs={"units": "K"})
+    new = xr.DataArray(np.array(["2000-03-01", "2000-02-01"], dtype="M8[s]"), dims="time")
+    targets = Targets.of(field.axes, {"time": new})
+    out = field.restore(values, targets=targets, name="mean", attrs={"units": "K"})
     assert out.dims == da.dims
     assert (out.name, out.attrs) == ("mean", {"units": "K"})
     np.testing.assert_array_equal(out.time, new)
@@ -209,15 +211,16 @@ def test_other_coordinates_are_placed_as_given():
     assert set(out.coords) == {"time", "lat", "lon", "area", "depth"}  # not the cruise
     assert out.area.identical(da.area)
     assert out.chunksizes["lat"] == (1, 1, 1)
-    one = field.restore(np.ones((1, 4, 5)), coords={"lat": 34.02})
+    one = field.restore(np.ones((1, 4, 5)), targets=Targets.of(field.axes, {"lat": 34.02}))
     assert one.dims == ("time", "lon")
     assert float(one.lat) == 34.02
     assert one.lat.attrs == {"units": "degrees_north"}
-    text = field.restore(np.ones((3, 1, 5)), coords={"time": "2000-03-01"})
+    march = Targets.of(field.axes, {"time": "2000-03-01"})
+    text = field.restore(np.ones((3, 1, 5)), targets=march)
     assert text.time.dtype.kind == "M"
     assert text.time == np.datetime64("2000-03-01")
     with pytest.raises(ParameterError, match=r"coords: 'lev' is no dim"):
-        field.restore(values, coords={"lev": [1]})
+        Targets.of(field.axes, {"lev": [1]})
     with pytest.raises(DataError, match=r"expected values of shape \(sample, 3, 4, 5\), got"):
         field.restore(values, leading=("sample",))
     with pytest.raises(DataError, match=r"dim 'depth' of its own.*rename"):
@@ -235,7 +238,8 @@ def test_encodings_of_packed_numbers_are_dropped():
     kept = {"zlib": True, "complevel": 4, "chunksizes": (1, 3, 5), "units": "degC"}
     assert field.restore(field.values).encoding == kept
     assert da.encoding["scale_factor"] == 0.01
-    assert field.restore(field.values[:1], coords={"time": da.time[:1]}).encoding == {}
+    first = Targets.of(field.axes, {"time": da.time[:1]})
+    assert field.restore(field.values[:1], targets=first).encoding == {}
 
 
 def test_ranges_of_the_data_are_not_claimed_for_results():
