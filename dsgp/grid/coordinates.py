@@ -47,14 +47,17 @@ def listed(names: Iterable[str]) -> str:
 
 
 def plain(name: str, values: Any) -> NDArray[Any]:
-    """Return a coordinate as an array of one dim; dates are datetime64 or objects."""
+    """Return a coordinate as an array of one dim, in the byte order of the machine; dates are
+    datetime64 or objects.
+    """
     array = np.atleast_1d(np.asarray(values))
     if array.ndim != 1:
         raise DataError(
             f"dim {name!r}: expected its coordinate as one list of values, got an array of shape "
             f"{array.shape}; give the values along this dim only"
         )
-    return array
+    # Big-endian, as in netCDF 3: ticks of dates are read as integers further on.
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def kind_of(name: str, values: NDArray[Any]) -> Kind:

@@ -38,10 +38,11 @@ def require_finite(name: str, values: NDArray[np.float64], first_row: int = 0) -
     bad = np.flatnonzero(~finite)
     value = values[bad[0]]
     kind = "NaN (missing)" if np.isnan(value) else "infinity"
+    whole = values.size > 1 and np.isnan(values).all()
+    remedy = "leave it out, or fill it" if whole else "drop those rows or fill them"
     raise DataError(
         f"{name} contains {kind} in row {first_row + bad[0]} (counted from 0) and is not finite in "
-        f"{bad.size} of {values.size} rows; every value must be a finite number: drop those rows "
-        "or fill them"
+        f"{bad.size} of {values.size} rows; every value must be a finite number: {remedy}"
     )
 
 

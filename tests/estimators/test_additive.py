@@ -442,7 +442,11 @@ def test_what_float64_cannot_hold_is_refused(change, error, message):
     ("X", "y", "message"),
     [
         (np.array([["1", "2"], ["3", "4"]]), [1.0, 2.0], "X is text"),
-        (np.ones((2, 1)), np.array(["1", "2"]), "target 'y' is text"),
+        (
+            np.ones((2, 1)),
+            np.array(["1", "2"]),
+            "target 'y' is not numeric .*it holds numbers as text .* in 2 of 2 rows",
+        ),
         (np.ma.masked_array(np.ones((2, 1)), [[0], [1]]), [1.0, 2.0], "X is a masked array"),
         (np.ones((2, 1)), np.ma.masked_array([1.0, 2.0], [0, 1]), "target 'y' is a masked array"),
     ],

@@ -311,3 +311,19 @@ def test_a_closed_circle_holds_each_point_once():
         check_period(axis_of(lon), 360)
     hours = axis_of(xr.date_range("2000-01-01", periods=25, freq="h"))
     check_period(hours, 24)
+
+
+@pytest.mark.parametrize("kind", ["M8", "m8"])
+@pytest.mark.parametrize("unit", ["D", "h", "s", "ns"])
+def test_byte_order_does_not_change_a_time(kind, unit):
+    start = 18262 if kind == "M8" else 0
+    known = (start + np.arange(5)).astype(f"{kind}[D]")
+    wanted = (24 * start + np.array([24, 60])).astype(f"{kind}[h]").astype(f"{kind}[{unit}]")
+    expected = axis_of(known.astype(f"{kind}[ns]")).numbers(wanted)
+    np.testing.assert_array_equal(expected, [1, 2] if unit == "D" else [1, 2.5])
+    for order in "<>":
+        axis = axis_of(known.astype(f"{order}{kind}[ns]"))
+        np.testing.assert_array_equal(axis.points, [0, 1, 2, 3, 4])
+        np.testing.assert_array_equal(
+            axis.numbers(wanted.astype(f"{order}{kind}[{unit}]")), expected
+        )

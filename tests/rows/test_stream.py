@@ -294,7 +294,7 @@ FAULTS = {
     "text": (rewritten(a="ten"), "input column 'a' is not numeric .*'ten' in row 0"),
     "dates": (rewritten(a=pd.Timestamp(0)), "input column 'a' holds dates"),
     "text target": (rewritten(y="ten"), "target 'y' is not numeric"),
-    "text weight": (rewritten(w="ten"), "the weight 'w' must be numbers"),
+    "text weight": (rewritten(w="ten"), "the weight 'w' is not numeric .*'ten' in row 0"),
     "NaN": (spoiled("a", np.nan), r"input column 'a' contains NaN \(missing\) in row 4 "),
     "infinity": (spoiled("a", -np.inf), "input column 'a' contains infinity in row 4 "),
     "NaN target": (spoiled("y", np.nan), "target 'y' contains NaN .* row 4 "),

@@ -13,6 +13,7 @@ from dsgp.rows.sources.memory import (
     target_of,
     weights_of,
 )
+from dsgp.rows.sources.numbers import numbers_of
 from dsgp.rows.sources.parts import Block
 from dsgp.rows.sources.rows import Rows, Source
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
@@ -37,6 +38,7 @@ __all__ = [
     "matching_columns",
     "matching_source",
     "naming",
+    "numbers_of",
     "open_table",
     "read_table",
     "require_unique",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from numbers import Real
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
+from dsgp.rows.sources.numbers import each_checked, numbers_of, require_numbers
 
 UNMATCHED = "The feature names should match those that were passed during fit."
 
@@ -50,12 +51,9 @@ class Columns:
     def column(self, name: str, rows: slice = slice(None)) -> Floats:
         """Return one column, or some rows of it, as float64."""
         position = self.positions[self.names.index(name)]
-        if isinstance(self.data, pd.DataFrame):
-            # Missing values of pandas' own integer and boolean types become NaN here.
-            values = self.data.iloc[rows, position].to_numpy(dtype=np.float64, na_value=np.nan)
-        else:
-            values = self.data[rows, position]
-        return np.ascontiguousarray(values, dtype=np.float64)
+        frame = isinstance(self.data, pd.DataFrame)
+        values = self.data.iloc[rows, position] if frame else self.data[rows, position]
+        return numbers_of(f"input column {name!r}", values)
 
     def part(self, rows: slice) -> Columns:
         """Return some of the rows, as views and without their labels."""
@@ -86,10 +84,7 @@ def columns_of(table: Any) -> Columns:
         If the table is sparse, or its column names mix text and other types.
     """
     if not isinstance(table, pd.DataFrame):
-        _refuse_text_and_masks(table, "X")
-        array = check_array(table, dtype="numeric", ensure_all_finite=False)
-        n_rows, n_columns = array.shape
-        return Columns(numbered(n_columns), False, n_rows, None, array, tuple(range(n_columns)))
+        return _array_columns(table)
     text = [isinstance(name, str) for name in table.columns]
     if any(text) and not all(text):
         raise TypeError(
@@ -149,11 +144,27 @@ def require_as_many(present: Sequence[str], names: Sequence[str], model: str) ->
         )
 
 
-def _refuse_text_and_masks(values: Any, what: str) -> None:
+def _array_columns(table: Any) -> Columns:
+    _refuse_mask(table, "X")
+    kind = getattr(np.asarray(table), "dtype", np.dtype(float)).kind
+    if kind in "US":
+        raise DataError("X is text: convert it to numbers")
+    array = check_array(table, dtype=None, ensure_all_finite=False)
+    n_rows, n_columns = array.shape
+    names = numbered(n_columns)
+    if array.dtype.kind == "O":
+        each_checked(
+            partial(require_numbers, f"input column {name!r}", array[:, j])
+            for j, name in enumerate(names)
+        )
+    else:
+        require_numbers("X", array[:0, 0])
+    return Columns(names, False, n_rows, None, array, tuple(range(n_columns)))
+
+
+def _refuse_mask(values: Any, what: str) -> None:
     if np.ma.isMaskedArray(values):
         raise DataError(f"{what} is a masked array: fill the masked values, or drop their rows")
-    if getattr(np.asarray(values), "dtype", np.dtype(float)).kind in "US":
-        raise DataError(f"{what} is text: convert it to numbers")
 
 
 def numbered(n_columns: int) -> tuple[str, ...]:
@@ -169,8 +180,10 @@ def _frame_columns(
     if len(table) == 0:
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
     require_unique(names)
-    for name, position in zip(names, positions, strict=True):
-        require_numeric(name, table.iloc[:, position])
+    each_checked(
+        partial(require_numbers, f"input column {name!r}", table.iloc[:, position])
+        for name, position in zip(names, positions, strict=True)
+    )
     return Columns(names, named, len(table), table.index, table, positions)
 
 
@@ -190,19 +203,17 @@ def target_of(y: Any, n_rows: int, name: str = "y", first_row: int = 0) -> Float
         )
     if isinstance(y, pd.Series):
         name = str(y.name if y.name is not None else name)
-        require_numeric(name, y, what="target")
-        y = y.to_numpy(dtype=np.float64, na_value=np.nan)
-    _refuse_text_and_masks(y, f"the target {name!r}")
-    values = column_or_1d(y, warn=True)
-    if np.iscomplexobj(values):
-        raise DataError("Complex data not supported: the target must be real numbers")
-    try:
-        values = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"the target {name!r} must be numbers: {error}") from error
+    _refuse_mask(y, f"the target {name!r}")
+    values = numbers_of(f"the target {name!r}", _flat(y))
     require_length("y", len(values), n_rows)
     require_finite(f"the target {name!r}", values, first_row)
     return values
+
+
+def _flat(y: Any) -> Any:
+    """Return a target as one column, with scikit-learn's warning of a column vector."""
+    series = isinstance(y, (pd.Series, pd.Index, pd.api.extensions.ExtensionArray))
+    return y if series else column_or_1d(y, warn=True, dtype=None)
 
 
 def require_length(what: str, length: int, n_rows: float) -> None:
@@ -234,10 +245,8 @@ def weights_of(sample_weight: ArrayLike | None, n_rows: int) -> Floats:
 def some_weights(sample_weight: ArrayLike, n_rows: int, first_row: int = 0) -> Floats:
     """Check the weights of some rows, which may all be 0; ``first_row`` as for ``target_of``."""
     name = _weight_name(sample_weight)
-    try:
-        weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be numbers: {error}") from error
+    _refuse_mask(sample_weight, name)
+    weight = numbers_of(name, sample_weight)
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
@@ -280,17 +289,9 @@ def extra_of(values: Any, n_rows: int, role: str, first_row: int = 0) -> Floats:
     """
     name = role
     if isinstance(values, pd.Series):
-        column = str(role if values.name is None else values.name)
-        name = f"the {role} {column!r}"
-        require_numeric(column, values, what=f"the {role}")
-        values = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    _refuse_text_and_masks(values, name)
-    if np.iscomplexobj(values):
-        raise DataError(f"Complex data not supported: {name} must be real numbers")
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be numbers: {error}") from error
+        name = f"the {role} {str(role if values.name is None else values.name)!r}"
+    _refuse_mask(values, name)
+    numbers = numbers_of(name, values)
     if numbers.ndim == 0:
         numbers = np.full(n_rows, float(numbers))
     if numbers.shape != (n_rows,):
@@ -330,35 +331,6 @@ def naming(part: str) -> Iterator[None]:
         if not part:
             raise
         raise DataError(f"{part}: {error}") from error
-
-
-def require_numeric(name: str, values: pd.Series, what: str = "input column") -> None:
-    """Raise ``DataError`` telling which value of a column is no number."""
-    kind = values.dtype
-    if pd.api.types.is_complex_dtype(kind):
-        raise DataError(f"Complex data not supported: {what} {name!r} must be real numbers")
-    if pd.api.types.is_numeric_dtype(kind) or pd.api.types.is_bool_dtype(kind):
-        return
-    if pd.api.types.is_datetime64_any_dtype(kind):
-        raise DataError(
-            f"{what} {name!r} holds dates (type {kind}): convert it to numbers, e.g. days since "
-            f"the first: (t[{name!r}] - t[{name!r}].min()) / pandas.Timedelta(days=1)"
-        )
-    present = values.dropna()
-    if pd.api.types.is_object_dtype(kind) and all(
-        isinstance(value, (Real, np.bool_)) for value in present
-    ):
-        if len(present):
-            return  # numbers kept as Python objects
-        raise DataError(f"{what} {name!r} has no value in any row: leave it out")
-    numbers = pd.to_numeric(present.astype(str), errors="coerce").isna().to_numpy()
-    first = int(np.argmax(numbers))  # where all parse, the first: text that looks like a number
-    row = int(np.flatnonzero(values.notna())[first])
-    raise DataError(
-        f"{what} {name!r} is not numeric (type {kind}): {present.iloc[first]!r} in row {row} "
-        f"(counted from 0) is no number, nor are {max(int(numbers.sum()), 1)} of {len(values)} in "
-        "all; convert it to numbers" + (", or leave it out" if what == "input column" else "")
-    )
 
 
 def listed(names: Sequence[Any], at_most: int = 12) -> str:

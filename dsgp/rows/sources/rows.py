@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from dsgp.rows.sources.memory import (
     some_weights,
     target_of,
 )
+from dsgp.rows.sources.numbers import each_checked
 
 
 @dataclass(frozen=True)
@@ -293,8 +295,9 @@ def rows_of(
     first_row: int,
 ) -> Rows:
     """Convert columns to numbers and check that they are finite, or missing where they may be."""
-    inputs = []
-    for name in needed:
+    inputs: list[Floats] = []
+
+    def read(name: str) -> None:
         values = columns.column(name)
         if missing == "error":
             require_finite(f"input column {name!r}", values, first_row)
@@ -302,4 +305,6 @@ def rows_of(
             gaps_filled = np.where(np.isnan(values), 0.0, values)
             require_finite(f"input column {name!r}", gaps_filled, first_row)
         inputs.append(values)
+
+    each_checked(partial(read, name) for name in needed)
     return Rows(inputs, y, weight, columns.n_rows, extra)
