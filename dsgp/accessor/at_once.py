@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -29,15 +28,13 @@ def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
         return model.predict(include_noise=request.include_noise, **request.coords)
     result = model.posterior(include_noise=request.include_noise)
     if request.keep_observed:
-        return with_observed(result, da, model, request.mask, request.include_noise)
+        return with_observed(result, model, request.include_noise)
     return result
 
 
-def with_observed(
-    result: xr.Dataset, da: xr.DataArray, model: dsgp.GridGP, mask: Any, include_noise: bool
-) -> xr.Dataset:
+def with_observed(result: xr.Dataset, model: dsgp.GridGP, include_noise: bool) -> xr.Dataset:
     """Put the observed values of a field into its posterior, with the deviation of their errors."""
-    field = Field.of(da, mask=mask, units=model.units)
+    field = model.field_
     given = model.noise
     noise = (
         field.align(given, "noise") if isinstance(given, xr.DataArray) else model.noise_variance_

@@ -14,12 +14,15 @@ from dsgp import memory
 from dsgp.accessor.at_once import at_once, layout_of
 from dsgp.accessor.request import Request
 from dsgp.grid.axes import check_dims
+from dsgp.grid.coded import FILLS, PACKING, RANGES
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
 from dsgp.grid.targets import Targets
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
+# Of an encoding, what tells missing values.
+_OF_CODES = (*FILLS, *RANGES, *PACKING, "dtype")
 
 
 def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
@@ -82,14 +85,18 @@ class _Frame:
     coords: dict[Hashable, xr.Variable]
     name: Hashable
     attrs: dict[Any, Any]
+    encoding: dict[Any, Any]
 
     @classmethod
     def of(cls, da: xr.DataArray) -> _Frame:
         coords = {dim: da.coords[dim].variable for dim in da.dims if dim in da.coords}
-        return cls(da.dims, coords, da.name, da.attrs)
+        encoding = {key: da.encoding[key] for key in _OF_CODES if key in da.encoding}
+        return cls(da.dims, coords, da.name, da.attrs, encoding)
 
     def filled(self, values: Any) -> xr.DataArray:
-        return xr.DataArray(values, self.coords, self.dims, self.name, self.attrs)
+        da = xr.DataArray(values, self.coords, self.dims, self.name, self.attrs)
+        da.encoding = self.encoding
+        return da
 
 
 @dataclass(frozen=True)

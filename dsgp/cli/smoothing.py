@@ -384,7 +384,7 @@ def _in_memory(
     estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
     result = estimator.posterior(include_noise=asked.include_noise)
     if asked.keep_observed:
-        result = with_observed(result, da, estimator, mask, asked.include_noise)
+        result = with_observed(result, estimator, asked.include_noise)
     fields.write(result, dataset, place)
     return int(result["mean"].count())
 

@@ -30,6 +30,7 @@ from dsgp.estimators.grid_options import (
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
 from dsgp.grid.axes import GridAxis
+from dsgp.grid.coded import has_gaps
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
@@ -519,7 +520,7 @@ class GridGP(OnDisk, BaseEstimator):
     # ------------------------------------------------------------------ parts
 
     def _surely_complete(self, da: xr.DataArray) -> bool:
-        return da.chunks is None and not bool(da.isnull().any()) and (self.scales or 1) == 1
+        return da.chunks is None and (self.scales or 1) == 1 and not has_gaps(da)
 
     def _residuals(self) -> Floats:
         """The field minus its prior mean; 0 where missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Real
@@ -22,6 +23,7 @@ from dsgp.estimators.grid_options import (
     tile_size,
 )
 from dsgp.grid.axes import GridAxis, axes_of
+from dsgp.grid.coded import Extremes, report_blanks, report_codes
 from dsgp.grid.covariance import LONG
 from dsgp.grid.eigen import Eigenbasis
 from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
@@ -117,8 +119,8 @@ class OnDisk:
         self.__dict__.pop("field_", None)
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
-        tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
         inside, self.n_observed_ = _seen(stored, axes)
+        tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
         if gaps is None:
             gaps = self.n_observed_ < math.prod(stored.shape)
         if not gaps:
@@ -246,13 +248,20 @@ class OnDisk:
 
 
 def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
-    """Say which cells of a stored field have a value at any time, in its order; count values."""
+    """Say which cells of a stored field have a value at any time, in its order; count values.
+
+    Raises and warns where numbers stand for missing values, as ``Field.of`` does.
+    """
     times = [d for d, axis in enumerate(axes) if axis.is_time or axis.name == "time"]
     inside = np.zeros([1 if d in times else n for d, n in enumerate(source.shape)], dtype=bool)
-    count = 0
+    count, blanks, extremes = 0, Counter[str](), Extremes()
     for region in regions(source.shape, source.piece()):
-        there = ~np.isnan(source.read_stored(region))
+        values = source.read_stored(region, blanks)
+        extremes.add(values)
+        there = ~np.isnan(values)
         count += int(there.sum())
         own = tuple(slice(0, 1) if d in times else part for d, part in enumerate(region))
         inside[own] |= there.any(axis=tuple(times), keepdims=True) if times else True
+    report_blanks(blanks, count, source.variable)
+    report_codes(extremes, source.variable, is_chosen=False)
     return inside, count

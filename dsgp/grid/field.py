@@ -15,6 +15,16 @@ from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.grid.axes import GridAxis, axes_of, check_dims
+from dsgp.grid.coded import (
+    FILLS,
+    PACKING,
+    RANGES,
+    Codes,
+    Extremes,
+    read_values,
+    report_blanks,
+    report_codes,
+)
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.targets import Targets
 
@@ -22,12 +32,11 @@ Bools = NDArray[np.bool_]
 
 # Encodings that tell how numbers are packed, or round them: wrong for a mean, and more so for a
 # standard deviation. The rest (compression, chunks of the store) suits any field of that shape.
-_PACKING = ("scale_factor", "add_offset", "_Unsigned")
 _ROUNDING = ("least_significant_digit", "significant_digits", "quantize_mode")
 # These suit one type of numbers only.
-_OF_DTYPE = ("dtype", "_FillValue", "missing_value", "fill_value", "filters", "serializer")
+_OF_DTYPE = ("dtype", *FILLS, "filters", "serializer")
 # Statements on the values, which another field of the same units need not obey.
-_RANGES = ("actual_range", "valid_range", "valid_min", "valid_max")
+_OF_VALUES = {"actual_range", *RANGES, *FILLS, *PACKING}
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +106,23 @@ class Field:
         ------
         DataError
             If the values are of a type without an average, one is infinite, no cell is observed,
-            values equal a fill value that was not decoded; if a coordinate, the mask or the
-            domain cannot be used.
+            many are exactly a number that is in use for missing values, or outside of the valid
+            range; if a coordinate, the mask or the domain cannot be used.
         ParameterError
             If ``units`` names another dim or unit.
+
+        Warns
+        -----
+        DataWarning
+            If values count as missing by attributes (``_FillValue``, ``missing_value``, ``nodata``,
+            ``valid_range``, …), which are honoured whether the values were decoded or not; and if
+            many look like a code for missing ones.
         """
         _require_numbers(da)
         axes = axes_of(da, units)
-        values = np.array(_ascending(axes, da.values), dtype=np.float64, order="C")
+        codes = Codes.of(da)
+        values = codes.decoded(_ascending(axes, da.values))
+        blanks = codes.blank(values)
         bare = np.broadcast_to(np.float64(np.nan), da.shape)
         template = da.copy(deep=False, data=bare)
         chunks = dict(da.chunksizes) if da.chunks is not None else {}
@@ -114,7 +132,8 @@ class Field:
         if mask is not None:
             seen &= made.align_bool(mask, "mask")
             values[~seen] = np.nan
-        _require_decoded(da, values)
+        report_blanks(blanks, n_known, da.name)
+        report_codes(Extremes().add(values), da.name, is_chosen=mask is not None)
         infinite = np.isinf(values)
         if infinite.any():
             where = _cell(axes, np.unravel_index(int(infinite.argmax()), values.shape))
@@ -204,7 +223,8 @@ class Field:
                     f"select or average: {what}.isel({dim}=0, drop=True)"
                 )
         ordered = array.transpose(*(dim for dim in self.dims if dim in array.dims))
-        values = np.asarray(ordered.values)
+        is_number = ordered.dtype.kind in "iuf"
+        values = read_values(ordered) if is_number else np.asarray(ordered.values)
         for position, dim in enumerate(ordered.dims):
             axis = self.axes[self.dims.index(str(dim))]
             order = self._order(axis, array, what)
@@ -272,7 +292,7 @@ class Field:
             dims=(*leading, *where.dims),
             coords=coords,
             name=self.template.name if name is None else name,
-            attrs={k: v for k, v in self.template.attrs.items() if k not in _RANGES}
+            attrs={k: v for k, v in self.template.attrs.items() if k not in _OF_VALUES}
             if attrs is None
             else dict(attrs),
         )
@@ -399,27 +419,11 @@ def _require_numbers(da: Any) -> None:
     raise DataError(f"the field has dtype {da.dtype}; expected floats or integers: {remedy}")
 
 
-def _require_decoded(da: xr.DataArray, values: Floats) -> None:
-    """Raise if a fill value of the file still stands for missing cells."""
-    for key in ("_FillValue", "missing_value"):
-        for fill in np.atleast_1d(da.attrs.get(key, np.nan)):
-            if isinstance(fill, (str, bytes)) or np.isnan(fill):
-                continue
-            with np.errstate(over="ignore"):
-                stored = float(np.asarray(fill).astype(da.dtype))  # 1e20 in float32 is another
-            count = int(np.count_nonzero(values == stored))
-            if count:
-                raise DataError(
-                    f"{count} cells of the field are {fill}, its attribute {key!r}; expected NaN "
-                    f"where missing: xarray.decode_cf(ds), or da.where(da != {fill})"
-                )
-
-
 def _float_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
     """Keep what suits floats of the same shape."""
     stored = np.dtype(encoding["dtype"]) if "dtype" in encoding else None
-    packed = any(key in encoding for key in _PACKING)
-    drop: tuple[str, ...] = _PACKING + _ROUNDING
+    packed = any(key in encoding for key in PACKING)
+    drop: tuple[str, ...] = PACKING + _ROUNDING + RANGES
     if packed or (stored is not None and stored.kind != "f"):
         drop += _OF_DTYPE
     return {key: value for key, value in encoding.items() if key not in drop}

@@ -108,7 +108,7 @@ def test_coordinates_attributes_and_encoding_are_kept():
     da = field(missing=True)
     da.lat.attrs = {"units": "degrees_north"}
     da = da.assign_coords(month=("time", np.arange(6)), depth=5.0)
-    da.attrs["valid_max"] = 3
+    da.attrs["valid_max"] = 9000  # packed
     da.encoding = {"dtype": "int16", "scale_factor": 0.01, "zlib": True}
     model = fitted(da)
     posterior = model.posterior()

@@ -13,6 +13,7 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 from dsgp.errors import StorageError
+from dsgp.grid.coded import FILLS, PACKING, RANGES
 from dsgp.grid.marks import mark, require_replaceable
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
 from dsgp.grid.passes.source import StoredField
@@ -20,7 +21,7 @@ from dsgp.grid.passes.tasks import OUTPUTS
 from dsgp.places import move_into_place, require_apart
 
 # Of the values as they were stored: no longer true.
-_NOT_KEPT = {"valid_min", "valid_max", "valid_range", "actual_range", "missing_value", "_FillValue"}
+_NOT_KEPT = {"actual_range", *RANGES, *FILLS, *PACKING}
 
 
 def create(path: Path, source: StoredField, plan: Plan) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dsgp.errors import DataError, ParameterError
+from dsgp.grid.coded import Codes
 from dsgp.grid.passes.regions import Region, filled, lengths, pieces, relative
 
 # Decoded at a time: some copies of it are made on the way.
@@ -163,18 +165,30 @@ class StoredField:
             back.append(slice(None, None, -1 if flip else 1))
         return np.ascontiguousarray(self.read_stored(tuple(stored))[tuple(back)])
 
-    def read_stored(self, region: Region) -> NDArray[np.float64]:
-        """Read a region in the order in which it is stored; otherwise as `read`."""
+    def read_stored(
+        self, region: Region, counts: Counter[str] | None = None
+    ) -> NDArray[np.float64]:
+        """Read a region in the order in which it is stored; otherwise as `read`.
+
+        ``counts`` is told how many cells are missing by attributes, by reason.
+        """
         with self.open() as dataset:
             variable = dataset.variables[self.variable]
-            if any(part.step not in (None, 1) for part in region):
-                values = np.asarray(variable[region].values, dtype=np.float64)
-                self._require_complete(values, region)
+            codes = Codes.of(variable)
+
+            def read(part: Region) -> NDArray[np.float64]:
+                values = codes.decoded(variable[part].values)
+                blanks = codes.blank(values)
+                if counts is not None:
+                    counts.update(blanks)
+                self._require_complete(values, part)
                 return values
+
+            if any(part.step not in (None, 1) for part in region):
+                return read(region)
             out = np.empty(lengths(region))
             for part in pieces(region, self.piece()):
-                values = np.asarray(variable[part].values, dtype=np.float64)
-                self._require_complete(values, part)
+                values = read(part)
                 out[relative(part, region)] = values
             return out
 
