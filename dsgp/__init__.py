@@ -4,9 +4,10 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from dsgp import kernels
+from dsgp.when_imported import when_imported
 
 if TYPE_CHECKING:
+    from dsgp import kernels
     from dsgp.estimators import (
         AdditiveGPClassifier,
         AdditiveGPRegressor,
@@ -35,7 +36,8 @@ __all__ = [
     "read_table",
 ]
 
-# Imported when first used: scikit-learn, zarr and dask behind them take more than a second.
+# Imported when first used: scikit-learn, zarr and dask behind them take seconds, and the command
+# answers --help without any of them.
 _HOMES = {
     "AdditiveGPClassifier": "dsgp.estimators",
     "AdditiveGPRegressor": "dsgp.estimators",
@@ -50,6 +52,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "kernels":
+        return import_module("dsgp.kernels")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
@@ -59,7 +63,16 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# Registers ``da.dsgp``. That imports xarray, 0.3 s which every estimator needs anyway: users write
-# ``import dsgp`` before ``import xarray`` as often as after it. Not by an import statement: the
-# accessor stands above the estimators, some of which import this package.
-import_module("dsgp.accessor")
+def _register_accessors() -> None:
+    """Put ``dsgp`` on xarray's objects; the accessors are imported when first used."""
+    xarray = import_module("xarray")
+    xarray.register_dataarray_accessor("dsgp")(
+        lambda da: import_module("dsgp.accessor").DataArrayAccessor(da)
+    )
+    xarray.register_dataset_accessor("dsgp")(
+        lambda ds: import_module("dsgp.accessor").DatasetAccessor(ds)
+    )
+
+
+# Users write ``import dsgp`` before ``import xarray`` as often as after it.
+when_imported("xarray", _register_accessors)

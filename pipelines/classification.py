@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from dsgp.cli.endings import run_app
+
 try:
     from pipelines.run.config import KERNELS, validated
     from pipelines.run.fitting import build_scoring
@@ -182,4 +184,4 @@ def _classifier(model: str, options: dict[str, Any], seed: int) -> Any:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m pipelines.classification")
+    run_app(app, "python -m pipelines.classification")

@@ -11,6 +11,7 @@ import typer
 from typer import Option
 
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
+from dsgp.cli.endings import run_app
 from dsgp.errors import ParameterError
 
 try:
@@ -188,4 +189,4 @@ def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m pipelines.regression")
+    run_app(app, "python -m pipelines.regression")

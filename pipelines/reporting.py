@@ -437,6 +437,8 @@ def plain_errors() -> Iterator[None]:
     """Turn errors of the library and of files into one line on stderr and exit code 1."""
     try:
         yield
+    except BrokenPipeError:  # of ``| head``: nobody is there to be told
+        raise
     except (DsgpError, OSError) as error:
         _say("Error", error)
         raise typer.Exit(1) from error

@@ -1,7 +1,7 @@
 """``da.dsgp``: smoothing, gap filling and interpolation as methods of xarray's objects.
 
-The work is done by ``GridGP``. `methods` is what users call, `arrays` and `datasets` what it is
-registered on; `at_once` fits a field in memory, and `lazy` makes one task of a fit of chunks.
+The work is done by ``GridGP``. `methods` is what users call, `arrays` and `datasets` are what
+`dsgp` registers; `at_once` fits a field in memory, and `lazy` makes one task of a fit of chunks.
 """
 
 from dsgp.accessor.arrays import DataArrayAccessor

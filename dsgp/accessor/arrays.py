@@ -10,7 +10,6 @@ from dsgp.accessor.methods import Accessor
 from dsgp.accessor.request import Request
 
 
-@xr.register_dataarray_accessor("dsgp")
 class DataArrayAccessor(Accessor):
     """``da.dsgp``: posterior of a field under a Gaussian process; see its methods.
 

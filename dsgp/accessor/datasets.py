@@ -17,7 +17,6 @@ from dsgp.errors import DataError, DataWarning, DsgpError
 _DESCRIPTIONS = ("bounds", "climatology", "grid_mapping", "ancillary_variables", "cell_measures")
 
 
-@xr.register_dataset_accessor("dsgp")
 class DatasetAccessor(Accessor):
     """``ds.dsgp``: as of a DataArray, for every variable that is a field; see ``smooth``.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -11,12 +10,13 @@ import typer
 from typer import Option
 
 from dsgp import __version__
-from dsgp.cli.fitting import FIT_EXAMPLES, fit
+from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
+from dsgp.cli.commands.info import INFO_EXAMPLES, info
+from dsgp.cli.commands.predict import PREDICT_EXAMPLES, predict
+from dsgp.cli.commands.smooth import SMOOTH_EXAMPLES, smooth
+from dsgp.cli.endings import DEBUG, run_app
 from dsgp.cli.messages import one_line
-from dsgp.cli.prediction import INFO_EXAMPLES, PREDICT_EXAMPLES, info, predict
-from dsgp.cli.smoothing import SMOOTH_EXAMPLES, smooth
-from dsgp.errors import ConvergenceWarning, DataWarning, DsgpError
-from dsgp.interrupt import exit_on_termination
+from dsgp.errors import ConvergenceWarning, DataWarning
 
 __all__ = ["app", "main"]
 
@@ -45,8 +45,12 @@ def _options(
         bool,
         Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
+    debug: Annotated[
+        bool,
+        Option(DEBUG, help="Show the traceback of an error; may stand anywhere in a command."),
+    ] = False,
 ) -> None:
-    pass
+    pass  # --debug is taken by `run_app`
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -54,14 +58,9 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; errors of the library and of files end it with one line and exit code 1."""
-    exit_on_termination()
+    """Run the command; every error ends it with one line and exit code 1."""
     with warnings.catch_warnings():
         for category in (DataWarning, ConvergenceWarning):
             warnings.simplefilter("always", category)
         warnings.showwarning = _show_warning
-        try:
-            app(arguments, prog_name="dsgp")
-        except (DsgpError, OSError) as error:
-            one_line("Error", error)
-            sys.exit(1)
+        run_app(app, "dsgp", arguments)

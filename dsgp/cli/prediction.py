@@ -1,21 +1,20 @@
-"""``dsgp predict`` and ``dsgp info``: what is done with a saved model."""
+"""The work of ``dsgp predict`` and ``dsgp info``: what is done with a saved model."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import typer
-from typer import Argument, Option
 
 from dsgp import storage
 from dsgp.cli.outputs import outputs_of
-from dsgp.cli.tables import Data, Overwrite, is_streamed, names_of, read
+from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GridGP, load
 from dsgp.places import require_apart
@@ -23,85 +22,24 @@ from dsgp.progress import progress
 from dsgp.rows.sinks import table_writer, written_aside, written_parts
 from dsgp.rows.sources import Block, naming, open_table
 
-# \b keeps the lines of the paragraph that follows as they are.
-PREDICT_EXAMPLES = """\b
-Examples:
-  dsgp predict price.zarr new.csv --out predictions.csv
-  dsgp predict price.zarr new.parquet --keep id,date --level 0.9 \\
-      --out predictions.parquet
-  dsgp predict price.zarr sales/ --out predictions/
-  dsgp predict species.zarr new.csv --keep id --out classes.csv
-  dsgp predict claims.zarr new.csv --exposure years --out claims.csv
-"""
-INFO_EXAMPLES = """\b
-Examples:
-  dsgp info price.zarr
-  dsgp info price.zarr > price.txt
-"""
-
-Model = Annotated[Path, Argument(metavar="MODEL.zarr", help="A model written by dsgp fit.")]
-
 
 def predict(
-    model: Model,
-    data: Data,
-    out: Annotated[
-        Path,
-        Option(
-            metavar="FILE|FOLDER",
-            help="Where predictions go: a file .csv, .csv.gz, .parquet or .pq. A name without an "
-            "ending is a folder of files part-00000.parquet, …, one for each block.",
-        ),
-    ],
-    keep: Annotated[
-        list[str] | None, Option(metavar="A,B", help="Copied from DATA; can be repeated.")
-    ] = None,
-    level: Annotated[
-        float | None,
-        Option(
-            metavar="P",
-            help="Probability of the interval, between 0 and 1; 0.95 by default. Not of a "
-            "classifier.",
-        ),
-    ] = None,
-    exposure: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="poisson, negative-binomial, gamma: exposure of each row; without it predictions "
-            "are per unit of it.",
-        ),
-    ] = None,
-    offset: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="bernoulli to student-t: offset of each row; else 0."),
-    ] = None,
-    trials: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="binomial: trials of each row; without them the mean is a probability.",
-        ),
-    ] = None,
-    overwrite: Overwrite = False,
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    keep: Sequence[str] | None = None,
+    level: float | None = None,
+    further: Mapping[str, str | None] | None = None,
+    overwrite: bool = False,
 ) -> None:
-    """Predict every row of a table, in its order.
-
-    Writes the columns mean and std of the mean, without noise, and lower and upper: the interval of
-    a new observation, noise included. All are in units of the target. Of an ordered target there is
-    also probability_LEVEL, a column a level.
-
-    A classifier writes predicted, the most probable class, probability_LABEL, a column a class, and
-    mean and std of the function on the scale of the link: latent and std of the second of two
-    classes, or latent_LABEL and std_LABEL.
-
-    Inputs are matched by name; further columns are ignored.
-    """
+    """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
     kept = list(dict.fromkeys(name for listed in keep or [] for name in names_of(listed)))
     if level is not None and not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
-    given = {"exposure": exposure, "offset": offset, "trials": trials}
-    columns = _Columns(kept, {role: name for role, name in given.items() if name is not None})
+    columns = _Columns(
+        kept, {role: name for role, name in (further or {}).items() if name is not None}
+    )
     require_apart(out, [data, model])
     with _sink(out, overwrite) as write:
         fitted = load(model)
@@ -119,8 +57,8 @@ def predict(
         with progress("predicting", total) as bar:
             for part, table in blocks:
                 with naming(part):
-                    X, further = columns.split(table, fitted)
-                    write(table[kept].assign(**outputs.of(X, further)))
+                    X, numbers = columns.split(table, fitted)
+                    write(table[kept].assign(**outputs.of(X, numbers)))
                 n_rows += len(table)
                 bar.update(len(table))
     typer.echo(f"{n_rows} predictions saved in {out}")
@@ -205,7 +143,7 @@ def _whereabouts(block: Block) -> str:
 # ---------------------------------------------------------------- telling
 
 
-def info(model: Model) -> None:
+def info(model: Path) -> None:
     """Show what a saved model is."""
     fitted = load(model)
     if isinstance(fitted, GridGP):

@@ -1,4 +1,4 @@
-"""``dsgp smooth``: from a field in a file to its posterior mean and standard deviation."""
+"""The work of ``dsgp smooth``: from a field in a file to its posterior mean and std."""
 
 from __future__ import annotations
 
@@ -7,48 +7,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import xarray as xr
-from typer import Argument, Option
 
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
 from dsgp.cli import fields
+from dsgp.cli.choices import GRID_KERNELS
 from dsgp.cli.messages import one_line
-from dsgp.cli.tables import Overwrite
 from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
 from dsgp.places import require_apart
-
-# \b keeps the lines of the paragraph that follows as they are.
-SMOOTH_EXAMPLES = """\b
-Examples:
-  dsgp smooth sst.nc --out smooth.zarr
-  dsgp smooth sst.zarr --variable sst --out smooth.zarr \\
-      --kernel time=matern32 --kernel lon=periodic:360 --mean time.month
-  dsgp smooth image.nc --variable grey --noise 0.01 --out image-smooth.nc
-
-\b
-Gaps:
-  dsgp smooth clouds.nc --variable sst --mask sea --out filled.zarr
-  dsgp smooth radar.nc --variable rain --noise rain_variance \\
-      --domain all --out filled.zarr
-
-\b
-Learn once, use again:
-  dsgp smooth may.nc --out may.zarr --save-model model.zarr
-  dsgp smooth june.nc --out june.zarr --model model.zarr
-
-\b
-Larger than memory, with the workers of a cluster:
-  dsgp smooth field.zarr --variable t --out smooth.zarr --memory 1GiB
-  dsgp smooth field.zarr --variable t --out smooth.zarr \\
-      --scheduler tcp://head:8786
-"""
 
 _MATERN = {
     "matern12": kernels.Matern12,
@@ -56,118 +29,28 @@ _MATERN = {
     "matern52": kernels.Matern52,
     "matern72": kernels.Matern72,
 }
-_KERNELS = "matern12, matern32, matern52, matern72, squared-exponential or periodic:PERIOD"
 # Bytes a cell of a complete field in memory, and of one with gaps.
 _BYTES, _BYTES_WITH_GAPS = 64, 440
 
 
 def smooth(
     context: typer.Context,
-    data: Annotated[
-        str, Argument(metavar="IN", help="A zarr store, or a file that xarray opens (netCDF).")
-    ],
-    out: Annotated[
-        Path,
-        Option(metavar="OUT.zarr|OUT.nc", help="Where mean and std go."),
-    ],
-    variable: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The field; not needed where only one variable can be it."),
-    ] = None,
-    kernel: Annotated[
-        list[str] | None,
-        Option(
-            metavar="DIM=KERNEL",
-            help=f"Covariance along a dim: {_KERNELS}; can be repeated. Others are chosen.",
-        ),
-    ] = None,
-    noise: Annotated[
-        str | None,
-        Option(
-            metavar="learn|S2|NAME",
-            help="Noise variance, in squared units of the field: learnt (the default), a number, "
-            "or a variable of IN with that of each cell.",
-        ),
-    ] = None,
-    mean: Annotated[
-        str | None,
-        Option(
-            metavar="MEAN",
-            help="What is taken off before: constant (the default), zero, a number, a dim (average "
-            "over it in each cell), DIM.month or another part of dates (climatology), or a "
-            "variable of IN.",
-        ),
-    ] = None,
-    scales: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            help="Terms of the covariance, each with lengthscales of its own; by default 1, with "
-            "gaps 2.",
-        ),
-    ] = None,
-    mask: Annotated[
-        str | None,
-        Option(metavar="NAME", help="A variable of IN: values are used where it is 1 or true."),
-    ] = None,
-    domain: Annotated[
-        str,
-        Option(
-            metavar="observed|all|NAME",
-            help="Cells that are given: observed, those that hold a value at some time (not land; "
-            "without a dim of times, all); all; or where a variable of IN is 1 or true.",
-        ),
-    ] = "observed",
-    keep_observed: Annotated[
-        bool,
-        Option(
-            "--keep-observed",
-            help="Only fill gaps: mean is the observed value where there is one, and std that of "
-            "the noise.",
-        ),
-    ] = False,
-    include_noise: Annotated[
-        bool, Option("--include-noise", help="std of a new observation, not of the field.")
-    ] = False,
-    save_model: Annotated[
-        Path | None,
-        Option(metavar="MODEL.zarr", help="Save the fitted model too; see dsgp info."),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        Option(
-            metavar="MODEL.zarr",
-            help="Take kernels, noise and kind of mean of this one: nothing is learnt.",
-        ),
-    ] = None,
-    memory_limit: Annotated[
-        str | None,
-        Option(
-            "--memory",
-            metavar="SIZE",
-            help="What may be used, such as 1GiB; by default what is free. A field that needs more "
-            "is worked through in pieces: exactly if complete, else tile by tile.",
-        ),
-    ] = None,
-    scheduler: Annotated[
-        str | None,
-        Option(metavar="ADDRESS", help="Use the workers of a dask cluster for the pieces."),
-    ] = None,
-    restart: Annotated[
-        bool,
-        Option("--restart", help="In pieces: do not go on where a run was interrupted."),
-    ] = False,
-    random_state: Annotated[int, Option(metavar="N", help="The same gives the same result.")] = 0,
-    overwrite: Overwrite = False,
+    data: str,
+    out: Path,
+    *,
+    variable: str | None,
+    mask: str | None,
+    domain: str,
+    keep_observed: bool,
+    include_noise: bool,
+    save_model: Path | None,
+    model: Path | None,
+    memory_limit: str | None,
+    scheduler: str | None,
+    restart: bool,
+    overwrite: bool,
 ) -> None:
-    """Smooth a field on a grid, fill its gaps, and say how sure that is.
-
-    Writes mean and std of each cell, in the units of the field and on its grid. What is not given
-    is learnt from the field.
-
-    A field that does not fit into memory is worked through in pieces on disk; if that is
-    interrupted, the same command goes on.
-    """
+    """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
     out = out.absolute()
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
     require_apart(out, [data, model])
@@ -335,7 +218,7 @@ def _kernel(spec: str, text: str) -> kernels.Kernel:
         return _MATERN[name]()
     if name == "squared-exponential" and not colon:
         return kernels.SquaredExponential()
-    raise ParameterError(f"--kernel {spec!r}: there is no kernel {text!r}; expected {_KERNELS}")
+    raise ParameterError(f"--kernel {spec!r}: there is no kernel {text!r}; expected {GRID_KERNELS}")
 
 
 def _noise(dataset: xr.Dataset, text: str) -> Any:

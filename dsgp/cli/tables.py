@@ -1,31 +1,17 @@
-"""Tables and places that the commands are given, and how a table is read."""
+"""How a table that a command is given is read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import pandas as pd
-from typer import Argument, Option
 
 from dsgp.errors import DataError
 from dsgp.rows.sources import read_table
 
 # A file of so many bytes is read block by block, as tables of several parts always are.
 LARGE_FILE = 2**28
-
-Data = Annotated[
-    Path,
-    Argument(
-        metavar="DATA",
-        help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
-        "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
-    ),
-]
-Overwrite = Annotated[
-    bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
-]
 
 
 def names_of(listed: str) -> list[str]:

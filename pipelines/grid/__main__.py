@@ -12,6 +12,7 @@ import numpy as np
 import typer
 from typer import Option
 
+from dsgp.cli.endings import run_app
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 
@@ -294,4 +295,4 @@ def _dims(text: str) -> range:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m pipelines.grid")
+    run_app(app, "python -m pipelines.grid")

@@ -17,6 +17,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from typer import Argument, Option
 
+from dsgp.cli.endings import run_app
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 
@@ -197,4 +198,4 @@ def _show(report: Mapping[str, Any], folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m pipelines.run")
+    run_app(app, "python -m pipelines.run")

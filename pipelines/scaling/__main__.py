@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from dsgp.cli.endings import run_app
 from dsgp.errors import ParameterError, StorageError
 from dsgp.interrupt import exit_on_termination
 from pipelines.peers import PEERS, Peer, peer_of
@@ -294,4 +295,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    app(prog_name="python -m pipelines.scaling")
+    run_app(app, "python -m pipelines.scaling")

@@ -1,0 +1,21 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+Data = Annotated[
+    Path,
+    Argument(
+        metavar="DATA",
+        help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
+        "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
+    ),
+]
+Overwrite = Annotated[
+    bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
+]
+Model = Annotated[Path, Argument(metavar="MODEL.zarr", help="A model written by dsgp fit.")]

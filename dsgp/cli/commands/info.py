@@ -1,0 +1,18 @@
+"""The options of ``dsgp info``; `dsgp.cli.prediction` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.arguments import Model
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+INFO_EXAMPLES = """\b
+Examples:
+  dsgp info price.zarr
+  dsgp info price.zarr > price.txt
+"""
+
+
+def info(model: Model) -> None:
+    """Show what a saved model is."""
+    work_of("prediction").info(model)
