@@ -8,6 +8,7 @@ from dsgp.accessor.at_once import at_once
 from dsgp.accessor.lazy import lazily
 from dsgp.accessor.methods import Accessor
 from dsgp.accessor.request import Request
+from dsgp.errors import ParameterError
 
 
 class DataArrayAccessor(Accessor):
@@ -23,5 +24,11 @@ class DataArrayAccessor(Accessor):
     """
 
     def _answer(self, request: Request) -> xr.Dataset:
-        da: xr.DataArray = self._obj
-        return lazily(da, request) if da.chunks is not None else at_once(da, request)
+        if request.variables is not None:
+            raise ParameterError("variables: an option of a Dataset; a DataArray is one variable")
+        return answer(self._obj, request)
+
+
+def answer(da: xr.DataArray, request: Request) -> xr.Dataset:
+    """Fit a field now, or when the result is computed if it is in chunks."""
+    return lazily(da, request) if da.chunks is not None else at_once(da, request)

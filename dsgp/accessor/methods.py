@@ -47,13 +47,15 @@ class Accessor:
             As for ``GridGP.fit``: which values are used, where the result is given.
         **options
             Others of ``GridGP``: ``mean``, ``scales``, ``units``, ``learner``, ``random_state``, …
+            Of a Dataset also ``variables``, a name or a list: the fields, whatever else they may
+            look like; all others stay as they are.
 
         Returns
         -------
         Dataset
             ``mean`` and ``std`` on the field's grid, in its unit, order of dims and chunks. Of a
-            Dataset: ``{variable}_mean`` and ``{variable}_std`` for each field, and the variables
-            that are none.
+            Dataset: ``{variable}_mean`` and ``{variable}_std`` for each field, and all that is
+            none as it was; see ``DatasetAccessor``.
 
         Raises
         ------
@@ -75,7 +77,8 @@ class Accessor:
         True
         """
         asked = {"kernels": kernels, "noise": noise, **known_options(options, "smooth")}
-        return self._answer(Request(asked, include_noise, mask, domain))
+        variables = asked.pop("variables", None)
+        return self._answer(Request(asked, include_noise, mask, domain, variables=variables))
 
     def fill(
         self,
@@ -125,7 +128,12 @@ class Accessor:
         30
         """
         asked = {"kernels": kernels, "noise": noise, **known_options(options, "fill")}
-        return self._answer(Request(asked, include_noise, mask, domain, keep_observed))
+        variables = asked.pop("variables", None)
+        return self._answer(
+            Request(
+                asked, include_noise, mask, domain, keep_observed, variables=variables, fills=True
+            )
+        )
 
     def interp(
         self,
@@ -184,7 +192,8 @@ class Accessor:
         asked = {"kernels": kernels, "noise": noise, **known_options(others, "interp", dims)}
         check_dims(where, sorted(dims), "interp")
         self._require_kinds(where)
-        return self._answer(Request(asked, include_noise, mask, coords=where))
+        variables = asked.pop("variables", None)
+        return self._answer(Request(asked, include_noise, mask, coords=where, variables=variables))
 
     def _require_kinds(self, where: Mapping[str, Any]) -> None:
         """Raise at coordinates that cannot be used, before anything is learnt."""

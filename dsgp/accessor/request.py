@@ -26,6 +26,10 @@ class Request:
     keep_observed : bool
     coords : mapping of dim to array_like, or None
         Another grid; None: that of the field.
+    variables : hashable or iterable of hashable, or None
+        Of a Dataset: the fields; None: those that are found to be.
+    fills : bool
+        Whether only gaps are asked for.
     """
 
     options: dict[str, Any]
@@ -34,6 +38,8 @@ class Request:
     domain: Any = None
     keep_observed: bool = False
     coords: Mapping[str, Any] | None = None
+    variables: Any = None
+    fills: bool = False
 
     def with_arrays(self, given: Mapping[str, Any]) -> Request:
         """Replace "mask", "domain", "noise" or "mean"."""
@@ -45,8 +51,8 @@ class Request:
 def known_options(
     options: Mapping[str, Any], method: str, dims: set[str] | None = None
 ) -> dict[str, Any]:
-    """Return options, all of which ``GridGP`` has."""
-    names = [*inspect.signature(dsgp.GridGP).parameters]
+    """Return options, all of which ``GridGP`` has; and ``variables``, of a Dataset."""
+    names = ["variables", *inspect.signature(dsgp.GridGP).parameters]
     for name in options:
         if name not in names:
             among = names if dims is None else [*sorted(dims), *names]

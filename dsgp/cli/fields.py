@@ -16,6 +16,7 @@ import xarray as xr
 
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.grid.marks import mark, require_replaceable
+from dsgp.grid.variables import described, is_category, is_flag, is_placed
 from dsgp.places import move_into_place
 
 _NETCDF = (".nc", ".nc4", ".netcdf")
@@ -64,8 +65,7 @@ def opened(path: str) -> Iterator[xr.Dataset]:
 
 def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
     """Return the variable that is meant, or the only one that can be."""
-    # Sorted: a store lists its arrays in any order.
-    suited = sorted(str(name) for name, da in dataset.data_vars.items() if _is_field(da))
+    suited = _suited(dataset)
     if variable is None:
         if len(suited) == 1:
             return suited[0]
@@ -83,8 +83,13 @@ def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
     return variable
 
 
-def _is_field(da: xr.DataArray) -> bool:
-    return da.dtype.kind in "iuf" and da.ndim > 0 and all(str(dim) in da.coords for dim in da.dims)
+def _suited(dataset: xr.Dataset) -> list[str]:
+    """Return names of the fields; if there are none, those of variables that could be one."""
+    aside = described(dataset)
+    placed = [name for name in dataset.data_vars if is_placed(dataset, name)]
+    quantities = [n for n in placed if n not in aside and not is_flag(dataset[n])] or placed
+    fields = [name for name in quantities if not is_category(dataset[name])] or quantities
+    return sorted(map(str, fields))  # a store lists its arrays in any order
 
 
 def _listed(dataset: xr.Dataset) -> str:
