@@ -267,13 +267,13 @@ def test_every_field_of_a_dataset_is_smoothed():
     ds["level"] = ds["level"].where(ds.lat != ds.lat[2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        result = ds.dsgp.fill(**kept("time", "lat", "lon"))
+        result = ds.dsgp.fill(domain="observed", **kept("time", "lat", "lon"))
     assert set(result.data_vars) == {
         "sst_mean", "sst_std", "level_mean", "level_std", "time_bnds", "crs",
     }  # fmt: skip
     assert result.attrs == ds.attrs
     for name, dims in (("sst", ("time", "lat", "lon")), ("level", ("time", "lat"))):
-        alone = ds[name].dsgp.fill(**kept(*dims))
+        alone = ds[name].dsgp.fill(domain="observed", **kept(*dims))
         for moment in ("mean", "std"):
             xr.testing.assert_equal(
                 result[f"{name}_{moment}"].drop_vars("season"), alone[moment].drop_vars("season")

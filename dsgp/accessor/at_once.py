@@ -20,10 +20,7 @@ def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
         layout = layout_of(da, request.options.get("units"))
         Targets.of(layout.axes, request.coords).require_memory(layout.shape)
     model = dsgp.GridGP(**request.options)
-    domain = request.domain
-    # Without a dim of times, "observed" leaves out no cell.
-    auto = isinstance(domain, str) and domain == "auto"
-    model.fit(da, mask=request.mask, domain="observed" if auto else domain)
+    model.fit(da, mask=request.mask, domain=request.domain)
     if request.coords is not None:
         return model.predict(include_noise=request.include_noise, **request.coords)
     result = model.posterior(include_noise=request.include_noise)

@@ -14,6 +14,7 @@ from dsgp.accessor.arrays import answer
 from dsgp.accessor.methods import Accessor
 from dsgp.accessor.request import Request
 from dsgp.errors import DataError, DataWarning, DsgpError, ParameterError
+from dsgp.grid.axes import why_no_field
 from dsgp.grid.coded import has_gaps
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
 
@@ -106,7 +107,7 @@ def _fields_of(ds: xr.Dataset, request: Request) -> list[Hashable]:
         raise DataError(
             "no variable of the Dataset is a field: expected numbers with a coordinate along "
             f"each dim, and no flags or categories, got {list(map(str, ds.data_vars))}; name those "
-            "that are meant: variables=[...]"
+            f"that are meant: variables=[...]{why_no_field(ds)}"
         )
     others = [name for name in free if ds[name].dims and name not in placed]
     if others:

@@ -97,10 +97,13 @@ class Accessor:
         ----------
         kernels, noise, include_noise, mask, **options
             As for ``smooth``.
-        domain : "auto", "observed", None, or DataArray of bool
+        domain : "auto", "observed", "hull", None, or DataArray of bool
             Where the result is given. "observed" leaves cells empty that are never observed along
-            the dims of times (land); None gives all; "auto" is "observed" where there is a dim of
-            times, and None elsewhere.
+            the dims of times (land); "hull" those beyond the convex hull of the cells that are
+            observed at some time; None gives all. "auto" is "observed" where there are several
+            steps of time, else "hull", and warns of how many cells that leaves empty or fills
+            without a value at any time. A mask that is true at some cells without a value tells
+            land from gaps in the hull: without a value and false, a cell stays empty.
         keep_observed : bool
             ``mean`` holds the observed value where there is one, and ``std`` there the standard
             deviation of the noise: that of the observation's error.
@@ -123,7 +126,7 @@ class Accessor:
         >>> sst = xr.DataArray(
         ...     np.sin(x + np.arange(30)[:, None] / 9), {"time": days, "lon": x})
         >>> sst = sst.where((sst.time != days[7]) & (sst.lon != x[3]))  # a day; and land
-        >>> filled = sst.dsgp.fill()
+        >>> filled = sst.dsgp.fill(domain="observed")
         >>> int(filled["mean"].isnull().sum())  # the land
         30
         """

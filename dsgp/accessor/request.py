@@ -22,7 +22,6 @@ class Request:
         Of ``GridGP``.
     include_noise : bool
     mask, domain : as ``GridGP.fit`` takes them
-        The domain may be "auto" too.
     keep_observed : bool
     coords : mapping of dim to array_like, or None
         Another grid; None: that of the field.

@@ -15,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.grid.axes import why_no_field
 from dsgp.grid.marks import mark, require_replaceable
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
 from dsgp.places import move_into_place
@@ -72,7 +73,7 @@ def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
         if not suited:
             raise DataError(
                 f"{path!r} has no variable of numbers with a coordinate along each dim; it has "
-                f"{_listed(dataset)}"
+                f"{_listed(dataset)}{why_no_field(dataset)}"
             )
         raise DataError(
             f"{path!r} has {len(suited)} variables to choose from; name one: --variable "

@@ -21,6 +21,7 @@ from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
+from dsgp.grid.domain import CHOICES
 from dsgp.places import require_apart
 
 _MATERN = {
@@ -92,7 +93,7 @@ def smooth(
             str(out),
             memory=limit,
             include_noise=include_noise,
-            domain="observed" if domain == "observed" else None,
+            domain=None if domain == "all" else domain,
             resume=not restart,
             overwrite=overwrite,
         )
@@ -277,8 +278,10 @@ def _flags(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
 
 
 def _domain(dataset: xr.Dataset, text: str) -> Any:
-    if text in ("all", "observed"):
-        return None if text == "all" else text
+    if text == "all":
+        return None
+    if text in CHOICES:
+        return text
     return _flags(dataset, text, "--domain")
 
 
@@ -293,5 +296,6 @@ def _require_simple(context: typer.Context, needed: float, out: Path) -> None:
         if context.params[name]:
             option = f"--{name.replace('_', '-')}"
             raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
-    if context.params["domain"] not in ("observed", "all"):
-        raise ParameterError(f"{what}: --domain can be observed or all; give more --memory")
+    if context.params["domain"] not in ("all", *CHOICES):
+        choices = ", ".join(CHOICES)
+        raise ParameterError(f"{what}: --domain can be {choices} or all; give more --memory")

@@ -30,8 +30,9 @@ from dsgp.estimators.grid_options import (
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
 from dsgp.grid.axes import GridAxis
-from dsgp.grid.coded import has_gaps
+from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.domain import domain_of, require_choice
 from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
 from dsgp.grid.kronecker import KroneckerSystem
@@ -191,9 +192,12 @@ class GridGP(OnDisk, BaseEstimator):
             NaN marks missing cells. Coordinates may run either way and be of any spacing.
         mask : DataArray or array_like of bool, optional
             True where a cell's value is used.
-        domain : DataArray or array_like of bool, "observed", optional
+        domain : DataArray or array_like of bool, "observed", "hull", "auto", optional
             False where the output stays empty. "observed": cells without a value at any time
-            (land) stay empty; without a dim of times nothing is left out.
+            (land) stay empty; without a dim of times nothing is left out. "hull": cells beyond
+            the convex hull of those that have a value at some time stay empty. "auto": "observed"
+            with several steps of time, else "hull", with a ``DataWarning`` of how many cells are
+            empty or invented.
 
         Raises
         ------
@@ -222,12 +226,10 @@ class GridGP(OnDisk, BaseEstimator):
             8.0 * da.size * (8 if self._surely_complete(da) else 10 + 1.5 * self.n_neighbours),
             "take a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
         )
-        land = isinstance(domain, str)
-        if land and domain != "observed":
-            raise ParameterError(f'domain must be an array, "observed" or None, got {domain!r}')
-        field = Field.of(da, mask=mask, domain=None if land else domain, units=self.units)
-        if land:
-            field = replace(field, domain=_ever_observed(field))
+        if isinstance(domain, str):
+            require_choice(domain)
+        region = None if isinstance(domain, str) else domain
+        field = Field.of(da, mask=mask, domain=region, units=self.units)
         variances = given_noise(self.noise, field)
         if self.variance == "exact" and field.observed is not None:
             require_few(field.n_observed)
@@ -239,6 +241,10 @@ class GridGP(OnDisk, BaseEstimator):
         self._axes = field.axes
         default = 1 if complete or self.learner is None else 2
         terms = terms_of(self.kernels, self.scales, field.axes, default)
+        if isinstance(domain, str):  # after all that may be refused: it may warn
+            usable = None if mask is None else field.align_bool(mask, "mask")
+            known = None if mask is None else field.align(~np.isnan(read_values(da)), "the field")
+            self.field_ = replace(field, domain=domain_of(domain, field, usable, known))
         y = self._residuals()
         if self.learner is not None and not np.ptp(field.values[self._observed()]):
             warnings.warn(
@@ -605,11 +611,6 @@ class GridGP(OnDisk, BaseEstimator):
                 "the model smoothed a field on disk and does not hold it; for this, fit it to a "
                 "field in memory"
             )
-
-
-def _ever_observed(field: Field) -> Any:
-    times = [axis.name for axis in field.axes if axis.is_time or axis.name == "time"]
-    return None if not times else ~field.static_gaps(*times)
 
 
 def _without_gaps(mean: Floats, constant: float) -> Floats:

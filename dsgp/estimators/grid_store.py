@@ -25,6 +25,7 @@ from dsgp.estimators.grid_options import (
 from dsgp.grid.axes import GridAxis, axes_of
 from dsgp.grid.coded import Extremes, report_blanks, report_codes
 from dsgp.grid.covariance import LONG
+from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.eigen import Eigenbasis
 from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
 from dsgp.grid.passes import (
@@ -92,9 +93,9 @@ class OnDisk:
         include_noise : bool
         gaps : bool, optional
             Whether values may be missing. Default: whether some are.
-        domain : "observed", optional
-            For a field with gaps: cells without a value at any time (land) stay empty. Without a
-            dim of times nothing is left out.
+        domain : "observed", "hull", "auto", optional
+            For a field with gaps, as for ``fit``: cells without a value at any time (land) stay
+            empty, or those beyond the convex hull of the others.
         dtype : {"float64", "float32"}
             Of the result.
         resume, overwrite : bool
@@ -110,8 +111,8 @@ class OnDisk:
                 "a field on disk can have one noise variance, and a mean that is 'constant', "
                 "'zero' or a number; fit other models in memory"
             )
-        if domain not in (None, "observed"):
-            raise ParameterError(f'domain must be "observed" or None, got {domain!r}')
+        if domain is not None:
+            require_choice(domain)
         with StoredField(source, variable).open(
             decode_times=True, decode_timedelta=True, decode_coords=True
         ) as opened:
@@ -180,7 +181,7 @@ class OnDisk:
                 self.random_state,
             )
             report = gappy_posterior_to_store(
-                stored, model, mean, out, domain=inside if domain else None, **options
+                stored, model, mean, out, domain=_domain(domain, inside, axes), **options
             )
             assert report.tile_error is not None
             self.variance_error_ = report.tile_error["local"]
@@ -252,7 +253,7 @@ def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
 
     Raises and warns where numbers stand for missing values, as ``Field.of`` does.
     """
-    times = [d for d, axis in enumerate(axes) if axis.is_time or axis.name == "time"]
+    times = times_of(axes)
     inside = np.zeros([1 if d in times else n for d, n in enumerate(source.shape)], dtype=bool)
     count, blanks, extremes = 0, Counter[str](), Extremes()
     for region in regions(source.shape, source.piece()):
@@ -261,7 +262,22 @@ def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
         there = ~np.isnan(values)
         count += int(there.sum())
         own = tuple(slice(0, 1) if d in times else part for d, part in enumerate(region))
-        inside[own] |= there.any(axis=tuple(times), keepdims=True) if times else True
+        inside[own] |= there.any(axis=times, keepdims=True) if times else there
     report_blanks(blanks, count, source.variable)
     report_codes(extremes, source.variable, is_chosen=False)
     return inside, count
+
+
+def _domain(choice: str | None, ever: Any, axes: Sequence[GridAxis]) -> Any:
+    """Return the cells to be given, in the order of the store; None: all."""
+    observed = choice == "observed" or several_steps([len(axis) for axis in axes], axes)
+    if choice is None or (choice == "observed" and not times_of(axes)):
+        return None
+    if choice == "hull" or not observed:
+        turned = tuple(slice(None, None, -1 if axis.descending else None) for axis in axes)
+        domain, observed = hull_of(ever[turned], axes)[turned], False
+    else:
+        domain = ever
+    if choice == "auto":
+        say(ever, domain, observed)
+    return domain

@@ -287,8 +287,7 @@ def axes_of(da: xr.DataArray, units: Mapping[str, str] | None = None) -> tuple[G
         if dim not in da.coords:
             raise DataError(
                 f"dim {dim!r} has no coordinate; expected one that says where its "
-                f"{da.sizes[dim]} points are: da.assign_coords({dim}=...), for instance "
-                f"numpy.arange({da.sizes[dim]})"
+                f"{da.sizes[dim]} points are: {_placing(da, dim)}"
             )
         if isinstance(da.indexes.get(dim), pd.MultiIndex):
             raise DataError(
@@ -297,6 +296,43 @@ def axes_of(da: xr.DataArray, units: Mapping[str, str] | None = None) -> tuple[G
             )
         axes.append(GridAxis.of(da.coords[dim], units.get(dim)))
     return tuple(axes)
+
+
+def why_no_field(ds: xr.Dataset) -> str:
+    """Tell of the first variable of numbers why it is no field; "" if there is none."""
+    for name, da in ds.data_vars.items():
+        if da.dims and da.dtype.kind in "iuf":
+            try:
+                axes_of(da)
+            except DataError as error:
+                return f". Of {str(name)!r}: {error}"
+    return ""
+
+
+def _placing(da: xr.DataArray, dim: str) -> str:
+    """Tell how a dim without a coordinate gets one."""
+    n = da.sizes[dim]
+    numbered = f"da.assign_coords({dim}=numpy.arange({n}))"
+    along = {str(key): one for key, one in da.coords.items() if dim in one.dims}
+    curved = [key for key, one in along.items() if one.ndim > 1 and one.dtype.kind in "iuf"]
+    if curved:
+        dims = [str(one) for one in along[curved[0]].dims]
+        both = ", ".join(f"{one}=numpy.arange({da.sizes[one]})" for one in dims)
+        return (
+            f"{listed(curved)} run along {listed(dims)} together, a curvilinear grid. Number its "
+            f"rows and columns, whose lengthscales then are in cells: da.assign_coords({both}); "
+            "or bring it onto a regular grid first"
+        )
+    places = [key for key, one in along.items() if one.ndim == 1 and one.dtype.kind in "iufMm"]
+    if len(places) > 1:
+        return (
+            f"{listed(places)} run along it, places in several dims, of which a dim of a grid has "
+            f"one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; or "
+            f"take its members one by one: da.isel({dim}=0)"
+        )
+    if places:
+        return f"{places[0]!r} runs along it: da.swap_dims({{{dim!r}: {places[0]!r}}})"
+    return f"da.assign_coords({dim}=...), for instance numpy.arange({n})"
 
 
 def check_dims(names: Iterable[Any], axes: Sequence[GridAxis | str], what: str) -> None:

@@ -82,14 +82,43 @@ def kind_of(name: str, values: NDArray[Any]) -> Kind:
             f"{remedy}"
         )
     if isinstance(sample, (str, bytes)):
-        got = f"text ({str(sample)!r}, …)"
-        remedy = f"da.assign_coords({name}=...) with the place or time of each label"
-    else:
-        got = f"{type(sample).__name__} ({sample!r}, …; dtype {values.dtype})"
-        remedy = f"da.assign_coords({name}=...) with numbers or dates"
+        meant = _meant_by(name, values)
+        raise DataError(
+            f"coordinate {name!r} is text ({str(sample)!r}, …)"
+            + (meant or ": labels, which have no distances. ")
+            + ("" if meant else without_distances(name, len(values), sample))
+        )
+    got = f"{type(sample).__name__} ({sample!r}, …; dtype {values.dtype})"
     raise DataError(
         f"coordinate {name!r} is {got}; expected numbers, dates or durations, which have "
-        f"distances: {remedy}"
+        f"distances. {without_distances(name, len(values), sample)}"
+    )
+
+
+def _meant_by(name: str, values: NDArray[Any]) -> str:
+    """Tell how text becomes what all of it says: numbers or dates; "" if it says neither."""
+    for kind, remedy in (("f8", "astype(float)"), ("M8[ns]", "astype('datetime64[ns]')")):
+        try:
+            values.astype(str).astype(kind)
+        except ValueError:
+            continue
+        return (
+            f"; expected numbers, dates or durations, and it can be read as such: "
+            f"da.assign_coords({name}=da[{name!r}].{remedy})"
+        )
+    return ""
+
+
+def without_distances(name: str, size: int, sample: Any) -> str:
+    """Tell what can be done with a dim of stations, members or other labels."""
+    one = f"da.sel({{{name!r}: {str(sample)!r}}})" if isinstance(sample, str) else (
+        f"da.isel({name}=0)"
+    )  # fmt: skip
+    return (
+        f"If they have places or times, give these: da.assign_coords({name}=[...]); if their order "
+        f"has a meaning, number them: da.assign_coords({name}=range({size})). If they are members "
+        f"or stations of their own, take them one by one, {one}, and join the results: "
+        f"xarray.concat([...], da[{name!r}]); one model of independent members is not there yet"
     )
 
 

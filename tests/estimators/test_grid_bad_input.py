@@ -124,7 +124,7 @@ def test_options_out_of_range(options, message):
 
 
 def test_domains_in_words():
-    with pytest.raises(ParameterError, match='domain must be an array, "observed" or None'):
+    with pytest.raises(ParameterError, match='domain must be an array, "auto", "obs'):
         GridGP().fit(field(), domain="sea")
 
 

@@ -226,8 +226,13 @@ def test_settings_bring_an_axis_back(values):
         ([1.0, np.inf], r"'x' is inf at position 1"),
         (np.array(["2000-01-01", "NaT"], dtype="M8[ns]"), r"is NaT at position 1"),
         (np.array(["2000-01-01"] * 2, dtype="M8[ns]"), r"holds 2000-01-01.*positions 0 and 1"),
-        (["a", "b"], r"'x' is text \('a', …\); expected numbers.*assign_coords"),
-        ([True, False], r"'x' is bool.*expected numbers"),
+        (["a", "b"], r"'x' is text \('a', …\): labels.*range\(2\).*da.sel\({'x': 'a'}\)"),
+        ([b"a", b"b"], r"'x' is text.*labels.*xarray.concat"),
+        (["1", "2.5"], r"'x' is text \('1', …\).*da\['x'\].astype\(float\)"),
+        (["2000-01-01", "2000-02-01"], r"'x' is text.*astype\('datetime64\[ns\]'\)"),
+        (np.array(["a", "b"], object), r"'x' is text.*labels"),
+        ([True, False], r"'x' is bool.*expected numbers.*da.isel\(x=0\).*xarray.concat"),
+        (np.array([(1, 2), None], object), r"'x' is tuple.*expected numbers.*number them"),
         ([1 + 1j, 2], r"'x' is complex128"),
         (pd.period_range("2000", periods=2, freq="M"), r"'x' is Period.*expected numbers"),
         (
@@ -246,6 +251,25 @@ def test_settings_bring_an_axis_back(values):
 def test_unusable_coordinates_are_refused(values, message):
     with pytest.raises(DataError, match=f"(?s){message}"):
         axis_of(np.asarray(values))
+
+
+def test_places_in_two_dims_are_told_what_can_be_done():
+    """Curvilinear grids, and stations with coordinates of their own."""
+    da = xr.DataArray(np.zeros((2, 3)), dims=("y", "x"))
+    curved = da.assign_coords(lat=(("y", "x"), np.ones((2, 3))), lon=(("y", "x"), np.ones((2, 3))))
+    remedy = r"'lat', 'lon' run.*curvilinear.*assign_coords\(y=numpy.arange\(2\), x=numpy.arange\(3"
+    with pytest.raises(DataError, match=remedy):
+        axes_of(curved)
+    with pytest.raises(DataError, match=rf"no variable of the Dataset is a field.*'t': .*{remedy}"):
+        curved.to_dataset(name="t").dsgp.fill()
+    stations = da.rename(x="station").assign_coords(
+        y=[0.0, 1.0], lat=("station", [1.0, 2.0, 3.0]), lon=("station", [1.0, 0.0, 3.0])
+    )
+    with pytest.raises(DataError, match=r"'station'.*'lat', 'lon' run.*isel\(station=0\)"):
+        axes_of(stations)
+    with pytest.raises(DataError, match=r"'lat' runs along it: da.swap_dims\({'station': 'lat'}"):
+        axes_of(stations.drop_vars("lon"))
+    axes_of(stations.drop_vars("lon").swap_dims(station="lat"))
 
 
 def test_other_kinds_of_new_coordinates_are_refused():

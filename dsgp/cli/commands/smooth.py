@@ -91,11 +91,12 @@ def smooth(
     domain: Annotated[
         str,
         Option(
-            metavar="observed|all|NAME",
-            help="Cells that are given: observed, those that hold a value at some time (not land; "
-            "without a dim of times, all); all; or where a variable of IN is 1 or true.",
+            metavar="auto|observed|hull|all|NAME",
+            help="Cells that are given: observed, those that hold a value at some time (not land); "
+            "hull, those inside the convex hull of these; all; or where a variable of IN is 1 or "
+            "true. auto (the default): observed with several steps of time, else hull.",
         ),
-    ] = "observed",
+    ] = "auto",
     keep_observed: Annotated[
         bool,
         Option(
