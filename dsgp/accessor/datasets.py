@@ -16,6 +16,7 @@ from dsgp.accessor.request import Request
 from dsgp.errors import DataError, DataWarning, DsgpError, ParameterError
 from dsgp.grid.axes import why_no_field
 from dsgp.grid.coded import has_gaps
+from dsgp.grid.metadata import restored_links
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
 
 
@@ -67,17 +68,30 @@ class DatasetAccessor(Accessor):
                     result[name] = left[name]
                 continue
             dims = set(map(str, variable.dims))
+            # These come back with the coordinates of the Dataset.
+            clear = variable.drop_vars([one for one in ("mean", "std") if one in variable.coords])
             try:
                 for moment in ("mean", "std"):  # before hours of work
                     _require_free(ds, f"{name}_{moment}")
-                part = answer(variable, _restricted(request, dims, ds, name))
+                part = answer(clear, _restricted(request, dims, ds, name))
                 for key, one in part.data_vars.items():
                     result[_require_free(ds, f"{name}_{key}")] = one
             except DsgpError as error:
                 raise type(error)(f"variable {name!r}: {error}") from error
         made = xr.Dataset(result, left.coords, ds.attrs)
         made.encoding = ds.encoding
-        return made
+        return _linked(made, ds, fields)
+
+
+def _linked(made: xr.Dataset, ds: xr.Dataset, fields: list[Hashable]) -> xr.Dataset:
+    """Let results and new coordinates name the variables that describe them, which are there."""
+    for name in fields:
+        links = restored_links({}, ds[name].variable, made.variables)
+        for key in made.data_vars:
+            if key not in ds.variables and str(key).startswith(f"{name}_"):
+                own = made[key].encoding
+                made[key].attrs |= {link: to for link, to in links.items() if link not in own}
+    return made
 
 
 # ---------------------------------------------------------------------- which are fields

@@ -17,6 +17,7 @@ from dsgp.grid.axes import check_dims
 from dsgp.grid.coded import FILLS, PACKING, RANGES
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
+from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
@@ -69,7 +70,7 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
     attrs = layout.template.attrs
     units = {key: value for key, value in attrs.items() if key == "units"}
     given_coords = request.coords is not None
-    return xr.Dataset(
+    return together(
         {
             name: layout.placed(values, name, targets if given_coords else None, own)
             for name, values, own in (("mean", both[0], None), ("std", both[1], units))

@@ -37,6 +37,7 @@ from dsgp.grid.field import Field
 from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.means import Mean
+from dsgp.grid.metadata import together
 from dsgp.grid.passes import tile_regions
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
@@ -598,12 +599,11 @@ class GridGP(OnDisk, BaseEstimator):
 
     def _dataset(self, mean: Floats, std: Floats, targets: Targets | None = None) -> xr.Dataset:
         attrs = {k: v for k, v in self.field_.template.attrs.items() if k == "units"}
-        return xr.Dataset(
-            {
-                "mean": self.field_.restore(mean, name="mean", targets=targets),
-                "std": self.field_.restore(std, name="std", attrs=attrs, targets=targets),
-            }
-        )
+        both = {
+            "mean": self.field_.restore(mean, name="mean", targets=targets),
+            "std": self.field_.restore(std, name="std", attrs=attrs, targets=targets),
+        }
+        return together(both)
 
     def _require_field(self) -> None:
         if not hasattr(self, "field_"):

@@ -284,6 +284,10 @@ def axes_of(da: xr.DataArray, units: Mapping[str, str] | None = None) -> tuple[G
     check_dims(units, dims, "units")
     axes = []
     for dim in dims:
+        if dim in ("mean", "std"):
+            raise DataError(
+                f"dim {dim!r} has the name of a result; rename it: da.rename({dim}=...)"
+            )
         if dim not in da.coords:
             raise DataError(
                 f"dim {dim!r} has no coordinate; expected one that says where its "

@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError
 from dsgp.grid.axes import GridAxis, axes_of, check_dims
 from dsgp.grid.coded import (
-    FILLS,
-    PACKING,
-    RANGES,
     Codes,
     Extremes,
     read_values,
@@ -26,17 +23,10 @@ from dsgp.grid.coded import (
     report_codes,
 )
 from dsgp.grid.coordinates import Floats
+from dsgp.grid.metadata import kept_attributes, kept_encoding, tidied
 from dsgp.grid.targets import Targets
 
 Bools = NDArray[np.bool_]
-
-# Encodings that tell how numbers are packed, or round them: wrong for a mean, and more so for a
-# standard deviation. The rest (compression, chunks of the store) suits any field of that shape.
-_ROUNDING = ("least_significant_digit", "significant_digits", "quantize_mode")
-# These suit one type of numbers only.
-_OF_DTYPE = ("dtype", *FILLS, "filters", "serializer")
-# Statements on the values, which another field of the same units need not obey.
-_OF_VALUES = {"actual_range", *RANGES, *FILLS, *PACKING}
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,9 +282,7 @@ class Field:
             dims=(*leading, *where.dims),
             coords=coords,
             name=self.template.name if name is None else name,
-            attrs={k: v for k, v in self.template.attrs.items() if k not in _OF_VALUES}
-            if attrs is None
-            else dict(attrs),
+            attrs=kept_attributes(self.template.attrs) if attrs is None else dict(attrs),
         )
         if self.domain is not None and targets is None:
             out = out.where(self._layout(self.domain))
@@ -309,8 +297,8 @@ class Field:
             # A view that runs backwards is slow to read and keeps the array it belongs to.
             out = out.copy(data=np.asarray(out.values, order="C"))
         same = targets is None and not leading
-        out.encoding = _float_encoding(self.template.encoding) if same else {}
-        return out
+        out.encoding = kept_encoding(self.template.encoding) if same else {}
+        return tidied(out)
 
     def static_gaps(self, *dims: str) -> Bools:
         """Cells without a value at any step along some dims; see ``static_gaps``."""
@@ -417,13 +405,3 @@ def _require_numbers(da: Any) -> None:
     else:
         remedy = "da.astype(float) if it holds numbers"
     raise DataError(f"the field has dtype {da.dtype}; expected floats or integers: {remedy}")
-
-
-def _float_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Keep what suits floats of the same shape."""
-    stored = np.dtype(encoding["dtype"]) if "dtype" in encoding else None
-    packed = any(key in encoding for key in PACKING)
-    drop: tuple[str, ...] = PACKING + _ROUNDING + RANGES
-    if packed or (stored is not None and stored.kind != "f"):
-        drop += _OF_DTYPE
-    return {key: value for key, value in encoding.items() if key not in drop}
