@@ -595,6 +595,7 @@ class GridGP(OnDisk, BaseEstimator):
         """Read where the field is asked for; refuse what does not fit into memory."""
         targets = Targets.of(self.field_.axes, coords)
         targets.require_memory(self.field_.shape)
+        targets.warn_beyond()
         return targets
 
     def _dataset(self, mean: Floats, std: Floats, targets: Targets | None = None) -> xr.Dataset:

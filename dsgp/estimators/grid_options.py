@@ -12,6 +12,7 @@ import xarray as xr
 from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims, check_period
+from dsgp.grid.covariance import LONG
 from dsgp.grid.field import Field
 from dsgp.kernels import Kernel, Matern32, Periodic
 
@@ -83,7 +84,7 @@ def terms_of(
         check_dims(mapping, axes, "kernels")
         term = []
         for axis in axes:
-            kernel = mapping.get(axis.name, Matern32())
+            kernel = mapping.get(axis.name, default_kernel(axis))
             if not isinstance(kernel, Kernel):
                 raise ParameterError(
                     f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
@@ -94,6 +95,14 @@ def terms_of(
             term.append(kernel)
         terms.append(term)
     return terms
+
+
+def default_kernel(axis: GridAxis) -> Kernel:
+    """Return the kernel of a dim that is not named: periodic for longitudes round the globe."""
+    if axis.is_closed and len(axis) <= LONG:
+        assert axis.circle is not None
+        return Periodic(axis.circle, smoothness=1.5)
+    return Matern32()
 
 
 def given_noise(noise: Any, field: Field) -> float | Floats | None:

@@ -117,6 +117,13 @@ class OnDisk:
             decode_times=True, decode_timedelta=True, decode_coords=True
         ) as opened:
             axes = axes_of(opened[variable], self.units)
+        for axis in axes:
+            if axis.repeated:
+                raise DataError(
+                    f"dim {axis.name!r} has its first point again at its end, a circle later; "
+                    "expected each once in a store: write it without, "
+                    f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
+                )
         self.__dict__.pop("field_", None)
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)

@@ -37,6 +37,7 @@ from dsgp.grid.coordinates import (
     since,
     spacing_of,
 )
+from dsgp.grid.longitude import circle_of, repeats_first, spans, unwrapped, wrapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +68,10 @@ class GridAxis:
         Of dates: "proleptic_gregorian" for datetime64, or cftime's, e.g. "360_day".
     rounding : float
         What lies within this distance of an equispaced point, in ``unit``, is that point.
+    circle : float or None
+        Of longitudes: a turn, in ``unit``. New coordinates are taken to the turn of ``points``.
+    repeated : bool
+        The user's coordinate has the first of ``points`` again, a circle later, at its end.
 
     Examples
     --------
@@ -88,6 +93,8 @@ class GridAxis:
     epoch: str | None = None
     calendar: str | None = None
     rounding: float = 0.0
+    circle: float | None = None
+    repeated: bool = False
 
     @classmethod
     def of(cls, coordinate: xr.DataArray, unit: str | None = None) -> Self:
@@ -121,6 +128,9 @@ class GridAxis:
                 f"units: dim {name!r} is given {unit!r} and is {got}; a coordinate of times can "
                 f"have {listed(PER_DAY)}"
             )
+        circle = circle_of(name, coordinate.attrs, values) if kind == "number" else None
+        if circle is not None:
+            values = unwrapped(values, circle)
         descending = direction(name, values, kind)
         if descending:
             values = values[::-1]
@@ -143,7 +153,22 @@ class GridAxis:
         step, rounding = spacing_of(points, resolution_of(values) if kind == "number" else 0.0)
         if step is not None and rounding:
             points = points[0] + step * np.arange(points.size)
-        return cls(name, points, kind, unit, descending, step, epoch, calendar, rounding)
+        repeated = circle is not None and repeats_first(points, circle, rounding)
+        if repeated:
+            points = points[:-1]
+        return cls(
+            name, points, kind, unit, descending, step, epoch, calendar, rounding, circle, repeated
+        )
+
+    @property
+    def n_outer(self) -> int:
+        """Number of points of the user's coordinate."""
+        return self.points.size + self.repeated
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the coordinate spans a circle: its ends are neighbours."""
+        return self.circle is not None and spans(self.points, self.circle)
 
     def __len__(self) -> int:
         return self.points.size
@@ -186,6 +211,8 @@ class GridAxis:
         if self.kind != "number":
             return since(array, self.kind, self.epoch, str(self.unit))
         numbers = array.astype(np.float64)
+        if self.circle is not None:
+            numbers = wrapped(numbers, self.points, self.circle)
         if self.rounding and self.step:
             near = np.rint((numbers - self.points[0]) / self.step)
             near = np.clip(near, 0, self.points.size - 1).astype(np.intp)
@@ -254,7 +281,8 @@ class GridAxis:
     def settings(self) -> dict[str, Any]:
         """Everything but ``points``, as JSON can hold it; see ``from_settings``."""
         names = ("name", "kind", "unit", "descending", "step", "epoch", "calendar", "rounding")
-        return {name: getattr(self, name) for name in names}
+        of_circles = {"circle": self.circle, "repeated": self.repeated}
+        return {name: getattr(self, name) for name in names} | of_circles
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], points: Floats) -> Self:

@@ -5,6 +5,7 @@ Reads a ``DataArray`` into memory. Axes alone, without the values, come from ``a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,7 +14,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning
 from dsgp.grid.axes import GridAxis, axes_of, check_dims
 from dsgp.grid.coded import (
     Codes,
@@ -24,7 +25,7 @@ from dsgp.grid.coded import (
 )
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.metadata import kept_attributes, kept_encoding, tidied
-from dsgp.grid.targets import Targets
+from dsgp.grid.targets import Targets, own_order
 
 Bools = NDArray[np.bool_]
 
@@ -111,8 +112,9 @@ class Field:
         _require_numbers(da)
         axes = axes_of(da, units)
         codes = Codes.of(da)
-        values = codes.decoded(_ascending(axes, da.values))
+        values = codes.decoded(_upward(axes, da.values))
         blanks = codes.blank(values)
+        values = _joined(axes, values)
         bare = np.broadcast_to(np.float64(np.nan), da.shape)
         template = da.copy(deep=False, data=bare)
         chunks = dict(da.chunksizes) if da.chunks is not None else {}
@@ -200,9 +202,10 @@ class Field:
         """
         if not isinstance(array, xr.DataArray):
             plain = np.asarray(array)
-            if plain.shape != self.shape:
+            sizes = {axis.name: axis.n_outer for axis in self.axes}
+            if plain.shape != tuple(sizes.values()):
                 raise DataError(
-                    f"{what}: expected the shape of the field, {self.sizes}, got {plain.shape}; "
+                    f"{what}: expected the shape of the field, {sizes}, got {plain.shape}; "
                     "give a DataArray to match by dims"
                 )
             return _ascending(self.axes, plain)
@@ -212,6 +215,10 @@ class Field:
                     f"{what}: expected dims among those of the field, {self.dims}, got {dim!r}; "
                     f"select or average: {what}.isel({dim}=0, drop=True)"
                 )
+        for axis in self.axes:
+            if axis.repeated and array.sizes.get(axis.name) == axis.n_outer:
+                once = slice(1, None) if axis.descending else slice(None, -1)
+                array = array.isel({axis.name: once})
         ordered = array.transpose(*(dim for dim in self.dims if dim in array.dims))
         is_number = ordered.dtype.kind in "iuf"
         values = read_values(ordered) if is_number else np.asarray(ordered.values)
@@ -341,14 +348,13 @@ class Field:
 
     def _layout(self, array: Bools) -> xr.DataArray:
         """Name the axes of an array that broadcasts, in the user's direction."""
-        flat = tuple(0 if n == 1 else slice(None) for n in array.shape)
-        flips = tuple(
-            slice(None, None, -1 if axis.descending else None)
-            for axis, n in zip(self.axes, array.shape, strict=True)
-            if n > 1
-        )
-        dims = [d for d, n in zip(self.dims, array.shape, strict=True) if n > 1]
-        return xr.DataArray(array[flat][flips], dims=dims)
+        dims = []
+        for d, axis in enumerate(self.axes):
+            if array.shape[d] > 1:
+                dims.append(axis.name)
+                array = np.take(array, np.arange(len(axis))[own_order(axis)], axis=d)
+        flat = tuple(slice(None) if axis.name in dims else 0 for axis in self.axes)
+        return xr.DataArray(array[flat], dims=dims)
 
 
 def static_gaps(observed: Bools, axis: int | tuple[int, ...]) -> Bools:
@@ -371,9 +377,37 @@ def static_gaps(observed: Bools, axis: int | tuple[int, ...]) -> Bools:
     return np.asarray(~observed.any(axis=axis, keepdims=True))
 
 
-def _ascending(axes: Sequence[GridAxis], values: NDArray[Any]) -> NDArray[Any]:
-    """View an array of the user's layout along ascending axes."""
+def _upward(axes: Sequence[GridAxis], values: NDArray[Any]) -> NDArray[Any]:
+    """View an array of the user's layout along axes that ascend; repeated ends are there."""
     return values[tuple(slice(None, None, -1 if axis.descending else None) for axis in axes)]
+
+
+def _ascending(axes: Sequence[GridAxis], values: NDArray[Any]) -> NDArray[Any]:
+    """View an array of the user's layout along the points of the axes."""
+    once = tuple(slice(None, -1 if axis.repeated else None) for axis in axes)
+    return _upward(axes, values)[once]
+
+
+def _joined(axes: Sequence[GridAxis], values: Floats) -> Floats:
+    """Make one of the two ends of axes that repeat their first point; the first one counts."""
+    for d, axis in enumerate(axes):
+        if not axis.repeated:
+            continue
+        first, last = (np.take(values, [end], axis=d) for end in (0, -1))
+        spread = np.nanstd(values) if np.isfinite(values).any() else 0.0
+        differ = np.abs(first - last) > 1e-6 * spread
+        if differ.any():
+            at, again = axis.points[0], axis.points[0] + (axis.circle or 0.0)
+            warnings.warn(
+                f"dim {axis.name!r} has one place twice, at {at:g} and {again:g}, and the values "
+                f"differ in {int(differ.sum())} cells; those at {at:g} are used",
+                DataWarning,
+                stacklevel=4,
+            )
+        start = np.where(np.isnan(first), last, first)
+        rest = np.take(values, np.arange(1, len(axis)), axis=d)
+        values = np.concatenate([start, rest], axis=d)
+    return values
 
 
 def _cell(axes: Sequence[GridAxis], index: Sequence[Any]) -> str:

@@ -87,7 +87,7 @@ def unpack(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Field:
         for label, entry in settings["coords"].items()
     }
     template = xr.DataArray(
-        np.broadcast_to(np.float64(np.nan), [len(axis) for axis in axes]),
+        np.broadcast_to(np.float64(np.nan), [axis.n_outer for axis in axes]),
         dims=[axis.name for axis in axes],
         coords=coords,
         name=settings["name"],

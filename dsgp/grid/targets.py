@@ -7,6 +7,7 @@ and axes whose arrays share a dim go together, point by point.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,7 +17,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from dsgp import memory
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning
 from dsgp.grid.axes import GridAxis, check_dims
 from dsgp.grid.coordinates import Floats
 
@@ -95,8 +96,9 @@ class Targets:
             axis = one.axis
             if one.values is None:
                 # The inner layout is along ascending axes; points are in the order of their dim.
-                backwards = axis.descending and d in together
-                numbers = axis.points[::-1] if backwards else axis.points
+                numbers = axis.points
+                if d in together:
+                    numbers = numbers[own_order(axis)]
             else:
                 numbers = axis.numbers(one.values)
             if d in together:
@@ -131,12 +133,10 @@ class Targets:
             raise DataError(
                 f"restore: expected values of shape ({before}{str(self.inner_shape)[1:]}, got {got}"
             )
-        flips = [
-            slice(None, None, -1 if one.values is None and one.axis.descending else None)
-            for one in outer
-        ]
-        first = (slice(None),) if self.together else ()
-        values = values[(..., *first, *flips)]
+        for position, one in enumerate(reversed(outer)):
+            if one.values is None and (one.axis.descending or one.axis.repeated):
+                places = own_order(one.axis)
+                values = values[(..., places, *[slice(None)] * position)]
         dims = [*self._common, *(dim for one in outer for dim in one.dims)]
         shape = (*got[:n_leading], *(self._sizes[dim] for dim in dims))
         values = values if values.shape == shape else values.reshape(shape)
@@ -168,6 +168,28 @@ class Targets:
         }
         return xr.Dataset(coords=variables).coords
 
+    def warn_beyond(self) -> None:
+        """Warn of targets beyond the ends of the field, by more than half a step: how many."""
+        for one in self._indexers:
+            axis = one.axis
+            if one.values is None or not one.size or axis.is_closed:
+                continue
+            numbers = axis.numbers(one.values)
+            first, last = axis.points[[0, -1]]
+            margin = 0.5 * float(np.median(np.diff(axis.points))) if len(axis) > 1 else 0.0
+            margin = margin * (1 + 1e-9) + axis.rounding
+            beyond = (numbers < first - margin) | (numbers > last + margin)
+            if beyond.any():
+                unit = f" {axis.unit_label}" if axis.unit_label else ""
+                warnings.warn(
+                    f"{int(beyond.sum())} of {one.size} targets lie beyond the field along "
+                    f"{axis.name!r}, which has {first:g} to {last:g}{unit}; they are "
+                    f"{numbers[beyond].min():g} to {numbers[beyond].max():g}. There the mean goes "
+                    "back to the prior mean and std to the prior's: the data say little",
+                    DataWarning,
+                    stacklevel=4,
+                )
+
     def require_memory(self, shape: Sequence[int]) -> None:
         """Raise ``MemoryLimitError`` if a prediction would not fit beside a field of some shape."""
         n_cells = math.prod(self.shape)
@@ -191,10 +213,16 @@ class Targets:
         return 8.0 * (6 * cells + 3 * kept + 4 * len(shape) * len(self.points[self.together[0]]))
 
 
+def own_order(axis: GridAxis) -> slice | NDArray[np.intp]:
+    """Index of the user's own points into those of an axis."""
+    back = slice(None, None, -1 if axis.descending else None)
+    return np.append(np.arange(len(axis)), 0)[back] if axis.repeated else back
+
+
 def _indexer(axis: GridAxis, coords: Mapping[str, Any]) -> _Indexer:
     name = axis.name
     if name not in coords:
-        return _Indexer(axis, (name,), (len(axis),), None)
+        return _Indexer(axis, (name,), (axis.n_outer,), None)
     value = coords[name]
     if isinstance(value, xr.Variable):
         value = xr.DataArray(value)
@@ -237,8 +265,7 @@ def _require_same_labels(dim: str, first: _Indexer, second: _Indexer) -> None:
     if isinstance(b, GridAxis):
         a, b = b, a
     if isinstance(a, GridAxis):
-        order = np.arange(len(a))
-        same = np.array_equal(a.find(b), order[::-1] if a.descending else order)
+        same = np.array_equal(a.find(b), np.arange(len(a))[own_order(a)])
     else:
         same = np.array_equal(a, b)
     if not same:
