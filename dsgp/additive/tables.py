@@ -152,9 +152,31 @@ def bins_of(axis: Axis, weight: Floats, n_bins: int) -> NDArray[np.int64]:
 
 
 def spread(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
-    """Indices of ``n_points`` points at most, both ends among them, evenly by ``measure``."""
-    found = np.searchsorted(measure(points, weight), np.linspace(0.0, 1.0, n_points))
-    return np.unique(np.concatenate([[0], np.minimum(found, len(points) - 1)]))
+    """Indices of about ``n_points`` points: both ends, and evenly in between by ``measure``.
+
+    A gap counts as no more of the distance than two of the points that are chosen: nothing is to be
+    gained within it. The points on both sides of such a gap are among those chosen.
+    """
+    gaps = np.diff(points)
+    widest = _widest_gap(gaps, n_points)
+    sides = np.flatnonzero(gaps > widest)
+    shortened = np.concatenate([[0.0], np.cumsum(np.minimum(gaps, widest))])
+    levels = np.linspace(0.0, 1.0, max(n_points - len(sides), 2))
+    chosen = np.searchsorted(measure(shortened, weight), levels)
+    chosen = np.minimum(chosen, len(points) - 1)
+    return np.unique(np.concatenate([[0], chosen, sides, sides + 1]))
+
+
+def _widest_gap(gaps: Floats, n_points: int) -> float:
+    """Solve g = 2 Σ min(gap, g) / n_points for the length that longer gaps are shortened to."""
+    if len(gaps) <= n_points // 2:
+        return float(np.max(gaps, initial=0.0))
+    longest = np.sort(gaps)[::-1]
+    rest = np.cumsum(longest[::-1])[::-1]  # of this gap and all shorter ones
+    n_longer = np.arange(min(n_points // 2, len(gaps) - 1))
+    lengths = 2 * rest[n_longer] / np.maximum(n_points - 2 * n_longer, 1)
+    fits = longest[n_longer] <= lengths
+    return float(lengths[np.argmax(fits)] if fits.any() else longest[n_longer[-1]])
 
 
 def _count(

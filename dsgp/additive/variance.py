@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, eigh, lapack, solve_triangular
 
+from dsgp.additive.cholesky import cholesky_to_rounding
 from dsgp.additive.equations import RowEquations
 from dsgp.additive.evidence import coarse_mean_field, mean_field
 from dsgp.additive.multigrid import CoarseSpace
@@ -107,7 +108,7 @@ class DenseCovariance:
         matrix *= root[:, None] * root
         matrix[np.diag_indices_from(matrix)] += 1.0
         shares = [weight / weight.sum() for weight in system.layout.parts(system.weight)]
-        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        factor = cholesky_to_rounding(matrix)
         return cls(system.layout.axes, system.kernels, codes, shares, root, factor)
 
     @property

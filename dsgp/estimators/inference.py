@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from typing import Any
 
 from scipy.linalg import LinAlgError
 
@@ -14,15 +15,14 @@ from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.bins import BinError
 from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
-from dsgp.additive.tables import BINS
+from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.additive.variance import Covariance
 from dsgp.axis import Floats
-from dsgp.errors import ParameterError
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Matern
-from dsgp.learning.marginal import marginal
+from dsgp.learning.marginal import Learned, marginal
 from dsgp.learning.nodes import Rows
-from dsgp.learning.search import search_for
+from dsgp.learning.search import Search, search_for
 from dsgp.learning.vbem import vbem
 
 # A noise variance that moves by less than this share need not be solved for again.
@@ -116,44 +116,43 @@ def learn(
             )
         ]
         require_resolvable([search.middle for search in searches], noise_variance)
-        try:
-            result = marginal(
-                tables,
-                Rows(equations.quadratic, equations.n_rows, equations.log_weight),
-                searches,
-                noise_variance,
-                noise_bounds=noise_bounds,
-                tol=tol,
-                max_iter=max_iter,
-                watch=watch,
-            )
-        except LinAlgError as error:
-            raise ParameterError(
-                f"float64 cannot resolve so little noise (of {noise_variance:.1g} of the target's "
-                f"variance) beside {equations.n_rows} rows: raise noise_variance, or leave it out"
-            ) from error
-        fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
-        nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
-        notes.append(
-            f"{nodes}; the prior variance they leave open adds "
-            f"{sum(result.open_variance):.2g} of the noise variance"
+        result = _at_nodes(
+            tables,
+            equations,
+            searches,
+            noise_variance,
+            noise_bounds=noise_bounds,
+            tol=tol,
+            max_iter=max_iter,
+            watch=watch,
         )
-        if result.resolved:
-            return Found(
-                result.kernels,
-                result.noise_variance,
-                noise_bounds,
-                "marginal",
-                result.trace,
-                result.evaluations,
-                result.converged,
-                notes,
+        if result is None:
+            notes.append(
+                "float64 cannot resolve the likelihood at the nodes: variational Bayes EM took over"
             )
-        notes.append(
-            "the functions are too rough for the nodes that the budget allows: "
-            "variational Bayes EM took over"
-        )
-        kernels, noise_variance = result.kernels, result.noise_variance
+        else:
+            fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
+            nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            notes.append(
+                f"{nodes} nodes a term; the prior variance they leave open adds "
+                f"{sum(result.open_variance):.2g} of the noise variance"
+            )
+            if result.resolved:
+                return Found(
+                    result.kernels,
+                    result.noise_variance,
+                    noise_bounds,
+                    "marginal",
+                    result.trace,
+                    result.evaluations,
+                    result.converged,
+                    notes,
+                )
+            notes.append(
+                "the functions are too rough for the nodes that the budget allows: "
+                "variational Bayes EM took over"
+            )
+            kernels, noise_variance = result.kernels, result.noise_variance
     searches = [
         search_for(kernel, axis.points, weight, len(kernels))
         for kernel, axis, weight in zip(
@@ -182,6 +181,21 @@ def learn(
         notes,
         learned.pair,
     )
+
+
+def _at_nodes(
+    tables: TwoWayTables,
+    equations: Equations,
+    searches: list[Search],
+    noise_variance: float,
+    **options: Any,
+) -> Learned | None:
+    """Maximise the marginal likelihood at nodes; None where float64 cannot resolve it."""
+    rows = Rows(equations.quadratic, equations.n_rows, equations.log_weight)
+    try:
+        return marginal(tables, rows, searches, noise_variance, **options)
+    except LinAlgError:
+        return None
 
 
 @dataclass(frozen=True)

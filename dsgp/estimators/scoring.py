@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from scipy.linalg import LinAlgError
 
 from dsgp.additive import MAX_ITER, SOLVERS, RowEquations, warn_unless_converged
 from dsgp.additive.bins import BinError
@@ -36,6 +37,7 @@ from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.search import VARIANCE, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
+from dsgp.rows.table import RowTable
 
 # Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
 # events or the other class are absent the evidence asks for ever more, and the posterior, whose W
@@ -281,19 +283,22 @@ class Scoring:
         n_free = sum(len(search.names) for search in searches)
         n_free += len(likelihood.unconstrained())
         with progress("learning", enabled=self.verbose) as bar:
-            return learn(
-                binned,
-                likelihood,
-                searches,
-                level,
-                constant=unit if self.intercept is None else 0.0,
-                alone=self.learner == "independent",
-                tol=self.learner_tol * max(n_free, 1),
-                max_iter=self.learner_max_iter,
-                random=np.random.default_rng(0),
-                unit=unit,
-                watch=lambda value: bar.update(value=value),
-            )
+            try:
+                return learn(
+                    binned,
+                    likelihood,
+                    searches,
+                    level,
+                    constant=unit if self.intercept is None else 0.0,
+                    alone=self.learner == "independent",
+                    tol=self.learner_tol * max(n_free, 1),
+                    max_iter=self.learner_max_iter,
+                    random=np.random.default_rng(0),
+                    unit=unit,
+                    watch=lambda value: bar.update(value=value),
+                )
+            except LinAlgError as error:
+                raise DataError(_not_resolved(rows.table)) from error
 
     def _finish(
         self,
@@ -396,6 +401,20 @@ def _variance(values: Floats, counts: Floats) -> float:
     """Variance of a function over the rows."""
     share = counts / max(float(counts.sum()), np.finfo(float).tiny)
     return float(np.sum(share * (values - np.sum(share * values)) ** 2))
+
+
+def _not_resolved(table: RowTable) -> str:
+    """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
+    finest = [float(np.diff(axis.points).min(initial=np.inf)) for axis in table.axes]
+    extents = [float(axis.points[-1] - axis.points[0]) for axis in table.axes]
+    ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
+    worst = int(np.argmax(ratios))
+    return (
+        "float64 cannot resolve the functions beside what the rows tell of them. Most uneven is "
+        f"input column {table.names[worst]!r}, whose values are up to {extents[worst]:.2g} apart "
+        f"and as little as {finest[worst]:.2g}: transform it (its logarithm or ranks) or set far "
+        "values apart as missing; very large weights do the same, and can be divided by a constant"
+    )
 
 
 def _complexity(mode: Mode) -> tuple[Complexity, float, bool]:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import TwoWayTables
@@ -37,6 +36,7 @@ from dsgp.learning.nodes import (
     other_lengthscales,
 )
 from dsgp.learning.search import Search
+from dsgp.learning.splines import interpolated
 from dsgp.likelihoods import Likelihood
 
 # Nodes a term begins with: a row says less than one with a little noise does.
@@ -104,13 +104,6 @@ class Learned:
             values = self.mode.values[part]
             found.append(interpolated(points, values, axis.points))
         return np.concatenate(found) if found else np.zeros(0)
-
-
-def interpolated(points: Floats, values: Floats, inputs: Floats) -> Floats:
-    """Cubic spline through values at nodes; a constant beyond them."""
-    if len(points) == 1:
-        return np.full(len(inputs), values[0])
-    return CubicSpline(points, values)(np.clip(inputs, points[0], points[-1]))
 
 
 # ---------------------------------------------------------------- the search

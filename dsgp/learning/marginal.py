@@ -30,6 +30,7 @@ from dsgp.learning.nodes import (
     NODES,
     RESOLUTION,
     Basis,
+    Evidence,
     Nodes,
     Rows,
     evidence,
@@ -151,6 +152,7 @@ class _Objective:
             kernels, noise = self.unpack(np.clip(x, *self.bounds))
             alone = self.tilt is not None and self.tilt.alone
             found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
+            _require_finite(found)
         except LinAlgError:
             if not self.trace:
                 raise
@@ -243,6 +245,13 @@ def marginal(
         open_variance=open_variance,
         resolved=sum(open_variance) <= 4 * RESOLUTION,
     )
+
+
+def _require_finite(result: Evidence) -> None:
+    """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would go on with NaN."""
+    slopes = (result.by_log_lengthscale, result.by_log_variance, [result.by_log_noise])
+    if not (math.isfinite(result.value) and np.isfinite(np.concatenate(slopes)).all()):
+        raise LinAlgError("the likelihood at the nodes has overflowed")
 
 
 class Optimum(NamedTuple):

@@ -1,6 +1,7 @@
 """Additive models by their values at nodes, and what statistics of the rows say of these.
 
-Each term is represented by its values at M nodes: between them the function is their cubic spline.
+Each term is represented by its values at M nodes: between them the function is their cubic spline
+(bounded, see ``learning.splines``).
 What the rows say of the nodes, G = Cᵀ ZᵀWZ C and Cᵀ ZᵀWy with C the spline's values at the bins, is
 computed once and does not depend on the hyperparameters. The log marginal likelihood of that model,
 
@@ -18,15 +19,16 @@ from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.linalg import LinAlgError, lapack
 
 from dsgp.additive import TwoWayTables
 from dsgp.additive.bins import left_open
+from dsgp.additive.cholesky import cholesky_to_rounding
 from dsgp.additive.tables import spread
 from dsgp.axis import LOG_2PI, Axis, Floats, Observations
 from dsgp.kernels import Matern
 from dsgp.learning.search import Search
+from dsgp.learning.splines import spline_matrix
 
 # Nodes a term begins with, by the order of its kernel, and all terms together at most: a Cholesky
 # factor of that size takes some 50 ms.
@@ -67,7 +69,7 @@ class Basis:
             nodes = points if len(points) <= count else points[spread(points, weight, count)]
             positions.append(nodes)
             exact = len(nodes) == len(points)
-            splines.append(None if exact else CubicSpline(nodes, np.eye(len(nodes)))(points))
+            splines.append(None if exact else spline_matrix(nodes, points))
         ends = np.cumsum([0, *(len(nodes) for nodes in positions)])
         return cls(positions, [slice(a, b) for a, b in pairwise(ends)], splines)
 
@@ -172,9 +174,7 @@ class NodePosterior:
         matrix /= noise_variance
         self._blocks = [matrix[part, part].copy() for part in parts]
         matrix[np.diag_indices_from(matrix)] += 1.0
-        self._factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
-        if failed:
-            raise LinAlgError("the matrix of the nodes is not positive definite to rounding")
+        self._factor = cholesky_to_rounding(matrix)
         self.whitened = self.whiten(nodes.information) / noise_variance
         self.weights = self.solve(self.whitened)
         self.log_det = 2 * float(np.sum(np.log(np.diag(self._factor))))
@@ -232,8 +232,7 @@ class NodePosterior:
         """The same of every term by itself, the others known."""
         found = []
         for block in self._blocks:
-            inner = block + np.eye(len(block))
-            factor, _ = lapack.dpotrf(inner, lower=1, clean=1)
+            factor = cholesky_to_rounding(block + np.eye(len(block)))
             inverse, _ = lapack.dpotri(factor, lower=1)
             found.append(np.tril(inverse) + np.tril(inverse, -1).T)
         return found
