@@ -4,9 +4,11 @@ import warnings
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.linalg import LinAlgError
 
 from dsgp import (
     AdditiveGPClassifier,
@@ -14,7 +16,7 @@ from dsgp import (
     GeneralizedAdditiveGP,
     ProjectionPursuitGPRegressor,
 )
-from dsgp.errors import DsgpError
+from dsgp.errors import DataError, DsgpError
 
 Random = np.random.Generator
 
@@ -131,3 +133,28 @@ def test_projection_pursuit_of_uneven_columns(shape: str) -> None:
     assert np.isfinite(mean).all()
     assert (std > 0).all()
     assert np.std(mean - np.sin(6 * inputs[:, 1])) < 0.15
+
+
+def _cannot(*args: object, **kwargs: object) -> None:
+    raise LinAlgError("not positive definite to rounding")
+
+
+def test_the_regressor_learns_otherwise_where_nodes_cannot_resolve_the_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dsgp.estimators.inference.marginal", _cannot)
+    random = np.random.default_rng(0)
+    inputs = random.uniform(0, 1, (200, 1))
+    target = np.sin(6 * inputs[:, 0]) + 0.1 * random.standard_normal(200)
+    model = AdditiveGPRegressor().fit(inputs, target)
+    assert "variational Bayes EM took over" in model.summary()
+    assert np.std(model.predict(inputs) - np.sin(6 * inputs[:, 0])) < 0.05
+
+
+def test_other_likelihoods_name_the_column_that_float64_cannot_resolve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dsgp.estimators.scoring.learn", _cannot)
+    inputs = pd.DataFrame({"depth": [0.0, 1e-9, 1e12, 3.0], "age": [1.0, 2.0, 3.0, 5.0]})
+    with pytest.raises(DataError, match=r"'depth'.*1e\+12 apart.*as little as 1e-09"):
+        GeneralizedAdditiveGP("poisson").fit(inputs, [1, 2, 3, 4])
