@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
-from scipy.linalg import LinAlgError, lapack
+from scipy.linalg import LinAlgError, cholesky
 
 from dsgp.axis import Floats
 
@@ -42,9 +44,10 @@ def cholesky_to_rounding(matrix: Floats) -> Floats:
         return matrix.copy()
     diagonal = np.diag(matrix)
     for share in _SHARES:
-        tried = np.array(matrix, order="F")
+        tried = matrix.copy()
         tried[np.diag_indices_from(tried)] = diagonal * (1 + share)
-        factor, failed = lapack.dpotrf(tried, lower=1, clean=1, overwrite_a=1)
-        if not failed and np.isfinite(factor[-1, -1]):
-            return factor
+        with suppress(LinAlgError):
+            factor = cholesky(tried, lower=True, overwrite_a=True, check_finite=False)
+            if np.isfinite(factor[-1, -1]):
+                return factor
     raise LinAlgError("a covariance matrix is not positive definite to rounding")

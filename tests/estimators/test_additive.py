@@ -177,7 +177,8 @@ def test_samples_have_the_posterior_moments():
     std = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * std.max() / np.sqrt(4000))
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.15 * covariance.max())
-    np.testing.assert_array_equal(drawn[:3], model.sample(new, 3, random_state=0))
+    # BLAS may choose another kernel for another number of columns.
+    np.testing.assert_allclose(drawn[:3], model.sample(new, 3, random_state=0), rtol=1e-12)
     with_noise = model.sample(new, 4000, random_state=0, include_noise=True)
     assert np.var(with_noise - drawn) == pytest.approx(0.01, rel=0.05)
 
