@@ -179,10 +179,11 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : table
-            An array of shape (n_rows, n_columns), a pandas data frame, a dask array or data frame,
-            an xarray dataset of one dimension, or the path of a table on disk: a CSV or Parquet
-            file, a folder of Parquet files, a glob, or a zarr store of columns. What is not in
-            memory streams block by block. Finite numbers; NaN where ``missing="ignore"``.
+            An array of shape (n_rows, n_columns), a data frame of pandas, polars, pyarrow, DuckDB
+            or dask, whose columns have names, a mapping of names to columns, a dask array, an
+            xarray dataset of one dimension, or the path of a table on disk: a CSV or Parquet file,
+            a folder of them, a glob, or a zarr store of columns. What is not in memory streams
+            block by block. Finite numbers; NaN where ``missing="ignore"``.
         y : array_like of shape (n_rows,), dask collection, or str
             The name of the target where it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional

@@ -315,7 +315,8 @@ class AdditivePredictor:
 
         Parameters
         ----------
-        X : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+        X : table
+            As for ``predict``.
 
         Returns
         -------

@@ -34,7 +34,7 @@ from dsgp.plotting.style import (
     tidy,
     write_below,
 )
-from dsgp.rows.sources import Rows
+from dsgp.rows.sources import Rows, numbers_of, plain_table
 
 
 def plot_components(
@@ -184,6 +184,7 @@ def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     """Distinct inputs of each term, ascending, and the weight of each."""
     if X is None:
         return [(term.axis.points, term.weight) for term in terms]
+    X = plain_table(X)
     if hasattr(model, "projections_"):  # inputs of terms are made of all columns
         names = [term.name for term in model.terms_]
         rows = Rows.join([load() for load in model._rows_of(X)])
@@ -201,7 +202,7 @@ def _column(model: Any, term: Term, X: Any) -> Floats:
     if isinstance(X, pd.DataFrame):
         if term.name not in X.columns:
             raise DataError(f"X has no column {term.name!r}; it has {list(X.columns)}")
-        values = X[term.name].to_numpy(dtype=np.float64, na_value=np.nan)
+        values = numbers_of(f"column {term.name!r}", X[term.name])
     else:
         array = np.asarray(X, dtype=np.float64)
         if array.ndim != 2 or array.shape[1] != model.n_features_in_:

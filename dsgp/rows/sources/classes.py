@@ -11,6 +11,7 @@ from dask import delayed
 from sklearn.utils.multiclass import check_classification_targets
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from dsgp.rows.sources.lazy import blocks_of, frame_of, is_lazy, kind_of, name_of, one_column
 from dsgp.rows.sources.memory import naming, require_own, target_of
@@ -45,7 +46,7 @@ def classes_of(X: Any, y: Any) -> Labels:
     >>> classes_of(pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": [True, False, True]}), "y")
     array([False,  True])
     """
-    y = y.data if isinstance(y, xr.DataArray) else y
+    y = y.data if isinstance(y, xr.DataArray) else plain_values(y)
     if y is None:
         target_of(None, 0)
     if isinstance(X, (str, Path, Stored)):
@@ -61,6 +62,7 @@ def classes_of(X: Any, y: Any) -> Labels:
 
 
 def _column(X: Any, name: str) -> Any:
+    X = plain_table(X, [name])
     if isinstance(X, xr.Dataset):
         X = frame_of(X[[name]] if name in X.data_vars else X)
     require_own(X, [name], kind_of(X))

@@ -16,6 +16,7 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     listed,
@@ -277,6 +278,7 @@ def _outputs(
 
 def _collection(X: Any) -> Any:
     """Return a dask array or data frame."""
+    X = plain_table(X)
     if isinstance(X, xr.Dataset):
         X = frame_of(X)
     elif isinstance(X, xr.DataArray):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError
+from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import codes_of
 from dsgp.rows.sources.lazy import computed, frame_of, is_lazy, lazy_source
 from dsgp.rows.sources.memory import (
@@ -51,8 +52,8 @@ def source_of(
     Parameters
     ----------
     X : table
-        An array, a pandas or dask data frame, a dask array, an xarray dataset of one dimension, or
-        a table on disk (``Stored``, or its path).
+        An array, a data frame of pandas, dask or another library (see ``plain_table``), a dask
+        array, an xarray dataset of one dimension, or a table on disk (``Stored``, or its path).
     y : array_like, dask collection or str
         Its name where it is a column of X, as it must be on disk. None only with ``names``.
     sample_weight : array_like, dask collection or str, optional
@@ -86,18 +87,22 @@ def source_of(
         match = Match(tuple(names), wanted, named is not False, model)
     elif y is None:
         target_of(None, 0)
-    if isinstance(X, xr.Dataset):
-        X = frame_of(X)
     given = {role: values for role, values in (extra or {}).items() if values is not None}
     labels = None if labels is None else np.asarray(labels)
-    roles = Roles(y, sample_weight, given, labels).map(
-        lambda values: values.data if isinstance(values, xr.DataArray) else values
-    )
+    roles = Roles(y, sample_weight, given, labels).map(_plain)
     if isinstance(X, (str, Path, Stored)):
         return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, missing)
+    by_name = match.needed if match is not None and match.named else ()
+    X = plain_table(X, [*by_name, *roles.columns] if by_name else ())
+    if isinstance(X, xr.Dataset):
+        X = frame_of(X)
     if is_lazy(X):
         return lazy_source(X, roles, match, missing)
     return _memory_source(X, roles.map(computed), match, missing)
+
+
+def _plain(values: Any) -> Any:
+    return values.data if isinstance(values, xr.DataArray) else plain_values(values)
 
 
 def matching_source(
