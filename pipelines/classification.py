@@ -24,7 +24,7 @@ except ImportError as error:
 PIPELINE = "classification"
 run = run_one
 # Options that one model has and the other has not.
-OWN_OPTIONS = {"additive": ("learner", "multi_class"), "pursuit": ("projections",)}
+OWN_OPTIONS = {"additive": ("learner", "multi_class", "missing"), "pursuit": ("projections",)}
 
 # \b keeps the lines of the paragraph that follows as they are.
 EXAMPLES = """\b
@@ -116,6 +116,14 @@ def main(
             help="additive: marginal (default), or none to keep hyperparameters.",
         ),
     ] = None,
+    missing: Annotated[
+        str | None,
+        Option(
+            metavar="error|ignore",
+            help="additive: what a missing value of an input is: an error (default), or no "
+            "contribution.",
+        ),
+    ] = None,
     projections: Annotated[
         str | None,
         Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
@@ -123,6 +131,11 @@ def main(
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mode at most, in prior std.")
     ] = 1e-4,
+    delimiter: Annotated[
+        str, Option(metavar="CHARACTER", help="CSV: what separates the fields; or tab.")
+    ] = ",",
+    decimal: Annotated[str, Option(metavar=".|,", help="CSV: the decimal point.")] = ".",
+    encoding: Annotated[str, Option(metavar="NAME", help="CSV: such as latin-1.")] = "utf-8",
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
@@ -166,7 +179,7 @@ def _classifier(model: str, options: dict[str, Any], seed: int) -> Any:
         **{name: options[name] for name in ("link", "solver", "tol")},
         **{
             name: options[name]
-            for name in ("kernel", "multi_class", "class_weight", "learner")
+            for name in ("kernel", "multi_class", "class_weight", "learner", "missing")
             if options[name] is not None
         },
     }

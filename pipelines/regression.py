@@ -26,7 +26,7 @@ PIPELINE = "regression"
 run = run_one
 # Options that one model has and the other has not.
 OWN_OPTIONS = {
-    "additive": ("learner",),
+    "additive": ("learner", "missing"),
     "pursuit": ("projections", "method", "no_relevance", "starts", "draws", "warmup"),
 }
 
@@ -104,6 +104,14 @@ def main(
             help="additive: marginal (default), vbem, or none to keep hyperparameters.",
         ),
     ] = None,
+    missing: Annotated[
+        str | None,
+        Option(
+            metavar="error|ignore",
+            help="additive: what a missing value of an input is: an error (default), or no "
+            "contribution.",
+        ),
+    ] = None,
     projections: Annotated[
         str | None,
         Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
@@ -129,6 +137,11 @@ def main(
     tol: Annotated[
         float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
     ] = 1e-4,
+    delimiter: Annotated[
+        str, Option(metavar="CHARACTER", help="CSV: what separates the fields; or tab.")
+    ] = ",",
+    decimal: Annotated[str, Option(metavar=".|,", help="CSV: the decimal point.")] = ".",
+    encoding: Annotated[str, Option(metavar="NAME", help="CSV: such as latin-1.")] = "utf-8",
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
@@ -172,7 +185,10 @@ def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
     if model == "additive":
         learner = options["learner"] or "marginal"
         return AdditiveGPRegressor(
-            KERNELS[kernel](), learner=None if learner == "none" else learner, **shared
+            KERNELS[kernel](),
+            learner=None if learner == "none" else learner,
+            missing=options["missing"] or "error",
+            **shared,
         )
     projections = options["projections"] or "auto"
     return ProjectionPursuitGPRegressor(

@@ -15,6 +15,14 @@ Data = Annotated[
         "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
     ),
 ]
+Delimiter = Annotated[
+    str,
+    Option(metavar="CHARACTER", help="CSV: what separates the fields, such as ';'; or tab."),
+]
+Decimal = Annotated[str, Option(metavar=".|,", help="CSV: the decimal point of numbers.")]
+Encoding = Annotated[
+    str, Option(metavar="NAME", help="CSV: such as utf-8, utf-16, latin-1 or cp1252.")
+]
 Overwrite = Annotated[
     bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
 ]

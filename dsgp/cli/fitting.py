@@ -17,7 +17,7 @@ from dsgp.cli.models import Estimator, estimator_of, require_own_options
 from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
-from dsgp.rows.sources import Stored, columns_of
+from dsgp.rows.sources import CsvFormat, Stored, columns_of
 
 
 def fit(
@@ -33,6 +33,7 @@ def fit(
     weight: str | None,
     further: Mapping[str, str | None],
     learner: Learner,
+    csv_format: tuple[str, str, str],
     overwrite: bool,
 ) -> None:
     """Fit a model to a table and save it; `dsgp.cli.commands.fit` describes the options."""
@@ -46,6 +47,7 @@ def fit(
         None if columns is None else names_of(columns),
         [name for listed in drop or [] for name in names_of(listed)],
     )
+    form = CsvFormat(*csv_format)
     estimator = estimator_of(model, context.params)
     if is_streamed(data) and not (drop_missing and data.is_file()):
         if drop_missing:
@@ -54,10 +56,10 @@ def fit(
                 "--drop-missing reads the table at once, so DATA must be one file"
                 + ("" if model is Model.pursuit else remedy)
             )
-        table = Stored(data, roles.inputs, roles.dropped) if roles.chosen else data
+        table = Stored(data, roles.inputs, roles.dropped, form)
         estimator.fit(table, y=target, sample_weight=weight, **roles.further)
     else:
-        _fit_in_memory(estimator, model, data, roles, drop_missing)
+        _fit_in_memory(estimator, model, data, roles, drop_missing, form)
     estimator.save(out, overwrite)
     typer.echo(f"{estimator.summary()}\n\nsaved in {out}")
 
@@ -107,9 +109,14 @@ class _Roles:
 
 
 def _fit_in_memory(
-    estimator: Estimator, model: Model, data: Path, roles: _Roles, drop_missing: bool
+    estimator: Estimator,
+    model: Model,
+    data: Path,
+    roles: _Roles,
+    drop_missing: bool,
+    form: CsvFormat,
 ) -> None:
-    table = read(data, [*roles.own, *roles.chosen], only=roles.inputs is not None)
+    table = read(data, [*roles.own, *roles.chosen], roles.inputs is not None, form)
     table = table.drop(columns=roles.dropped)
     if drop_missing:
         table = _complete_rows(table)

@@ -13,14 +13,15 @@ import pandas as pd
 import typer
 
 from dsgp import storage
+from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import outputs_of
-from dsgp.cli.tables import is_streamed, names_of, read
+from dsgp.cli.tables import names_of
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GridGP, load
 from dsgp.places import require_apart
 from dsgp.progress import progress
-from dsgp.rows.sinks import table_writer, written_aside, written_parts
-from dsgp.rows.sources import Block, naming, open_table
+from dsgp.rows.sinks import Table, table_writer, written_aside, written_parts
+from dsgp.rows.sources import Block, CsvFormat, StoredTable, naming, open_table
 
 
 def predict(
@@ -31,6 +32,7 @@ def predict(
     keep: Sequence[str] | None = None,
     level: float | None = None,
     further: Mapping[str, str | None] | None = None,
+    csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
@@ -40,6 +42,7 @@ def predict(
     columns = _Columns(
         kept, {role: name for role, name in (further or {}).items() if name is not None}
     )
+    form = CsvFormat(*csv_format)
     require_apart(out, [data, model])
     with _sink(out, overwrite) as write:
         fitted = load(model)
@@ -52,20 +55,22 @@ def predict(
         for name in kept:
             if name in outputs.names:
                 raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
+        stored = open_table(data, form)
+        copy = Copied.of(stored, kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz")))
         n_rows = 0
-        blocks, total = _blocks(data, fitted, columns)
-        with progress("predicting", total) as bar:
-            for part, table in blocks:
-                with naming(part):
+        with progress("predicting", stored.n_rows) as bar:
+            for block in _blocks(stored, fitted, columns):
+                with naming(_whereabouts(block)):
+                    table, as_stored = block.read_both()
                     X, numbers = columns.split(table, fitted)
-                    write(table[kept].assign(**outputs.of(X, numbers)))
+                    write(copy(as_stored, outputs.of(X, numbers)))
                 n_rows += len(table)
                 bar.update(len(table))
     typer.echo(f"{n_rows} predictions saved in {out}")
 
 
 @contextmanager
-def _sink(out: Path, overwrite: bool) -> Iterator[Callable[[pd.DataFrame], None]]:
+def _sink(out: Path, overwrite: bool) -> Iterator[Callable[[Table], None]]:
     """Give a function that writes one table after another to a file, or as parts of a folder."""
     if out.suffix:
         with written_aside(out, overwrite) as aside, table_writer(out.name, aside) as write:
@@ -108,31 +113,22 @@ class _Columns:
         """Give inputs and further numbers of some rows."""
         further = {role: table[name] for role, name in self.further.items()}
         if not _has_names(model):
-            apart = list(dict.fromkeys([*self.kept, *self.further.values()]))
-            return table.drop(columns=apart), further
+            return table.drop(columns=list(dict.fromkeys(self.further.values()))), further
         inputs = list(model.used_columns_)
         return table[inputs] if inputs else table, further
 
 
-def _blocks(
-    data: Path, model: Any, columns: _Columns
-) -> tuple[Iterator[tuple[str, pd.DataFrame]], int | None]:
-    """Give part and columns of all rows, block by block; and how many rows."""
-    wanted = columns.wanted(model)
-    by_name = _has_names(model)
-    if not is_streamed(data):
-        table = read(data, wanted, only=by_name and bool(model.used_columns_))
-        return iter([("", table)]), len(table)
-    stored = open_table(data)
-    stored.require(wanted)
-    if by_name:
+def _blocks(stored: StoredTable, model: Any, columns: _Columns) -> Iterator[Block]:
+    """Yield all rows: inputs and further numbers, and beside them the columns to keep."""
+    stored.require(columns.wanted(model))
+    further = columns.further.values()
+    if _has_names(model):
         inputs = list(model.used_columns_)
     else:
-        inputs = [name for name in stored.names if name not in wanted]
-        wanted = list(stored.names)
-    numbers = list(dict.fromkeys([*inputs, *columns.further.values()]))
-    blocks = stored.blocks(wanted, numbers)
-    return ((_whereabouts(block), block.read()) for block in blocks), stored.n_rows
+        apart = {*columns.kept, *further}
+        inputs = [name for name in stored.names if name not in apart]
+    numbers = list(dict.fromkeys([*inputs, *further]))
+    return stored.blocks(numbers or stored.names[:1], numbers, columns.kept)
 
 
 def _whereabouts(block: Block) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
 from dsgp.errors import DataError
-from dsgp.rows.sources import read_table
+from dsgp.rows.sources import CsvFormat, open_table, read_table
 
 # A file of so many bytes is read block by block, as tables of several parts always are.
 LARGE_FILE = 2**28
@@ -24,12 +25,10 @@ def is_streamed(data: Path) -> bool:
     return not data.is_file() or data.stat().st_size >= LARGE_FILE
 
 
-def read(path: Path, columns: Sequence[str], only: bool) -> pd.DataFrame:
+def read(path: Path, columns: Sequence[str], only: bool, form: CsvFormat) -> pd.DataFrame:
     """Read a table that must have ``columns``: only these, or further ones too."""
-    table = read_table(path, columns if only else None)
-    missing = [name for name in columns if name not in table]
-    if missing:
-        raise DataError(f"{str(path)!r} has no column {missing[0]!r}; it has {list(table)}")
+    open_table(path, form).require(columns)
+    table = read_table(path, columns if only else None, **asdict(form))
     if len(table) == 0:
         raise DataError(f"{str(path)!r} is an empty table: it has columns {list(table)} but no row")
     return table

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -18,8 +19,10 @@ import pyarrow.parquet as pq
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.places import move_into_place
 from dsgp.rows.sources import FILE_TYPES
+from dsgp.rows.sources.arrow import text_frame
 
-Write = Callable[[pd.DataFrame], None]
+Table: TypeAlias = pd.DataFrame | pa.Table
+Write = Callable[[Table], None]
 
 _PART = re.compile(r"part-\d{5,}\.parquet")
 # Columns, in this order, of predictions of numbers.
@@ -37,8 +40,9 @@ def table_writer(name: str, path: Path) -> Iterator[Write]:
         with opened(path, "wt", encoding="utf-8", newline="") as file:
             header = True
 
-            def add(table: pd.DataFrame) -> None:
+            def add(table: Table) -> None:
                 nonlocal header
+                table = text_frame(table) if isinstance(table, pa.Table) else table
                 table.to_csv(file, index=False, header=header)
                 header = False
 
@@ -46,7 +50,7 @@ def table_writer(name: str, path: Path) -> Iterator[Write]:
         return
     writer: pq.ParquetWriter | None = None
 
-    def append(table: pd.DataFrame) -> None:
+    def append(table: Table) -> None:
         nonlocal writer
         rows = _arrow(table, None if writer is None else writer.schema)
         if writer is None:
@@ -60,9 +64,11 @@ def table_writer(name: str, path: Path) -> Iterator[Write]:
             writer.close()
 
 
-def _arrow(table: pd.DataFrame, schema: pa.Schema | None) -> pa.Table:
+def _arrow(table: Table, schema: pa.Schema | None) -> pa.Table:
     """Convert a table, to the types of those before it."""
     try:
+        if isinstance(table, pa.Table):
+            return table if schema is None else table.cast(schema)
         return pa.Table.from_pandas(table, schema=schema, preserve_index=False)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"a column changes its type between blocks: {error}") from error
@@ -103,9 +109,7 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
 
 
 @contextmanager
-def written_parts(
-    folder: Path, overwrite: bool = False
-) -> Iterator[Callable[[pd.DataFrame, int], None]]:
+def written_parts(folder: Path, overwrite: bool = False) -> Iterator[Callable[[Table, int], None]]:
     """Give a function that writes tables as parts of a folder, moved into place at the end.
 
     ``write(table, number)`` makes part-00000.parquet and so on. All parts have the types of the
@@ -129,7 +133,7 @@ def written_parts(
     parts = aside / "parts"
     schema: pa.Schema | None = None
 
-    def write(table: pd.DataFrame, number: int) -> None:
+    def write(table: Table, number: int) -> None:
         nonlocal schema
         rows = _arrow(table, schema)
         schema = rows.schema

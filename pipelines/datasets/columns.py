@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.rows.sources import columns_of, target_of
+from dsgp.rows.sources.numbers import together
 from pipelines.datasets.splits import Floats
 
 
@@ -35,7 +36,8 @@ def chosen_inputs(
     if text:
         names = ",".join(map(str, text))
         raise DataError(
-            f"{source}: {next(iter(text.values()))} (--drop {names}, or --columns with the others)"
+            f"{source}: {together(list(text.values()))} (--drop {names}, or --columns with the "
+            "others)"
         )
     narrow = X.select_dtypes(include="float32").columns
     return X.astype(dict.fromkeys(narrow, np.float64))

@@ -1,6 +1,7 @@
 """Sets in files: .npz of arrays, alone or as a training and a test file, CSV and Parquet."""
 
 import zipfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 
 from dsgp import read_table
 from dsgp.errors import DataError
+from dsgp.rows.sources import CsvFormat, open_table
 from pipelines.datasets.splits import Whole
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet", ".pq")
@@ -85,7 +87,7 @@ def read_named(folder: Path, name: str, task: str) -> Whole | None:
     )
 
 
-def read_file(path: Path, target: str | None) -> Whole:
+def read_file(path: Path, target: str | None, form: CsvFormat) -> Whole:
     """Read a CSV or Parquet file.
 
     Raises
@@ -93,7 +95,8 @@ def read_file(path: Path, target: str | None) -> Whole:
     DataError
         When it cannot be read, or has no such target.
     """
-    frame = read_table(path)
+    open_table(path, form).require([] if target is None else [target])
+    frame = read_table(path, **asdict(form))
     if target is None or target not in frame.columns:
         came = "no target was named" if target is None else f"there is no column {target!r}"
         raise DataError(f"{path}: {came}; name one of its columns with --target: {_listed(frame)}")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp.rows.sources import CsvFormat
 from pipelines.datasets.columns import (
     chosen_inputs,
     counts_of,
@@ -81,6 +82,11 @@ class Options(TypedDict, total=False):
     seed : int
         Of the rows drawn or split; by default ``default_seed`` of the set. Training rows are the
         first of ``default_rng(seed).permutation``.
+    complete : bool
+        Whether every input must be there (the default): rows of labels without one are left out,
+        and others are refused.
+    format : CsvFormat
+        How a CSV file is written.
     """
 
     target: str | None
@@ -90,6 +96,8 @@ class Options(TypedDict, total=False):
     n: int | None
     n_test: int | None
     seed: int | None
+    complete: bool
+    format: CsvFormat
 
 
 def load(data: str | Path, **options: Unpack[Options]) -> Split:
@@ -114,7 +122,7 @@ def load(data: str | Path, **options: Unpack[Options]) -> Split:
     whole = _whole(data, "regression", options)
     y = finite_target(whole.y, whole.source)
     whole = replace(whole, X=_inputs(whole, options))
-    require_finite(whole.X)
+    require_finite(whole.X if options.get("complete", True) else whole.X.fillna(0.0))
     return Split(**parts(whole, y, *_rows(data, "regression", whole, options)))
 
 
@@ -144,7 +152,8 @@ def load_labels(data: str | Path, **options: Unpack[Options]) -> LabelledSplit:
         When both `columns` and `drop` are given.
     """
     whole = _whole(data, "classification", options)
-    whole, n_left_out = _complete(replace(whole, X=_inputs(whole, options)))
+    whole = replace(whole, X=_inputs(whole, options))
+    whole, n_left_out = _complete(whole, options.get("complete", True))
     y = labels_of(whole.y, whole.source)
     train, test = _rows(data, "classification", whole, options)
     classes = _classes(y, y[train], whole)
@@ -178,7 +187,7 @@ def load_counts(
     if whole.exposure is not None:
         exposures = exposure_of(whole.exposure, whole.source)
     whole = replace(whole, X=_inputs(whole, options))
-    require_finite(whole.X)
+    require_finite(whole.X if options.get("complete", True) else whole.X.fillna(0.0))
     train, test = _rows(data, "counts", whole, options)
     return CountSplit(
         **parts(whole, y, train, test),
@@ -211,7 +220,7 @@ def _whole(data: str | Path, task: str, options: Options) -> Whole:
     name, target, n_test = str(data), options.get("target"), options.get("n_test")
     is_table = name.lower().endswith(TABLE_SUFFIXES)
     if is_table:
-        whole = read_file(Path(data), target)
+        whole = read_file(Path(data), target, options.get("format") or CsvFormat())
     elif name.lower().endswith(".npz"):
         whole = read_npz(Path(data), task)
     elif name in DRAWN[task]:
@@ -276,14 +285,14 @@ def _inputs(whole: Whole, options: Options) -> pd.DataFrame:
     return chosen_inputs(whole.X, columns, drop, whole.source)
 
 
-def _complete(whole: Whole) -> tuple[Whole, int]:
-    """Leave out the rows in which an input or the target is missing, and warn of them."""
+def _complete(whole: Whole, inputs_too: bool) -> tuple[Whole, int]:
+    """Leave out the rows in which the target or an input is missing, and warn of them."""
     # an empty field of a CSV file is text in a column of text
     unlabelled = whole.y.isna() | whole.y.isin([""])
-    missing = pd.concat([whole.X.isna(), unlabelled], axis=1)
+    missing = pd.concat([whole.X.isna() & inputs_too, unlabelled], axis=1)
     kept = ~missing.to_numpy().any(axis=1)
     if kept.all():
-        require_finite(whole.X)
+        require_finite(whole.X if inputs_too else whole.X.fillna(0.0))
         return whole, 0
     require_finite(whole.X.fillna(0.0))  # infinity is refused, with its row in the source
     n_left_out = int(np.count_nonzero(~kept))

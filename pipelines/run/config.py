@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
 from dsgp.likelihoods import names as LIKELIHOODS
+from dsgp.rows.sources import CsvFormat
 
 try:
     import yaml
@@ -95,6 +96,14 @@ class Load(Section):
     n_test: Count | None = None
     test_share: Annotated[float, Field(gt=0, lt=1)] = 0.2
     seed: int | None = None
+    delimiter: str = ","
+    decimal: Literal[".", ","] = "."
+    encoding: str = "utf-8"
+
+    @property
+    def format(self) -> CsvFormat:
+        """How CSV files are written."""
+        return CsvFormat(self.delimiter, self.decimal, self.encoding)
 
     @property
     def files(self) -> list[str | Path | None]:
@@ -107,6 +116,7 @@ class Load(Section):
             raise ValueError("columns says which inputs are used already; leave out drop")
         if self.test is not None and "test_share" in self.model_fields_set:
             raise ValueError("test names the rows to test on already; leave out test_share")
+        self.format  # noqa: B018 (checks it)
         return self
 
 

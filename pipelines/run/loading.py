@@ -5,7 +5,7 @@ import hashlib
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,8 @@ def load(work: Work, options: Load, task: str, seed: int, complete: bool = True)
     seed : int
         Of the split.
     complete : bool
-        Whether rows of labels that stream, or have text, are left out where an input is missing;
-        those without a label are in any case.
+        Whether every input must be there: rows of labels without one are left out (those without a
+        label are in any case), and numbers or counts are refused.
     """
     if is_streamed(options):
         _write_streamed(work, options, task, seed, complete)
@@ -59,10 +59,10 @@ def load(work: Work, options: Load, task: str, seed: int, complete: bool = True)
     if _has_text(options):
         _write_split(work.folder, _split_with_text(options, task, seed, complete), task)
     else:
-        _write_split(work.folder, named_split(options, task, seed), task)
+        _write_split(work.folder, named_split(options, task, seed, complete), task)
 
 
-def named_split(options: Load, task: str, seed: int | None) -> Split:
+def named_split(options: Load, task: str, seed: int | None, complete: bool = True) -> Split:
     """Load a set, or a file of numbers, as the pipelines of one model do."""
     further = {"exposure": options.exposure} if task == "counts" and options.exposure else {}
     return LOADERS[task](
@@ -74,6 +74,8 @@ def named_split(options: Load, task: str, seed: int | None) -> Split:
         n=options.n,
         n_test=options.n_test,
         seed=seed,
+        complete=complete,
+        format=options.format,
         **further,
     )
 
@@ -134,7 +136,7 @@ def _has_text(options: Load) -> bool:
     """Whether the inputs of a CSV or Parquet file need encoding."""
     if not options.data.lower().endswith(FILE_TYPES):
         return False
-    return bool(_text_columns(_inputs(read_table(options.data), options)))
+    return bool(_text_columns(_inputs(read_table(options.data, **asdict(options.format)), options)))
 
 
 def _text_columns(X: pd.DataFrame) -> list[str]:
@@ -149,7 +151,7 @@ def _text_columns(X: pd.DataFrame) -> list[str]:
 
 def _split_with_text(options: Load, task: str, seed: int, complete: bool) -> Split:
     """Split a file that has text among its inputs, by the rule of every other file."""
-    frame = read_table(options.data)
+    frame = read_table(options.data, **asdict(options.format))
     inputs = _input_names([str(name) for name in frame.columns], options)
     assert options.target is not None
     left_out = _LeftOut()
@@ -271,7 +273,7 @@ def _write_streamed(work: Work, options: Load, task: str, seed: int, complete: b
             f"{options.data}: n and n_test (load.n and load.n_test) are for sets that are read at "
             "once; load.test_share says how many rows of a large table are tested on"
         )
-    table = open_table(options.data)
+    table = open_table(options.data, options.format)
     inputs = _input_names(list(table.names), options)
     assert options.target is not None
     target = options.target
@@ -304,7 +306,7 @@ def _write_streamed(work: Work, options: Load, task: str, seed: int, complete: b
                 counts[part] += len(rows)
                 write[part](rows)
         if options.test is not None:
-            further = open_table(options.test)
+            further = open_table(options.test, options.format)
             further.require(wanted)
             for frame in blocks(options.test, further):
                 counts[TEST] += len(frame)

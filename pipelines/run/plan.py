@@ -43,8 +43,9 @@ def plan_of(config: Config) -> list[Step]:
             except ParameterError as error:
                 raise ParameterError(f"models.{name}.baseline: {error}") from error
     complete = not any(
-        model.scoring is not None and model.scoring.missing == "ignore"
+        stage is not None and stage.missing == "ignore"
         for model in config.models.values()
+        for stage in (model.additive, model.scoring)
     )
     load_seed = config.load.seed
     if load_seed is None:
@@ -120,7 +121,13 @@ def plan_of(config: Config) -> list[Step]:
 
 
 def plan_of_one(
-    source: Split | Load, model: Any, stage: str, task: str, level: float, seed: int
+    source: Split | Load,
+    model: Any,
+    stage: str,
+    task: str,
+    level: float,
+    seed: int,
+    complete: bool = True,
 ) -> list[Step]:
     """Return the steps for one estimator, up to its evaluation.
 
@@ -138,6 +145,8 @@ def plan_of_one(
         Of intervals.
     seed : int
         Of the split of rows that are to be loaded.
+    complete : bool
+        Whether every input must be there, likewise.
     """
     bodies: dict[str, Callable[..., None]] = {
         "additive": fit_additive,
@@ -146,7 +155,7 @@ def plan_of_one(
     }
     body: Body
     if isinstance(source, Load):
-        body = partial(load, options=source, task=task, seed=seed)
+        body = partial(load, options=source, task=task, seed=seed, complete=complete)
         options = Encode(categories="error")
     else:
         body = partial(write_given, split=source, task=task)

@@ -43,7 +43,7 @@ LEVEL = 0.95
 # Of the fit's folder, beside the model.
 TOLD = ("terms.csv", "summary.txt")
 # Options of the command line that say what is loaded.
-LOADED = ("data", "target", "n", "n_test")
+LOADED = ("data", "target", "n", "n_test", "delimiter", "decimal", "encoding")
 
 
 def run_from_command_line(
@@ -77,10 +77,11 @@ def run_from_command_line(
         _require_own(kind, told, own_options)
         model = build(kind, told, seed)
         asked = _load_options(options)
+        complete = options["missing"] != "ignore"
         source: Split | Load = asked
         if not is_streamed(asked):
             with clock.stage("load"), gathered_warnings():
-                source = named_split(asked, task, seed)
+                source = named_split(asked, task, seed, complete)
         name = _name_of(source)
         suffix = "" if kind == "additive" else f"-{kind}"
         out = Path("results") / f"{name}{suffix}" if out is None else out
@@ -93,6 +94,7 @@ def run_from_command_line(
             overwrite=options["overwrite"],
             clock=clock,
             inputs=asked.files,
+            complete=complete,
         )
         show(report, f"{name}: {type(model).__name__}", table_of(report), out)
 
@@ -137,6 +139,7 @@ def run_one(
     overwrite: bool = False,
     clock: Stopwatch | None = None,
     inputs: Iterable[str | Path | None] = (),
+    complete: bool = True,
 ) -> dict[str, Any]:
     """Fit, predict, measure and write everything to a folder.
 
@@ -158,6 +161,8 @@ def run_one(
         With the time of loading.
     inputs : iterable of str or Path
         Files that the folder may not hold.
+    complete : bool
+        Whether every input must be there, where the rows stream.
 
     Returns
     -------
@@ -169,7 +174,7 @@ def run_one(
     stage = "scoring"
     if task == "regression":
         stage = "pursuit" if isinstance(model, ProjectionPursuitGPRegressor) else "additive"
-    steps = plan_of_one(source, model, stage, task, LEVEL, seed or 0)
+    steps = plan_of_one(source, model, stage, task, LEVEL, seed or 0, complete)
     name = _name_of(source)
     with output_folder(out, task, name, overwrite=overwrite, inputs=inputs) as folder:
         work = folder.parent / "stages"

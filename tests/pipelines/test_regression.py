@@ -248,8 +248,34 @@ def test_inputs_are_chosen_from_the_command_line(tmp_path):
         assert report_of(out)["data"]["columns"] == columns
     refused = invoke(*start)
     assert refused.exit_code == 1
+    assert "2 columns cannot be used" in refused.stderr
     assert "input column 'name' is not numeric" in refused.stderr
+    assert "input column 'place' is not numeric" in refused.stderr
     assert "(--drop name,place, or --columns with the others)" in refused.stderr
+
+
+def test_gaps_and_other_csv_files_are_taken_as_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(single, "draw_model", lambda model, folder, target: None)
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.standard_normal((50, 3)), columns=["größe", "b", "t"])
+    table.loc[::5, "b"] = np.nan
+    path, out = tmp_path / "mine.csv", tmp_path / "out"
+    table.to_csv(path, index=False, sep=";", decimal=",", encoding="latin-1")
+    start = ("--data", path, "--target", "t", "--out", out)
+    refused = invoke(*start)
+    assert refused.exit_code == 1
+    assert "not in UTF-8" in refused.stderr
+    told = ("--encoding", "latin-1", "--delimiter", ";", "--decimal", ",")
+    refused = invoke(*start, "--encoding", "latin-1")
+    assert "separated by ';'" in refused.stderr
+    refused = invoke(*start, *told)
+    assert "'b' contains NaN (missing) in row 0" in refused.stderr
+    result = invoke(*start, *told, "--missing", "ignore")
+    assert result.exit_code == 0, result.output
+    assert report_of(out)["data"]["n_train"] == 40
+    assert 0 < dsgp.load(out / "model.zarr").n_missing_["b"] <= 10
+    refused = invoke(*start, *told, "--missing", "ignore", "--model", "pursuit")
+    assert "--missing is an option of --model additive" in refused.stderr
 
 
 def test_help_is_plain_and_fits_80_columns():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from dsgp.cli.arguments import Data, Overwrite
+from dsgp.cli.arguments import Data, Decimal, Delimiter, Encoding, Overwrite
 from dsgp.cli.choices import (
     ClassWeight,
     Kernel,
@@ -213,6 +213,9 @@ def fit(
     max_iter: Annotated[
         int | None, Option(metavar="N", help="Limit; by default 500, or 2000 of cg.")
     ] = None,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
     overwrite: Overwrite = False,
 ) -> None:
     """Fit a model to a table and save it.
@@ -233,5 +236,6 @@ def fit(
         weight=weight,
         further={"exposure": exposure, "offset": offset, "trials": trials},
         learner=learner,
+        csv_format=(delimiter, decimal, encoding),
         overwrite=overwrite,
     )

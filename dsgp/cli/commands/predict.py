@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-from dsgp.cli.arguments import Data, Model, Overwrite
+from dsgp.cli.arguments import Data, Decimal, Delimiter, Encoding, Model, Overwrite
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -63,6 +63,9 @@ def predict(
             help="binomial: trials of each row; without them the mean is a probability.",
         ),
     ] = None,
+    delimiter: Delimiter = ",",
+    decimal: Decimal = ".",
+    encoding: Encoding = "utf-8",
     overwrite: Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
@@ -75,7 +78,8 @@ def predict(
     mean and std of the function on the scale of the link: latent and std of the second of two
     classes, or latent_LABEL and std_LABEL.
 
-    Inputs are matched by name; further columns are ignored.
+    Inputs are matched by name; further columns are ignored. Columns to keep are copied as they are:
+    the text of a CSV file, the types of other tables.
     """
     work_of("prediction").predict(
         model,
@@ -84,5 +88,6 @@ def predict(
         keep=keep,
         level=level,
         further={"exposure": exposure, "offset": offset, "trials": trials},
+        csv_format=(delimiter, decimal, encoding),
         overwrite=overwrite,
     )

@@ -1,6 +1,7 @@
 """Where rows come from: arrays, data frames, files and dask collections."""
 
 from dsgp.rows.sources.classes import classes_of
+from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, read_table
 from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
@@ -24,6 +25,7 @@ __all__ = [
     "FILE_TYPES",
     "Block",
     "Columns",
+    "CsvFormat",
     "MappedSource",
     "MemorySource",
     "Rows",

@@ -99,7 +99,7 @@ def _of_block(values: Any, name: str, part: str, first_row: int = 0) -> Labels:
 
 def _on_disk(stored: Stored, y: Any) -> Labels:
     stored.require_column_name("y", y)
-    table = open_table(stored.path)
+    table = open_table(stored.path, stored.format)
     table.require([y])
     labels = merged([], y)
     for block in table.blocks([y], numbers=()):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from dsgp.errors import DataError
+from dsgp.errors import DataError, ParameterError
+from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.memory import listed, naming, require_unique
 
 FILE_TYPES = (".csv", ".csv.gz", ".parquet", ".pq")
@@ -21,7 +23,14 @@ FILE_TYPES = (".csv", ".csv.gz", ".parquet", ".pq")
 _UNNAMED_LABELS = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
-def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.DataFrame:
+def read_table(
+    path: str | Path,
+    columns: Iterable[str] | None = None,
+    *,
+    delimiter: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8",
+) -> pd.DataFrame:
     """Read a CSV or Parquet file, all columns or those named.
 
     Parameters
@@ -30,33 +39,68 @@ def read_table(path: str | Path, columns: Iterable[str] | None = None) -> pd.Dat
         Its ending tells the format: .csv, .csv.gz, .parquet or .pq.
     columns : iterable of str, optional
         Only these are read.
+    delimiter, decimal, encoding : str
+        Of a CSV file, as for ``CsvFormat``.
 
     Raises
     ------
     DataError
         If there is no such file, it is not what its name says, a column is absent or a name occurs
         twice.
+    ParameterError
+        If the file is in Parquet, and said to be written in another way than usual.
     """
     path = Path(path)
+    form = CsvFormat(delimiter, decimal, encoding)
     label, is_text = repr(str(path)), is_csv(path)
-    with reading(label, "CSV" if is_text else "Parquet"):
-        if is_text:
-            present = csv.open_csv(path).schema.names
-        else:
-            present, _ = parquet_names(pq.read_schema(path))
+    if is_text:
+        return _read_csv(path, label, columns, form)
+    require_csv(label, form)
+    with reading(label, "Parquet"):
+        present, _ = parquet_names(pq.read_schema(path))
         require_names(label, present)
         wanted = present if columns is None else list(columns)
         require_columns(label, wanted, present)
-        if is_text:
-            # Arrow is strict where pandas guesses: a row with more fields than the header is an
-            # error there, not a silent shift of all columns.
-            options = csv.ConvertOptions(include_columns=wanted, check_utf8=True)
-            return csv.read_csv(path, convert_options=options).to_pandas(date_as_object=False)
         stored = [name for name in wanted if name in pq.read_schema(path).names]
         frame = pq.read_table(path, columns=stored).to_pandas(date_as_object=False)
     # What pandas stored as row labels is a column to everyone else.
     labels = [name for name in frame.index.names if name is not None]
     return frame.reset_index(labels)[wanted] if labels else frame
+
+
+def _read_csv(
+    path: Path, label: str, columns: Iterable[str] | None, form: CsvFormat
+) -> pd.DataFrame:
+    hint = partial(form.hint, path)
+    # Arrow is strict where pandas guesses: a row with more fields than the header is an error
+    # there, not a silent shift of all columns.
+    options = {"read_options": form.reading(), "parse_options": form.parsing}
+    decimal = form.decimal
+    with reading(label, "CSV", hint=hint):
+        present = csv.open_csv(
+            path, convert_options=csv.ConvertOptions(decimal_point=decimal), **options
+        ).schema.names
+        require_names(label, present)
+        wanted = present if columns is None else list(columns)
+        require_columns(label, wanted, present, hint=hint)
+        conversion = csv.ConvertOptions(include_columns=wanted, decimal_point=decimal)
+        table = csv.read_csv(path, convert_options=conversion, **options)
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            told = hint() or "; name its encoding (--encoding)"
+            raise DataError(
+                f"{label}: column {field.name!r} is not in {form.encoding.upper()}{told}"
+            )
+    return table.to_pandas(date_as_object=False)
+
+
+def require_csv(label: str, form: CsvFormat) -> None:
+    """Raise ``ParameterError`` if what is no CSV file is said to be written in a way of its own."""
+    if form != CsvFormat():
+        raise ParameterError(
+            f"{label} is no CSV file: delimiter, decimal and encoding are of CSV files only; leave "
+            "them out"
+        )
 
 
 def is_csv(path: Path) -> bool:
@@ -75,12 +119,18 @@ def is_csv(path: Path) -> bool:
 
 
 @contextmanager
-def reading(label: str, kind: str, names: Sequence[str] = ()) -> Iterator[None]:
-    """Let a failure to read name the file, and the column where Arrow numbers it."""
+def reading(
+    label: str, kind: str, names: Sequence[str] = (), hint: Callable[[], str] = str
+) -> Iterator[None]:
+    """Let a failure to read name the file, the column where Arrow numbers it, and a remedy.
+
+    ``hint`` says what the file seems to be instead, or nothing.
+    """
     try:
         yield
-    except UnicodeDecodeError as error:
-        raise DataError(f"{label} is not in UTF-8; convert it, e.g. with iconv") from error
+    except UnicodeError as error:
+        told = hint() or "; name its encoding (--encoding)"
+        raise DataError(f"{label} cannot be decoded{told}") from error
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         if names and (found := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
@@ -88,10 +138,10 @@ def reading(label: str, kind: str, names: Sequence[str] = ()) -> Iterator[None]:
             where = f" in line {line}" if line else ""
             raise DataError(
                 f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; its "
-                "first rows tell the type: mend that value, or leave the column out"
+                f"first rows tell the type: mend that value, or leave the column out{hint()}"
             ) from error
         raise DataError(
-            f"{label} cannot be read as the {kind} file that its name says: {reason}"
+            f"{label} cannot be read as the {kind} file that its name says: {reason}{hint()}"
         ) from error
 
 
@@ -107,14 +157,17 @@ def require_names(label: str, names: Sequence[str]) -> None:
 
 
 def require_columns(
-    label: str, wanted: Sequence[str], present: Sequence[str], further: Sequence[str] = ()
+    label: str,
+    wanted: Sequence[str],
+    present: Sequence[str],
+    further: Sequence[str] = (),
+    hint: Callable[[], str] = str,
 ) -> None:
     """Raise ``DataError`` if a column is neither ``present`` nor among the ``further`` ones."""
     if missing := [name for name in wanted if name not in present and name not in further]:
-        hint = ""
-        if len(present) == 1 and (mark := next((m for m in ";\t|" if m in present[0]), "")):
-            hint = f"; it seems to be separated by {mark!r}, a comma is needed"
-        raise DataError(f"{label} has no column {listed(missing)}; it has {listed(present)}{hint}")
+        raise DataError(
+            f"{label} has no column {listed(missing)}; it has {listed(present)}{hint()}"
+        )
 
 
 def parquet_names(schema: pa.Schema) -> tuple[list[str], dict[str, range]]:

@@ -19,6 +19,7 @@ from pyarrow import interchange
 from scipy import sparse
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.arrow import frame_of_arrow
 from dsgp.rows.sources.memory import listed
 
 # Attributes that names of columns go by in libraries that no reader here knows.
@@ -102,11 +103,6 @@ def plain_values(values: Any) -> Any:
     if isinstance(series, nw.DataFrame | nw.LazyFrame):
         return plain_table(values)
     return values
-
-
-def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
-    """Turn into a data frame without row labels."""
-    return table.to_pandas(ignore_metadata=True, date_as_object=False, split_blocks=True)
 
 
 def _arrow_of(X: Any, wanted: list[str]) -> pa.Table | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,8 +16,9 @@ import zarr
 from pyarrow import csv
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.arrow import numbers_frame, of_arrays, parsed
+from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import parquet_names, reading, require_names
-from dsgp.rows.sources.frames import frame_of_arrow
 
 # Rows of a block at most (a Parquet row group of up to twice as many is read at once).
 BLOCK_ROWS = 2**19
@@ -35,13 +36,18 @@ class Block:
         The file, for messages.
     first_row : int
         Number of the first row within that file.
-    read : callable
-        Returns a data frame without row labels. It can be pickled.
+    read_both : callable
+        Returns a data frame without row labels, and the columns to be copied as an Arrow table. It
+        can be pickled.
     """
 
     part: str
     first_row: int
-    read: Callable[[], pd.DataFrame]
+    read_both: Callable[[], tuple[pd.DataFrame, pa.Table]]
+
+    def read(self) -> pd.DataFrame:
+        """Return a data frame without row labels."""
+        return self.read_both()[0]
 
 
 class Part(Protocol):
@@ -62,8 +68,17 @@ class Part(Protocol):
     def n_rows(self) -> int | None:
         """None where only reading tells."""
 
-    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
-        """Yield the rows in their order; ``numbers`` are the columns wanted as numbers."""
+    def blocks(
+        self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
+    ) -> Iterator[Block]:
+        """Yield the rows in their order.
+
+        ``numbers`` are the columns wanted as numbers, and ``copied`` those that are wanted as they
+        are stored; of a CSV file their text.
+        """
+
+    def types(self, columns: Sequence[str]) -> pa.Schema | None:
+        """Return the Arrow types of columns, or None where they are text of a CSV file."""
 
 
 @dataclass(frozen=True)
@@ -73,37 +88,69 @@ class CsvPart:
     path: Path
     label: str
     schema: pa.Schema  # as the first rows look
+    format: CsvFormat = field(default_factory=CsvFormat)
     labels: tuple[str, ...] = ()
     n_rows: int | None = None
 
     @classmethod
-    def of(cls, path: Path, label: str) -> CsvPart:
-        with reading(label, "CSV"):
-            schema = csv.open_csv(path).schema
-        require_names(label, schema.names)
-        return cls(path, label, schema)
+    def of(cls, path: Path, label: str, form: CsvFormat) -> CsvPart:
+        with reading(label, "CSV", hint=partial(form.hint, path)):
+            schema = csv.open_csv(
+                path,
+                read_options=form.reading(),
+                parse_options=form.parsing,
+                convert_options=csv.ConvertOptions(decimal_point=form.decimal),
+            ).schema
+            require_names(label, schema.names)
+        return cls(path, label, schema, form)
+
+    def hint(self) -> str:
+        """What the file seems to be, if it is not written as was said."""
+        return self.format.hint(self.path)
+
+    def types(self, columns: Sequence[str]) -> None:
+        return None
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
-    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+    def blocks(
+        self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
+    ) -> Iterator[Block]:
         first_row = 0
+        wanted = list(dict.fromkeys([*columns, *copied]))
+        self._require_text(wanted)
+        kinds = {name: self._type(name, name in numbers) for name in wanted}
         options = csv.ConvertOptions(
-            include_columns=list(columns),
-            column_types={name: self._type(name, name in numbers) for name in columns},
+            include_columns=wanted,
+            column_types=kinds | dict.fromkeys(copied, pa.string()),
+            decimal_point=self.format.decimal,
         )
-        # One thread, or Arrow does not tell the line of an error.
-        text = csv.ReadOptions(block_size=CSV_BYTES, use_threads=False)
+        # Numbers among the columns whose text is copied.
+        read = frozenset(name for name in copied if name in numbers)
+        split = partial(_split, columns, numbers, copied, read, self.format.decimal)
         with (
-            reading(self.label, "CSV", self.names),
-            csv.open_csv(self.path, read_options=text, convert_options=options) as reader,
+            reading(self.label, "CSV", self.names, self.hint),
+            csv.open_csv(
+                self.path,
+                read_options=self.format.reading(CSV_BYTES),
+                parse_options=self.format.parsing,
+                convert_options=options,
+            ) as reader,
         ):
             for batch in reader:
                 for start in range(0, batch.num_rows, BLOCK_ROWS):
                     piece = pa.Table.from_batches([batch.slice(start, BLOCK_ROWS)])
-                    yield Block(self.label, first_row + start, partial(_frame, piece, numbers))
+                    yield Block(self.label, first_row + start, partial(split, piece))
                 first_row += batch.num_rows
+
+    def _require_text(self, names: Sequence[str]) -> None:
+        for name in names:
+            if pa.types.is_binary(self.schema.field(name).type):
+                encoding = self.format.encoding
+                hint = self.hint() or "; name its encoding (--encoding)"
+                raise DataError(f"{self.label}: column {name!r} is not in {encoding.upper()}{hint}")
 
     def _type(self, name: str, number: bool) -> pa.DataType:
         """Return what a column is read as, which its first rows need not show: 1, then 1.5."""
@@ -124,27 +171,37 @@ class ParquetPart:
     names: tuple[str, ...]
     sizes: tuple[int, ...]  # rows of the groups
     ranges: dict[str, range]  # row labels that pandas describes instead of storing them
+    schema: pa.Schema
     labels: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, path: Path, label: str) -> ParquetPart:
         with reading(label, "Parquet"), pq.ParquetFile(path) as file:
-            names, ranges = parquet_names(file.schema_arrow)
+            schema = file.schema_arrow
+            names, ranges = parquet_names(schema)
             sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         require_names(label, names)
-        return cls(path, label, tuple(names), tuple(sizes), ranges)
+        return cls(path, label, tuple(names), tuple(sizes), ranges, schema)
 
     @property
     def n_rows(self) -> int:
         return sum(self.sizes)
 
-    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+    def types(self, columns: Sequence[str]) -> pa.Schema:
+        stored = {name: self.schema.field(name) for name in self._stored(columns)}
+        return pa.schema([stored.get(name, pa.field(name, pa.int64())) for name in columns])
+
+    def blocks(
+        self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
+    ) -> Iterator[Block]:
         first_row = 0
+        wanted = list(dict.fromkeys([*columns, *copied]))
+        split = partial(_split, columns, numbers, copied, (), ".")
         for groups, n_rows in self._runs():
             if n_rows > 2 * BLOCK_ROWS:
-                yield from self._pieces(groups, columns, numbers, first_row)
+                yield from self._pieces(groups, wanted, split, first_row)
             elif n_rows:
-                read = partial(self._read, groups, columns, numbers, first_row)
+                read = partial(self._read, groups, wanted, split, first_row)
                 yield Block(self.label, first_row, read)
             first_row += n_rows
 
@@ -162,21 +219,21 @@ class ParquetPart:
             yield run, n_rows
 
     def _read(
-        self, groups: list[int], columns: Sequence[str], numbers: Iterable[str], first_row: int
-    ) -> pd.DataFrame:
+        self, groups: list[int], columns: Sequence[str], split: Split, first_row: int
+    ) -> tuple[pd.DataFrame, pa.Table]:
         with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
             table = file.read_row_groups(groups, columns=self._stored(columns))
-        return _frame(self._completed(table, columns, first_row), numbers)
+        return split(self._completed(table, columns, first_row))
 
     def _pieces(
-        self, groups: list[int], columns: Sequence[str], numbers: Iterable[str], first_row: int
+        self, groups: list[int], columns: Sequence[str], split: Split, first_row: int
     ) -> Iterator[Block]:
         """Read a long row group from start to end: a piece of it costs as much as all before."""
         with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
             stored = self._stored(columns)
             for batch in file.iter_batches(BLOCK_ROWS, row_groups=groups, columns=stored):
                 table = self._completed(pa.Table.from_batches([batch]), columns, first_row)
-                yield Block(self.label, first_row, partial(_frame, table, numbers))
+                yield Block(self.label, first_row, partial(split, table))
                 first_row += batch.num_rows
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
@@ -228,14 +285,27 @@ class ZarrPart:
         step = BLOCK_ROWS // longest * longest or BLOCK_ROWS
         return cls(path, label, names, labels, n_rows, step)
 
-    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+    def types(self, columns: Sequence[str]) -> pa.Schema:
+        group = _zarr_group(self.path)
+        return of_arrays(
+            {name: self._values(group[name], name, slice(0, 1)) for name in columns}
+        ).schema
+
+    def blocks(
+        self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
+    ) -> Iterator[Block]:
         for start in range(0, self.n_rows, self.step):
             rows = slice(start, min(start + self.step, self.n_rows))
-            yield Block(self.label, start, partial(self._read, columns, rows))
+            yield Block(self.label, start, partial(self._read, columns, copied, rows))
 
-    def _read(self, columns: Sequence[str], rows: slice) -> pd.DataFrame:
+    def _read(
+        self, columns: Sequence[str], copied: Sequence[str], rows: slice
+    ) -> tuple[pd.DataFrame, pa.Table]:
         group = _zarr_group(self.path)
-        return pd.DataFrame({name: self._values(group[name], name, rows) for name in columns})
+        wanted = dict.fromkeys([*columns, *copied])
+        arrays = {name: self._values(group[name], name, rows) for name in wanted}
+        frame = pd.DataFrame({name: arrays[name] for name in columns})
+        return frame, of_arrays({name: arrays[name] for name in copied})
 
     def _values(self, array: Any, name: str, rows: slice) -> Any:
         # xarray would decode these; as they are stored they are other numbers.
@@ -267,16 +337,17 @@ def _dimension(array: Any) -> str | None:
     return (named or array.attrs.get("_ARRAY_DIMENSIONS") or [None])[0]
 
 
-def _frame(table: pa.Table, numbers: Iterable[str]) -> pd.DataFrame:
-    """Turn into a data frame, in which decimals and missing counts are float64."""
-    for position, field in enumerate(table.schema):
-        if field.name in numbers and _is_converted(field.type):
-            column = table.column(position).cast(pa.float64(), safe=False)
-            table = table.set_column(position, field.name, column)
-    return frame_of_arrow(table)
+Split = Callable[[pa.Table], tuple[pd.DataFrame, pa.Table]]
 
 
-def _is_converted(kind: pa.DataType) -> bool:
-    """Whether Arrow makes numbers of a type better than pandas: missing ones NaN, decimals fast."""
-    tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_null, pa.types.is_decimal)
-    return any(is_one(kind) for is_one in tests)
+def _split(
+    columns: Sequence[str],
+    numbers: Collection[str],
+    copied: Sequence[str],
+    read: Collection[str],
+    decimal: str,
+    table: pa.Table,
+) -> tuple[pd.DataFrame, pa.Table]:
+    """Make a data frame of some columns, and take others as they are."""
+    frame = numbers_frame(parsed(table.select(list(columns)), read, decimal), numbers)
+    return frame, table.select(list(copied))

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from glob import has_magic, iglob
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from dsgp.errors import DataError
-from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns
+from dsgp.rows.sources.arrow import joint_schema
+from dsgp.rows.sources.csv_format import CsvFormat
+from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns, require_csv
 from dsgp.rows.sources.memory import listed
 from dsgp.rows.sources.parts import Block, CsvPart, ParquetPart, Part, ZarrPart
 
@@ -31,11 +35,14 @@ class Stored:
         The inputs; None means all but those in ``drop`` and what else is named in a fit (target,
         weight, …).
     drop : sequence of str
+    format : CsvFormat
+        How CSV files are written: delimiter, decimal point, encoding.
     """
 
     path: str | Path
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
+    format: CsvFormat = field(default_factory=CsvFormat)
 
     def require_column_name(self, what: str, value: Any) -> None:
         """Raise ``DataError`` if what belongs to the rows is no name of a column."""
@@ -68,7 +75,8 @@ class StoredTable:
         """Raise ``DataError`` naming the first part that lacks one of these columns."""
         wanted = list(columns)
         for part in self.parts:
-            require_columns(part.label, wanted, part.names, part.labels)
+            hint = part.hint if isinstance(part, CsvPart) else str
+            require_columns(part.label, wanted, part.names, part.labels, hint)
 
     def require_alike(self) -> None:
         """Raise ``DataError`` naming the first part whose columns are not those of the first."""
@@ -85,7 +93,22 @@ class StoredTable:
                     "alike, or name the input columns that are meant"
                 )
 
-    def blocks(self, columns: Sequence[str], numbers: Iterable[str]) -> Iterator[Block]:
+    def types(self, columns: Sequence[str]) -> pa.Schema | None:
+        """Return the Arrow types of columns in all parts, or None where they are text of CSV.
+
+        Raises
+        ------
+        DataError
+            If parts do not agree.
+        """
+        schemas = [part.types(columns) for part in self.parts]
+        if any(schema is None for schema in schemas):
+            return None
+        return joint_schema(schemas, [part.label for part in self.parts])
+
+    def blocks(
+        self, columns: Sequence[str], numbers: Iterable[str], copied: Sequence[str] = ()
+    ) -> Iterator[Block]:
         """Yield the rows of all parts in their order.
 
         Take them one at a time: blocks of a CSV file, and of a Parquet file with very long row
@@ -96,6 +119,8 @@ class StoredTable:
         columns : sequence of str
         numbers : iterable of str
             Those to be read as numbers, whatever the first rows of a CSV file look like.
+        copied : sequence of str
+            Those that ``Block.read_both`` gives as they are stored.
 
         Raises
         ------
@@ -106,7 +131,7 @@ class StoredTable:
         numbers = frozenset(numbers)
         for part in self.parts:
             # One column at least, because a table without any has no number of rows.
-            for block in part.blocks(columns or part.names[:1], numbers):
+            for block in part.blocks(columns or part.names[:1], numbers, copied):
                 empty = False
                 yield block
         if empty:
@@ -119,7 +144,7 @@ class StoredTable:
         )
 
 
-def open_table(path: str | Path) -> StoredTable:
+def open_table(path: str | Path, form: CsvFormat | None = None) -> StoredTable:
     """Find the parts of a table and read their column names.
 
     Parameters
@@ -134,7 +159,9 @@ def open_table(path: str | Path) -> StoredTable:
         If there is nothing, or a part is not what its name says.
     """
     path = Path(path)
+    form = CsvFormat() if form is None else form
     if path.is_dir() and any((path / mark).exists() for mark in ("zarr.json", ".zgroup")):
+        require_csv(repr(str(path)), form)
         return StoredTable(str(path), [ZarrPart.of(path)])
     if path.is_dir():
         files = _files_below(path)
@@ -149,10 +176,13 @@ def open_table(path: str | Path) -> StoredTable:
         files, labels = [path], [repr(str(path))]
     if len({is_csv(file) for file in files}) > 1:
         raise DataError(f"{str(path)!r} has both CSV and Parquet files; keep one kind")
-    parts: list[Part] = [
-        (CsvPart if is_csv(file) else ParquetPart).of(file, label)
-        for file, label in zip(files, labels, strict=True)
-    ]
+    parts: list[Part] = []
+    for file, label in zip(files, labels, strict=True):
+        if is_csv(file):
+            parts.append(CsvPart.of(file, label, form))
+        else:
+            require_csv(label, form)
+            parts.append(ParquetPart.of(file, label))
     return StoredTable(str(path), parts)
 
 

@@ -256,7 +256,7 @@ def _stored_source(stored: Stored, roles: Roles, match: Match | None, missing: s
     for what, name in {"y": roles.y, "sample_weight": roles.weight, **roles.extra}.items():
         if name is not None:
             stored.require_column_name(what, name)
-    table = open_table(stored.path)
+    table = open_table(stored.path, stored.format)
     own = roles.columns
     if match is None:
         names = columns = _inputs(table, stored, own)
