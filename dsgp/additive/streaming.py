@@ -23,6 +23,7 @@ from dsgp.axis import Axis, Floats
 from dsgp.compute import over_blocks, over_chunks, run
 from dsgp.errors import DataError
 from dsgp.jit.sketch import count_pairs, sum_bins
+from dsgp.rows.coded import Extremes
 from dsgp.rows.encode import Bins, Sketch
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import BLOCK, Layout, RowTable
@@ -48,12 +49,15 @@ class Survey:
         Rows of every chunk.
     n_missing : ndarray of int, shape (n_columns,)
         Rows in which each column is missing.
+    extremes : list of Extremes
+        Of every column, and of the target.
     """
 
     sketches: list[Sketch]
     target: Sketch
     lengths: list[int]
     n_missing: NDArray[np.int64]
+    extremes: list[Extremes]
 
     @property
     def n_rows(self) -> int:
@@ -67,6 +71,7 @@ class Survey:
             self.target.merge(other.target),
             self.lengths + other.lengths,
             self.n_missing + other.n_missing,
+            [a.merge(b) for a, b in zip(self.extremes, other.extremes, strict=True)],
         )
 
 
@@ -101,7 +106,13 @@ def _survey(rows: Rows) -> Survey:
     kept = of_positive_weight(rows)
     missing = np.array([np.count_nonzero(np.isnan(column)) for column in kept.columns])
     assert kept.y is not None
-    return Survey([Sketch.of(c) for c in kept.columns], Sketch.of(kept.y), [len(rows)], missing)
+    return Survey(
+        [Sketch.of(column) for column in kept.columns],
+        Sketch.of(kept.y),
+        [len(rows)],
+        missing,
+        [Extremes().add(values) for values in (*kept.columns, kept.y)],
+    )
 
 
 def of_positive_weight(rows: Rows) -> Rows:

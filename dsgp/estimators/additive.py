@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -10,7 +10,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from dsgp.errors import ParameterError
 from dsgp.estimators.fitting import Procedure
 from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import prior_kernels, require_choice, require_kernels
+from dsgp.estimators.parameters import (
+    prior_kernels,
+    require_choice,
+    require_kernels,
+    require_numbers,
+)
 from dsgp.estimators.predicting import AdditivePredictor
 from dsgp.kernels import Matern
 from dsgp.learning.search import require_complete
@@ -56,6 +61,9 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
     missing : {"error", "ignore"}
         What NaN in an input means: an error, or that the row gets nothing from that term, as if its
         function were 0 there.
+    missing_values : sequence of float
+        Numbers that stand for a missing value in the inputs, such as ``[-999]``: they count as NaN,
+        in rows to predict too. A target that has one is an error.
     tol : float
         The solver stops when the error of every component is below ``tol`` of its prior standard
         deviation, by a rigorous bound.
@@ -151,6 +159,7 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         learner: str | None = "marginal",
         bins: str | int | None = "auto",
         missing: str = "error",
+        missing_values: Sequence[float] = (),
         tol: float = 1e-4,
         max_iter: int | None = None,
         learner_tol: float = 0.1,
@@ -166,6 +175,7 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         self.learner = learner
         self.bins = bins
         self.missing = missing
+        self.missing_values = missing_values
         self.tol = tol
         self.max_iter = max_iter
         self.learner_tol = learner_tol
@@ -206,9 +216,12 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         """
         procedure = Procedure.of(self)
         require_choice("missing", self.missing, ("error", "ignore"))
+        require_numbers("missing_values", self.missing_values)
         require_kernels(self.kernel, self.terms)
         clock = Clock()
-        source = source_of(X, y, sample_weight, missing=self.missing)
+        source = source_of(
+            X, y, sample_weight, missing=self.missing, missing_values=self.missing_values
+        )
         kernels = prior_kernels(self.kernel, self.terms, tuple(source.names))
         if self.learner is None:
             require_complete(kernels)

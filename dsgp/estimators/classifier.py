@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,7 +18,12 @@ from dsgp.estimators import persistence
 from dsgp.estimators.classes import average_softmax, fit_softmax, row_weights, softmax
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
 from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import prior_kernels, require_choice, require_kernels
+from dsgp.estimators.parameters import (
+    prior_kernels,
+    require_choice,
+    require_kernels,
+    require_numbers,
+)
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
 from dsgp.kernels import Matern, Matern32
@@ -59,7 +64,7 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
     class_weight : mapping of label to float, "balanced" or None
         What the weights of the rows of a class are multiplied by; "balanced" makes all classes
         count alike. Probabilities are then those of such data.
-    terms, intercept, solver, learner, bins, missing, tol, max_iter
+    terms, intercept, solver, learner, bins, missing, missing_values, tol, max_iter
         As of ``GeneralizedAdditiveGP``.
     newton_max_iter, learner_tol, learner_max_iter, random_state, verbose
         As of ``GeneralizedAdditiveGP``.
@@ -121,6 +126,7 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         learner: str | None = "marginal",
         bins: str | int | None = "auto",
         missing: str = "error",
+        missing_values: Sequence[float] = (),
         tol: float = 1e-4,
         max_iter: int | None = None,
         newton_max_iter: int = 100,
@@ -139,6 +145,7 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         self.learner = learner
         self.bins = bins
         self.missing = missing
+        self.missing_values = missing_values
         self.tol = tol
         self.max_iter = max_iter
         self.newton_max_iter = newton_max_iter
@@ -177,13 +184,21 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         """
         scoring = Scoring.of(self)
         require_choice("missing", self.missing, ("error", "ignore"))
+        require_numbers("missing_values", self.missing_values)
         require_choice("link", self.link, ("logit", "probit"))
         require_choice("multi_class", self.multi_class, ("softmax", "ovr"))
         require_kernels(self.kernel, self.terms)
         clock = Clock()
         classes = classes_of(X, y)
         require_classes(classes)
-        source = source_of(X, y, sample_weight, missing=self.missing, labels=classes)
+        source = source_of(
+            X,
+            y,
+            sample_weight,
+            missing=self.missing,
+            missing_values=self.missing_values,
+            labels=classes,
+        )
         default = Matern32() if self.kernel is None else self.kernel
         kernels = prior_kernels(default, self.terms, tuple(source.names))
         if self.learner is None:

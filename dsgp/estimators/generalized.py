@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +11,12 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import prior_kernels, require_choice, require_kernels
+from dsgp.estimators.parameters import (
+    prior_kernels,
+    require_choice,
+    require_kernels,
+    require_numbers,
+)
 from dsgp.estimators.responding import ResponsePredictor, require_meaning
 from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, require_targets
 from dsgp.estimators.scoring import Scoring
@@ -57,6 +62,8 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         memory; "auto" does so for small tables, and takes bins beyond (``bin_error_``).
     missing : {"error", "ignore"}
         What NaN in an input means: an error, or that the row gets nothing from that term.
+    missing_values : sequence of float
+        As of ``AdditiveGPRegressor``.
     tol : float
         Newton's iteration ends when a step moves nothing by more than ``tol`` posterior standard
         deviations; its last system is solved until the error of every component is below ``tol``
@@ -136,6 +143,7 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         learner: str | None = "marginal",
         bins: str | int | None = "auto",
         missing: str = "error",
+        missing_values: Sequence[float] = (),
         tol: float = 1e-4,
         max_iter: int | None = None,
         newton_max_iter: int = 100,
@@ -152,6 +160,7 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         self.learner = learner
         self.bins = bins
         self.missing = missing
+        self.missing_values = missing_values
         self.tol = tol
         self.max_iter = max_iter
         self.newton_max_iter = newton_max_iter
@@ -204,12 +213,20 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         """
         scoring = Scoring.of(self)
         require_choice("missing", self.missing, ("error", "ignore"))
+        require_numbers("missing_values", self.missing_values)
         require_kernels(self.kernel, self.terms)
         likelihood = likelihood_of(self.likelihood)
         clock = Clock()
         extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
         require_meaning(likelihood, extra)
-        source = source_of(X, y, sample_weight, missing=self.missing, extra=extra)
+        source = source_of(
+            X,
+            y,
+            sample_weight,
+            missing=self.missing,
+            missing_values=self.missing_values,
+            extra=extra,
+        )
         kernels = prior_kernels(self.kernel, self.terms, tuple(source.names))
         if self.learner is None:
             require_complete(kernels)

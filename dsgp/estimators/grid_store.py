@@ -23,7 +23,7 @@ from dsgp.estimators.grid_options import (
     tile_size,
 )
 from dsgp.grid.axes import GridAxis, axes_of
-from dsgp.grid.coded import Extremes, report_blanks, report_codes
+from dsgp.grid.coded import report_blanks, report_codes
 from dsgp.grid.covariance import LONG
 from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.eigen import Eigenbasis
@@ -39,6 +39,7 @@ from dsgp.grid.passes import (
 )
 from dsgp.grid.passes.regions import regions
 from dsgp.kernels import Kernel
+from dsgp.rows.coded import Extremes
 
 
 class OnDisk:

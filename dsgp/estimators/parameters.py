@@ -32,6 +32,13 @@ def require_number(name: str, value: Any) -> None:
         raise ParameterError(f"{name} must be a finite number, got {value!r}")
 
 
+def require_numbers(name: str, values: Any) -> None:
+    """Raise ``ParameterError`` unless the values are a sequence of numbers."""
+    listed = isinstance(values, (list, tuple, np.ndarray))
+    if not (listed and all(isinstance(value, Real) for value in values)):
+        raise ParameterError(f"{name} must be a list of numbers, such as [-999], got {values!r}")
+
+
 def require_level(name: str, value: Any) -> None:
     """Raise ``ParameterError`` unless the value is a probability between 0 and 1."""
     if not (isinstance(value, Real) and 0 < float(value) < 1):

@@ -192,6 +192,8 @@ def _parameter_settings(value: Any) -> Any:
         return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
         return {"by_label": [[_plain(label), float(own)] for label, own in value.items()]}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(one) for one in value]
     return _plain(value)
 
 

@@ -294,6 +294,7 @@ class AdditivePredictor:
             type(self).__name__,
             self.missing,
             extra=extra,
+            missing_values=getattr(self, "missing_values", ()),  # pursuit has none
         ).chunks()
 
     def _evaluate_rows(

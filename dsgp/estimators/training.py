@@ -23,6 +23,7 @@ from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError
+from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.encode import MOST_BINS, Bins, encode
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import RowTable
@@ -143,6 +144,7 @@ def _exact(source: Source) -> Training:
     if weight is not None:
         weight = weight / weight_scale if weight.min() < weight.max() else None
     table, constant = encode_all(source.names, rows.columns, len(y))
+    report_columns({f"the target {source.target!r}": Extremes().add(y)})
     offset, scale = location_and_scale(y, weight)
     return Training(
         names=tuple(source.names),
@@ -208,6 +210,12 @@ def encode_all(
     for name, (axis, _) in zip(names, found, strict=True):
         if axis is not None:
             require_usable_range(name, float(axis.points[0]), float(axis.points[-1]))
+    report_columns(
+        {
+            f"input column {name!r}": Extremes().add(values)
+            for name, values in zip(names, columns, strict=True)
+        }
+    )
     varying = [axis is not None and len(axis) > 1 for axis, _ in found]
     constant = [name for name, varies in zip(names, varying, strict=True) if not varies]
     tell_constant(constant)
@@ -240,6 +248,7 @@ def binned(
     """Sum the rows by bins, once a survey has said where the values are."""
     names = tuple(source.names)
     require_usable_target(max(abs(found.target.low), abs(found.target.high)))
+    report_columns({f"the target {source.target!r}": found.extremes[-1]})
     plan = BinPlan.of(source, found, orders, bins)
     if found.target.low == found.target.high:
         pilot = constant_target(found.target.low, found.n_rows)
@@ -311,6 +320,8 @@ class BinPlan:
         names = tuple(source.names)
         for name, sketch in zip(names, found.sketches, strict=True):
             require_usable_range(name, sketch.low, sketch.high)
+        inputs = [f"input column {name!r}" for name in names]
+        report_columns(dict(zip(inputs, found.extremes[:-1], strict=True)))
         varying = [j for j, sketch in enumerate(found.sketches) if sketch.low < sketch.high]
         constant = [name for j, name in enumerate(names) if j not in varying]
         tell_constant(constant)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,25 +18,12 @@ from numpy.typing import NDArray
 
 from dsgp.errors import DataError, DataWarning
 from dsgp.grid.coordinates import Floats
+from dsgp.rows.coded import Extremes, is_known_code
 
 # Names of single values; the last are of GDAL and its readers.
 FILLS = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals")
 RANGES = ("valid_range", "valid_min", "valid_max")
 PACKING = ("scale_factor", "add_offset", "_Unsigned")
-# Codes in use; a value of 9.96921e36, say, is netCDF's own.
-_KNOWN = np.array(
-    [99, 999, 9999, 99999, 999999, 99.99, 999.9, 999.99, 9999.9, 9999.99]
-    + [2.0**7, 2.0**8, 2.0**15, 2.0**16, 2.0**31, 2.0**32, 2.0**63]
-    + [2.0**n - 1 for n in (7, 8, 15, 16, 31, 32)]
-    + [1e10, 1e15, 1e20, 1e30, 1e34, 1e35, 1e36, 1e37, 9.96921e36, 3.4e38, 1.7e308]
-)
-# A value counts as extreme if it is so many ranges of the others away from them, if it is a known
-# code, and if it is none, …
-_FAR_KNOWN, _FAR = 1.0, 5.0
-# … and then as repeated if so many cells hold it.
-_MANY, _SHARE = 3, 1e-3
-# Distinct values looked at from either end.
-_DEPTH = 4
 
 
 @dataclass(frozen=True)
@@ -229,76 +216,6 @@ def _numbers(value: Any) -> list[Any]:
 
 
 # ---------------------------------------------------------------------- codes nobody tells of
-
-
-@dataclass
-class Extremes:
-    """The lowest and highest values of a field, and how many cells hold each, block by block.
-
-    Attributes
-    ----------
-    low, high : dict of value to number of cells
-        From either end, to the first that one cell holds alone, five at most.
-    n_values : int
-    """
-
-    low: Counter[float] = field(default_factory=Counter)
-    high: Counter[float] = field(default_factory=Counter)
-    n_values: int = 0
-
-    def add(self, values: Floats) -> Self:
-        """Add the values of a block; NaN is none."""
-        self.n_values += int(np.count_nonzero(~np.isnan(values)))
-        for counts, sign in ((self.low, 1), (self.high, -1)):
-            end = -np.inf * sign
-            for _ in range(_DEPTH + 1):
-                beyond = values > end if sign > 0 else values < end
-                best = np.min if sign > 0 else np.max
-                end = float(best(values, where=beyond, initial=np.inf * sign))
-                if not np.isfinite(end):
-                    break
-                n = int(np.count_nonzero(values == end))
-                counts[end] += n
-                if n < 2 and not is_known_code(end):  # which another block may hold
-                    break
-        return self
-
-    def codes(self) -> dict[float, int]:
-        """Return exact values far from all others that many cells hold."""
-        low, high = sorted(self.low), sorted(self.high, reverse=True)
-        best: dict[float, int] = {}
-        for a in range(min(len(low), _DEPTH + 1)):
-            for b in range(min(len(high), _DEPTH + 1)):
-                inner = high[b] - low[a]
-                if a + b <= len(best) or inner < 0:
-                    continue
-                codes = {value: self.low[value] for value in low[:a]}
-                codes |= {value: self.high[value] for value in high[:b]}
-                if all(
-                    self._is_code(value, n, max(low[a] - value, value - high[b]), inner)
-                    for value, n in codes.items()
-                ):
-                    best = codes
-        return best
-
-    def _is_code(self, value: float, n: int, distance: float, inner: float) -> bool:
-        """Whether a value that n cells hold is one, so far from all others, which have a range."""
-        if is_known_code(value):
-            return n > 1 and distance > _FAR_KNOWN * inner
-        enough = n >= max(_MANY, _SHARE * self.n_values)
-        return enough and distance > _FAR * inner > 0
-
-    def inner(self, codes: Mapping[float, int]) -> tuple[float, float]:
-        """Return the range of all other values."""
-        return (
-            min(value for value in self.low if value not in codes),
-            max(value for value in self.high if value not in codes),
-        )
-
-
-def is_known_code(value: float) -> bool:
-    """Whether a number is in use for missing values: −999, 1e20, the ends of integers, …"""
-    return bool(np.isclose(abs(value), _KNOWN, rtol=3e-6, atol=0.0).any())
 
 
 def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:

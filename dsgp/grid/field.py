@@ -18,7 +18,6 @@ from dsgp.errors import DataError, DataWarning
 from dsgp.grid.axes import GridAxis, axes_of, check_dims
 from dsgp.grid.coded import (
     Codes,
-    Extremes,
     read_values,
     report_blanks,
     report_codes,
@@ -26,6 +25,7 @@ from dsgp.grid.coded import (
 from dsgp.grid.coordinates import Floats
 from dsgp.grid.metadata import kept_attributes, kept_encoding, tidied
 from dsgp.grid.targets import Targets, own_order
+from dsgp.rows.coded import Extremes
 
 Bools = NDArray[np.bool_]
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from dsgp import GridGP
 from dsgp.errors import DataError, DataWarning
-from dsgp.grid.coded import Extremes, has_gaps, read_values
+from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.field import Field
+from dsgp.rows.coded import Extremes
 
 rng = np.random.default_rng(0)
 SHAPE = (12, 15)

@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import xarray as xr
 from dask import is_dask_collection
+from dask.delayed import Delayed
 from pyarrow import interchange
 from scipy import sparse
 
@@ -59,6 +60,8 @@ def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
         return X
     if isinstance(X, np.ndarray):
         return X if X.dtype.names is None else _of_mapping({n: X[n] for n in X.dtype.names})
+    if isinstance(X, Delayed):  # which has every attribute
+        return X
     if is_dask_collection(X):
         names = getattr(getattr(X, "dtype", None), "names", None)
         return X if names is None else _of_mapping({name: X[name] for name in names})

@@ -26,7 +26,7 @@ from dsgp.rows.sources.memory import (
     require_own,
     require_unique,
 )
-from dsgp.rows.sources.rows import Layout, Match, Roles, Rows, require_no_values
+from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_no_values
 
 
 def is_lazy(X: Any) -> bool:
@@ -114,7 +114,7 @@ class LazySource:
             yield LazyRows(rows(*parts, extra, part=f"block {number} of the {self.kind}"))
 
 
-def lazy_source(X: Any, roles: Roles, match: Match | None, missing: str) -> LazySource:
+def lazy_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> LazySource:
     """Describe the rows of a dask array or data frame; parameters as for ``source_of``."""
     X = _collection(X)
     kind = kind_of(X)

@@ -183,6 +183,40 @@ class Match:
 
 
 @dataclass(frozen=True)
+class Missing:
+    """What a missing input is.
+
+    Attributes
+    ----------
+    policy : {"error", "ignore"}
+    codes : tuple of float
+        Numbers that stand for a missing value; those of float32 too.
+    """
+
+    policy: str = "error"
+    codes: tuple[float, ...] = ()
+
+    def blanked(self, values: Floats) -> Floats:
+        """Return an input with NaN for the codes."""
+        if not self.codes:
+            return values
+        narrow = np.array(self.codes, np.float32).astype(np.float64)
+        coded = np.isin(values, [*self.codes, *narrow])
+        return np.where(coded, np.nan, values) if coded.any() else values
+
+    def require_known(self, name: str, values: Floats, first_row: int) -> None:
+        """Raise ``DataError`` if a target has one of the codes."""
+        blanked = self.blanked(values)
+        if blanked is not values:
+            bad = np.flatnonzero(np.isnan(blanked))
+            raise DataError(
+                f"{name} is {values[bad[0]]:g} in row {first_row + bad[0]} (counted from 0), which "
+                f"missing_values says is missing, and in {bad.size} of {values.size} rows; every "
+                "row must have one: leave such rows out"
+            )
+
+
+@dataclass(frozen=True)
 class Layout:
     """How rows are taken from the blocks of a table, all of which have the same columns.
 
@@ -193,8 +227,8 @@ class Layout:
     needed : tuple of str
     named : bool
     model : str
-    missing : {"error", "ignore"}
-        Whether an input may be NaN.
+    missing : Missing
+        Whether an input may be NaN, and what numbers mean that.
     target : str
         Name of the target, for messages.
     target_column, weight_column : str or None
@@ -209,7 +243,7 @@ class Layout:
     needed: tuple[str, ...]
     named: bool
     model: str
-    missing: str
+    missing: Missing
     target: str = "y"
     target_column: str | None = None
     weight_column: str | None = None
@@ -260,6 +294,7 @@ class Layout:
                 y = codes_of(y, self.labels, n_rows, self.target, first_row)
             elif y is not None:
                 y = target_of(y, n_rows, self.target, first_row)
+                self.missing.require_known(f"the target {self.target!r}", y, first_row)
             if weight is not None:
                 weight = some_weights(weight, n_rows, first_row)
             extra = {
@@ -291,15 +326,15 @@ def rows_of(
     y: Floats | None,
     weight: Floats | None,
     extra: dict[str, Floats],
-    missing: str,
+    missing: Missing,
     first_row: int,
 ) -> Rows:
     """Convert columns to numbers and check that they are finite, or missing where they may be."""
     inputs: list[Floats] = []
 
     def read(name: str) -> None:
-        values = columns.column(name)
-        if missing == "error":
+        values = missing.blanked(columns.column(name))
+        if missing.policy == "error":
             require_finite(f"input column {name!r}", values, first_row)
         elif np.isinf(values).any():
             gaps_filled = np.where(np.isnan(values), 0.0, values)

@@ -30,7 +30,7 @@ from dsgp.rows.sources.memory import (
     weights_of,
 )
 from dsgp.rows.sources.parts import BLOCK_ROWS
-from dsgp.rows.sources.rows import Layout, Match, Roles, Rows, Source, rows_of
+from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, Source, rows_of
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
 
 
@@ -42,6 +42,7 @@ def source_of(
     extra: Mapping[str, Any] | None = None,
     labels: NDArray[Any] | None = None,
     missing: str = "error",
+    missing_values: Sequence[float] = (),
     names: Sequence[str] | None = None,
     named: bool | None = None,
     needed: Sequence[str] | None = None,
@@ -66,6 +67,8 @@ def source_of(
         number among them. None means that the target is a number.
     missing : {"error", "ignore"}
         Whether an input may be NaN. Target, weights and further numbers never may.
+    missing_values : sequence of float
+        Numbers that count as NaN in the inputs, and that a target may not have.
     names : sequence of str, optional
         Columns of a model that was fitted already, which X must match as in ``matching_columns``;
         so must ``needed`` (all of them by default), ``named`` (True) and ``model``.
@@ -81,6 +84,7 @@ def source_of(
     That all weights are 0, or that all blocks of a dask collection of unknown length are empty, is
     seen by nobody but who adds up all chunks.
     """
+    blank = Missing(missing, tuple(map(float, missing_values)))
     match = None
     if names is not None:
         wanted = tuple(names if needed is None else needed)
@@ -91,14 +95,14 @@ def source_of(
     labels = None if labels is None else np.asarray(labels)
     roles = Roles(y, sample_weight, given, labels).map(_plain)
     if isinstance(X, (str, Path, Stored)):
-        return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, missing)
+        return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, blank)
     by_name = match.needed if match is not None and match.named else ()
     X = plain_table(X, [*by_name, *roles.columns] if by_name else ())
     if isinstance(X, xr.Dataset):
         X = frame_of(X)
     if is_lazy(X):
-        return lazy_source(X, roles, match, missing)
-    return _memory_source(X, roles.map(computed), match, missing)
+        return lazy_source(X, roles, match, blank)
+    return _memory_source(X, roles.map(computed), match, blank)
 
 
 def _plain(values: Any) -> Any:
@@ -113,10 +117,18 @@ def matching_source(
     model: str,
     missing: str = "error",
     extra: Mapping[str, Any] | None = None,
+    missing_values: Sequence[float] = (),
 ) -> Source:
     """Describe rows to predict, of the columns that a fitted model needs; see ``source_of``."""
     return source_of(
-        X, extra=extra, missing=missing, names=names, needed=needed, named=named, model=model
+        X,
+        extra=extra,
+        missing=missing,
+        missing_values=missing_values,
+        names=names,
+        needed=needed,
+        named=named,
+        model=model,
     )
 
 
@@ -132,7 +144,7 @@ class MemorySource:
     y: Floats | None
     weight: Floats | None
     numbers: dict[str, Floats]
-    missing: str
+    missing: Missing
     target: str
 
     @property
@@ -175,7 +187,7 @@ class MemorySource:
             )
 
 
-def _memory_source(X: Any, roles: Roles, match: Match | None, missing: str) -> MemorySource:
+def _memory_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> MemorySource:
     target = "y"
     own = roles.columns
     require_own(X, own, "table")
@@ -194,7 +206,11 @@ def _memory_source(X: Any, roles: Roles, match: Match | None, missing: str) -> M
     if isinstance(y, pd.Series) and y.name is not None:
         target = str(y.name)
     if y is not None:
-        y = target_of(y, n_rows) if roles.labels is None else codes_of(y, roles.labels, n_rows)
+        if roles.labels is None:
+            y = target_of(y, n_rows)
+            missing.require_known(f"the target {target!r}", y, 0)
+        else:
+            y = codes_of(y, roles.labels, n_rows)
     return MemorySource(
         columns,
         needed,
@@ -252,7 +268,9 @@ def _load(layout: Layout, block: Any) -> Rows:
     return layout.rows(block.read(), part=block.part, first_row=block.first_row)
 
 
-def _stored_source(stored: Stored, roles: Roles, match: Match | None, missing: str) -> StoredSource:
+def _stored_source(
+    stored: Stored, roles: Roles, match: Match | None, missing: Missing
+) -> StoredSource:
     for what, name in {"y": roles.y, "sample_weight": roles.weight, **roles.extra}.items():
         if name is not None:
             stored.require_column_name(what, name)
