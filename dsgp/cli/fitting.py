@@ -56,7 +56,8 @@ def fit(
                 "--drop-missing reads the table at once, so DATA must be one file"
                 + ("" if model is Model.pursuit else remedy)
             )
-        table = Stored(data, roles.inputs, roles.dropped, form)
+        plain = not roles.chosen and form == CsvFormat()
+        table = data if plain else Stored(data, roles.inputs, roles.dropped, form)
         estimator.fit(table, y=target, sample_weight=weight, **roles.further)
     else:
         _fit_in_memory(estimator, model, data, roles, drop_missing, form)

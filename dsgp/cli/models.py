@@ -31,7 +31,8 @@ GENERALIZED = tuple(model for model in BY_INPUT if model not in (Model.additive,
 # Which models have an option of ``fit``; those that are not here are of all.
 OWNERS: dict[str, tuple[Model, ...]] = {
     **dict.fromkeys(
-        ("lengthscale", "variance", "learner", "learner_max_iter", "missing"), BY_INPUT
+        ("lengthscale", "variance", "learner", "learner_max_iter", "missing", "missing_value"),
+        BY_INPUT,
     ),
     "noise_variance": (Model.additive, Model.pursuit),
     "newton_max_iter": (Model.classifier, *GENERALIZED),
@@ -124,6 +125,7 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
     learner = str(given["learner"])
     shared["learner"] = None if learner == Learner.none else learner
     shared["missing"] = str(given["missing"])
+    shared["missing_values"] = tuple(given["missing_value"] or ())
     if given["learner_max_iter"] is not None:
         shared["learner_max_iter"] = given["learner_max_iter"]
     kernel = kernel_class(given["lengthscale"], given["variance"])

@@ -139,6 +139,7 @@ class Additive(Section):
     learner: Annotated[Literal["marginal", "vbem"] | None, BeforeValidator(_none_of)] = "marginal"
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
+    missing_values: list[float] = []
     tol: Positive = 1e-4
     max_iter: Count | None = None
     learner_tol: Positive = 0.1
@@ -167,7 +168,10 @@ class Pursuit(Section):
 
 
 # Options of local scoring that projections do not have, and those that counts do not.
-ADDITIVE_ONLY = ("terms", "multi_class", "missing", "learner", "learner_tol", "learner_max_iter")
+ADDITIVE_ONLY = (
+    *("terms", "multi_class", "missing", "missing_values"),
+    *("learner", "learner_tol", "learner_max_iter"),
+)
 LABELS_ONLY = ("link", "multi_class", "class_weight")
 
 
@@ -188,6 +192,7 @@ class Scoring(Section):
     )
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
+    missing_values: list[float] = []
     tol: Positive = 1e-4
     max_iter: Count | None = None
     newton_max_iter: Count = 100

@@ -171,6 +171,14 @@ def fit(
             "contribution."
         ),
     ] = Missing.error,
+    missing_value: Annotated[
+        list[float] | None,
+        Option(
+            metavar="X",
+            help="All but pursuit: a number that stands for a missing input, such as -999; can be "
+            "repeated.",
+        ),
+    ] = None,
     projections: Annotated[
         str,
         Option(metavar="auto|M", help="pursuit: how many; auto as many as help."),
