@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from dsgp.cli.sources import NETCDF
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.grid.axes import why_no_field
 from dsgp.grid.marks import mark, require_replaceable
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
 from dsgp.places import move_into_place
 
-_NETCDF = (".nc", ".nc4", ".netcdf")
 _SIZES = {"": 1} | {
     f"{prefix}{unit}": (1000 if unit == "b" else 1024) ** power
     for power, prefix in enumerate(("", "k", "m", "g", "t"))
@@ -40,28 +40,6 @@ def bytes_of(text: str) -> float:
     if not 0 < size < float("inf"):
         raise ParameterError(f"--memory must be a size such as 1GiB, 500MB or 2e9, got {text!r}")
     return size
-
-
-@contextmanager
-def opened(path: str) -> Iterator[xr.Dataset]:
-    """Open a store or file lazily: bounds and grid mappings become coordinates."""
-    if "://" not in path and not Path(path).exists():
-        raise DataError(f"there is no {path!r}; check the path")
-    # Beside each other on a disk, metadata need not be consolidated.
-    options: dict[str, Any] = (
-        {"engine": "zarr", "consolidated": False} if Path(path).is_dir() else {}
-    )
-    try:
-        dataset = xr.open_dataset(path, chunks=None, decode_coords="all", **options)
-    # Its engines raise many types; all mean the same here.
-    except Exception as error:
-        told = str(error).partition("\n")[0].rstrip(".")
-        remedy = "; files .nc need a reader: pip install netCDF4" if path.endswith(_NETCDF) else ""
-        raise DataError(
-            f"xarray cannot read {path!r} ({told}); expected a zarr store or a netCDF file{remedy}"
-        ) from error
-    with dataset:
-        yield dataset
 
 
 def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
@@ -107,6 +85,46 @@ def companion(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
     return dataset[name].load()
 
 
+def mask_of(dataset: xr.Dataset, text: str, option: str) -> xr.DataArray:
+    """Return the mask of NAME, where that is 1 or true, or of NAME=VALUE, where it is equal."""
+    name, equals, number = text.partition("=")
+    if not equals or text in dataset.variables:
+        return as_mask(companion(dataset, text, option), option)
+    da = companion(dataset, name, option)
+    try:
+        value = float(number)
+    except ValueError:
+        raise ParameterError(
+            f"{option} {text!r}: expected NAME or NAME=NUMBER, such as {name}=0"
+        ) from None
+    if da.dtype.kind not in "biuf":
+        raise DataError(f"{option}: variable {name!r} of type {da.dtype} must hold numbers")
+    return da == value
+
+
+def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
+    """Return the noise variances of NAME, or of NAME^2, whose values are standard deviations.
+
+    Raises
+    ------
+    ParameterError
+        If NAME by its units or its standard name holds standard deviations, and is not squared.
+    """
+    name, square, _ = text.partition("^2")
+    variances = companion(dataset, name, "--noise")
+    if square:
+        return variances**2
+    units, own = (str(one.attrs.get("units", "")).strip() for one in (variances, da))
+    is_error = str(variances.attrs.get("standard_name", "")).endswith("standard_error")
+    if is_error or (units == own and units not in ("", "1")):
+        told = f"is in {units!r}, as the field is" if units == own else "is a standard error"
+        raise ParameterError(
+            f"--noise {name!r} {told}: standard deviations, it seems; expected variances, in "
+            f"squared units. Square it: --noise '{name}^2'"
+        )
+    return variances
+
+
 def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
     """Return a variable of True and False; netCDF has 1 and 0 for these."""
     if da.dtype == np.bool_:
@@ -114,7 +132,10 @@ def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
     values = da.values
     if da.dtype.kind in "iuf" and np.isin(values[~np.isnan(values)], (0, 1)).all():
         return da.copy(data=values == 1)
-    raise DataError(f"{option}: variable {da.name!r} of type {da.dtype} must hold 0 and 1 only")
+    raise DataError(
+        f"{option}: variable {da.name!r} of type {da.dtype} must hold 0 and 1 only; say which "
+        f"number is meant: {option} {da.name}=1"
+    )
 
 
 # ---------------------------------------------------------------------- writing
@@ -122,7 +143,7 @@ def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
 
 def is_netcdf(out: Path) -> bool:
     """Tell whether a file is to be written, not a zarr store."""
-    return out.suffix.lower() in _NETCDF
+    return out.suffix.lower() in NETCDF
 
 
 @contextmanager

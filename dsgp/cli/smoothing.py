@@ -17,6 +17,7 @@ from dsgp.accessor import with_observed
 from dsgp.cli import fields
 from dsgp.cli.choices import GRID_KERNELS
 from dsgp.cli.messages import one_line
+from dsgp.cli.sources import expanded, opened
 from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
@@ -36,10 +37,11 @@ _BYTES, _BYTES_WITH_GAPS = 64, 440
 
 def smooth(
     context: typer.Context,
-    data: str,
+    data: Sequence[str],
     out: Path,
     *,
     variable: str | None,
+    group: str | None,
     mask: str | None,
     domain: str,
     keep_observed: bool,
@@ -54,15 +56,16 @@ def smooth(
     """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
     out = out.absolute()
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
-    require_apart(out, [data, model])
+    paths = expanded(data)
+    require_apart(out, [*paths, model])
     fields.check_place(out, overwrite)
     if save_model is not None:
-        require_apart(save_model, [data, model], "--save-model")
+        require_apart(save_model, [*paths, model], "--save-model")
         if out.resolve() == save_model.resolve():
             raise ParameterError("--out and --save-model name the same place; choose another path")
         storage.check_writable(save_model, overwrite)
-    with fields.opened(data) as dataset:
-        name = fields.chosen(dataset, variable, data)
+    with opened(paths, group) as dataset:
+        name = fields.chosen(dataset, variable, paths[0])
         da = dataset[name]
         estimator = _estimator(dataset, da, context.params)
         free = memory.available() if limit is None else limit
@@ -85,10 +88,10 @@ def smooth(
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
-        _require_simple(context, needed, out)
+        _require_simple(context, needed, out, len(paths))
     with connected(scheduler), _speaking_of_options(out):
         report = estimator.smooth_store(
-            data,
+            paths[0],
             name,
             str(out),
             memory=limit,
@@ -132,7 +135,7 @@ def _estimator(dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any]) -
         return _reused(dataset, da, options["model"], given, options["random_state"])
     return GridGP(
         _kernels(given["kernel"] or [], da),
-        _noise(dataset, given["noise"] or "learn"),
+        _noise(dataset, da, given["noise"] or "learn"),
         mean=_mean(dataset, da, given["mean"] or "constant"),
         scales=given["scales"],
         random_state=options["random_state"],
@@ -162,7 +165,7 @@ def _reused(
     terms = fitted.kernels_
     return GridGP(
         terms if isinstance(terms, list) else [terms],
-        _noise(dataset, noise) if isinstance(noise, str) else noise,
+        _noise(dataset, da, noise) if isinstance(noise, str) else noise,
         mean=_mean(dataset, da, mean) if isinstance(mean, str) else mean,
         # Lengthscales are in the units of the model's axes, whatever the steps of this field are.
         units={
@@ -222,11 +225,11 @@ def _kernel(spec: str, text: str) -> kernels.Kernel:
     raise ParameterError(f"--kernel {spec!r}: there is no kernel {text!r}; expected {GRID_KERNELS}")
 
 
-def _noise(dataset: xr.Dataset, text: str) -> Any:
+def _noise(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
     if text == "learn":
         return text
     number = _number(text)
-    return fields.companion(dataset, text, "--noise") if number is None else number
+    return fields.noise_of(dataset, da, text) if number is None else number
 
 
 def _mean(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
@@ -264,7 +267,7 @@ def _in_memory(
 ) -> int:
     """Write the posterior, and return how many cells it has."""
     da = da.load()
-    mask = None if asked.mask is None else _flags(dataset, asked.mask, "--mask")
+    mask = None if asked.mask is None else fields.mask_of(dataset, asked.mask, "--mask")
     estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
     result = estimator.posterior(include_noise=asked.include_noise)
     if asked.keep_observed:
@@ -273,23 +276,24 @@ def _in_memory(
     return int(result["mean"].count())
 
 
-def _flags(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
-    return fields.as_mask(fields.companion(dataset, name, option), option)
-
-
 def _domain(dataset: xr.Dataset, text: str) -> Any:
     if text == "all":
         return None
     if text in CHOICES:
         return text
-    return _flags(dataset, text, "--domain")
+    return fields.mask_of(dataset, text, "--domain")
 
 
-def _require_simple(context: typer.Context, needed: float, out: Path) -> None:
+def _require_simple(context: typer.Context, needed: float, out: Path, n_files: int) -> None:
     """Raise if a field that is worked through in pieces is asked for what needs it at once."""
     what = (
         f"the field needs about {needed / 2**30:.1f} GiB at once, and is worked through in pieces"
     )
+    if n_files > 1 or context.params["group"] is not None:
+        raise ParameterError(
+            f"{what}, for which it must be one store without --group: write it as one, "
+            "xarray.open_mfdataset([...]).to_zarr('one.zarr'), or give more --memory"
+        )
     if fields.is_netcdf(out):
         raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")
     for name in ("mask", "keep_observed", "save_model"):

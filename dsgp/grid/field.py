@@ -122,7 +122,9 @@ class Field:
         seen = ~np.isnan(values)
         n_known = int(seen.sum())
         if mask is not None:
-            seen &= made.align_bool(mask, "mask")
+            usable = made.align_bool(mask, "mask")
+            _warn_if_inverted(usable, seen, "mask", "are not used")
+            seen &= usable
             values[~seen] = np.nan
         report_blanks(blanks, n_known, da.name)
         report_codes(Extremes().add(values), da.name, is_chosen=mask is not None)
@@ -138,7 +140,12 @@ class Field:
                 f"no cell of the field is observed: {n_known} of {values.size} hold a value"
                 + ("" if mask is None else " and the mask leaves out all of these")
                 + "; expected at least one"
-                + ("" if mask is None else " (the mask is True where a cell is used)")
+                + (
+                    ""
+                    if mask is None
+                    else " (the mask is True where a cell is used; if it marks land, pass ~mask, "
+                    "or --mask NAME=0)"
+                )
             )
         region = None if domain is None else made.align_bool(domain, "domain")
         if region is not None and not region.any():
@@ -146,6 +153,8 @@ class Field:
                 "domain leaves no cell; expected True where the output is to be given, False where "
                 "it stays empty: pass ~domain if it is the other way round"
             )
+        if region is not None:
+            _warn_if_inverted(region, seen, "domain", "stay empty")
         return cls(axes, values, None if seen.all() else seen, region, template, chunks)
 
     @property
@@ -355,6 +364,23 @@ class Field:
                 array = np.take(array, np.arange(len(axis))[own_order(axis)], axis=d)
         flat = tuple(slice(None) if axis.name in dims else 0 for axis in self.axes)
         return xr.DataArray(array[flat], dims=dims)
+
+
+def _warn_if_inverted(inside: Bools, seen: Bools, what: str, outcome: str) -> None:
+    """Warn where more observed cells are outside than inside, and the outside is the fuller one."""
+    inside = np.broadcast_to(inside, seen.shape)
+    n_inside, n_all = int(np.count_nonzero(inside)), int(np.count_nonzero(seen))
+    n_seen = int(np.count_nonzero(seen & inside))
+    n_outside = n_all - n_seen
+    emptier = n_seen * (seen.size - n_inside) < n_outside * n_inside
+    if n_outside > n_seen > 0 and emptier:
+        warnings.warn(
+            f"{what}: {n_outside} of {n_all} cells with a value are where it is false, and "
+            f"{outcome}; it is true at {n_inside} cells, {n_inside - n_seen} of them without a "
+            f"value. If it marks land, it is the other way round: ~{what} (--{what} NAME=0)",
+            DataWarning,
+            stacklevel=4,
+        )
 
 
 def static_gaps(observed: Bools, axis: int | tuple[int, ...]) -> Bools:

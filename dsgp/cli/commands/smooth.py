@@ -19,6 +19,8 @@ Examples:
   dsgp smooth sst.zarr --variable sst --out smooth.zarr \\
       --kernel time=matern32 --kernel lon=periodic:360 --mean time.month
   dsgp smooth image.nc --variable grey --noise 0.01 --out image-smooth.nc
+  dsgp smooth 'sst-2024-*.nc' --variable sst --noise 'error^2' \\
+      --out smooth.zarr
 
 \b
 Gaps:
@@ -42,7 +44,12 @@ Larger than memory, with the workers of a cluster:
 def smooth(
     context: typer.Context,
     data: Annotated[
-        str, Argument(metavar="IN", help="A zarr store, or a file that xarray opens (netCDF).")
+        list[str],
+        Argument(
+            metavar="IN...",
+            help="A zarr store, or a file that xarray opens (netCDF). Several, or a pattern in "
+            "quotes ('sst-*.nc'), are joined along their dim of times.",
+        ),
     ],
     out: Annotated[
         Path,
@@ -51,6 +58,10 @@ def smooth(
     variable: Annotated[
         str | None,
         Option(metavar="NAME", help="The field; not needed where only one variable can be it."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        Option(metavar="PATH", help="The group of IN that has it, such as surface/daily."),
     ] = None,
     kernel: Annotated[
         list[str] | None,
@@ -62,9 +73,9 @@ def smooth(
     noise: Annotated[
         str | None,
         Option(
-            metavar="learn|S2|NAME",
+            metavar="learn|S2|NAME|NAME^2",
             help="Noise variance, in squared units of the field: learnt (the default), a number, "
-            "or a variable of IN with that of each cell.",
+            "or a variable of IN with that of each cell; NAME^2 if it holds standard deviations.",
         ),
     ] = None,
     mean: Annotated[
@@ -86,12 +97,16 @@ def smooth(
     ] = None,
     mask: Annotated[
         str | None,
-        Option(metavar="NAME", help="A variable of IN: values are used where it is 1 or true."),
+        Option(
+            metavar="NAME[=VALUE]",
+            help="A variable of IN: values are used where it is 1 or true, or where it is VALUE "
+            "(land=0).",
+        ),
     ] = None,
     domain: Annotated[
         str,
         Option(
-            metavar="auto|observed|hull|all|NAME",
+            metavar="auto|observed|hull|all|NAME[=VALUE]",
             help="Cells that are given: observed, those that hold a value at some time (not land); "
             "hull, those inside the convex hull of these; all; or where a variable of IN is 1 or "
             "true. auto (the default): observed with several steps of time, else hull.",
@@ -152,6 +167,7 @@ def smooth(
         data,
         out,
         variable=variable,
+        group=group,
         mask=mask,
         domain=domain,
         keep_observed=keep_observed,

@@ -1,0 +1,98 @@
+"""Files of fields, opened lazily: one or several, a group, and what may be wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from dsgp.errors import DataError
+
+NETCDF = (".nc", ".nc4", ".netcdf")
+# What xarray says of them is that it cannot decode them; there are no equal months or years.
+_UNEQUAL = {"months since": "MS", "month since": "MS", "years since": "YS", "year since": "YS"}
+
+
+def expanded(paths: Sequence[str]) -> list[str]:
+    """Return the files that are meant, each once: patterns (``data/*.nc``) give those they fit."""
+    files: list[str] = []
+    for path in paths:
+        if "://" in path or Path(path).exists():
+            files.append(path)
+            continue
+        matches = sorted(glob(path)) if has_magic(path) else []
+        if not matches:
+            what = "nothing fits the pattern" if has_magic(path) else "there is no"
+            raise DataError(f"{what} {path!r}; check the path")
+        files.extend(matches)
+    return list(dict.fromkeys(files))
+
+
+@contextmanager
+def opened(paths: Sequence[str], group: str | None = None) -> Iterator[xr.Dataset]:
+    """Open stores or files lazily: bounds and grid mappings become coordinates.
+
+    Several are joined along the dims in whose coordinates they differ (times, as a rule); what does
+    not vary along these is taken from the first.
+    """
+    with ExitStack() as stack:
+        parts = [
+            stack.enter_context(_open(path, group, in_chunks=len(paths) > 1)) for path in paths
+        ]
+        yield parts[0] if len(parts) == 1 else _joined(parts, paths)
+
+
+def _open(path: str, group: str | None, in_chunks: bool) -> xr.Dataset:
+    # Beside each other on a disk, metadata need not be consolidated.
+    options: dict[str, Any] = (
+        {"engine": "zarr", "consolidated": False} if Path(path).is_dir() else {}
+    )
+    if group is not None:
+        options["group"] = group
+    chunks: dict[str, Any] | None = {} if in_chunks else None
+    try:
+        return xr.open_dataset(path, chunks=chunks, decode_coords="all", **options)
+    # Its engines raise many types; all mean the same here.
+    except Exception as error:
+        said = str(error)
+        for unit, step in _UNEQUAL.items():
+            if unit in said:
+                raise DataError(
+                    f"{path!r} counts its times in {unit.split()[0]}, which differ in length, and "
+                    "xarray does not make dates of them. Write dates: ds = xarray.open_dataset("
+                    f"{path!r}, decode_times=False); ds['time'] = xarray.date_range('1990-01-01', "
+                    f"periods=ds.sizes['time'], freq={step!r}), with its own first date; "
+                    "ds.to_netcdf(...)"
+                ) from error
+        told = said.partition("\n")[0].rstrip(".")
+        remedy = "; files .nc need a reader: pip install netCDF4" if path.endswith(NETCDF) else ""
+        if group is not None:
+            remedy += f"; --group {group!r} must be one of its groups, which are paths such as a/b"
+        raise DataError(
+            f"xarray cannot read {path!r} ({told}); expected a zarr store or a netCDF file{remedy}"
+        ) from error
+
+
+def _joined(parts: Sequence[xr.Dataset], paths: Sequence[str]) -> xr.Dataset:
+    try:
+        joined = xr.combine_by_coords(
+            parts,
+            data_vars="minimal",
+            coords="minimal",
+            compat="override",
+            join="exact",
+            combine_attrs="override",
+        )
+    except (ValueError, TypeError, xr.MergeError) as error:
+        told = str(error).partition("\n")[0].rstrip(".")
+        raise DataError(
+            f"the {len(paths)} files, {paths[0]!r} to {paths[-1]!r}, do not join into one field "
+            f"({told}); expected the same variables and coordinates, but for one dim, such as "
+            "time, along which they follow each other without overlap"
+        ) from error
+    assert isinstance(joined, xr.Dataset)
+    return joined
