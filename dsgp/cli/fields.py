@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -17,7 +15,7 @@ import xarray as xr
 from dsgp.cli.sources import NETCDF
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.grid.axes import why_no_field
-from dsgp.grid.marks import mark, require_replaceable
+from dsgp.grid.marks import require_replaceable
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
 from dsgp.places import move_into_place
 
@@ -26,8 +24,6 @@ _SIZES = {"": 1} | {
     for power, prefix in enumerate(("", "k", "m", "g", "t"))
     for unit in (("b", "ib") if prefix else ("b",))
 }
-# What a coordinate is stored as; the rest of an encoding is of one file format.
-_OF_COORDINATES = ("units", "calendar", "dtype", "scale_factor", "add_offset")
 
 
 def bytes_of(text: str) -> float:
@@ -185,55 +181,3 @@ def check_place(out: Path, overwrite: bool) -> None:
     if not out.parent.is_dir():
         raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     require_replaceable(out, overwrite, "--overwrite")
-
-
-def write(result: xr.Dataset, source: xr.Dataset, path: Path) -> None:
-    """Write mean and std, with what describes the coordinates of the source.
-
-    Parameters
-    ----------
-    result : Dataset
-    source : Dataset
-        Whose attributes, bounds and grid mapping go along.
-    path : Path
-        A folder or file to be, by its ending.
-    """
-    described = {
-        coordinate.attrs.get("bounds", coordinate.encoding.get("bounds"))
-        for coordinate in result.coords.values()
-    }
-    result = result.assign_coords(
-        {name: source.coords[name] for name in described if name in source.coords}
-    )
-    encoding: dict[Any, dict[str, Any]] = {}
-    for name, variable in result.variables.items():
-        own = variable.encoding
-        if name in result.coords:
-            kept = {key: own[key] for key in _OF_COORDINATES if key in own}
-            encoding[name] = kept | ({"_FillValue": None} if variable.dtype.kind == "f" else {})
-        else:
-            encoding[name] = _encoding_of(own, variable.sizes, is_netcdf(path))
-    plain = result.drop_encoding()
-    plain.attrs = {**source.attrs, **mark(result.data_vars)}
-    with warnings.catch_warnings():  # of zarr, that its third format has no such metadata yet
-        warnings.filterwarnings("ignore", message="Consolidated metadata")
-        try:
-            if is_netcdf(path):
-                plain.to_netcdf(path, encoding=encoding)
-            else:
-                plain.to_zarr(path, mode="w", zarr_format=3, consolidated=True, encoding=encoding)
-        # Of what the formats cannot hold, such as attributes that are objects.
-        except (TypeError, ValueError) as error:
-            raise StorageError(f"cannot write {path.name!r}: {error}") from error
-
-
-def _encoding_of(own: dict[Any, Any], sizes: Any, netcdf: bool) -> dict[str, Any]:
-    """Return type and chunks of the source."""
-    dtype = np.dtype(own.get("dtype", np.float64))
-    found: dict[str, Any] = {"dtype": dtype.newbyteorder("=") if dtype.kind == "f" else "float64"}
-    chunks = own.get("chunks") or own.get("chunksizes")
-    if chunks and len(chunks) == len(sizes):
-        found["chunksizes" if netcdf else "chunks"] = tuple(
-            min(int(chunk), n) for chunk, n in zip(chunks, sizes.values(), strict=True)
-        )
-    return found

@@ -18,11 +18,13 @@ from dsgp.cli import fields
 from dsgp.cli.choices import GRID_KERNELS
 from dsgp.cli.messages import one_line
 from dsgp.cli.sources import expanded, opened
+from dsgp.cli.writing import command_line, type_of, write
 from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
 from dsgp.grid.domain import CHOICES
+from dsgp.grid.outputs import Labels
 from dsgp.places import require_apart
 
 _MATERN = {
@@ -67,6 +69,9 @@ def smooth(
     with opened(paths, group) as dataset:
         name = fields.chosen(dataset, variable, paths[0])
         da = dataset[name]
+        labels = Labels.of(name, command_line(context), include_noise)
+        labels.require_free(dataset.coords)
+        said = f"mean ({labels.mean}) and standard deviation ({labels.std})"
         estimator = _estimator(dataset, da, context.params)
         free = memory.available() if limit is None else limit
         needed = da.size * _BYTES
@@ -78,13 +83,13 @@ def smooth(
             asked = _Asked(mask, domain, keep_observed, include_noise)
             # With gaps it may turn out to need more: then in pieces, too.
             with suppress(MemoryLimitError), fields.place_for(out, overwrite) as place:
-                n_cells = _in_memory(estimator, dataset, da, asked, place)
+                n_cells = _in_memory(estimator, dataset, da, asked, place, labels)
                 if save_model is not None:
                     estimator.save(save_model, overwrite)
         if n_cells is not None:
             if scheduler is not None:
                 one_line("Note", "the field fits into memory, so that --scheduler was not used")
-            typer.echo(f"{estimator.summary()}\n\nmean and std of {n_cells:,} cells saved in {out}")
+            typer.echo(f"{estimator.summary()}\n\n{said} of {n_cells:,} cells saved in {out}")
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
@@ -97,10 +102,12 @@ def smooth(
             memory=limit,
             include_noise=include_noise,
             domain=None if domain == "all" else domain,
+            dtype=type_of(da),
             resume=not restart,
             overwrite=overwrite,
+            labels=labels,
         )
-    typer.echo(f"{estimator.summary()}\n\nmean and std of {da.size:,} cells saved in {out}")
+    typer.echo(f"{estimator.summary()}\n\n{said} of {da.size:,} cells saved in {out}")
     typer.echo(
         f"in pieces: {report.n_run + report.n_resumed} tasks"
         + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")
@@ -263,7 +270,12 @@ class _Asked:
 
 
 def _in_memory(
-    estimator: GridGP, dataset: xr.Dataset, da: xr.DataArray, asked: _Asked, place: Path
+    estimator: GridGP,
+    dataset: xr.Dataset,
+    da: xr.DataArray,
+    asked: _Asked,
+    place: Path,
+    labels: Labels,
 ) -> int:
     """Write the posterior, and return how many cells it has."""
     da = da.load()
@@ -272,7 +284,7 @@ def _in_memory(
     result = estimator.posterior(include_noise=asked.include_noise)
     if asked.keep_observed:
         result = with_observed(result, estimator, asked.include_noise)
-    fields.write(result, dataset, place)
+    write(result, dataset, str(da.name), place, labels)
     return int(result["mean"].count())
 
 

@@ -28,6 +28,7 @@ from dsgp.grid.covariance import LONG
 from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.eigen import Eigenbasis
 from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
+from dsgp.grid.outputs import Labels
 from dsgp.grid.passes import (
     PassesReport,
     StoredField,
@@ -72,6 +73,7 @@ class OnDisk:
         dtype: str = "float64",
         resume: bool = True,
         overwrite: bool = False,
+        labels: Labels | None = None,
     ) -> PassesReport:
         """Smooth a field from disk to disk, in tasks of bounded memory.
 
@@ -100,6 +102,8 @@ class OnDisk:
         dtype : {"float64", "float32"}
             Of the result.
         resume, overwrite : bool
+        labels : Labels, optional
+            Names of the variables instead of ``mean`` and ``std``, and what ``history`` tells.
 
         Returns
         -------
@@ -167,6 +171,7 @@ class OnDisk:
             "dtype": dtype,
             "resume": resume,
             "overwrite": overwrite,
+            "labels": Labels(include_noise=include_noise) if labels is None else labels,
         }
         if gaps:
             if self.variance not in ("auto", "local"):

@@ -76,7 +76,9 @@ def plot_field(
     observed : DataArray, optional
         On the same grid or on another one with the same dims.
     variable : str, optional
-        Draw ``{variable}_mean`` and ``{variable}_std``, as the accessor of a Dataset names them.
+        Draw ``{variable}_mean`` and ``{variable}_std``, as the accessor of a Dataset names them, or
+        ``{variable}`` and ``{variable}_std``, as ``dsgp smooth`` writes them. Not needed for a file
+        of ``dsgp smooth``.
     dims : sequence of one or two str, optional
         Drawn along: vertical, horizontal. Default: the last two that ``at`` does not name.
     at : mapping of dim to coordinate or list of coordinates, optional
@@ -142,8 +144,18 @@ def plot_field(
 # ---------------------------------------------------------------------- what is drawn
 
 
+def _pair(posterior: Any, variable: str | None) -> tuple[str, str]:
+    """Names of mean and standard deviation: of the library, or as the command writes them."""
+    there = list(map(str, getattr(posterior, "data_vars", ())))
+    pairs = [(name, f"{name}_std") for name in there if f"{name}_std" in there]
+    if variable is None:
+        return pairs[0] if len(pairs) == 1 and "mean" not in there else ("mean", "std")
+    stored = (variable, f"{variable}_std")
+    return stored if stored in pairs else (f"{variable}_mean", f"{variable}_std")
+
+
 def _moments(posterior: Any, variable: str | None) -> xr.Dataset:
-    names = ("mean", "std") if variable is None else (f"{variable}_mean", f"{variable}_std")
+    names = _pair(posterior, variable)
     found = list(map(str, getattr(posterior, "data_vars", ())))
     if not isinstance(posterior, xr.Dataset) or not set(names) <= set(found):
         several = sorted(one[:-5] for one in found if one.endswith("_mean"))

@@ -58,8 +58,7 @@ def test_smooth_never_replaces_its_input(tmp_path, failure, ending):
     os.symlink(first, tmp_path / f"link.{ending}")
     # One that dsgp wrote, which --overwrite would replace otherwise.
     for source, out in [(data, data), (first, first), (first, tmp_path / f"link.{ending}")]:
-        names = ["--variable", "sst"] if source == data else ["--variable", "mean"]
-        said = failure("smooth", source, *names, "--out", out, "--overwrite")
+        said = failure("smooth", source, "--out", out, "--overwrite")
         assert "is the input" in said
         assert "nothing overwrites an input" in said
     with xr.open_dataset(data) as opened:
@@ -71,13 +70,13 @@ def test_smooth_in_pieces_and_smooth_store_keep_their_input(tmp_path, failure):
     field().to_zarr(data)
     run("smooth", data, "--out", out, "--memory", "3kB")
     assert is_posterior(out)
-    again = ["smooth", out, "--variable", "mean", "--memory", "3kB", "--overwrite"]
+    again = ["smooth", out, "--variable", "sst", "--memory", "3kB", "--overwrite"]
     said = failure(*again, "--out", out)
     assert "is the input" in said
     with pytest.raises(dsgp.errors.StorageError, match=r"out .* is the input"):
-        dsgp.GridGP().smooth_store(out, "mean", out, overwrite=True)
+        dsgp.GridGP().smooth_store(out, "sst", out, overwrite=True)
     with pytest.raises(dsgp.errors.StorageError, match=r"out .* lies in the input"):
-        dsgp.GridGP().smooth_store(out, "mean", out / "new.zarr", overwrite=True)
+        dsgp.GridGP().smooth_store(out, "sst", out / "new.zarr", overwrite=True)
 
 
 def test_a_model_that_is_used_is_not_replaced(tmp_path, failure):
@@ -99,7 +98,7 @@ def other_netcdf(path):
 def computed_from_ours(path):
     """A file that kept the attributes of a posterior, with a variable more."""
     with xr.open_dataset(path.with_name("first.nc")) as opened:
-        opened.assign(anomaly=opened["mean"] - 1).to_netcdf(path)
+        opened.assign(anomaly=opened["sst"] - 1).to_netcdf(path)
 
 
 def no_netcdf(path):

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsgp import compute
 from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
+from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
 from dsgp.grid.passes.inputs import Basis, checked, same_covariance
@@ -90,6 +91,7 @@ def posterior_to_store(
     intermediate_dtype: str = "float64",
     resume: bool = True,
     overwrite: bool = False,
+    labels: Labels = PLAIN,
 ) -> PassesReport:
     r"""Write the exact posterior mean and standard deviation of a complete field on disk.
 
@@ -125,6 +127,8 @@ def posterior_to_store(
         Go on where an earlier call with the same inputs was interrupted. False starts anew.
     overwrite : bool
         Replace a posterior that is at ``out``.
+    labels : Labels
+        Names of the variables, and the command that made them.
 
     Returns
     -------
@@ -170,7 +174,7 @@ def posterior_to_store(
     def plan(limit: float) -> Plan:
         return make_plan(source.layout, limit, dtype=dtype, intermediate_dtype=intermediate_dtype)
 
-    order = _Order(source, inputs, fingerprint, plan, noise_variance, include_noise)
+    order = _Order(source, inputs, fingerprint, plan, noise_variance, include_noise, labels=labels)
     return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
 
 
@@ -186,6 +190,7 @@ def gappy_posterior_to_store(
     dtype: str = "float64",
     resume: bool = True,
     overwrite: bool = False,
+    labels: Labels = PLAIN,
 ) -> PassesReport:
     """Write the posterior of a field with gaps on disk, tile by tile.
 
@@ -204,7 +209,7 @@ def gappy_posterior_to_store(
     domain : ndarray of bool, optional
         In the order in which the field is stored, of length 1 where it does not depend on an
         axis. False: the cell stays empty.
-    memory, include_noise, dtype, resume, overwrite
+    memory, include_noise, dtype, resume, overwrite, labels
         As for ``posterior_to_store``, which also tells what is raised.
     """
     _require_dtypes(dtype=dtype)
@@ -232,6 +237,7 @@ def gappy_posterior_to_store(
         include_noise,
         tiles,
         domain,
+        labels,
     )
     return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
 
@@ -248,6 +254,7 @@ class _Order:
     include_noise: bool
     tiles: Tiles | None = None
     domain: NDArray[np.bool_] | None = None
+    labels: Labels = PLAIN
 
 
 def _carry_out(
@@ -262,21 +269,24 @@ def _carry_out(
     client = compute.active_client()
     if memory is None:
         memory = _memory_of_a_task(client)
-    fingerprint = {"source": source.fingerprint(), **order.fingerprint}
+    names = [order.labels.mean, order.labels.std]
+    fingerprint = {"source": source.fingerprint(), "names": names, **order.fingerprint}
     manifest = _resumed(folder, fingerprint, *order.inputs, memory) if resume else None
     if manifest is None:
         plan = order.plan(memory)
         shutil.rmtree(folder, ignore_errors=True)
         _require_disk(plan, out.parent, 0)
-        manifest = _begun(folder, fingerprint, plan, source, *order.inputs, order.domain)
+        manifest = _begun(
+            folder, fingerprint, plan, source, *order.inputs, order.domain, order.labels
+        )
     else:
         _require_disk(manifest.plan, out.parent, _size(folder))
     job = Job(
         str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
-        tasks.this_process(), order.tiles,
+        tasks.this_process(), order.tiles, order.labels,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
-        results.create(folder / RESULT, source, manifest.plan)
+        results.create(folder / RESULT, source, manifest.plan, order.labels)
     _forget_what_is_gone(job, manifest)
     n_resumed = manifest.n_done
     with (
@@ -361,13 +371,14 @@ def _begun(
     values: list[NDArray[np.float64]],
     mean: NDArray[np.float64],
     domain: NDArray[np.bool_] | None,
+    labels: Labels,
 ) -> Manifest:
     try:
         folder.mkdir()
         tasks.save_inputs(folder, vectors, values, mean)
         if domain is not None:
             tasks.save_domain(folder, domain)
-        results.create(folder / RESULT, source, plan)
+        results.create(folder / RESULT, source, plan, labels)
     except OSError as error:
         raise StorageError(f"cannot write in {str(folder)!r}: {error}") from error
     manifest = Manifest(folder, fingerprint, plan)
@@ -473,7 +484,7 @@ def _forget(manifest: Manifest, task: Task, damaged: Region) -> None:
 
 def _require_all_chunks(job: Job, manifest: Manifest) -> None:
     """A chunk that is not there would read as missing values, without an error."""
-    lacking = results.incomplete(Path(job.folder) / RESULT)
+    lacking = results.incomplete(Path(job.folder) / RESULT, job.names)
     if lacking:
         for chain in lacking:
             manifest.done[len(job.plan.passes) - 1, chain].clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,15 @@ import zarr
 from zarr.codecs import ZstdCodec
 
 from dsgp.errors import StorageError
-from dsgp.grid.coded import FILLS, PACKING, RANGES
-from dsgp.grid.marks import mark, require_replaceable
-from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
+from dsgp.grid.marks import require_replaceable
+from dsgp.grid.outputs import Labels
+from dsgp.grid.passes.plan import Plan
 from dsgp.grid.passes.source import StoredField
-from dsgp.grid.passes.tasks import OUTPUTS
+from dsgp.grid.variables import DESCRIPTIONS
 from dsgp.places import move_into_place, require_apart
 
-# Of the values as they were stored: no longer true.
-_NOT_KEPT = {"actual_range", *RANGES, *FILLS, *PACKING}
 
-
-def create(path: Path, source: StoredField, plan: Plan) -> None:
+def create(path: Path, source: StoredField, plan: Plan, labels: Labels) -> None:
     """Write everything but the values: coordinates and attributes of the source, empty arrays."""
     # Coordinates are copied as they are stored, whatever their calendar.
     with source.open(mask_and_scale=False, decode_coords="all") as raw:
@@ -34,18 +32,23 @@ def create(path: Path, source: StoredField, plan: Plan) -> None:
     for one in coordinates.variables.values():
         if "_FillValue" not in one.attrs:
             one.encoding["_FillValue"] = None  # xarray would add one
-    coordinates.attrs |= mark(OUTPUTS.values())
+    labels.require_free(coordinates.variables)
+    coordinates.attrs = labels.of_file(coordinates.attrs, (labels.mean, labels.std))
     with source.open() as dataset:
         attributes = {
             name: _plain(value)
             for name, value in dataset.variables[source.variable].attrs.items()
-            if name not in _NOT_KEPT | {"coordinates"}
+            if name not in DESCRIPTIONS
         }
-    if grid_mapping:
+    if grid_mapping in coordinates.variables:
         attributes["grid_mapping"] = grid_mapping
+    outputs = {
+        labels.mean: labels.of_mean(attributes),
+        labels.std: labels.of_std(attributes, source.variable),
+    }
     coordinates.to_zarr(path, mode="w", zarr_format=3, consolidated=False)
     group = zarr.open_group(str(path), mode="r+")
-    for chain, name in OUTPUTS.items():
+    for name, described in outputs.items():
         group.create_array(
             name,
             shape=plan.shape,
@@ -54,28 +57,22 @@ def create(path: Path, source: StoredField, plan: Plan) -> None:
             compressors=ZstdCodec(level=1, checksum=True),
             fill_value=np.nan,
             dimension_names=source.layout.dims,
-            attributes=attributes if chain == MEAN else _of_std(attributes, source.variable),
+            attributes=described,
         )
     with warnings.catch_warnings():  # of zarr, that its third format does not have it yet
         warnings.simplefilter("ignore")
         zarr.consolidate_metadata(str(path))  # xarray warns where it is not
 
 
-def _of_std(attributes: dict[str, Any], variable: str) -> dict[str, Any]:
-    kept = {name: value for name, value in attributes.items() if name != "standard_name"}
-    kept["long_name"] = f"standard deviation of {attributes.get('long_name', variable)}"
-    return kept
-
-
 def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def incomplete(path: Path) -> list[str]:
+def incomplete(path: Path, names: Mapping[str, str]) -> list[str]:
     """Return the chains of whose result a chunk is not there."""
     group = zarr.open_group(str(path), mode="r")
-    arrays: dict[str, Any] = {chain: group[OUTPUTS[chain]] for chain in (MEAN, VARIANCE)}
-    return [name for name, one in arrays.items() if one.nchunks_initialized != one.nchunks]
+    arrays: dict[str, Any] = {chain: group[name] for chain, name in names.items()}
+    return [chain for chain, one in arrays.items() if one.nchunks_initialized != one.nchunks]
 
 
 def check_free(out: Path, folder: Path, source: str | Path, overwrite: bool) -> None:

@@ -21,6 +21,7 @@ from zarr.codecs import Crc32cCodec
 
 from dsgp.compute import one_blas_thread
 from dsgp.errors import DsgpError, StorageError
+from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes.gappy import Tiles
 from dsgp.grid.passes.in_place import fill_variances, rotate, shrink
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
@@ -29,7 +30,6 @@ from dsgp.grid.passes.source import StoredField
 
 RESULT = "result.zarr"
 UNCONVERGED = "unconverged-"
-OUTPUTS = {MEAN: "mean", VARIANCE: "std"}
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,12 @@ class Job:
     include_noise: bool
     driver: tuple[str, int]  # host and process
     tiles: Tiles | None = None  # of a field with gaps
+    labels: Labels = PLAIN
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Variables of the result, by chain."""
+        return {MEAN: self.labels.mean, VARIANCE: self.labels.std}
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ def reads(plan: Plan, p: int, chain: str) -> bool:
 def stage(job: Job, p: int, chain: str) -> Path:
     """Where a pass writes."""
     if p == len(job.plan.passes) - 1:
-        return Path(job.folder) / RESULT / OUTPUTS[chain]
+        return Path(job.folder) / RESULT / job.names[chain]
     return Path(job.folder) / f"pass-{p + 1}-{chain}.zarr"
 
 
