@@ -94,6 +94,8 @@ class Codes:
             (name, *unpacked(value)): None
             for name in FILLS
             for source in (attrs, encoding)
+            # There, zarr's own is what chunks hold that were never written: often 0, and no code.
+            if source is attrs or name != "fill_value"
             for value in _numbers(source.get(name))
         }
         ends: dict[str, list[tuple[str, float, float]]] = {"lowest": [], "highest": []}

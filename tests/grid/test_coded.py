@@ -41,6 +41,10 @@ def require_gaps(da, gaps=GAPS, values=CELLS, atol=0.0):
 def test_fills_of_decoded_arrays(name, code, dtype):
     kind = dtype.split()[0]
     da = array(np.where(GAPS, code, CELLS).astype(kind))
+    if "encoding" in dtype and name == "fill_value":
+        da.encoding[name] = code  # of zarr: what chunks hold that were not written
+        assert not np.isnan(read_values(da)).any()
+        return
     (da.encoding if "encoding" in dtype else da.attrs)[name] = code
     require_gaps(da, values=CELLS.astype(kind).astype("f8"))
 
@@ -94,6 +98,22 @@ def test_packed_files_are_read_in_the_units_of_the_field(tmp_path, engine, decod
     back = field.restore(field.values)
     assert back.attrs == {"units": "degC"}
     assert not {"scale_factor", "add_offset", "_FillValue"} & set(back.encoding)
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i2 packed", "f4", "f8"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_zeros_in_a_store_are_values(tmp_path, dtype, version):
+    values = rng.integers(-2, 3, SHAPE).astype("f8")
+    da = array(values).astype(dtype.split()[0], keep_attrs=True)
+    encoding = {"dtype": "i2", "scale_factor": 0.5, "_FillValue": -999} if "packed" in dtype else {}
+    source = array(values) if encoding else da
+    source.chunk(lat=5).to_dataset().to_zarr(
+        tmp_path / "in", zarr_format=version, consolidated=False, encoding={"sst": encoding}
+    )
+    with xr.open_zarr(tmp_path / "in", consolidated=False) as ds:
+        np.testing.assert_array_equal(read_values(ds["sst"]), values)
+        if version == 3 or encoding:
+            assert not has_gaps(ds["sst"])
 
 
 def test_a_range_wider_than_the_packed_type_is_of_the_values(tmp_path):

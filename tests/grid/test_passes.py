@@ -308,8 +308,13 @@ def test_coordinates_attributes_and_packing(tmp_path, name):
         for name_, one in given_["v"].coords.items():
             xr.testing.assert_identical(posterior.coords[name_], one)
         assert posterior["mean"].dims == ("time", "lat", "lon")
-        assert posterior["mean"].attrs == {"units": "K", "standard_name": "sst"}
-        assert posterior["std"].attrs == {"units": "K", "long_name": "standard deviation of v"}
+        assert posterior["mean"].attrs == {
+            "units": "K", "standard_name": "sst", "ancillary_variables": "std"
+        }  # fmt: skip
+        assert posterior["std"].attrs == {
+            "units": "K", "standard_name": "sst standard_error",
+            "long_name": "standard deviation of v",
+        }  # fmt: skip
         assert posterior.attrs["title"] == "a field"
 
 

@@ -53,7 +53,7 @@ def smooth(
     ],
     out: Annotated[
         Path,
-        Option(metavar="OUT.zarr|OUT.nc", help="Where mean and std go."),
+        Option(metavar="OUT.zarr|OUT.nc", help="Where mean and standard deviation go."),
     ],
     variable: Annotated[
         str | None,
@@ -156,8 +156,8 @@ def smooth(
 ) -> None:
     """Smooth a field on a grid, fill its gaps, and say how sure that is.
 
-    Writes mean and std of each cell, in the units of the field and on its grid. What is not given
-    is learnt from the field.
+    Writes the mean of each cell under the name of the field, and its standard deviation as
+    NAME_std, in the units of the field and on its grid. What is not given is learnt from the field.
 
     A field that does not fit into memory is worked through in pieces on disk; if that is
     interrupted, the same command goes on.
