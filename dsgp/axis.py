@@ -163,10 +163,14 @@ class Axis:
 
     def log_marginal_likelihood(self, kernel: Matern, seen: Observations) -> float:
         """Log density of the rows, the function integrated out (forward pass only)."""
-        terms = filter_states(
+        return _log_likelihood(seen, *self.likelihood_terms(kernel, seen))
+
+    def likelihood_terms(self, kernel: Matern, seen: Observations) -> tuple[float, float]:
+        """Return targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W): what depends on the kernel."""
+        quadratic, log_det = filter_states(
             *_dynamics(kernel), self.step, seen.weight, seen.target, _NONE_2D, _NONE_2D
         )
-        return _log_likelihood(seen, *terms)
+        return float(quadratic), float(log_det)
 
     def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> Posterior:
         """Posterior along the axis, with the log marginal likelihood and its gradient.

@@ -22,9 +22,9 @@ from dsgp.additive.tables import TwoWayTables, pairs_of
 from dsgp.axis import Axis, Floats
 from dsgp.compute import over_blocks, over_chunks, run
 from dsgp.errors import DataError
-from dsgp.jit.sketch import count_pairs, sum_bins
+from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells
 from dsgp.rows.coded import Extremes
-from dsgp.rows.encode import Bins, Sketch
+from dsgp.rows.encode import Bins, Cells, Sketch
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import BLOCK, Layout, RowTable
 
@@ -139,6 +139,10 @@ class BlockSums:
     ----------
     weights, information, shifts, squares : list of ndarray of shape (n_bins,)
         Σ w, Σ w y, Σ w (x − origin), Σ w (x − origin)².
+    cell_weights, cell_information : list of ndarray of shape (n_bins, n_cells)
+        Σ w, Σ w y by equal parts of the bins; without cells where there are none.
+    cell_squares : list of ndarray of shape (n_bins,)
+        Σ w y² where there are cells.
     pairs : dict of (int, int) to ndarray
         Empty where there are too many bins for tables.
     total : ndarray of shape (5,)
@@ -149,19 +153,29 @@ class BlockSums:
     information: list[Floats]
     shifts: list[Floats]
     squares: list[Floats]
+    cell_weights: list[Floats]
+    cell_information: list[Floats]
+    cell_squares: list[Floats]
     pairs: dict[tuple[int, int], Floats]
     total: Floats = field(default_factory=lambda: np.zeros(5))
 
     @classmethod
-    def zeros(cls, bins: list[Bins], with_pairs: bool) -> BlockSums:
+    def zeros(cls, bins: list[Bins], cells: list[Cells], with_pairs: bool) -> BlockSums:
         """Start with nothing."""
 
         def per_bin() -> list[Floats]:
             return [np.zeros(len(cut)) for cut in bins]
 
+        def per_cell() -> list[Floats]:
+            return [
+                np.zeros((len(cut), part.n_cells)) for cut, part in zip(bins, cells, strict=True)
+            ]
+
         keys = pairs_of(len(bins)) if with_pairs else []
         pairs = {(d, e): np.zeros((len(bins[d]), len(bins[e]))) for d, e in keys}
-        return cls(per_bin(), per_bin(), per_bin(), per_bin(), pairs)
+        return cls(
+            per_bin(), per_bin(), per_bin(), per_bin(), per_cell(), per_cell(), per_bin(), pairs
+        )
 
     def add(self, other: BlockSums) -> None:
         """Add the sums over the rows that come next."""
@@ -169,8 +183,16 @@ class BlockSums:
             mine += theirs
 
     def _arrays(self) -> list[Floats]:
-        by_bin = (self.weights, self.information, self.shifts, self.squares)
-        return [*(a for arrays in by_bin for a in arrays), *self.pairs.values(), self.total]
+        by_term = (
+            self.weights,
+            self.information,
+            self.shifts,
+            self.squares,
+            self.cell_weights,
+            self.cell_information,
+            self.cell_squares,
+        )
+        return [*(a for arrays in by_term for a in arrays), *self.pairs.values(), self.total]
 
 
 @dataclass(frozen=True)
@@ -187,6 +209,7 @@ class _Recipe:
     """How blocks are summed; it travels to workers."""
 
     bins: list[Bins]
+    cells: list[Cells]
     varying: list[int]
     location: float
     scale: float
@@ -201,7 +224,7 @@ class _Recipe:
         assert rows.y is not None
         y = (rows.y - self.location) / self.scale
         weight = _UNWEIGHTED if rows.weight is None else rows.weight
-        sums = BlockSums.zeros(self.bins, self.with_pairs)
+        sums = BlockSums.zeros(self.bins, self.cells, self.with_pairs)
         columns = [rows.columns[j] for j in self.varying]
         codes = np.empty((len(columns), len(rows)), dtype=np.uint16)
         tasks = [
@@ -248,6 +271,18 @@ class _Recipe:
             sums.shifts[d],
             sums.squares[d],
         )
+        if self.cells[d].n_cells:
+            sum_cells(
+                codes[d],
+                column,
+                y,
+                weight,
+                self.cells[d].low,
+                self.cells[d].scale,
+                sums.cell_weights[d],
+                sums.cell_information[d],
+                sums.cell_squares[d],
+            )
 
 
 @dataclass(frozen=True)
@@ -265,6 +300,8 @@ class Statistics:
         Mean weight of the rows of positive weight.
     numbers : dict of str to ndarray of shape (n_rows,)
         Of the rows of positive weight, as far as they were to be kept.
+    cell_sums : list of CellSums, one a term
+        Of (y − pilot location) / pilot scale.
     """
 
     equations: Equations
@@ -273,6 +310,24 @@ class Statistics:
     scale: float
     weight_scale: float
     numbers: dict[str, Floats]
+    cell_sums: list[CellSums]
+
+
+@dataclass(frozen=True)
+class CellSums:
+    """Sums over equal parts of the bins of one column.
+
+    Attributes
+    ----------
+    weights, information : ndarray of shape (n_bins, n_cells)
+        Σ w and Σ w y.
+    squares : ndarray of shape (n_bins,)
+        Σ w y².
+    """
+
+    weights: Floats
+    information: Floats
+    squares: Floats
 
 
 def statistics(
@@ -284,6 +339,7 @@ def statistics(
     pilot: tuple[float, float],
     *,
     with_pairs: bool,
+    cells: list[Cells] | None = None,
     codes_on_disk: bool = False,
     keep: tuple[str, ...] = (),
     watch: Callable[[int], None] = lambda rows: None,
@@ -305,6 +361,8 @@ def statistics(
         Roughly those of the target: sums are taken around them.
     with_pairs : bool
         Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows.
+    cells : list of Cells, optional
+        Of the same columns, if targets are to be summed by parts of the bins too.
     codes_on_disk : bool
         Keep them in a temporary zarr store instead of in memory.
     keep : tuple of str
@@ -313,8 +371,9 @@ def statistics(
     watch : callable
         Told the number of rows read so far.
     """
-    recipe = _Recipe(bins, varying, *pilot, with_pairs, not with_pairs, keep)
-    total = BlockSums.zeros(bins, with_pairs)
+    cells = [Cells.none()] * len(bins) if cells is None else cells
+    recipe = _Recipe(bins, cells, varying, *pilot, with_pairs, not with_pairs, keep)
+    total = BlockSums.zeros(bins, cells, with_pairs)
     kept = (
         None
         if with_pairs
@@ -382,8 +441,12 @@ def _statistics(
         table = RowTable(names, axes, codes)
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     numbers = {} if kept is None else kept.numbers()
+    cell_sums = [
+        CellSums(*sums)
+        for sums in zip(total.cell_weights, total.cell_information, total.cell_squares, strict=True)
+    ]
     return Statistics(
-        equations, spreads, location + scale * mean, scale * std, weight_scale, numbers
+        equations, spreads, location + scale * mean, scale * std, weight_scale, numbers, cell_sums
     )
 
 

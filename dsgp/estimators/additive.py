@@ -52,11 +52,13 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
     learner : {"marginal", "vbem", None}
         Maximise the marginal likelihood from sufficient statistics; or the paper's variational
         Bayes EM, which also takes over where functions are too rough for the former (``learner_``
-        tells); or keep the given hyperparameters.
+        tells); or keep the given hyperparameters. Structure that either leaves in the residuals,
+        down to the distance of neighbouring points, is learned too.
     bins : "auto", int or None
         Values of a column that are told apart. None keeps every distinct one, and all rows in
         memory; "auto" does so while that is quick, and takes bins beyond, as many as keep their
-        error far below the posterior standard deviation (``bin_error_``). A column with fewer
+        error far below the posterior standard deviation (``bin_error_``), and more of a column
+        whose target varies within them. A column with fewer
         distinct values keeps them in any case.
     missing : {"error", "ignore"}
         What NaN in an input means: an error, or that the row gets nothing from that term, as if its
@@ -106,7 +108,8 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         Share of the rows' noise that comes from inputs differing within bins. It widens the
         standard deviation of f, and is no part of ``noise_variance_``.
     converged_ : bool
-        Whether solver and learner met their tolerances.
+        Whether solver and learner met their tolerances, and no structure is seen to be missed: at
+        lengthscales that the learner did not come to, or within the bins that were asked for.
     intercept_ : float
         The prediction where every centred component is 0.
     terms_ : list of Term

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -33,9 +33,17 @@ from dsgp.estimators.parameters import (
     require_positive,
     require_resolvable,
 )
+from dsgp.estimators.refining import (
+    ROUNDS,
+    learn_from,
+    left_structure,
+    start_beyond_nodes,
+    warn_of_structure,
+)
 from dsgp.estimators.term import Term
 from dsgp.estimators.training import Training, prepare
 from dsgp.kernels import Matern
+from dsgp.learning.nodes import SCAN_GAIN
 from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.progress import Bar, progress
 from dsgp.rows.encode import MOST_BINS
@@ -43,7 +51,7 @@ from dsgp.rows.sources import Source
 
 # E-steps on the way need the mean to so many prior standard deviations only; their solver starts
 # where the last one stopped.
-_E_STEP_TOL = 1e-2
+E_STEP_TOL = 1e-2
 _E_STEP_SWEEPS = 20
 # Error of the bins in posterior standard deviations: more than this and there are more bins, or
 # (if there cannot be) a warning.
@@ -64,16 +72,23 @@ class Outcome:
         Hyperparameters, and how they were found.
     fit : Fit
         The posterior mean, and the noise variance to all digits.
+    unresolved : tuple of str
+        Columns in which there is structure that hyperparameters were not learned for.
+    too_wide : dict of str to int
+        As of ``Training``, where hyperparameters were learned.
     """
 
     training: Training
     found: Found
     fit: Fit
+    unresolved: tuple[str, ...] = ()
+    too_wide: dict[str, int] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
-        """Whether solver and learner met their tolerances."""
-        return self.fit.solution.converged and self.found.converged
+        """Whether solver and learner met their tolerances, and nothing was seen to be missed."""
+        met = self.fit.solution.converged and self.found.converged
+        return met and not self.unresolved and not self.too_wide
 
     @property
     def n_iter(self) -> int:
@@ -207,9 +222,14 @@ class Procedure:
                     "cannot learn hyperparameters from 1 sample (n_samples = 1): at least 2 rows "
                     "of positive weight are needed; or give the hyperparameters and learner=None"
                 )
+            if self.learner is None:
+                return self.finish(source, training, self._kept(training, kernels), clock)
             clock.stage("learn")
             found = self.learn(training, kernels)
-            return self.finish(source, training, found, clock)
+            clock.stage("solve")
+            outcome = self._of(training, found)
+            outcome = self._from_start(outcome, *self._start(training, kernels))
+            return self._resolved(source, outcome, found.noise_bounds, clock)
 
     def prepare(self, source: Source, kernels: dict[str, Matern], clock: Clock) -> Training:
         """Read the rows and make them ready."""
@@ -217,22 +237,16 @@ class Procedure:
             return prepare(source, _orders(kernels), self.bins, Reading(bar, clock))
 
     def learn(self, training: Training, kernels: dict[str, Matern]) -> Found:
-        """Find hyperparameters in the units of ``training``, or take those given.
+        """Find hyperparameters in the units of ``training``.
 
         ``kernels``, as of ``fit``, may name columns that turned out to be constant.
         """
-        equations = training.equations
-        starts = [_rescaled(kernels[name], 1 / training.scale) for name in equations.layout.names]
-        noise = NOISE_START
-        if self.noise_variance is not None:
-            noise = float(self.noise_variance) / training.noise_scale
-        if self.learner is None:
-            require_resolvable(starts, noise)
-            return Found(starts, noise, (noise, noise), None)
+        starts, noise = self._start(training, kernels)
         bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
+        assert self.learner is not None
         with progress("learning", enabled=self.verbose) as bar:
             return learn(
-                equations,
+                training.equations,
                 starts,
                 noise,
                 bounds,
@@ -243,14 +257,129 @@ class Procedure:
                 watch=lambda value: bar.update(value=value),
             )
 
-    def finish(self, source: Source, training: Training, found: Found, clock: Clock) -> Outcome:
-        """Compute the posterior mean; with ``bins="auto"`` in more bins where they are too few."""
+    def _start(self, training: Training, kernels: dict[str, Matern]) -> tuple[list[Matern], float]:
+        """Kernels and noise variance as the user gave them, in the units of ``training``."""
+        names = training.equations.layout.names
+        starts = [_rescaled(kernels[name], 1 / training.scale) for name in names]
+        if self.noise_variance is None:
+            return starts, NOISE_START
+        return starts, float(self.noise_variance) / training.noise_scale
+
+    def _kept(self, training: Training, kernels: dict[str, Matern]) -> Found:
+        """Take the hyperparameters as they are."""
+        starts, noise = self._start(training, kernels)
+        require_resolvable(starts, noise)
+        return Found(starts, noise, (noise, noise), None)
+
+    def finish(
+        self,
+        source: Source,
+        training: Training,
+        found: Found,
+        clock: Clock,
+        noise_bounds: tuple[float, float] | None = None,
+    ) -> Outcome:
+        """Compute the posterior mean; with ``bins="auto"`` in more bins where they are too few.
+
+        With bounds of the noise, hyperparameters are learned again if the residuals hold structure.
+        """
         clock.stage("solve")
-        outcome = Outcome(training, found, self._solve(training, found))
+        outcome = self._of(training, found)
+        return self._resolved(source, outcome, noise_bounds, clock)
+
+    def _of(self, training: Training, found: Found) -> Outcome:
+        return Outcome(training, found, self._solve(training, found))
+
+    def _resolved(
+        self,
+        source: Source,
+        outcome: Outcome,
+        noise_bounds: tuple[float, float] | None,
+        clock: Clock,
+    ) -> Outcome:
+        """Leave no structure in the residuals, and no coarse bins where that can be helped."""
+        if noise_bounds is not None:
+            # Whoever gives the hyperparameters has not asked for more.
+            outcome = replace(outcome, too_wide=outcome.training.too_wide)
+            outcome = self._without_structure(outcome, noise_bounds, clock)
         if self.bins == "auto" and _too_coarse(outcome.fit):
             clock.stage("refine bins")
-            return self._refined(source, outcome)
+            n_before = outcome.training.equations.layout.size
+            outcome = self._refined(source, outcome)
+            if noise_bounds is not None and outcome.training.equations.layout.size > n_before:
+                outcome = replace(outcome, too_wide=outcome.training.too_wide)
+                if outcome.found.learner == "vbem":
+                    # What the wider bins left of the functions is in its noise.
+                    found = outcome.found
+                    outcome = self._relearned(
+                        outcome, found.kernels, found.noise_variance, noise_bounds
+                    )
+                outcome = self._without_structure(outcome, noise_bounds, clock)
         return outcome
+
+    def _without_structure(
+        self, outcome: Outcome, noise_bounds: tuple[float, float], clock: Clock
+    ) -> Outcome:
+        """Learn again from what explains the structure in the residuals, while that is better."""
+        for _ in range(ROUNDS):
+            start = left_structure(outcome.fit, noise_bounds)
+            if start is None:
+                return outcome
+            clock.stage("learn fine structure")
+            better = self._relearned(outcome, start.kernels, start.noise_variance, noise_bounds)
+            if better is outcome:
+                return outcome
+            outcome = better
+        start = left_structure(outcome.fit, noise_bounds)
+        names = outcome.training.equations.layout.names
+        missed = () if start is None else tuple(names[term] for term in start.terms)
+        return replace(outcome, unresolved=missed)
+
+    def _from_start(self, outcome: Outcome, starts: list[Matern], noise_variance: float) -> Outcome:
+        """Learn again from the user's start if the learner could not keep it, if that is better."""
+        if self.learner != "marginal" or not starts:
+            return outcome
+        equations, bounds = outcome.training.equations, outcome.found.noise_bounds
+        beyond = start_beyond_nodes(equations, starts, noise_variance)
+        if beyond is None:
+            return outcome
+        return self._relearned(outcome, beyond, noise_variance, bounds)
+
+    def _relearned(
+        self,
+        outcome: Outcome,
+        kernels: list[Matern],
+        noise_variance: float,
+        noise_bounds: tuple[float, float],
+    ) -> Outcome:
+        """Return the best of an outcome, what is learned from a start, and the start itself."""
+        training = outcome.training
+        with progress("learning", enabled=self.verbose) as bar:
+            learned = learn_from(
+                training.equations,
+                kernels,
+                noise_variance,
+                noise_bounds,
+                solve=self._solve_roughly,
+                tol=self.learner_tol,
+                max_iter=self.learner_max_iter,
+                watch=lambda value: bar.update(value=value),
+            )
+        kept = ["the hyperparameters where this search began: it came to nothing better"]
+        start = Found(
+            kernels,
+            noise_variance,
+            (noise_variance, noise_variance),
+            learned.learner,
+            notes=kept,
+        )
+        others = [self._of(training, learned)]
+        if others[0].fit.log_likelihood < outcome.fit.log_likelihood + SCAN_GAIN:
+            others.append(self._of(training, start))
+        best = max(others, key=lambda other: other.fit.log_likelihood)
+        if best.fit.log_likelihood < outcome.fit.log_likelihood + SCAN_GAIN:
+            return outcome
+        return replace(best, too_wide=outcome.too_wide)
 
     def _solve(self, training: Training, found: Found) -> Fit:
         return solve(
@@ -268,7 +397,7 @@ class Procedure:
             # Its bound may stay above any tolerance for long; an E-step need not be complete.
             max_iter = min(max_iter, _E_STEP_SWEEPS)
         return SOLVERS[self.solver](
-            system, tol=max(self.tol, _E_STEP_TOL), max_iter=max_iter, start=start
+            system, tol=max(self.tol, E_STEP_TOL), max_iter=max_iter, start=start
         )
 
     def _refined(self, source: Source, outcome: Outcome) -> Outcome:
@@ -287,7 +416,7 @@ class Procedure:
                 training = prepare(source, _orders(kernels), n_bins)
             except MemoryLimitError:  # what there is stays, and is warned of
                 return outcome
-        return Outcome(training, found, self._solve(training, found))
+        return self._of(training, replace(found, pair=None))  # its vectors are of other bins
 
     def warn(self, outcome: Outcome) -> None:
         """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
@@ -299,6 +428,7 @@ class Procedure:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
         if outcome.fit.bin_error > BIN_WARNING:
             warnings.warn(
                 f"bins change the function by about {outcome.fit.bin_error:.2g} of its posterior "

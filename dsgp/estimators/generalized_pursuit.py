@@ -17,7 +17,13 @@ from dsgp.estimators.fitting import Reading
 from dsgp.estimators.generalized import GeneralizedAdditiveGP, likelihood_of
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import generator, require_count
-from dsgp.estimators.projected import ProjectedFunctions, Projections, projected_source
+from dsgp.estimators.projected import (
+    FINAL_MAX_ITER,
+    FINAL_TOL,
+    ProjectedFunctions,
+    Projections,
+    projected_source,
+)
 from dsgp.estimators.responding import ResponsePredictor, require_meaning
 from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, Responses
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
@@ -313,8 +319,8 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
             tol=self.tol,
             max_iter=MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter),
             newton_max_iter=int(self.newton_max_iter),
-            learner_tol=1.0,
-            learner_max_iter=1,
+            learner_tol=FINAL_TOL,
+            learner_max_iter=FINAL_MAX_ITER,
             random_state=self.random_state,
             verbose=bool(self.verbose),
         )
@@ -322,6 +328,8 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
             warnings.simplefilter("ignore", DataWarning)  # said already
             responses = seen(scoring.prepare(mapped, kernels, clock))
         outcome = scoring.fit(responses, response.likelihood, kernels, clock)
+        with one_blas_thread():
+            outcome = scoring.without_structure(outcome, clock)
         clock.stage("keep")
         self._keep_scoring(outcome)
         self._set_columns(tuple(source.names), source.named)

@@ -102,7 +102,6 @@ def learn(
     found, and the notes say so.
     """
     notes: list[str] = []
-    layout = equations.layout
     if not kernels:  # all columns are constant
         noise = min(max(equations.quadratic / equations.n_rows, noise_bounds[0]), noise_bounds[1])
         return Found([], noise, (noise, noise), learner)
@@ -131,32 +130,79 @@ def learn(
                 "float64 cannot resolve the likelihood at the nodes: variational Bayes EM took over"
             )
         else:
-            fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
-            nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            notes.append(
-                f"{nodes} nodes a term; the prior variance they leave open adds "
-                f"{sum(result.open_variance):.2g} of the noise variance"
-            )
+            notes.append(note_of_nodes(result))
             if result.resolved:
-                return Found(
-                    result.kernels,
-                    result.noise_variance,
-                    noise_bounds,
-                    "marginal",
-                    result.trace,
-                    result.evaluations,
-                    result.converged,
-                    notes,
-                )
+                return by_nodes(result, noise_bounds, notes)
             notes.append(
                 "the functions are too rough for the nodes that the budget allows: "
                 "variational Bayes EM took over"
             )
             kernels, noise_variance = result.kernels, result.noise_variance
+    return by_vbem(
+        equations,
+        kernels,
+        noise_variance,
+        noise_bounds,
+        solve=solve,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+        notes=notes,
+    )
+
+
+def note_of_nodes(result: Learned) -> str:
+    """Say how many nodes there were, and how much they leave open."""
+    fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
+    nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
+    return (
+        f"{nodes}; the prior variance they leave open adds "
+        f"{sum(result.open_variance):.2g} of the noise variance"
+    )
+
+
+def by_nodes(result: Learned, noise_bounds: tuple[float, float], notes: list[str]) -> Found:
+    """Take what the marginal likelihood at nodes gave."""
+    return Found(
+        result.kernels,
+        result.noise_variance,
+        noise_bounds,
+        "marginal",
+        result.trace,
+        result.evaluations,
+        result.converged,
+        notes,
+    )
+
+
+def by_vbem(
+    equations: Equations,
+    kernels: list[Matern],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+    notes: list[str],
+    shortest: list[float] | None = None,
+) -> Found:
+    """Learn by variational Bayes EM, on every point of all axes.
+
+    ``shortest`` are the least lengthscales of the terms; see ``search_for``.
+    """
+    layout = equations.layout
     searches = [
-        search_for(kernel, axis.points, weight, len(kernels))
-        for kernel, axis, weight in zip(
-            kernels, layout.axes, layout.parts(equations.weight), strict=True
+        search_for(
+            kernel,
+            axis.points,
+            weight,
+            len(kernels),
+            shortest=None if shortest is None else shortest[d],
+        )
+        for d, (kernel, axis, weight) in enumerate(
+            zip(kernels, layout.axes, layout.parts(equations.weight), strict=True)
         )
     ]
     require_resolvable([search.start for search in searches], noise_variance)

@@ -23,6 +23,7 @@ from dsgp.estimators.summary import Summary
 from dsgp.jit.projection import project_rows
 from dsgp.jit.ridge import fill_design
 from dsgp.kernels import Matern, Matern52
+from dsgp.learning.search import NOISE
 from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.ridges import Ridge, Ridges
 from dsgp.pursuit.rows import Standard, standardised
@@ -36,6 +37,8 @@ _LEGEND = (
 )
 # Where deviations stay finite: no standardised input counts as farther away.
 _FAR = 1e50
+# Where functions of the final fit are learned again: tolerance in nats, and iterations at most.
+FINAL_TOL, FINAL_MAX_ITER = 0.1, 200
 _TOLD = 0.02  # weights that are told of, as a share of the largest
 _DESIGN_ROWS = 1024  # of one product
 # Arrays of a model that ``Projections`` is made of.
@@ -221,8 +224,12 @@ def projected_outcome(
     state: State,
     procedure: Procedure,
     clock: Clock,
+    fixed_noise: bool,
 ) -> Outcome:
-    """Compute the joint posterior of the functions for the directions found."""
+    """Compute the joint posterior of the functions for the directions found.
+
+    The search has smooth functions: where they leave structure, hyperparameters are learned again.
+    """
     mapped, kernels = projected_source(source, standard, projections, state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said already
@@ -230,6 +237,7 @@ def projected_outcome(
     ratio = (standard.spread / training.scale) ** 2
     noise = state.noise_variance * standard.spread**2 * standard.weight_scale
     noise /= training.noise_scale
+    bounds = (noise, noise) if fixed_noise else (min(NOISE[0], noise), NOISE[1])
     kept = [kernels[name] for name in training.equations.layout.names]
     found = Found(
         [kernel.with_parameters(variance=ratio * float(kernel.variance or 0.0)) for kernel in kept],
@@ -237,7 +245,7 @@ def projected_outcome(
         (noise, noise),
         None,
     )
-    return procedure.finish(mapped, training, found, clock)
+    return procedure.finish(mapped, training, found, clock, bounds)
 
 
 class ProjectedFunctions(AdditivePredictor):

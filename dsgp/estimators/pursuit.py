@@ -25,7 +25,13 @@ from dsgp.estimators.parameters import (
     require_count,
     require_positive,
 )
-from dsgp.estimators.projected import ProjectedPredictor, Projections, projected_outcome
+from dsgp.estimators.projected import (
+    FINAL_MAX_ITER,
+    FINAL_TOL,
+    ProjectedPredictor,
+    Projections,
+    projected_outcome,
+)
 from dsgp.estimators.searching import (
     Pursued,
     found_all,
@@ -279,7 +285,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                 )
                 found = Projections.of(pursued.state, standard.centre, standard.scale, ends)
                 outcome = projected_outcome(
-                    source, standard, found, pursued.state, procedure, clock
+                    source, standard, found, pursued.state, procedure, clock, self.fixed_noise
                 )
                 clock.stage("keep")
                 self._keep_pursuit(source, prepared, pursued, outcome)
@@ -317,8 +323,8 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
             bins=self.bins,
             tol=self.tol,
             max_iter=MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter),
-            learner_tol=1.0,
-            learner_max_iter=1,
+            learner_tol=FINAL_TOL,
+            learner_max_iter=FINAL_MAX_ITER,
             verbose=self.verbose,
         )
 

@@ -455,6 +455,8 @@ def _notes(outcome: ScoringOutcome) -> list[str]:
     learned = outcome.learned
     if learned is None:
         return []
+    if learned.at_points:
+        return ["by working models, on every point of the columns: nodes could not resolve it"]
     fewest, most = min(learned.n_nodes, default=0), max(learned.n_nodes, default=0)
     nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
     rows = outcome.responses.rows.n_rows

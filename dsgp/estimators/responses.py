@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dsgp.additive import RowEquations
-from dsgp.additive.streaming import statistics, survey
+from dsgp.additive.streaming import survey
 from dsgp.axis import Floats
 from dsgp.errors import DataError
-from dsgp.estimators.training import BinPlan, Watch, encode_all, read_all
+from dsgp.estimators.training import Watch, encode_all, read_all, summed_by_bins
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.rows.sources import Source
@@ -55,6 +55,8 @@ class Responses:
         Rows in which a column is missing, if any.
     target : str
         Name of the target, for messages.
+    too_wide : dict of str to int
+        Columns whose target varies within the bins by more than noise, and how many bins would do.
     """
 
     names: tuple[str, ...]
@@ -65,6 +67,7 @@ class Responses:
     with_pairs: bool
     n_missing: dict[str, int]
     target: str
+    too_wide: dict[str, int] = field(default_factory=dict)
 
     def with_target(self, y: Any, more_offset: Floats | None = None) -> Responses:
         """Return the same rows with another target, and with something added to their offset."""
@@ -127,18 +130,16 @@ def prepare_responses(
     numbers_kept = _NUMBERS + len(source.extra)
     if n_functions > 1:
         numbers_kept += _NUMBERS_OF_EACH * n_functions
-    plan = BinPlan.of(source, found, orders, bins, auto=AUTO_BINS, kept_numbers=numbers_kept)
-    summed = statistics(
+    plan, summed, too_wide = summed_by_bins(
         source,
-        found.lengths,
-        plan.names,
-        plan.cuts,
-        plan.varying,
+        found,
+        orders,
+        bins,
         (0.0, 1.0),
-        with_pairs=False,
-        codes_on_disk=plan.on_disk,
+        partial(watch, "coding rows"),
+        auto=AUTO_BINS,
         keep=("y", *source.extra),
-        watch=partial(watch, "coding rows"),
+        kept_numbers=numbers_kept,
     )
     equations = summed.equations
     assert isinstance(equations, RowEquations)
@@ -157,6 +158,7 @@ def prepare_responses(
         plan.with_pairs and coded.n_rows * _MOVES * table.n_terms > table.size**2,
         missing,
         source.target,
+        too_wide,
     )
 
 

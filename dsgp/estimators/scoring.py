@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from dsgp.additive import MAX_ITER, SOLVERS, RowEquations, warn_unless_converged
+from dsgp.additive import (
+    MAX_ITER,
+    SOLVERS,
+    AdditiveSystem,
+    Pair,
+    RowEquations,
+    Solution,
+    warn_unless_converged,
+)
 from dsgp.additive.bins import BinError
 from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
@@ -18,7 +26,7 @@ from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning
-from dsgp.estimators.fitting import BIN_WARNING, Reading
+from dsgp.estimators.fitting import BIN_WARNING, E_STEP_TOL, Reading
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
     require_bins,
@@ -27,14 +35,18 @@ from dsgp.estimators.parameters import (
     require_number,
     require_positive,
 )
+from dsgp.estimators.refining import ROUNDS, free_parameters, shortest_of, warn_of_structure
 from dsgp.estimators.responses import Responses, prepare_responses
 from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
-from dsgp.laplace.binned import BINS, BinnedRows
+from dsgp.laplace.binned import BINS, BinnedRows, counts_of
 from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
-from dsgp.learning.search import VARIANCE, search_for
+from dsgp.laplace.working import State, climb, working_equations
+from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.learning.scales import Start, finer_start
+from dsgp.learning.search import VARIANCE, Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
 from dsgp.rows.table import RowTable
@@ -44,6 +56,10 @@ from dsgp.rows.table import RowTable
 # vanishes there, is as wide as the prior: means of exp(f) would explode.
 LARGEST_VARIANCE = 25.0
 LEARNERS = ("marginal", "independent", None)
+# Share of the dispersion that may be left when structure is no longer taken for it.
+_LEAST_DISPERSION = 1e-4
+# Lengthscales, in widths of the column, that the nodes of the learner do not lose.
+_NODES_KEEP = 0.1
 # Bias of the bins, in posterior standard deviations, that is worth being taken off.
 _BIAS = 0.01
 # Of an identity link, the bulk of the targets that tells their scale.
@@ -72,6 +88,10 @@ class ScoringOutcome:
     bin_error : float
         Error of the bins in posterior standard deviations, root mean squares over the rows.
     learned : Learned or None
+    unresolved : tuple of str
+        Columns in which there is structure that hyperparameters were not learned for.
+    too_wide : dict of str to int
+        As of ``Responses``, where hyperparameters were learned.
     """
 
     responses: Responses
@@ -83,12 +103,15 @@ class ScoringOutcome:
     exact_determinant: bool
     bin_error: float
     learned: Learned | None
+    unresolved: tuple[str, ...] = ()
+    too_wide: dict[str, int] = field(default_factory=dict)
 
     @property
     def converged(self) -> bool:
         """Whether solver, Newton's iteration and learner met their tolerances."""
         learned = self.learned is None or self.learned.converged
-        return self.mode.converged and self.mode.solution.converged and learned
+        resolved = not self.unresolved and not self.too_wide
+        return self.mode.converged and self.mode.solution.converged and learned and resolved
 
     def latent(self) -> Floats:
         """Return f of every row, without its offset, (n_rows,)."""
@@ -251,7 +274,16 @@ class Scoring:
                 if self.intercept is None:
                     likelihood, level = likelihood.absorbed(level)
             clock.stage("solve")
-            return self._finish(responses, likelihood, used, level, learned, before)
+            start = None if before is None else before.mode.solution.mean
+            if learned is not None:
+                start = learned.functions(rows.table.axes)
+            outcome = self._finish(responses, likelihood, used, level, learned, start)
+            if learned is None:
+                return outcome
+            outcome = self._from_start(outcome, [kernels[name] for name in rows.table.names])
+            if before is not None and before.learned is not None and before.learned.at_points:
+                outcome = self._climbed(outcome, before.learned.kernels, before.mode.solution.mean)
+            return self.without_structure(outcome, clock)
 
     def _learn(
         self,
@@ -266,7 +298,7 @@ class Scoring:
         if likelihood.link_name == "identity" and likelihood == by_name(likelihood.name):
             # Nobody has said anything of its scale, which is in the units of the targets.
             likelihood = likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit))
-        largest = VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
+        largest = _largest(likelihood)
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
         searches = [
@@ -275,7 +307,7 @@ class Scoring:
                 kernels, binned.rows.table.axes, binned.counts, strict=True
             )
         ]
-        if before is not None and before.learned is not None:
+        if before is not None and before.learned is not None and not before.learned.at_points:
             searches = [
                 replace(search, middle=kernel)
                 for search, kernel in zip(searches, before.learned.kernels, strict=True)
@@ -307,12 +339,9 @@ class Scoring:
         kernels: list[Matern],
         level: float,
         learned: Learned | None,
-        before: ScoringOutcome | None,
+        start: Floats | None,
     ) -> ScoringOutcome:
-        rows, spreads = responses.rows, responses.spreads
-        start = None if before is None else before.mode.solution.mean
-        if learned is not None:
-            start = learned.functions(rows.table.axes)
+        spreads = responses.spreads
         mode = self._mode(responses, likelihood, kernels, level, start, None)
         bin_error = 0.0
         complexity, log_det, exact = _complexity(mode)
@@ -341,6 +370,123 @@ class Scoring:
             exact_determinant=exact,
             bin_error=bin_error,
             learned=learned,
+        )
+
+    def without_structure(self, outcome: ScoringOutcome, clock: Clock) -> ScoringOutcome:
+        """Learn again from what explains structure in the residuals, while that is better."""
+        outcome = replace(outcome, too_wide=outcome.responses.too_wide)
+        for _ in range(ROUNDS):
+            start = _left_structure(outcome)
+            if start is None:
+                return outcome
+            clock.stage("learn fine structure")
+            better = self._climbed(outcome, start.kernels, start.mean)
+            if better is outcome:
+                return outcome
+            outcome = better
+        start = _left_structure(outcome)
+        names = outcome.responses.rows.table.names
+        missed = () if start is None else tuple(names[term] for term in start.terms)
+        return replace(outcome, unresolved=missed)
+
+    def _from_start(self, outcome: ScoringOutcome, kernels: list[Matern]) -> ScoringOutcome:
+        """Learn again from the user's start if nodes cannot have kept it, if that is better."""
+        if not any(kernel.lengthscale is not None for kernel in kernels):
+            return outcome
+        searches = self._searches(outcome.responses, outcome.likelihood, kernels)
+        start = [search.start for search in searches]
+        if all(
+            kernel.lengthscale is None or float(kernel.lengthscale) > _NODES_KEEP * search.width
+            for kernel, search in zip(kernels, searches, strict=True)
+        ):
+            return outcome
+        return self._climbed(outcome, start, None)
+
+    def _climbed(
+        self, outcome: ScoringOutcome, kernels: list[Matern], mean: Floats | None
+    ) -> ScoringOutcome:
+        """Return the better of an outcome and what working models give from other kernels."""
+        responses, learned = outcome.responses, outcome.learned
+        # Hyperparameters found otherwise have a constant that goes with them.
+        free_level = self.intercept is None or learned is None
+
+        def find(state: State) -> State:
+            mode = self._mode(
+                responses,
+                state.likelihood,
+                state.kernels,
+                state.level,
+                state.mode.solution.mean,
+                None,
+            )
+            return replace(state, mode=mode, value=mode.objective - 0.5 * _complexity(mode)[1])
+
+        mode = self._mode(responses, outcome.likelihood, kernels, outcome.level, mean, None)
+        value = mode.objective - 0.5 * _complexity(mode)[1]
+        state = State(kernels, outcome.likelihood, outcome.level, mode, value)
+        with progress("learning", enabled=self.verbose) as bar:
+            climbed = climb(
+                responses.rows,
+                state,
+                find,
+                self._searches(responses, outcome.likelihood, kernels, fine=True),
+                solve=self._solve_roughly,
+                free_level=free_level,
+                tol=self.learner_tol,
+                max_iter=self.learner_max_iter,
+                unit=_unit(responses.rows, outcome.likelihood),
+                watch=lambda value: bar.update(value=value),
+            )
+        best = climbed.best
+        if best.value < outcome.log_likelihood + SCAN_GAIN:
+            return outcome
+        likelihood, level = best.likelihood, best.level
+        if free_level:
+            likelihood, level = likelihood.absorbed(level)
+        if learned is not None:
+            learned = replace(
+                learned,
+                kernels=best.kernels,
+                likelihood=likelihood,
+                level=level,
+                trace=climbed.trace,
+                evaluations=learned.evaluations + climbed.evaluations,
+                converged=climbed.converged,
+                resolved=True,
+                at_points=True,
+            )
+        better = self._finish(
+            responses, likelihood, best.kernels, level, learned, best.mode.solution.mean
+        )
+        return replace(better, too_wide=outcome.too_wide)
+
+    def _searches(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        kernels: list[Matern],
+        *,
+        fine: bool = False,
+    ) -> list[Search]:
+        """Searches on every point; ``fine`` down to the distance of neighbouring points."""
+        rows = responses.rows
+        unit = _unit(rows, likelihood)
+        return [
+            search_for(
+                kernel,
+                axis.points,
+                counts,
+                len(kernels),
+                unit,
+                _largest(likelihood),
+                shortest_of(axis.points, counts) if fine else None,
+            )
+            for kernel, axis, counts in zip(kernels, rows.table.axes, counts_of(rows), strict=True)
+        ]
+
+    def _solve_roughly(self, system: AdditiveSystem, start: Pair | None) -> Solution:
+        return SOLVERS[self.solver](
+            system, tol=max(self.tol, E_STEP_TOL), max_iter=self.max_iter, start=start
         )
 
     def _mode(
@@ -388,6 +534,7 @@ class Scoring:
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
         if outcome.bin_error > BIN_WARNING:
             warnings.warn(
                 f"bins change the function by about {outcome.bin_error:.2g} of its posterior "
@@ -395,6 +542,27 @@ class Scoring:
                 DataWarning,
                 stacklevel=3,
             )
+
+
+def _largest(likelihood: Likelihood) -> float:
+    """How many units the variance of one function may be."""
+    return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
+
+
+def _left_structure(outcome: ScoringOutcome) -> Start | None:
+    """Look for structure in the residuals of the working model, and for kernels that explain it."""
+    mode, likelihood = outcome.mode, outcome.likelihood
+    equations = working_equations(outcome.responses.rows, mode)
+    # Structure that was missed has been taken for dispersion.
+    dispersed = len(likelihood.unconstrained()) > 0 and likelihood.name != "ordered"
+    return finer_start(
+        equations,
+        mode.system.kernels,
+        1.0,
+        mode.solution.mean,
+        free=[free_parameters(kernel) for kernel in mode.system.kernels],
+        noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
+    )
 
 
 def _variance(values: Floats, counts: Floats) -> float:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,9 +23,18 @@ from dsgp.additive.streaming import (
 from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning, MemoryLimitError
+from dsgp.learning.scales import bins_too_wide
 from dsgp.rows.coded import Extremes, report_columns
-from dsgp.rows.encode import MOST_BINS, Bins, encode
+from dsgp.rows.encode import (
+    ALL_CELLS,
+    BIN_CELLS,
+    MOST_BINS,
+    ROWS_PER_CELL,
+    Bins,
+    Cells,
+    encode,
+)
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import RowTable
 from dsgp.rows.usable import (
@@ -51,6 +61,8 @@ FIXED_BYTES = 400e6
 POINT_BYTES = 600.0
 EXACT_ROW_BYTES = 60.0
 _ENCODE = 1e-7  # seconds per row and column
+# Times that bins are cut again where the target varies within them.
+_CUTS = 2
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,8 @@ class Training:
         Weighted variance of the inputs in each bin; None where every distinct value is kept.
     n_missing : dict of str to int
         Rows in which a column is missing, if any.
+    too_wide : dict of str to int
+        Columns whose target varies within the bins by more than noise, and how many bins would do.
     """
 
     names: tuple[str, ...]
@@ -82,6 +96,7 @@ class Training:
     weight_scale: float
     spreads: list[Floats] | None
     n_missing: dict[str, int]
+    too_wide: dict[str, int] = field(default_factory=dict)
 
     @property
     def noise_scale(self) -> float:
@@ -249,24 +264,77 @@ def binned(
     names = tuple(source.names)
     require_usable_target(max(abs(found.target.low), abs(found.target.high)))
     report_columns({f"the target {source.target!r}": found.extremes[-1]})
-    plan = BinPlan.of(source, found, orders, bins)
     if found.target.low == found.target.high:
         pilot = constant_target(found.target.low, found.n_rows)
     else:
         pilot = _pilot(found)
         require_usable_scale(pilot[1])
-    summed = statistics(
-        source,
-        found.lengths,
-        plan.names,
-        plan.cuts,
-        plan.varying,
-        pilot,
-        with_pairs=plan.with_pairs,
-        codes_on_disk=plan.on_disk,
-        watch=partial(watch, "summing rows"),
+    plan, summed, too_wide = summed_by_bins(
+        source, found, orders, bins, pilot, partial(watch, "summing rows")
     )
-    return _of_statistics(names, source.named, plan.constant, summed, plan.exact, found)
+    training = _of_statistics(names, source.named, plan.constant, summed, plan.exact, found)
+    return replace(training, too_wide=too_wide)
+
+
+def summed_by_bins(
+    source: Source,
+    found: Survey,
+    orders: dict[str, int],
+    bins: str | int | None,
+    pilot: tuple[float, float],
+    watch: Callable[[int], None],
+    *,
+    auto: Mapping[int, int] = AUTO_BINS,
+    keep: tuple[str, ...] | None = None,
+    kept_numbers: int = 0,
+) -> tuple[BinPlan, Statistics, dict[str, int]]:
+    """Sum the rows by bins, with ``bins="auto"`` again by more where a target varies within them.
+
+    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too.
+
+    Returns
+    -------
+    plan : BinPlan
+    summed : Statistics
+    too_wide : dict of str to int
+        As of ``Training``.
+    """
+    cut = partial(BinPlan.of, source, found, orders, bins, auto=auto, kept_numbers=kept_numbers)
+    plan = cut()
+    for again in range(_CUTS + 1):
+        summed = statistics(
+            source,
+            found.lengths,
+            plan.names,
+            plan.cuts,
+            plan.varying,
+            pilot,
+            with_pairs=plan.with_pairs and keep is None,
+            cells=plan.cells(found),
+            codes_on_disk=plan.on_disk,
+            keep=keep or (),
+            watch=watch,
+        )
+        too_wide = {}
+        for name, edges, sums in zip(plan.names, plan.cuts, summed.cell_sums, strict=True):
+            parts = bins_too_wide(
+                sums.weights, sums.information, sums.squares, summed.weight_scale, len(plan.names)
+            )
+            if parts > 1:
+                too_wide[name] = min(parts * len(edges), MOST_BINS)
+        more = any(
+            too_wide.get(name, 0) > len(edges)
+            for name, edges in zip(plan.names, plan.cuts, strict=True)
+        )
+        if bins != "auto" or not more or again == _CUTS:
+            break
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)  # said already
+                plan = cut(least=too_wide)
+        except MemoryLimitError:  # what there is stays, and is warned of
+            break
+    return plan, summed, too_wide
 
 
 @dataclass(frozen=True)
@@ -301,6 +369,14 @@ class BinPlan:
         """Whether every bin holds one distinct value."""
         return all(cut.exact for cut in self.cuts)
 
+    def cells(self, found: Survey) -> list[Cells]:
+        """Parts of the bins, for targets that vary within them."""
+        total = sum(map(len, self.cuts))
+        return [
+            Cells.of(cut, found.sketches[j].high, found.n_rows, total)
+            for j, cut in zip(self.varying, self.cuts, strict=True)
+        ]
+
     @classmethod
     def of(
         cls,
@@ -311,11 +387,13 @@ class BinPlan:
         *,
         auto: Mapping[int, int] = AUTO_BINS,
         kept_numbers: int = 0,
+        least: Mapping[str, int] | None = None,
     ) -> BinPlan:
         """Choose bins, and refuse what would not fit into memory.
 
         ``auto`` are the bins of ``bins="auto"`` by the order of a column's kernel;
-        ``kept_numbers`` of every row are kept beside its codes, even where there are tables.
+        ``kept_numbers`` of every row are kept beside its codes, even where there are tables;
+        ``least`` are numbers of bins that single columns need.
         """
         names = tuple(source.names)
         for name, sketch in zip(names, found.sketches, strict=True):
@@ -332,6 +410,7 @@ class BinPlan:
         # An exact number is the user's; ours may be a little smaller if that allows for tables.
         if bins == "auto" and with_pairs and max(wanted, default=0) <= 512:
             wanted = [min(n, affordable) for n in wanted]
+        wanted = [max(n, (least or {}).get(name, 0)) for n, name in zip(wanted, kept, strict=True)]
         cuts = [Bins.of(found.sketches[j], n) for j, n in zip(varying, wanted, strict=True)]
         with_pairs = _pair_bytes(cuts) <= BIN_TABLE_BYTES
         on_disk = _plan_memory(
@@ -424,7 +503,10 @@ def stream_bytes(
     """
     block = max(min(n_rows, LOGICAL_BLOCK), chunk)
     reading = (2 * CPU_COUNT + 3) * block * (n_columns + 2) * 8.0
-    points = POINT_BYTES * sum(len(cut) for cut in cuts)
+    n_bins = sum(len(cut) for cut in cuts)
+    cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows // ROWS_PER_CELL)
+    reading += (2 * CPU_COUNT + 3) * cells * 16.0
+    points = POINT_BYTES * n_bins
     if with_pairs:
         return FIXED_BYTES + reading + points + 4 * _pair_bytes(cuts)
     kept = n_rows * (2.0 * len(cuts) + (8.0 if weighted else 0.0))

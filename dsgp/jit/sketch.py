@@ -76,6 +76,26 @@ def sum_bins(codes, column, origin, y, weight, totals, information, shifts, squa
 
 
 @compiled
+def sum_cells(codes, column, y, weight, low, scale, totals, information, squares):
+    """Add to the cells of each bin its rows' Σ w and Σ w y, (n_bins, n_cells), and Σ w y² to bins.
+
+    A bin begins at ``low`` and has ``scale`` cells per unit.
+    """
+    size, n_cells = totals.shape
+    weighted = weight.shape[0] > 0
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        if code >= size:
+            continue
+        w = weight[i] if weighted else 1.0
+        place = (column[i] - low[code]) * scale[code]
+        cell = n_cells - 1 if place >= n_cells else int(place) if place > 0.0 else 0
+        totals[code, cell] += w
+        information[code, cell] += w * y[i]
+        squares[code] += w * y[i] * y[i]
+
+
+@compiled
 def count_pairs(codes_d, codes_e, weight, out):
     """Add the weight of each row to the cell of its two codes."""
     n_d, n_e = out.shape

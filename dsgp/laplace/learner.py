@@ -82,6 +82,9 @@ class Learned:
         determinant the nodes may lack (the trace term of Titsias' bound).
     resolved : bool
         Whether that is small enough to rely on.
+    at_points : bool
+        Whether the hyperparameters were learned again on every point (``laplace.working``), and
+        kernels, likelihood, level and trace are of that search.
     """
 
     kernels: list[Matern]
@@ -95,6 +98,7 @@ class Learned:
     n_nodes: list[int]
     open_variance: list[float]
     resolved: bool
+    at_points: bool = False
 
     def functions(self, axes: tuple[Axis, ...]) -> Floats:
         """Functions of all terms at the points of axes, one after the other."""

@@ -69,6 +69,39 @@ def better_likelihood(
         ]
     ).ravel()
 
+    return likelihood_at(rows, likelihood, latent, variances, radius, unit, tilt)
+
+
+def likelihood_at(
+    rows: ResponseRows,
+    likelihood: Likelihood,
+    latent: Floats,
+    variances: Floats,
+    radius: float,
+    unit: float,
+    tilt: Floats | None = None,
+) -> tuple[Likelihood, float]:
+    """Move the free parameters of the likelihood to where Σ w [log p − ½ v W] is largest.
+
+    Parameters
+    ----------
+    rows : ResponseRows
+    likelihood : Likelihood
+    latent, variances : ndarray of shape (n_rows,)
+        Mean and posterior variance v of each row's f, the former with its offset.
+    radius, unit : float
+        As of ``better_likelihood``.
+    tilt : ndarray of shape (n_parameters,), optional
+        Slope of what is added.
+
+    Returns
+    -------
+    likelihood : Likelihood
+    gain : float
+    """
+    start = likelihood.unconstrained()
+    tilt = np.zeros(len(start)) if tilt is None else tilt
+
     def objective(parameters: Floats) -> tuple[float, Floats]:
         sums = _total(
             rows, partial(_value, likelihood.from_unconstrained(parameters)), latent, variances

@@ -26,14 +26,13 @@ from dsgp.additive import TwoWayTables
 from dsgp.axis import Floats
 from dsgp.kernels import Matern
 from dsgp.learning.nodes import (
-    ALL_NODES,
-    NODES,
     RESOLUTION,
     Basis,
     Evidence,
     Nodes,
     Rows,
     evidence,
+    first_nodes,
     more_nodes,
     open_variances,
     other_lengthscales,
@@ -180,6 +179,7 @@ def marginal(
     tol: float,
     max_iter: int,
     watch: Callable[[float], None] = lambda value: None,
+    counts: list[int] | None = None,
 ) -> Learned:
     """Maximise the marginal likelihood from sufficient statistics, by L-BFGS.
 
@@ -202,12 +202,12 @@ def marginal(
         L-BFGS iterations of a search.
     watch : callable
         Told the value at every evaluation.
+    counts : list of int, optional
+        Nodes of each term to begin with; see ``enough_nodes``.
     """
     kernels = [search.middle for search in searches]
-    counts = [
-        min(NODES[kernel.order], max(8, ALL_NODES // (2 * max(len(kernels), 1))))
-        for kernel in kernels
-    ]
+    if counts is None:
+        counts = first_nodes(kernels)
     evaluations = 0
     while True:
         basis = Basis.of(tables, counts)

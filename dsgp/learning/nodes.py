@@ -375,6 +375,28 @@ def open_variances(
     return found
 
 
+def first_nodes(kernels: list[Matern]) -> list[int]:
+    """Nodes that the terms begin with."""
+    most = max(8, ALL_NODES // (2 * max(len(kernels), 1)))
+    return [min(NODES[kernel.order], most) for kernel in kernels]
+
+
+def enough_nodes(
+    tables: TwoWayTables, kernels: list[Matern], noise_variance: float
+) -> list[int] | None:
+    """Nodes that resolve functions of given kernels, or None if the budget does not allow it."""
+    counts = first_nodes(kernels)
+    while True:
+        basis = Basis.of(tables, counts)
+        left = open_variances(tables, basis, kernels, noise_variance)
+        if sum(left) <= RESOLUTION:
+            return counts
+        more = more_nodes(tables, counts, kernels, left)
+        if more == counts:
+            return counts if sum(left) <= 4 * RESOLUTION else None
+        counts = more
+
+
 def more_nodes(
     tables: TwoWayTables, counts: list[int], kernels: list[Matern], open_variance: list[float]
 ) -> list[int]:

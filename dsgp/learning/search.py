@@ -28,6 +28,10 @@ LONGEST = 10.0
 SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
 MIDDLE_LENGTHSCALE = 1.0
+# Gaps that are no part of a column's width: so many at most, and so many times the other gaps
+# together.
+_MOST_GAPS = 8
+_EXTRAORDINARY = 3.0
 OTHER_LENGTHSCALES = (0.5,)
 
 
@@ -72,14 +76,31 @@ class Search:
 
 
 def typical_width(points: Floats, counts: Floats) -> float:
-    """Distance between the 10 % and the 90 % quantile of the rows, or the range if that is 0.
+    """Distance between the 10 % and the 90 % quantile of the rows, without extraordinary gaps.
 
-    Outliers and heavy tails do not move it, unlike a standard deviation.
+    Outliers and heavy tails do not move it, unlike a standard deviation. Gaps that by far exceed
+    all others together do not count: a number that stands for a missing value, or clusters far
+    apart, say nothing of how a function varies where the rows are. It is the range if the quantiles
+    are equal.
     """
     share = np.cumsum(counts) / np.sum(counts)
-    low, high = points[np.searchsorted(share, [0.1, 0.9])]
-    width = high - low if high > low else points[-1] - points[0]
-    return float(width)
+    ends = np.searchsorted(share, [0.1, 0.9])
+    if ends[0] == ends[1]:
+        ends = np.array([0, len(points) - 1])
+    gaps = np.diff(points[ends[0] : ends[1] + 1])
+    n_most = min(_MOST_GAPS, len(gaps) // 4)
+    if n_most:
+        largest = np.sort(gaps)[::-1]
+        rest = np.cumsum(largest[::-1])[::-1][1 : n_most + 1]
+        extraordinary = np.flatnonzero(largest[:n_most] > _EXTRAORDINARY * rest)
+        if len(extraordinary):
+            return float(rest[extraordinary[-1]])
+    return float(points[ends[1]] - points[ends[0]])
+
+
+def spacing(points: Floats) -> float:
+    """Distance of neighbouring points where they are close: a quarter are no farther apart."""
+    return float(np.quantile(np.diff(points), 0.25))
 
 
 def search_for(
@@ -89,11 +110,13 @@ def search_for(
     n_terms: int,
     unit: float = 1.0,
     largest: float = VARIANCE[1],
+    shortest: float | None = None,
 ) -> Search:
     """Make the search for one term, from points of its axis and the rows (weights) there.
 
     ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
-    it the variance of one may be.
+    it the variance of one may be. Lengthscales are no shorter than ``shortest``, by default a share
+    of the width.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
@@ -102,7 +125,7 @@ def search_for(
     width = typical_width(points, counts)
     extent = float(points[-1] - points[0])
     bounds = {
-        "lengthscale": (SHORTEST * width, LONGEST * extent),
+        "lengthscale": (SHORTEST * width if shortest is None else shortest, LONGEST * extent),
         "variance": (VARIANCE[0] * unit, largest * unit),
     }
     default = {"lengthscale": LENGTHSCALE_START * width, "variance": unit / n_terms}

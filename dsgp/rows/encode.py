@@ -237,3 +237,54 @@ class Bins:
         lookup, low, scale = self._lookup
         find_bins(column, self.edges, lookup, low, scale, MISSING, codes)
         return codes
+
+
+# Cells of all columns together; rows per cell at least; cells of one bin and column at most.
+ALL_CELLS = 2**20
+ROWS_PER_CELL = 4
+BIN_CELLS = 64
+_COLUMN_CELLS = 2**15
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Equal parts of every bin of a column: what tells whether a target varies within the bins.
+
+    Attributes
+    ----------
+    low : ndarray of shape (n_bins,)
+        Where each bin begins.
+    scale : ndarray of shape (n_bins,)
+        Cells per unit.
+    n_cells : int
+        Of each bin, a power of 2; 0 where bins hold single values or too few rows.
+    """
+
+    low: Floats
+    scale: Floats
+    n_cells: int
+
+    @classmethod
+    def none(cls) -> Cells:
+        """Bins without parts."""
+        return cls(np.empty(0), np.empty(0), 0)
+
+    @classmethod
+    def of(cls, bins: Bins, high: float, n_rows: int, n_all_bins: int) -> Cells:
+        """Part the bins of a column that ends at ``high``, beside so many bins of all columns."""
+        n_bins = len(bins)
+        most = min(
+            BIN_CELLS,
+            _COLUMN_CELLS // n_bins,
+            n_rows // (ROWS_PER_CELL * n_bins),
+            ALL_CELLS // max(n_all_bins, 1),
+        )
+        if bins.exact or most < 2:
+            return cls.none()
+        n_cells = 1 << (most.bit_length() - 1)
+        low = np.concatenate([bins.origin[:1], bins.edges])
+        # Half of each, as the difference may overflow.
+        half_width = np.append(bins.edges, high) / 2 - low / 2
+        with np.errstate(divide="ignore", over="ignore"):
+            scale = np.where(half_width > 0, n_cells / half_width / 2, 0.0)
+        return cls(low, np.where(np.isfinite(scale), scale, 0.0), n_cells)

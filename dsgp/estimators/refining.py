@@ -1,0 +1,173 @@
+"""Hyperparameters learned again, from where a learner that begins with smooth functions never is.
+
+Two reasons: the residuals of a fit hold structure (``learning.scales``), or the user said where to
+start and nodes of the usual number cannot resolve functions like that. What is learned is kept if
+the likelihood of the fit, at every point of all axes, is higher for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+from scipy.linalg import LinAlgError
+
+from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
+from dsgp.additive.tables import BINS
+from dsgp.axis import Floats
+from dsgp.errors import ConvergenceWarning
+from dsgp.estimators.inference import Fit, Found, by_nodes, by_vbem, note_of_nodes
+from dsgp.kernels import Matern
+from dsgp.kernels.base import PARAMETERS
+from dsgp.learning.marginal import marginal
+from dsgp.learning.nodes import Rows, enough_nodes, first_nodes
+from dsgp.learning.scales import Start, finer_start
+from dsgp.learning.search import SHORTEST, search_for, spacing, typical_width
+
+# Nodes of all terms for which the joint marginal likelihood is worth its time, and bins of a term
+# that they may be among.
+_MOST_NODES = 600
+_MORE_BINS = 1024
+# Times that hyperparameters are learned again because of structure in the residuals.
+ROUNDS = 3
+
+
+def learn_from(
+    equations: Equations,
+    kernels: list[Matern],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+) -> Found:
+    """Learn from kernels with all their parameters, at enough resolution not to lose them.
+
+    With several terms by the marginal likelihood, if a moderate number of nodes resolves the
+    kernels. Otherwise by variational Bayes EM, on every point; with one term that is exact.
+    """
+    layout = equations.layout
+    weights = layout.parts(equations.weight)
+    shortest = [
+        shortest_of(axis.points, weight) for axis, weight in zip(layout.axes, weights, strict=True)
+    ]
+    for wanted in (max(BINS[kernel.order] for kernel in kernels), _MORE_BINS):
+        if len(kernels) == 1:
+            break
+        tables = equations.tables(wanted)
+        try:
+            counts = enough_nodes(tables, kernels, noise_variance)
+            if counts is None or sum(counts) > _MOST_NODES:
+                continue
+            result = marginal(
+                tables,
+                Rows(equations.quadratic, equations.n_rows, equations.log_weight),
+                [
+                    search_for(kernel, points, weight, len(kernels), shortest=low)
+                    for kernel, points, weight, low in zip(
+                        kernels, tables.positions, tables.weights, shortest, strict=True
+                    )
+                ],
+                noise_variance,
+                noise_bounds=noise_bounds,
+                tol=tol,
+                max_iter=max_iter,
+                watch=watch,
+                counts=counts,
+            )
+        except LinAlgError:  # the points themselves need no factor of a prior
+            break
+        if result.resolved:
+            return by_nodes(result, noise_bounds, [note_of_nodes(result)])
+        break
+    return by_vbem(
+        equations,
+        kernels,
+        noise_variance,
+        noise_bounds,
+        solve=solve,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+        notes=["by variational Bayes EM, on every point of the columns"],
+        shortest=shortest,
+    )
+
+
+def shortest_of(points: Floats, counts: Floats) -> float:
+    """Least lengthscale where there may be fine structure: the distance of neighbouring points."""
+    return min(SHORTEST * typical_width(points, counts), spacing(points))
+
+
+def left_structure(fit: Fit, noise_bounds: tuple[float, float]) -> Start | None:
+    """Look for structure in the residuals of a fit, and for kernels that explain it."""
+    system = fit.system
+    return finer_start(
+        system.equations,
+        system.kernels,
+        system.noise_variance,
+        fit.solution.mean,
+        free=[free_parameters(kernel) for kernel in system.kernels],
+        noise_bounds=noise_bounds,
+    )
+
+
+def free_parameters(kernel: Matern) -> tuple[str, ...]:
+    """Name the parameters that a learner may change."""
+    return tuple(name for name in PARAMETERS if name not in kernel.fixed)
+
+
+def start_beyond_nodes(
+    equations: Equations, kernels: list[Matern], noise_variance: float
+) -> list[Matern] | None:
+    """Return the kernels where the user's start is, if the usual nodes would not resolve it.
+
+    None where no lengthscale was given, or nodes will do.
+    """
+    if not any(kernel.lengthscale is not None for kernel in kernels):
+        return None
+    layout = equations.layout
+    start = [
+        search_for(kernel, axis.points, weight, len(kernels)).start
+        for kernel, axis, weight in zip(
+            kernels, layout.axes, layout.parts(equations.weight), strict=True
+        )
+    ]
+    tables = equations.tables(max(BINS[kernel.order] for kernel in kernels))
+    try:
+        enough = enough_nodes(tables, start, noise_variance)
+    except LinAlgError:
+        enough = None
+    return None if enough == first_nodes(start) else start
+
+
+def warn_of_structure(
+    too_wide: dict[str, int], unresolved: tuple[str, ...], bins: str | int | None
+) -> None:
+    """Warn of columns whose structure bins hide, or that the learner did not come to."""
+    if too_wide:
+        remedy = (
+            "pass bins=None, which keeps every distinct value"
+            if bins == "auto"
+            else f'pass bins="auto", or bins={max(too_wide.values())}'
+        )
+        warnings.warn(
+            f"the target varies along {_listed(tuple(too_wide))} by more than noise within "
+            f"the bins (bins={bins!r}), and what they hide counts as noise: {remedy}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if unresolved:
+        warnings.warn(
+            f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
+            "lengthscales that the learner did not come to: give a lengthscale as a start",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    words = ", ".join(repr(name) for name in names)
+    return f"column {words}" if len(names) == 1 else f"columns {words}"

@@ -1,0 +1,197 @@
+"""Hyperparameters by working models on every point of all axes: for functions beyond nodes.
+
+At a mode the likelihood is that of a Gaussian working model, which variational Bayes EM takes up on
+the points themselves (with one term that is exact). The mode and the model are found again in turn;
+the parameters of the likelihood and the constant are updated between. What depends on the
+hyperparameters by way of the mode's weights is left out, so that this is no ascent of Laplace's
+evidence: the best it has come to is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
+from dsgp.axis import Floats, Observations
+from dsgp.kernels import Matern
+from dsgp.laplace.mode import Mode
+from dsgp.laplace.parameters import likelihood_at
+from dsgp.laplace.rows import PairTables, ResponseRows
+from dsgp.learning.search import Search
+from dsgp.learning.vbem import vbem
+from dsgp.likelihoods import Likelihood
+
+# Iterations of EM on one working model: it changes before more are worth it.
+_EM_STEPS = 4
+# Unconstrained parameters of a likelihood move by so much at most, from one mode to the next.
+_RADIUS = 2.0
+
+Solve = Callable[[AdditiveSystem, Pair | None], Solution]
+
+
+@dataclass(frozen=True)
+class State:
+    """Hyperparameters with the mode and Laplace's evidence at them.
+
+    Attributes
+    ----------
+    kernels : list of kernels, one a term
+    likelihood : Likelihood
+    level : float
+    mode : Mode
+    value : float
+        Log marginal likelihood.
+    """
+
+    kernels: list[Matern]
+    likelihood: Likelihood
+    level: float
+    mode: Mode
+    value: float
+
+
+@dataclass(frozen=True)
+class Climb:
+    """The best state, and how it was come to.
+
+    Attributes
+    ----------
+    best : State
+    trace : list of float
+        The evidence, whenever it was the best so far.
+    evaluations : int
+    converged : bool
+    """
+
+    best: State
+    trace: list[float]
+    evaluations: int
+    converged: bool
+
+
+def climb(
+    rows: ResponseRows,
+    state: State,
+    find: Callable[[State], State],
+    searches: list[Search],
+    *,
+    solve: Solve,
+    free_level: bool,
+    tol: float,
+    max_iter: int,
+    unit: float,
+    watch: Callable[[float], None] = lambda value: None,
+) -> Climb:
+    """Alternate modes and EM on their working models until the evidence gains less than ``tol``.
+
+    Parameters
+    ----------
+    rows : ResponseRows
+    state : State
+        Where it starts, its mode and value included.
+    find : callable
+        Finds mode and value of a state's hyperparameters, from the mode it has.
+    searches : list of Search, one a term
+    solve : callable (system, start) -> Solution
+    free_level : bool
+        Whether the constant may change.
+    tol : float
+        In nats.
+    max_iter : int
+        Modes at most.
+    unit : float
+        As of ``Likelihood.limits``.
+    watch : callable
+        Told the evidence at every mode.
+    """
+    best, trace = state, [state.value]
+    watch(state.value)
+    converged, evaluations = False, 0
+    while evaluations < max_iter and not converged:
+        evaluations += 1
+        state = find(_moved(rows, state, searches, solve, free_level, unit))
+        watch(state.value)
+        gain = state.value - best.value
+        if gain > 0:
+            best = state
+            trace.append(state.value)
+        converged = gain < tol
+    return Climb(best, trace, evaluations, converged)
+
+
+def working_equations(rows: ResponseRows, mode: Mode) -> Equations:
+    """Equations of the working model at a mode, for noise variance 1.
+
+    Residuals of working targets have a variance of 1; a weight that vanishes has no target, so that
+    the sum of their squares is taken to be the number of rows.
+    """
+    equations = mode.system.equations
+    mean = mode.solution.mean
+    fit = float(np.sum(mean * (2 * equations.information - equations.multiply(mean))))
+    return replace(
+        equations, quadratic=fit + rows.total_weight, n_rows=max(round(rows.total_weight), 1)
+    )
+
+
+def _moved(
+    rows: ResponseRows,
+    state: State,
+    searches: list[Search],
+    solve: Solve,
+    free_level: bool,
+    unit: float,
+) -> State:
+    """Return better hyperparameters by the working model; mode and value are still the old ones."""
+    equations = working_equations(rows, state.mode)
+    starts = [
+        replace(search, start=kernel, others=())
+        for search, kernel in zip(searches, state.kernels, strict=True)
+    ]
+    learned = vbem(
+        equations,
+        starts,
+        1.0,
+        solve,
+        noise_bounds=(1.0, 1.0),
+        tol=0.0,
+        max_iter=_EM_STEPS,
+    )
+    level = state.level
+    if free_level:
+        level += _level_step(rows, state, solve)
+    likelihood = state.likelihood
+    if len(likelihood.unconstrained()):
+        latent = rows.latent(state.level, state.mode.solution.mean)
+        likelihood, _ = likelihood_at(
+            rows, likelihood, latent, _row_variances(rows, state.mode), _RADIUS, unit
+        )
+    return replace(state, kernels=learned.kernels, likelihood=likelihood, level=level)
+
+
+def _level_step(rows: ResponseRows, state: State, solve: Solve) -> float:
+    """Generalised least squares step of a constant: 1ᵀ V⁻¹ (z − f̄) / 1ᵀ V⁻¹ 1, V = K + W⁻¹."""
+    system = state.mode.system
+    equations = system.equations
+    found = rows.linearised(
+        state.likelihood, state.level, state.mode.solution.mean, with_pairs=False
+    )
+    to_one = replace(equations, information=equations.weight)
+    response = solve(AdditiveSystem(to_one, system.kernels, 1.0, system.unfelt), None).mean
+    left = found.total_weight - float(np.sum(equations.weight * response))
+    return found.total_gradient / left if left > 0 else 0.0
+
+
+def _row_variances(rows: ResponseRows, mode: Mode) -> Floats:
+    """Posterior variances of f of all rows, the terms as if independent."""
+    system = mode.system
+    layout = system.layout
+    variances = [
+        axis.posterior(kernel, Observations(np.zeros(len(axis)), weight)).variance
+        for axis, kernel, weight in zip(
+            layout.axes, system.kernels, layout.parts(system.weight), strict=True
+        )
+    ]
+    return rows.variances(PairTables(0.0, np.concatenate(variances), {}))
