@@ -31,6 +31,7 @@ from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coded import has_gaps, read_values
+from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.domain import domain_of, require_choice
 from dsgp.grid.field import Field
@@ -236,6 +237,7 @@ class GridGP(OnDisk, BaseEstimator):
             require_few(field.n_observed)
         self.field_ = field
         self._mean = Mean.of(self.mean, field)
+        self._constant_is_unknown = isinstance(self.mean, str) and self.mean == "constant"
         points = [axis.points for axis in field.axes]
         per_cell = isinstance(variances, np.ndarray)
         complete = field.observed is None and not per_cell
@@ -268,10 +270,15 @@ class GridGP(OnDisk, BaseEstimator):
         return self
 
     def _condition(self, y: Floats) -> None:
-        """Make the system, and say how well it is solved."""
+        """Make the system, estimate the constant, and say how well it is solved."""
         self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
         self.__dict__.pop("variance_method_", None)
         system = self._system
+        shift = 0.0 if self._constant is None else self._constant.estimate(y)
+        if shift:
+            self._mean = self._mean.shifted(shift)
+            self.mean_ = self._shown_mean()
+            y = self._residuals()
         self.variance_method_, self.variance_error_ = "exact", None
         self.log_marginal_likelihood_: float | None
         if not isinstance(system, GappySystem):
@@ -300,7 +307,9 @@ class GridGP(OnDisk, BaseEstimator):
                 for region in regions
             ]
             self.learnt_from_ = f"{len(regions)} parts of {pieces[0][1].size} cells"
-        return learn_complete(term, pieces, points, noise)
+        return learn_complete(
+            term, pieces, points, noise, unknown_constant=self._constant_is_unknown
+        )
 
     def _learn_gappy(
         self,
@@ -322,7 +331,12 @@ class GridGP(OnDisk, BaseEstimator):
         )
         piece = Piece(points, y, seen, variances if per_cell else 1.0)  # type: ignore[arg-type]
         return learn_cells(
-            start, [piece], points, n_neighbours=self.n_neighbours, seed=self.random_state
+            start,
+            [piece],
+            points,
+            n_neighbours=self.n_neighbours,
+            seed=self.random_state,
+            unknown_constant=self._constant_is_unknown,
         )
 
     # ------------------------------------------------------------------ posterior
@@ -347,6 +361,8 @@ class GridGP(OnDisk, BaseEstimator):
             mean, variance = system.mean(self._dual), system.variance()
         else:
             mean, variance = system.posterior(y)
+        if self._constant is not None:
+            variance = self._constant.add_variance(variance, self._share())
         mean += _without_gaps(self._mean.on_field(), self._mean.constant)
         if include_noise:
             noise = self._noise_at_cells()
@@ -419,6 +435,9 @@ class GridGP(OnDisk, BaseEstimator):
             else:
                 mean, variance = system.predict(points, y)
             before = self._mean.at(targets.coords)
+        if self._constant is not None:
+            share = self._share(points, targets.together)
+            variance = self._constant.add_variance(variance, share)
         mean = mean + _without_gaps(before, self._mean.constant)
         if include_noise:
             variance = variance + self._noise_at_cells()
@@ -457,6 +476,9 @@ class GridGP(OnDisk, BaseEstimator):
         rng = np.random.default_rng([seed, 3])
         points = None if targets is None else targets.points
         draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
+        if self._constant is not None:
+            errors = np.random.default_rng([seed, 4])
+            draws += self._constant.deviations(int(n_samples), errors, self._share(points))
         before = self._mean.at({} if targets is None else targets.coords)
         draws += _without_gaps(before, self._mean.constant)
         return self.field_.restore(draws, targets=targets, leading=("sample",))
@@ -497,6 +519,7 @@ class GridGP(OnDisk, BaseEstimator):
             "terms": [[kernel.to_settings() for kernel in term] for term in self._fitted_terms],
             "noise": self.noise if isinstance(self.noise, (str, Real)) else "given for each cell",
             "fitted": {name: getattr(self, name) for name in _PLAIN},
+            "constant_is_unknown": self._constant_is_unknown,
         }
         storage.write(path, type(self).__name__, parameters, arrays, overwrite)
 
@@ -512,6 +535,8 @@ class GridGP(OnDisk, BaseEstimator):
         for name in _PLAIN:
             setattr(model, name, settings["fitted"][name])
         model._variances = tree.get("noise")
+        # Stores written before the constant was an unknown lack this, and answer as they did.
+        model._constant_is_unknown = settings.get("constant_is_unknown", False)
         if "dual" in tree:
             model._dual = tree["dual"]
         model.kernels_ = model._by_dim()
@@ -566,9 +591,34 @@ class GridGP(OnDisk, BaseEstimator):
             seed=self.random_state,
         )
 
+    @property
+    def _constant(self) -> UnknownConstant | None:
+        """What the observed cells say of the constant, if that is not given."""
+        if not self._constant_is_unknown:
+            return None
+        if "_made_constant" not in self.__dict__:
+            solved = self._system.solve(self._observed().astype(float))
+            dual = solved[0] if isinstance(solved, tuple) else solved
+            self._made_constant = UnknownConstant.of(dual)
+        return self._made_constant
+
+    def _share(self, points: list[Floats] | None = None, together: Sequence[int] = ()) -> Floats:
+        """How much of the constant's error shows in each cell, or target."""
+        assert self._constant is not None
+        complete = not isinstance(self._system, GappySystem)
+        if points is None and complete:  # K A⁻¹ 1 = 1 − σ² A⁻¹ 1
+            return float(self.noise_variance_ or 0.0) * self._constant.dual
+        prior = SeparableSum(tuple(axis.points for axis in self.field_.axes), self._fitted_terms)
+        if points is None:
+            return self._constant.share(prior.multiply)
+        if together:
+            return self._constant.share(lambda dual: prior.cross_at(points, together, dual))
+        return self._constant.share(lambda dual: prior.cross(points, dual))
+
     def _set_hyperparameters(self, found: Hyperparameters, noise: float | None) -> None:
         self.__dict__.pop("_made", None)
         self.__dict__.pop("_dual", None)
+        self.__dict__.pop("_made_constant", None)
         self._fitted_terms = found.terms
         self.noise_variance_ = noise
         if hasattr(self, "field_"):

@@ -24,8 +24,9 @@ from dsgp.estimators.grid_options import (
 )
 from dsgp.grid.axes import GridAxis, axes_of
 from dsgp.grid.coded import report_blanks, report_codes
-from dsgp.grid.covariance import LONG
 from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
+from dsgp.grid.constant import UnknownConstant
+from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.eigen import Eigenbasis
 from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
 from dsgp.grid.passes import (
@@ -38,6 +39,7 @@ from dsgp.grid.passes import (
     sample_tiles,
 )
 from dsgp.grid.passes.regions import regions
+from dsgp.grid.systems import GappySystem, complete_system
 from dsgp.kernels import Kernel
 from dsgp.rows.coded import Extremes
 
@@ -156,6 +158,9 @@ class OnDisk:
         noise = None if isinstance(self.noise, str) else float(self.noise)
         found = self._learn_parts(terms, tiles, points, mean, noise, gaps)
         self._set_hyperparameters(found, found.noise)
+        precision: float | None = None
+        if self.mean == "constant":
+            mean, precision = self._constant_of_parts(tiles, points, mean, found, gaps)
         self.mean_: float | xr.DataArray = mean
         self.units_ = {axis.name: axis.unit_label for axis in axes}
         self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
@@ -187,6 +192,7 @@ class OnDisk:
                 self.tol,
                 self.max_iter,
                 self.random_state,
+                precision,
             )
             report = gappy_posterior_to_store(
                 stored, model, mean, out, domain=_domain(domain, inside, axes), **options
@@ -200,7 +206,9 @@ class OnDisk:
             Eigenbasis.of(kernel.covariance(own))
             for kernel, own in zip(found.terms[0], points, strict=True)
         ]
-        return posterior_to_store(stored, bases, found.noise, mean, out, **options)
+        return posterior_to_store(
+            stored, bases, found.noise, mean, out, constant_precision=precision, **options
+        )
 
     def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
         """Return the prior mean; a constant one is the average of the coarse grid."""
@@ -212,6 +220,44 @@ class OnDisk:
             if not np.isnan(values).all():
                 return float(np.nanmean(values))
         return 0.0
+
+    def _constant_of_parts(
+        self,
+        tiles: Sequence[tuple[Any, Floats]],
+        points: list[Floats],
+        mean: float,
+        found: Hyperparameters,
+        gaps: bool,
+    ) -> tuple[float, float | None]:
+        """Estimate the constant by generalised least squares from the coarse grid.
+
+        Returns it and its precision. What the whole field would say beyond that is a part of its
+        variance.
+        """
+        with_values = [own for own in tiles if not np.isnan(own[1]).all()]
+        if not with_values:
+            return mean, None
+        region, values = with_values[-1]
+        axes = [own[part] for own, part in zip(points, region, strict=True)]
+        seen = ~np.isnan(values)
+        if gaps:
+            system = GappySystem(
+                SeparableSum(tuple(axes), found.terms),
+                seen,
+                found.noise,
+                n_neighbours=self.n_neighbours,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                seed=self.random_state,
+            )
+            dual = system.solve(seen.astype(float))[0]
+        else:
+            dual = np.asarray(
+                complete_system(axes, found.terms[0], found.noise).solve(np.ones(seen.shape))
+            )
+        constant = UnknownConstant.of(dual)
+        residuals = np.where(seen, values - mean, 0.0)
+        return mean + constant.estimate(residuals), constant.precision
 
     def _learn_parts(
         self,
@@ -233,7 +279,9 @@ class OnDisk:
             for region, values in tiles
         ]
         if not gaps:
-            return learn_complete(terms[0], parts, points, noise)
+            return learn_complete(
+                terms[0], parts, points, noise, unknown_constant=self.mean == "constant"
+            )
         pieces = [
             Piece(own, np.nan_to_num(values), ~np.isnan(values))
             for own, values in parts
@@ -246,6 +294,7 @@ class OnDisk:
             points,
             n_neighbours=self.n_neighbours,
             seed=self.random_state,
+            unknown_constant=self.mean == "constant",
         )
 
     def _kept(

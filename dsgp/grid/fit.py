@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -9,10 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.axis import Floats
+from dsgp.axis import LOG_2PI, Floats
+from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.dense import DenseSystem
-from dsgp.grid.kronecker import GridEvidence
+from dsgp.grid.fibres import FibreSystem
+from dsgp.grid.kronecker import GridEvidence, KroneckerSystem
 from dsgp.grid.missing import Bools, CellSystem
 from dsgp.grid.points import amplitude
 from dsgp.grid.systems import complete_system
@@ -310,6 +313,8 @@ def learn_complete(
     pieces: Sequence[tuple[Sequence[Floats], Floats]],
     points: Sequence[Floats],
     noise: float | None,
+    *,
+    unknown_constant: bool = False,
 ) -> Hyperparameters:
     """Learn one separable kernel from a complete field, or from complete pieces of it.
 
@@ -324,12 +329,18 @@ def learn_complete(
         The axes of the whole field.
     noise : float or None
         Noise variance, which is then kept; None: to be learnt.
+    unknown_constant : bool
+        The residuals are about an average, not about a known constant. In fields of up to
+        ``DENSE`` cells it is integrated out; beyond, an average is as good.
     """
     n = sum(y.size for _, y in pieces)
-    variance = float(sum(np.sum(y**2) for _, y in pieces)) / n
+    variance = float(sum(np.sum(y**2) for _, y in pieces)) / _degrees(n, unknown_constant)
+    evidence_of = restricted if unknown_constant and n <= DENSE else plain
 
     def evidence(own: Hyperparameters) -> GridEvidence:
-        parts = [complete_system(piece, own.terms[0], own.noise).evidence(y) for piece, y in pieces]
+        parts = [
+            evidence_of(complete_system(piece, own.terms[0], own.noise), y) for piece, y in pieces
+        ]
         return GridEvidence(
             float(sum(part.value for part in parts)),
             np.sum([part.by_log_lengthscale for part in parts], axis=0),
@@ -346,6 +357,45 @@ def learn_complete(
             break  # else the search may have leapt over the maximum: from another start, then
     assert best is not None
     return _noise_alone(evidence, best[0], best[1], variance)
+
+
+def _degrees(n: int, unknown_constant: bool) -> int:
+    """Degrees of freedom of n residuals."""
+    return max(n - unknown_constant, 1)
+
+
+def plain(system: KroneckerSystem | FibreSystem, y: Floats) -> GridEvidence:
+    """Log likelihood of residuals, and its gradient."""
+    return system.evidence(y)
+
+
+def restricted(system: KroneckerSystem | FibreSystem, y: Floats) -> GridEvidence:
+    """Log likelihood of a field up to a constant, which is integrated out, and its gradient.
+
+    With v = A⁻¹ 1 and s = 1ᵀ v, log p = log N(y − β̂) − ½ log s + ½ log 2π, and the derivative of
+    −½ log s is ½ vᵀ dA v / s: that of the log likelihood of 1/√s, without its trace.
+    """
+    constant = UnknownConstant.of(np.asarray(system.solve(np.ones(y.shape))))
+    parts = [
+        system.evidence(own)
+        for own in (
+            y - constant.estimate(y),
+            np.full(y.shape, constant.precision**-0.5),
+            np.zeros(y.shape),
+        )
+    ]
+    signs = (1.0, 1.0, -1.0)
+
+    def total(name: str) -> Any:
+        return sum(sign * getattr(part, name) for sign, part in zip(signs, parts, strict=True))
+
+    value = parts[0].value + 0.5 * (LOG_2PI - math.log(constant.precision))
+    return GridEvidence(
+        value,
+        total("by_log_lengthscale"),
+        total("by_log_variance"),
+        total("by_log_noise"),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,6 +425,7 @@ def learn_cells(
     *,
     n_neighbours: int,
     seed: int,
+    unknown_constant: bool = False,
 ) -> Hyperparameters:
     """Learn from a field with gaps, or with noise that differs between cells.
 
@@ -391,10 +442,13 @@ def learn_cells(
         The axes of the whole field.
     n_neighbours : int
     seed : int
+    unknown_constant : bool
+        As for ``learn_complete``.
     """
     counts = [int(np.count_nonzero(piece.observed)) for piece in pieces]
     n = sum(counts)
-    variance = float(sum(np.sum(piece.y[piece.observed] ** 2) for piece in pieces)) / n
+    squares = float(sum(np.sum(piece.y[piece.observed] ** 2) for piece in pieces))
+    variance = squares / _degrees(n, unknown_constant)
     if n <= DENSE:
 
         def exact(own: Hyperparameters) -> VecchiaEvidence:
@@ -404,7 +458,7 @@ def learn_cells(
                         SeparableSum(tuple(piece.points), own.terms),
                         piece.observed,
                         own.noise * piece.noise_shape,
-                    ).evidence(piece.y)
+                    ).evidence(piece.y, unknown_constant)
                     for piece in pieces
                 ]
             )

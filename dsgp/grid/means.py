@@ -6,7 +6,7 @@ A mean is a small table along the axes, one long where it does not vary, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 from typing import Any, Self
@@ -193,6 +193,10 @@ class Mean:
             elif axis.name in coords and out.shape[d] > 1:
                 out = _interpolated(out, d, axis.points, numbers)
         return np.broadcast_to(out, shape)
+
+    def shifted(self, by: float) -> Self:
+        """Return the same mean plus a number."""
+        return replace(self, table=self.table + by, constant=self.constant + by)
 
     def at_points(self, targets: Targets) -> Floats:
         """Mean at points, as ``at`` has it, in the inner layout of the targets, (n, H_o, …)."""
