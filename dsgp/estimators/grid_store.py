@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,21 +15,22 @@ import numpy as np
 import xarray as xr
 
 from dsgp.axis import Floats
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.grid_options import (
     TILES,
     check_options,
     require_given,
-    terms_of,
+    sums_of,
     tile_size,
 )
 from dsgp.grid.axes import GridAxis, axes_of
 from dsgp.grid.coded import report_blanks, report_codes
-from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import LONG, SeparableSum
+from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.eigen import Eigenbasis
-from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
+from dsgp.grid.fit import Hyperparameters, below_step, learn_complete, starts, step_of
+from dsgp.grid.fit_cells import Piece, learn_cells
 from dsgp.grid.passes import (
     PassesReport,
     StoredField,
@@ -50,7 +52,7 @@ class OnDisk:
     kernels: Any
     noise: Any
     mean: Any
-    scales: int | None
+    scales: int | str | None
     units: Any
     learner: str | None
     variance: str
@@ -141,10 +143,10 @@ class OnDisk:
                 f"variable {variable!r} has no value in any of the {len(tiles)} parts that would "
                 "be learnt from; take a part of the field with more values"
             )
-        terms = terms_of(
-            self.kernels, self.scales, axes, 2 if gaps and self.learner is not None else 1
-        )
-        if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
+        sums = sums_of(self.kernels, self.scales, axes, self.learner)
+        if not gaps and self.scales in (None, "auto"):
+            sums = sums[:1]  # several scales have no common eigenbasis, and passes need one
+        if len(sums[-1]) > 1 and not gaps:  # no common eigenbasis: tiles, too
             gaps, stored = True, replace(stored, gaps=True)
         for axis in axes:
             if len(axis) > LONG and not gaps:
@@ -156,7 +158,8 @@ class OnDisk:
         mean = self._mean_of_parts(tiles)
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
-        found = self._learn_parts(terms, tiles, points, mean, noise, gaps)
+        found = self._learn_parts(sums, tiles, points, mean, noise, gaps)
+        self._warn_of_short(found, points)
         self._set_hyperparameters(found, found.noise)
         precision: float | None = None
         if self.mean == "constant":
@@ -261,7 +264,7 @@ class OnDisk:
 
     def _learn_parts(
         self,
-        terms: Sequence[Sequence[Kernel]],
+        sums: Sequence[Sequence[Sequence[Kernel]]],
         tiles: Sequence[tuple[Any, Floats]],
         points: list[Floats],
         mean: float,
@@ -269,7 +272,7 @@ class OnDisk:
         gaps: bool,
     ) -> Hyperparameters:
         if self.learner is None:
-            return self._kept(terms, points, noise)
+            return self._kept(sums[-1], points, noise)
         whole = len(tiles) == 1
         self.learnt_from_ = (
             "the whole field" if whole else f"{len(tiles)} parts of {tiles[0][1].size} cells"
@@ -280,7 +283,7 @@ class OnDisk:
         ]
         if not gaps:
             return learn_complete(
-                terms[0], parts, points, noise, unknown_constant=self.mean == "constant"
+                sums[0][0], parts, points, noise, unknown_constant=self.mean == "constant"
             )
         pieces = [
             Piece(own, np.nan_to_num(values), ~np.isnan(values))
@@ -289,13 +292,33 @@ class OnDisk:
         ]
         variance = float(np.nanvar(np.concatenate([values.ravel() for _, values in parts])))
         return learn_cells(
-            starts(terms, points, variance, noise),
+            [starts(terms, points, variance, noise) for terms in sums],
             pieces,
             points,
             n_neighbours=self.n_neighbours,
             seed=self.random_state,
             unknown_constant=self.mean == "constant",
+            all_scales=isinstance(self.scales, (int, np.integer)),
         )
+
+    def _warn_of_short(self, found: Hyperparameters, points: list[Floats]) -> None:
+        """Warn of learnt lengthscales below the step of their axis."""
+        if self.learner is None:
+            return
+        below = below_step(found, points)
+        for d, axis in enumerate(self._axes):
+            lengths = [found.terms[c][d].lengthscale for c in np.flatnonzero(below[:, d])]
+            if lengths:
+                listed = ", ".join(f"{length:.3g}" for length in lengths)
+                warnings.warn(
+                    f"dim {axis.name!r}: the learnt lengthscale {listed} is below the step of "
+                    f"{step_of(points[d]):.3g} {axis.unit or ''}".rstrip()
+                    + ": that part of the field is all but independent from step to step, and "
+                    "between steps nothing is known of it; give a kernel with a fixed lengthscale, "
+                    "or fewer scales, if that is not so",
+                    DataWarning,
+                    stacklevel=5,
+                )
 
     def _kept(
         self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None

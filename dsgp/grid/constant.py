@@ -63,4 +63,4 @@ class UnknownConstant:
     def deviations(self, n: int, random: np.random.Generator, share: Floats) -> Floats:
         """Draw what the constant's error adds to n draws of the field, (n, …)."""
         errors = random.standard_normal(n) / np.sqrt(self.precision)
-        return np.multiply.outer(errors, share)
+        return np.asarray(np.multiply.outer(errors, share))

@@ -95,7 +95,9 @@ def _covariances(tables, index, n, part, line, out):
 
 @compiled
 def earlier_neighbours(cells, rank, shape, wrap, offsets, rows, first, last, limit, out):
-    """Fill ``out[rows[first:last]]`` with the first cells of smaller rank along the list of offsets.
+    """Fill rows of ``out`` with the first cells of smaller rank along the list of offsets.
+
+    They are ``rows[first:last]``.
 
     ``offsets`` (n_offsets, D) come nearest first; ``wrap`` (D,) marks axes that close on
     themselves. A cell takes part if its rank is smaller than its own, or than ``limit`` if that is
@@ -132,7 +134,7 @@ def earlier_neighbours(cells, rank, shape, wrap, offsets, rows, first, last, lim
 
 @compiled
 def best_earlier(cells, tables, rows, first, last, out):
-    """Fill ``out[rows[first:last]]`` with the earlier cells of largest covariance, by looking at all."""
+    """Fill ``rows[first:last]`` of ``out`` with the earlier cells of largest covariance."""
     m = out.shape[1]
     n_dims = cells.shape[1]
     value = np.empty(m)

@@ -84,8 +84,8 @@ class Tiles:
         """
         system, inner = self._system(source, region, halo)
         if isinstance(system, SeparableSum):
-            variance = system.variance + 1.0 / (self.constant_precision or math.inf)
-            return np.full(lengths(region), 0.0 if chain == MEAN else variance), 0.0
+            prior = system.variance + 1.0 / (self.constant_precision or math.inf)
+            return np.full(lengths(region), 0.0 if chain == MEAN else prior), 0.0
         if chain == MEAN:
             values = source.read_stored(_widened(region, self.halo, halo, source.shape))
             done = system.dual(np.nan_to_num(values - prior_mean))
@@ -97,7 +97,8 @@ class Tiles:
             return variance, 0.0
         done = system.dual(np.ones(system.prior.shape))
         share = 1.0 - system.mean(done.solution)[inner]
-        return variance + share**2 / self.constant_precision, done.residual
+        variance += share**2 / self.constant_precision
+        return variance, done.residual
 
     def excess(self, source: StoredField, region: Region) -> float:
         """Mean relative excess of local standard deviations at a few cells of a region."""
