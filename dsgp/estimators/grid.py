@@ -92,8 +92,13 @@ class GridGP(OnDisk, BaseEstimator):
         Noise variance σ², in squared units of the field: learnt, given for all cells, or given
         for each cell.
     mean : "constant", "zero", float, DataArray, or text
-        Prior mean. "constant" is the average of the observed cells; "time" (any dim) each cell's
-        average over that dim; "time.month" each cell's climatology.
+        Prior mean. "constant" is one unknown number; "time" (any dim) an unknown mean of each cell
+        over that dim; "time.month" that and an unknown climatology of each cell, which shrinks
+        to nothing where the data do not show one. Its variance and lengthscales are learnt, and it
+        repeats smoothly with the year (parts of a day and days of the week alike). Averages are
+        taken instead on grids of more than 2¹⁸ cells, for "time.year" and "time.day", and with
+        ``learner=None``; what they add to ``std`` then counts neighbouring cells as independent.
+        Numbers and DataArrays are known.
     scales : "auto" or int
         Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
         lengthscales. "auto": one where lengthscales are given; else up to three, as many as the
@@ -189,6 +194,8 @@ class GridGP(OnDisk, BaseEstimator):
         self.random_state = random_state
 
     _axes: tuple[GridAxis, ...]
+    # Terms of the covariance that are a climatology; the first ones.
+    _effects: tuple[tuple[Kernel, ...], ...] = ()
 
     # ------------------------------------------------------------------ fit
 

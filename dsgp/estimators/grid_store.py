@@ -61,6 +61,7 @@ class OnDisk:
     max_iter: int
     random_state: int
     _axes: tuple[GridAxis, ...]
+    _effects: tuple[tuple[Kernel, ...], ...]
     _set_hyperparameters: Any
 
     def smooth_store(
@@ -130,6 +131,7 @@ class OnDisk:
                     f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
                 )
         self.__dict__.pop("field_", None)
+        self._effects = ()
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
         inside, self.n_observed_ = _seen(stored, axes)
