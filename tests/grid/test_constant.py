@@ -109,7 +109,7 @@ def test_draws_have_the_error_of_the_constant(name, monkeypatch):
     model = fitted(terms, 4.0, observed, y, **options)
     _, covariance, _ = reference(terms, 4.0, observed, y)
     n = 200 if name == "fibres" else 800
-    draws = model.sample(n).values.reshape(800, -1)
+    draws = model.sample(n).values.reshape(n, -1)
     assert np.cov(draws.T).mean() == pytest.approx(covariance.mean(), rel=0.3 if n == 200 else 0.15)
     far = model.sample(n, a=[500.0], b=[600.0]).values.ravel()
     std = model.predict(a=500.0, b=600.0)["std"].item()
