@@ -24,21 +24,26 @@ from dsgp.estimators.grid_options import (
     check_options,
     given_noise,
     require_seed,
-    terms_of,
+    sums_of,
     tile_size,
 )
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coded import has_gaps, read_values
+from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.domain import domain_of, require_choice
+from dsgp.grid.effects import effects_of
 from dsgp.grid.field import Field
-from dsgp.grid.fit import DENSE, Hyperparameters, Piece, learn_cells, learn_complete, starts
+from dsgp.grid.fit import DENSE, Hyperparameters, learn_complete, starts
+from dsgp.grid.fit_cells import Piece, learn_cells
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.means import Mean
 from dsgp.grid.metadata import together
 from dsgp.grid.passes import tile_regions
+from dsgp.grid.points import amplitude
+from dsgp.grid.scales import other_scales_show
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
 from dsgp.grid.targets import Targets
@@ -46,6 +51,8 @@ from dsgp.kernels import Kernel
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
 LEARN_CELLS = 2**22
+# Complete fields of more cells have one scale: sums of several are solved iteratively.
+LARGEST_SUM = 2**20
 _PLAIN = (
     "noise_variance_",
     "log_marginal_likelihood_",
@@ -85,12 +92,18 @@ class GridGP(OnDisk, BaseEstimator):
         Noise variance σ², in squared units of the field: learnt, given for all cells, or given
         for each cell.
     mean : "constant", "zero", float, DataArray, or text
-        Prior mean. "constant" is the average of the observed cells; "time" (any dim) each cell's
-        average over that dim; "time.month" each cell's climatology.
-    scales : int, optional
+        Prior mean. "constant" is one unknown number; "time" (any dim) an unknown mean of each cell
+        over that dim; "time.month" that and an unknown climatology of each cell, which shrinks
+        to nothing where the data do not show one. Its variance and lengthscales are learnt, and it
+        repeats smoothly with the year (parts of a day and days of the week alike). Averages are
+        taken instead on grids of more than 2¹⁸ cells, for "time.year" and "time.day", and with
+        ``learner=None``; what they add to ``std`` then counts neighbouring cells as independent.
+        Numbers and DataArrays are known.
+    scales : "auto" or int
         Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
-        lengthscales. Default: 1 for a complete field and where lengthscales are given, 2 (a long
-        and a short scale) with gaps or noise per cell.
+        lengthscales. "auto": one where lengthscales are given; else up to three, as many as the
+        likelihood says, whether cells are missing or not. A complete field of more than 2²⁰ cells
+        has one, as sums take conjugate gradients.
     units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
         For dims of times. Default: by the size of their steps.
     learner : "marginal" or None
@@ -157,7 +170,7 @@ class GridGP(OnDisk, BaseEstimator):
         noise: Any = "learn",
         *,
         mean: Any = "constant",
-        scales: int | None = None,
+        scales: int | str | None = "auto",
         units: Mapping[str, str] | None = None,
         learner: str | None = "marginal",
         variance: str = "auto",
@@ -181,6 +194,8 @@ class GridGP(OnDisk, BaseEstimator):
         self.random_state = random_state
 
     _axes: tuple[GridAxis, ...]
+    # Terms of the covariance that are a climatology; the first ones.
+    _effects: tuple[tuple[Kernel, ...], ...] = ()
 
     # ------------------------------------------------------------------ fit
 
@@ -236,12 +251,13 @@ class GridGP(OnDisk, BaseEstimator):
             require_few(field.n_observed)
         self.field_ = field
         self._mean = Mean.of(self.mean, field)
+        self._constant_is_unknown = isinstance(self.mean, str) and self.mean == "constant"
         points = [axis.points for axis in field.axes]
         per_cell = isinstance(variances, np.ndarray)
         complete = field.observed is None and not per_cell
         self._axes = field.axes
-        default = 1 if complete or self.learner is None else 2
-        terms = terms_of(self.kernels, self.scales, field.axes, default)
+        sums = sums_of(self.kernels, self.scales, field.axes, self.learner)
+        self._effects = self._effects_of_mean(sums[0][0], variances)
         if isinstance(domain, str):  # after all that may be refused: it may warn
             usable = None if mask is None else field.align_bool(mask, "mask")
             known = None if mask is None else field.align(~np.isnan(read_values(da)), "the field")
@@ -255,11 +271,15 @@ class GridGP(OnDisk, BaseEstimator):
                 DataWarning,
                 stacklevel=3,
             )
-        if complete and len(terms) == 1:
+        asked = isinstance(self.scales, (int, np.integer)) and self.scales > 1
+        if complete and not asked and not self._effects and len(sums[0]) == 1:
             assert not isinstance(variances, np.ndarray)
-            found = self._learn_complete(terms[0], points, y, variances)
+            found = self._learn_complete(sums[0][0], points, y, variances)
+            if len(sums) > 1 and self._may_be_a_sum(found, points, y):
+                found = self._learn_sum(sums, found, points, y, variances)
         else:
-            found = self._learn_gappy(terms, points, y, variances)
+            found = self._learn_gappy(sums, points, y, variances)
+        self._warn_of_short(found, points)
         self._set_hyperparameters(found, None if per_cell else found.noise)
         self._variances = variances if isinstance(variances, np.ndarray) else None
         self.units_ = {axis.name: axis.unit_label for axis in field.axes}
@@ -268,10 +288,15 @@ class GridGP(OnDisk, BaseEstimator):
         return self
 
     def _condition(self, y: Floats) -> None:
-        """Make the system, and say how well it is solved."""
+        """Make the system, estimate the constant, and say how well it is solved."""
         self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
         self.__dict__.pop("variance_method_", None)
         system = self._system
+        shift = 0.0 if self._constant is None else self._constant.estimate(y)
+        if shift:
+            self._mean = self._mean.shifted(shift)
+            self.mean_ = self._shown_mean()
+            y = self._residuals()
         self.variance_method_, self.variance_error_ = "exact", None
         self.log_marginal_likelihood_: float | None
         if not isinstance(system, GappySystem):
@@ -285,6 +310,8 @@ class GridGP(OnDisk, BaseEstimator):
             self.converged_ = done.converged
         self.log_marginal_likelihood_ = float(system.log_marginal_likelihood(y))
         self.variance_method_, self.variance_error_ = system.settle_variance()
+        if self._effects:
+            self.mean_ = self._shown_mean()
 
     def _learn_complete(
         self, term: Sequence[Kernel], points: list[Floats], y: Floats, noise: float | None
@@ -300,21 +327,69 @@ class GridGP(OnDisk, BaseEstimator):
                 for region in regions
             ]
             self.learnt_from_ = f"{len(regions)} parts of {pieces[0][1].size} cells"
-        return learn_complete(term, pieces, points, noise)
+        return learn_complete(
+            term, pieces, points, noise, unknown_constant=self._constant_is_unknown
+        )
+
+    def _effects_of_mean(
+        self, kernels: Sequence[Kernel], variances: float | Floats | None
+    ) -> tuple[tuple[Kernel, ...], ...]:
+        """Make terms of the covariance of a climatology, which then is an unknown."""
+        if self.learner is None:
+            return ()
+        variance = float(np.nanvar(self.field_.values)) or 1.0
+        effects = effects_of(self.mean, self.field_.axes, kernels, variance)
+        n_bytes = 8.0 * self.field_.values.size * (10 + 1.5 * self.n_neighbours)
+        if not effects or n_bytes > memory.available():
+            return ()
+        self._mean = Mean.of("constant", self.field_)
+        self._constant_is_unknown = True
+        return effects
+
+    def _may_be_a_sum(self, found: Hyperparameters, points: list[Floats], y: Floats) -> bool:
+        """Whether a complete field is to be tried with several scales."""
+        n_bytes = 8.0 * y.size * (10 + 1.5 * self.n_neighbours)
+        if y.size > LARGEST_SUM or n_bytes > memory.available():
+            return False
+        system = complete_system(points, found.terms[0], found.noise)
+        return not isinstance(system, KroneckerSystem) or other_scales_show(system, y)
+
+    def _learn_sum(
+        self,
+        sums: Sequence[Sequence[Sequence[Kernel]]],
+        one: Hyperparameters,
+        points: list[Floats],
+        y: Floats,
+        variances: float | None,
+    ) -> Hyperparameters:
+        """Learn several scales of a complete field; those of one are known."""
+        before = self.learnt_from_
+        more = self._learn_gappy(sums, points, y, variances, one)
+        if len(more.terms) > 1:
+            return more
+        self.learnt_from_ = before
+        return one
 
     def _learn_gappy(
         self,
-        terms: Sequence[Sequence[Kernel]],
+        sums: Sequence[Sequence[Sequence[Kernel]]],
         points: list[Floats],
         y: Floats,
         variances: float | Floats | None,
+        first: Hyperparameters | None = None,
     ) -> Hyperparameters:
         per_cell = isinstance(variances, np.ndarray)
         noise = 1.0 if per_cell else variances
         if self.learner is None:
-            return self._kept(terms, points, noise)  # type: ignore[arg-type]
+            return self._kept(sums[-1], points, noise)  # type: ignore[arg-type]
         seen = self._observed()
-        start = starts(terms, points, float(np.var(y[seen])), noise)  # type: ignore[arg-type]
+        variance = float(np.var(y[seen]))
+        begin = [starts(terms, points, variance, noise) for terms in sums]  # type: ignore[arg-type]
+        if first is not None:
+            begin[0] = first
+        if self._effects:
+            effects = starts(self._effects, points, variance, noise).terms  # type: ignore[arg-type]
+            begin = [replace(one, terms=(*effects, *one.terms)) for one in begin]
         self.learnt_from_ = (
             "all observed cells"
             if self.field_.n_observed <= DENSE
@@ -322,7 +397,13 @@ class GridGP(OnDisk, BaseEstimator):
         )
         piece = Piece(points, y, seen, variances if per_cell else 1.0)  # type: ignore[arg-type]
         return learn_cells(
-            start, [piece], points, n_neighbours=self.n_neighbours, seed=self.random_state
+            begin,
+            [piece],
+            points,
+            n_neighbours=self.n_neighbours,
+            seed=self.random_state,
+            unknown_constant=self._constant_is_unknown,
+            all_scales=isinstance(self.scales, (int, np.integer)),
         )
 
     # ------------------------------------------------------------------ posterior
@@ -341,12 +422,12 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
-        y = self._residuals()
-        system = self._system
-        if isinstance(system, GappySystem):
-            mean, variance = system.mean(self._dual), system.variance()
-        else:
-            mean, variance = system.posterior(y)
+        mean, variance = self._posterior_of_residuals()
+        if self._constant is not None:
+            variance = self._constant.add_variance(variance, self._share())
+        uncertain = self._mean.uncertain()
+        if uncertain is not None:
+            variance += self._variance_of_averages(variance, uncertain.on_field())
         mean += _without_gaps(self._mean.on_field(), self._mean.constant)
         if include_noise:
             noise = self._noise_at_cells()
@@ -405,6 +486,7 @@ class GridGP(OnDisk, BaseEstimator):
                 "add your own variance to std**2"
             )
         system, y, points = self._system, self._residuals(), targets.points
+        uncertain = self._mean.uncertain()
         if targets.together:
             axes = targets.together
             if isinstance(system, GappySystem):
@@ -413,12 +495,19 @@ class GridGP(OnDisk, BaseEstimator):
             else:
                 mean, variance = system.predict_at(points, axes, y)
             before = self._mean.at_points(targets)
+            shares = None if uncertain is None else uncertain.at_points(targets)
         else:
             if isinstance(system, GappySystem):
                 mean, variance = system.mean(self._dual, points), system.variance(points)
             else:
                 mean, variance = system.predict(points, y)
             before = self._mean.at(targets.coords)
+            shares = None if uncertain is None else uncertain.at(targets.coords)
+        if shares is not None:
+            variance = variance + self._variance_of_averages(variance, shares)
+        if self._constant is not None:
+            share = self._share(points, targets.together)
+            variance = self._constant.add_variance(variance, share)
         mean = mean + _without_gaps(before, self._mean.constant)
         if include_noise:
             variance = variance + self._noise_at_cells()
@@ -457,7 +546,15 @@ class GridGP(OnDisk, BaseEstimator):
         rng = np.random.default_rng([seed, 3])
         points = None if targets is None else targets.points
         draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
-        before = self._mean.at({} if targets is None else targets.coords)
+        if self._constant is not None:
+            errors = np.random.default_rng([seed, 4])
+            draws += self._constant.deviations(int(n_samples), errors, self._share(points))
+        coords_of = {} if targets is None else targets.coords
+        if self._mean.shares is not None:
+            random = np.random.default_rng([seed, 5])
+            for draw in draws:
+                draw += self._mean.drawn(random, self._scatter_of_averages()).at(coords_of)
+        before = self._mean.at(coords_of)
         draws += _without_gaps(before, self._mean.constant)
         return self.field_.restore(draws, targets=targets, leading=("sample",))
 
@@ -497,6 +594,9 @@ class GridGP(OnDisk, BaseEstimator):
             "terms": [[kernel.to_settings() for kernel in term] for term in self._fitted_terms],
             "noise": self.noise if isinstance(self.noise, (str, Real)) else "given for each cell",
             "fitted": {name: getattr(self, name) for name in _PLAIN},
+            "constant_is_unknown": self._constant_is_unknown,
+            "n_effects": len(self._effects),
+            "mean_text": self.mean if isinstance(self.mean, str) else None,
         }
         storage.write(path, type(self).__name__, parameters, arrays, overwrite)
 
@@ -512,6 +612,9 @@ class GridGP(OnDisk, BaseEstimator):
         for name in _PLAIN:
             setattr(model, name, settings["fitted"][name])
         model._variances = tree.get("noise")
+        # Stores written before the constant was an unknown lack this, and answer as they did.
+        model._constant_is_unknown = settings.get("constant_is_unknown", False)
+        model._effects = model._fitted_terms[: settings.get("n_effects", 0)]
         if "dual" in tree:
             model._dual = tree["dual"]
         model.kernels_ = model._by_dim()
@@ -519,7 +622,7 @@ class GridGP(OnDisk, BaseEstimator):
         # What made it: its own hyperparameters, so that a clone can be fitted.
         model.kernels = model.kernels_
         model.noise = settings["noise"] if model._variances is None else model._shown_noise()
-        model.mean = settings["mean"]["spec"]
+        model.mean = settings.get("mean_text") or settings["mean"]["spec"]
         if model.mean in ("number", "field"):
             model.mean = model.mean_
         return model
@@ -527,7 +630,7 @@ class GridGP(OnDisk, BaseEstimator):
     # ------------------------------------------------------------------ parts
 
     def _surely_complete(self, da: xr.DataArray) -> bool:
-        return da.chunks is None and (self.scales or 1) == 1 and not has_gaps(da)
+        return da.chunks is None and self.scales in (None, "auto", 1) and not has_gaps(da)
 
     def _residuals(self) -> Floats:
         """The field minus its prior mean; 0 where missing."""
@@ -566,9 +669,61 @@ class GridGP(OnDisk, BaseEstimator):
             seed=self.random_state,
         )
 
+    @property
+    def _constant(self) -> UnknownConstant | None:
+        """What the observed cells say of the constant, if that is not given."""
+        if not self._constant_is_unknown:
+            return None
+        if "_made_constant" not in self.__dict__:
+            solved = self._system.solve(self._observed().astype(float))
+            dual = solved[0] if isinstance(solved, tuple) else solved
+            self._made_constant = UnknownConstant.of(dual)
+        return self._made_constant
+
+    def _posterior_of_residuals(self) -> tuple[Floats, Floats]:
+        """Posterior mean and variance at the cells, given the prior mean."""
+        system = self._system
+        if isinstance(system, GappySystem):
+            return system.mean(self._dual), system.variance()
+        mean, variance = system.posterior(self._residuals())
+        return mean, variance
+
+    def _variance_of_averages(self, variance: Floats, shares: Floats) -> Floats:
+        """Variance that averages of 1 / ``shares`` observations add to posterior ones.
+
+        The noise in an average stays; of what the field has left in it, the posterior takes off
+        what it knows. An approximation: averages of neighbouring cells count as independent.
+        """
+        prior = float(sum(amplitude(term) for term in self._fitted_terms))
+        noise = float(np.nanmean(self._noise_at_cells()))
+        return np.asarray(shares * (noise + variance**2 / prior))
+
+    def _scatter_of_averages(self) -> float:
+        """Variance of a single observation about its mean, as far as the posterior leaves it."""
+        variance = self._posterior_of_residuals()[1]
+        prior = float(sum(amplitude(term) for term in self._fitted_terms))
+        noise = float(np.nanmean(self._noise_at_cells()))
+        return noise + float(np.nanmean(variance**2)) / prior
+
+    def _share(
+        self, points: Sequence[Floats] | None = None, together: Sequence[int] = ()
+    ) -> Floats:
+        """How much of the constant's error shows in each cell, or target."""
+        assert self._constant is not None
+        complete = not isinstance(self._system, GappySystem)
+        if points is None and complete:  # K A⁻¹ 1 = 1 − σ² A⁻¹ 1
+            return float(self.noise_variance_ or 0.0) * self._constant.dual
+        prior = SeparableSum(tuple(axis.points for axis in self.field_.axes), self._fitted_terms)
+        if points is None:
+            return self._constant.share(prior.multiply)
+        if together:
+            return self._constant.share(lambda dual: prior.cross_at(points, together, dual))
+        return self._constant.share(lambda dual: prior.cross(points, dual))
+
     def _set_hyperparameters(self, found: Hyperparameters, noise: float | None) -> None:
         self.__dict__.pop("_made", None)
         self.__dict__.pop("_dual", None)
+        self.__dict__.pop("_made_constant", None)
         self._fitted_terms = found.terms
         self.noise_variance_ = noise
         if hasattr(self, "field_"):
@@ -577,10 +732,16 @@ class GridGP(OnDisk, BaseEstimator):
 
     def _by_dim(self) -> dict[str, Kernel] | list[dict[str, Kernel]]:
         names = [axis.name for axis in self._axes]
-        terms = [dict(zip(names, term, strict=True)) for term in self._fitted_terms]
+        fitted = self._fitted_terms[len(self._effects) :]
+        terms = [dict(zip(names, term, strict=True)) for term in fitted]
         return terms[0] if len(terms) == 1 else terms
 
     def _shown_mean(self) -> float | xr.DataArray:
+        if self._effects and "_dual" in self.__dict__:
+            points = tuple(axis.points for axis in self.field_.axes)
+            terms = self._fitted_terms[: len(self._effects)]
+            own = self._mean.constant + SeparableSum(points, terms).multiply(self._dual)
+            return self.field_.restore(own, name="mean")
         if self._mean.spec in ("constant", "zero", "number"):
             return float(self._mean.constant)
         return self.field_.restore(np.array(self._mean.on_field()), name="mean")

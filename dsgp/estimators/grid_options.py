@@ -20,6 +20,8 @@ Kernels = Mapping[str, Kernel]
 
 # Parts of a field that its hyperparameters are learnt from: how many blocks, and cells of each.
 TILES, _TILE_CELLS = 4, 2**18
+# Scales that are tried where their number is not given.
+MOST_SCALES = 3
 # Of several scales, each starts at so much of the one before where lengthscales are given.
 _NEXT_SCALE = 0.2
 _VARIANCES = ("auto", "exact", "local", "calibrated", "draws")
@@ -32,10 +34,9 @@ def check_options(model: Any) -> None:
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
             raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
     require_seed(model.random_state)
-    if model.scales is not None and (
-        not isinstance(model.scales, (int, np.integer)) or model.scales < 1
-    ):
-        raise ParameterError(f"scales must be a positive integer or None, got {model.scales!r}")
+    number = isinstance(model.scales, (int, np.integer)) and not isinstance(model.scales, bool)
+    if not (model.scales >= 1 if number else model.scales in (None, "auto")):
+        raise ParameterError(f'scales must be a positive integer or "auto", got {model.scales!r}')
     if not (isinstance(model.tol, Real) and 0 < float(model.tol) < 1):
         raise ParameterError(f"tol must be between 0 and 1, got {model.tol!r}")
     if model.variance not in _VARIANCES:
@@ -57,12 +58,25 @@ def check_options(model: Any) -> None:
         )
 
 
-def terms_of(
-    given: Any, scales: int | None, axes: Sequence[GridAxis], default: int
-) -> list[list[Kernel]]:
-    """Return the kernels of every term and axis, as they start."""
+def sums_of(
+    given: Any, scales: int | str | None, axes: Sequence[GridAxis], learner: str | None
+) -> list[list[list[Kernel]]]:
+    """Return the sums of kernels among which the learner chooses, by their number of terms.
+
+    Where the number is given, those before the last are where its search starts from. Where
+    lengthscales are given, they say of which scales the field is.
+    """
+    number = None if isinstance(scales, str) else scales
+    plain = given is None or isinstance(given, Mapping)
+    if not plain or learner is None or _lengthscales(given or {}):
+        return [terms_of(given, number, axes)]
+    return [terms_of(given, k, axes) for k in range(1, (number or MOST_SCALES) + 1)]
+
+
+def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[list[Kernel]]:
+    """Return the kernels of every term and axis, as they start; by default one term."""
     if given is None or isinstance(given, Mapping):
-        mappings = _scaled(given or {}, scales or default, scales is not None)
+        mappings = _scaled(given or {}, scales or 1)
     else:
         if not isinstance(given, Sequence) or isinstance(given, str):
             raise ParameterError(
@@ -158,11 +172,12 @@ def tile_size(shape: Sequence[int]) -> list[int]:
     return size
 
 
-def _scaled(mapping: Kernels, n_terms: int, asked: bool) -> list[Kernels]:
+def _lengthscales(mapping: Kernels) -> bool:
+    return any(isinstance(own, Kernel) and own.lengthscale for own in mapping.values())
+
+
+def _scaled(mapping: Kernels, n_terms: int) -> list[Kernels]:
     """Return the terms of a sum that one mapping of kernels stands for."""
-    given = [own for own in mapping.values() if isinstance(own, Kernel) and own.lengthscale]
-    if given and not asked:
-        return [mapping]  # lengthscales of one scale
     return [
         {
             dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,20 +15,22 @@ import numpy as np
 import xarray as xr
 
 from dsgp.axis import Floats
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.grid_options import (
     TILES,
     check_options,
     require_given,
-    terms_of,
+    sums_of,
     tile_size,
 )
 from dsgp.grid.axes import GridAxis, axes_of
 from dsgp.grid.coded import report_blanks, report_codes
-from dsgp.grid.covariance import LONG
+from dsgp.grid.constant import UnknownConstant
+from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
 from dsgp.grid.eigen import Eigenbasis
-from dsgp.grid.fit import Hyperparameters, Piece, learn_cells, learn_complete, starts
+from dsgp.grid.fit import Hyperparameters, below_step, learn_complete, starts, step_of
+from dsgp.grid.fit_cells import Piece, learn_cells
 from dsgp.grid.outputs import Labels
 from dsgp.grid.passes import (
     PassesReport,
@@ -39,6 +42,7 @@ from dsgp.grid.passes import (
     sample_tiles,
 )
 from dsgp.grid.passes.regions import regions
+from dsgp.grid.systems import GappySystem, complete_system
 from dsgp.kernels import Kernel
 from dsgp.rows.coded import Extremes
 
@@ -49,7 +53,7 @@ class OnDisk:
     kernels: Any
     noise: Any
     mean: Any
-    scales: int | None
+    scales: int | str | None
     units: Any
     learner: str | None
     variance: str
@@ -58,6 +62,7 @@ class OnDisk:
     max_iter: int
     random_state: int
     _axes: tuple[GridAxis, ...]
+    _effects: tuple[tuple[Kernel, ...], ...]
     _set_hyperparameters: Any
 
     def smooth_store(
@@ -130,6 +135,7 @@ class OnDisk:
                     f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
                 )
         self.__dict__.pop("field_", None)
+        self._effects = ()
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
         inside, self.n_observed_ = _seen(stored, axes)
@@ -143,10 +149,10 @@ class OnDisk:
                 f"variable {variable!r} has no value in any of the {len(tiles)} parts that would "
                 "be learnt from; take a part of the field with more values"
             )
-        terms = terms_of(
-            self.kernels, self.scales, axes, 2 if gaps and self.learner is not None else 1
-        )
-        if len(terms) > 1 and not gaps:  # no common eigenbasis: tiles, too
+        sums = sums_of(self.kernels, self.scales, axes, self.learner)
+        if not gaps and self.scales in (None, "auto"):
+            sums = sums[:1]  # several scales have no common eigenbasis, and passes need one
+        if len(sums[-1]) > 1 and not gaps:  # no common eigenbasis: tiles, too
             gaps, stored = True, replace(stored, gaps=True)
         for axis in axes:
             if len(axis) > LONG and not gaps:
@@ -158,8 +164,12 @@ class OnDisk:
         mean = self._mean_of_parts(tiles)
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
-        found = self._learn_parts(terms, tiles, points, mean, noise, gaps)
+        found = self._learn_parts(sums, tiles, points, mean, noise, gaps)
+        self._warn_of_short(found, points)
         self._set_hyperparameters(found, found.noise)
+        precision: float | None = None
+        if self.mean == "constant":
+            mean, precision = self._constant_of_parts(tiles, points, mean, found, gaps)
         self.mean_: float | xr.DataArray = mean
         self.units_ = {axis.name: axis.unit_label for axis in axes}
         self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
@@ -192,6 +202,7 @@ class OnDisk:
                 self.tol,
                 self.max_iter,
                 self.random_state,
+                precision,
             )
             report = gappy_posterior_to_store(
                 stored, model, mean, out, domain=_domain(domain, inside, axes), **options
@@ -205,7 +216,9 @@ class OnDisk:
             Eigenbasis.of(kernel.covariance(own))
             for kernel, own in zip(found.terms[0], points, strict=True)
         ]
-        return posterior_to_store(stored, bases, found.noise, mean, out, **options)
+        return posterior_to_store(
+            stored, bases, found.noise, mean, out, constant_precision=precision, **options
+        )
 
     def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
         """Return the prior mean; a constant one is the average of the coarse grid."""
@@ -218,9 +231,47 @@ class OnDisk:
                 return float(np.nanmean(values))
         return 0.0
 
+    def _constant_of_parts(
+        self,
+        tiles: Sequence[tuple[Any, Floats]],
+        points: list[Floats],
+        mean: float,
+        found: Hyperparameters,
+        gaps: bool,
+    ) -> tuple[float, float | None]:
+        """Estimate the constant by generalised least squares from the coarse grid.
+
+        Returns it and its precision. What the whole field would say beyond that is a part of its
+        variance.
+        """
+        with_values = [own for own in tiles if not np.isnan(own[1]).all()]
+        if not with_values:
+            return mean, None
+        region, values = with_values[-1]
+        axes = [own[part] for own, part in zip(points, region, strict=True)]
+        seen = ~np.isnan(values)
+        if gaps:
+            system = GappySystem(
+                SeparableSum(tuple(axes), found.terms),
+                seen,
+                found.noise,
+                n_neighbours=self.n_neighbours,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                seed=self.random_state,
+            )
+            dual = system.solve(seen.astype(float))[0]
+        else:
+            dual = np.asarray(
+                complete_system(axes, found.terms[0], found.noise).solve(np.ones(seen.shape))
+            )
+        constant = UnknownConstant.of(dual)
+        residuals = np.where(seen, values - mean, 0.0)
+        return mean + constant.estimate(residuals), constant.precision
+
     def _learn_parts(
         self,
-        terms: Sequence[Sequence[Kernel]],
+        sums: Sequence[Sequence[Sequence[Kernel]]],
         tiles: Sequence[tuple[Any, Floats]],
         points: list[Floats],
         mean: float,
@@ -228,7 +279,7 @@ class OnDisk:
         gaps: bool,
     ) -> Hyperparameters:
         if self.learner is None:
-            return self._kept(terms, points, noise)
+            return self._kept(sums[-1], points, noise)
         whole = len(tiles) == 1
         self.learnt_from_ = (
             "the whole field" if whole else f"{len(tiles)} parts of {tiles[0][1].size} cells"
@@ -238,7 +289,9 @@ class OnDisk:
             for region, values in tiles
         ]
         if not gaps:
-            return learn_complete(terms[0], parts, points, noise)
+            return learn_complete(
+                sums[0][0], parts, points, noise, unknown_constant=self.mean == "constant"
+            )
         pieces = [
             Piece(own, np.nan_to_num(values), ~np.isnan(values))
             for own, values in parts
@@ -246,12 +299,33 @@ class OnDisk:
         ]
         variance = float(np.nanvar(np.concatenate([values.ravel() for _, values in parts])))
         return learn_cells(
-            starts(terms, points, variance, noise),
+            [starts(terms, points, variance, noise) for terms in sums],
             pieces,
             points,
             n_neighbours=self.n_neighbours,
             seed=self.random_state,
+            unknown_constant=self.mean == "constant",
+            all_scales=isinstance(self.scales, (int, np.integer)),
         )
+
+    def _warn_of_short(self, found: Hyperparameters, points: list[Floats]) -> None:
+        """Warn of learnt lengthscales below the step of their axis."""
+        if self.learner is None:
+            return
+        below = below_step(found, points)
+        for d, axis in enumerate(self._axes):
+            lengths = [found.terms[c][d].lengthscale for c in np.flatnonzero(below[:, d])]
+            if lengths:
+                listed = ", ".join(f"{length:.3g}" for length in lengths)
+                warnings.warn(
+                    f"dim {axis.name!r}: the learnt lengthscale {listed} is below the step of "
+                    f"{step_of(points[d]):.3g} {axis.unit or ''}".rstrip()
+                    + ": that part of the field is all but independent from step to step, and "
+                    "between steps nothing is known of it; give a kernel with a fixed lengthscale, "
+                    "or fewer scales, if that is not so",
+                    DataWarning,
+                    stacklevel=5,
+                )
 
     def _kept(
         self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None

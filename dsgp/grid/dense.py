@@ -78,16 +78,28 @@ class DenseSystem:
         """Return α = (K + R)⁻¹ y, (n,)."""
         return cho_solve(self._factor, y[self.observed])
 
-    def evidence(self, y: Floats) -> VecchiaEvidence:
-        """Log likelihood and its gradient, exact."""
+    def evidence(self, y: Floats, unknown_constant: bool = False) -> VecchiaEvidence:
+        """Log likelihood and its gradient, exact.
+
+        ``unknown_constant``: that of the field up to a constant, which is integrated out.
+        """
         dual = self.dual(y)
         lower = self._factor[0]
         n = len(dual)
-        value = -0.5 * (
-            float(y[self.observed] @ dual) + 2 * float(np.sum(np.log(np.diag(lower)))) + n * LOG_2PI
-        )
+        quadratic = float(y[self.observed] @ dual)
+        value = -float(np.sum(np.log(np.diag(lower)))) - 0.5 * n * LOG_2PI
         # d log p = ½ Σ_ab S_ab dA_ab.
-        inner = np.outer(dual, dual) - cho_solve(self._factor, np.eye(n))
+        inner = -cho_solve(self._factor, np.eye(n))
+        if unknown_constant:
+            ones = cho_solve(self._factor, np.ones(n))
+            precision = float(np.sum(ones))
+            constant = float(np.sum(dual)) / precision
+            dual = dual - constant * ones
+            quadratic -= constant**2 * precision
+            value += 0.5 * (LOG_2PI - math.log(precision))
+            inner += np.outer(ones, ones) / precision
+        value -= 0.5 * quadratic
+        inner += np.outer(dual, dual)
         n_terms, n_dims = len(self.prior.terms), len(self.prior.points)
         lengthscales, variances = np.zeros((n_terms, n_dims)), np.zeros(n_terms)
         for c, term in enumerate(self.prior.terms):

@@ -1,7 +1,11 @@
-"""Learning the hyperparameters of a grid: their starts, and ascent of a log marginal likelihood."""
+"""Learning the hyperparameters of a grid: their starts, and ascent of a log marginal likelihood.
+
+Complete fields; those with gaps are learnt in ``fit_cells``.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -9,23 +13,18 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.axis import Floats
-from dsgp.grid.covariance import SeparableSum
-from dsgp.grid.dense import DenseSystem
-from dsgp.grid.kronecker import GridEvidence
-from dsgp.grid.missing import Bools, CellSystem
+from dsgp.axis import LOG_2PI, Floats
+from dsgp.grid.constant import UnknownConstant
+from dsgp.grid.fibres import FibreSystem
+from dsgp.grid.kronecker import GridEvidence, KroneckerSystem
+from dsgp.grid.missing import Bools
 from dsgp.grid.points import amplitude
 from dsgp.grid.systems import complete_system
-from dsgp.grid.vecchia import VecchiaEvidence
 from dsgp.kernels import Kernel
 from dsgp.progress import progress
 
-# A learner stops when an iteration gains less, in nats: of an exact likelihood, of a sampled one.
-_GAIN, _SAMPLED_GAIN = 1e-2, 0.3
-# Cells and neighbours of the stages by which gappy fields are learnt.
-_STAGES = ((2000, 15, 40), (10000, 30, 40))
-# Of them, so many are the first in the order of elimination: they alone see long distances.
-_KEPT = 1000
+# A learner stops when an iteration gains less, in nats.
+_GAIN = 1e-2
 # Fewer observed cells than this are learnt from by dense algebra.
 DENSE = 1000
 # A field must gain so many nats over noise alone, and its variance is so small a share if not.
@@ -33,6 +32,10 @@ _WORTH, _NO_FIELD = 2.0, 1e-4
 # Where a single lengthscale may start, as a share of the axis' extent and in steps, the larger of
 # the two; the likeliest start is taken. Steps matter on axes of many points.
 _STARTS = ((0.3, 0.5), (0.1, 0.5), (0.03, 0.5), (0.0, 50.0), (0.0, 5.0))
+
+
+# A lengthscale below the step of its axis is tried again from so many steps.
+_RAISED = 1.5
 
 
 class GridEvidenceLike(Protocol):
@@ -276,7 +279,7 @@ def likely_starts(
     return sorted(candidates, key=lambda own: -evidence(own).value)
 
 
-def _noise_alone(
+def noise_alone(
     evidence: Callable[[Hyperparameters], GridEvidenceLike],
     found: Hyperparameters,
     value: float,
@@ -297,6 +300,29 @@ def _noise_alone(
     return alone if evidence(alone).value > value - _WORTH else found
 
 
+def step_of(own: Floats) -> float:
+    """Median step of an axis; 1 for a single point."""
+    return float(np.median(np.diff(own))) if len(own) > 1 else 1.0
+
+
+def below_step(found: Hyperparameters, points: Sequence[Floats]) -> Bools:
+    """Say which learnt lengthscales (C, D) are below the step of their axis."""
+    lengths = np.array([[float(k.lengthscale or 1.0) for k in term] for term in found.terms])
+    steps = np.array([step_of(own) for own in points])
+    return np.asarray(found.free()[0] & (lengths < steps * (1 - 1e-9)))
+
+
+def raised_from(found: Hyperparameters, points: Sequence[Floats]) -> Hyperparameters | None:
+    """Start again with longer lengthscales where some are below the step; None if none is."""
+    below = below_step(found, points)
+    if not below.any():
+        return None
+    logs = found.logs()
+    steps = np.tile([step_of(own) for own in points], len(found.terms))
+    logs[: below.size] = np.where(below.ravel(), np.log(_RAISED * steps), logs[: below.size])
+    return found.with_logs(logs)
+
+
 def _at_bound(found: Hyperparameters, points: Sequence[Floats], variance: float) -> bool:
     """Whether a free lengthscale is at its lower bound."""
     n_lengthscales = len(found.terms) * len(points)
@@ -310,6 +336,8 @@ def learn_complete(
     pieces: Sequence[tuple[Sequence[Floats], Floats]],
     points: Sequence[Floats],
     noise: float | None,
+    *,
+    unknown_constant: bool = False,
 ) -> Hyperparameters:
     """Learn one separable kernel from a complete field, or from complete pieces of it.
 
@@ -324,12 +352,18 @@ def learn_complete(
         The axes of the whole field.
     noise : float or None
         Noise variance, which is then kept; None: to be learnt.
+    unknown_constant : bool
+        The residuals are about an average, not about a known constant. In fields of up to
+        ``DENSE`` cells it is integrated out; beyond, an average is as good.
     """
     n = sum(y.size for _, y in pieces)
-    variance = float(sum(np.sum(y**2) for _, y in pieces)) / n
+    variance = float(sum(np.sum(y**2) for _, y in pieces)) / degrees(n, unknown_constant)
+    evidence_of = restricted if unknown_constant and n <= DENSE else plain
 
     def evidence(own: Hyperparameters) -> GridEvidence:
-        parts = [complete_system(piece, own.terms[0], own.noise).evidence(y) for piece, y in pieces]
+        parts = [
+            evidence_of(complete_system(piece, own.terms[0], own.noise), y) for piece, y in pieces
+        ]
         return GridEvidence(
             float(sum(part.value for part in parts)),
             np.sum([part.by_log_lengthscale for part in parts], axis=0),
@@ -345,127 +379,46 @@ def learn_complete(
         if not _at_bound(found, points, variance):
             break  # else the search may have leapt over the maximum: from another start, then
     assert best is not None
-    return _noise_alone(evidence, best[0], best[1], variance)
+    again = raised_from(best[0], points)
+    if again is not None:
+        best = max(best, maximise(evidence, again, points, variance, n), key=lambda one: one[1])
+    return noise_alone(evidence, best[0], best[1], variance)
 
 
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """A field with gaps, or a part of one, to learn from.
+def degrees(n: int, unknown_constant: bool) -> int:
+    """Degrees of freedom of n residuals."""
+    return max(n - unknown_constant, 1)
 
-    Attributes
-    ----------
-    points : sequence of D ndarrays
-    y : ndarray of shape (G_1, …, G_D)
-        Residuals; missing cells are not read.
-    observed : ndarray of bool, of that shape
-    noise_shape : float or ndarray that broadcasts to it
-        Noise variances up to the factor ``noise`` of the hyperparameters.
+
+def plain(system: KroneckerSystem | FibreSystem, y: Floats) -> GridEvidence:
+    """Log likelihood of residuals, and its gradient."""
+    return system.evidence(y)
+
+
+def restricted(system: KroneckerSystem | FibreSystem, y: Floats) -> GridEvidence:
+    """Log likelihood of a field up to a constant, which is integrated out, and its gradient.
+
+    With v = A⁻¹ 1 and s = 1ᵀ v, log p = log N(y − β̂) − ½ log s + ½ log 2π, and the derivative of
+    −½ log s is ½ vᵀ dA v / s: that of the log likelihood of 1/√s, without its trace.
     """
-
-    points: Sequence[Floats]
-    y: Floats
-    observed: Bools
-    noise_shape: float | Floats = 1.0
-
-
-def learn_cells(
-    start: Hyperparameters,
-    pieces: Sequence[Piece],
-    points: Sequence[Floats],
-    *,
-    n_neighbours: int,
-    seed: int,
-) -> Hyperparameters:
-    """Learn from a field with gaps, or with noise that differs between cells.
-
-    Up to ``DENSE`` observed cells: by the exact likelihood. More: by Vecchia's, of a weighted
-    sample of cells given their neighbours, in two stages; the neighbours are those of largest
-    covariance under the hyperparameters that a stage starts from. Several pieces count as
-    independent.
-
-    Parameters
-    ----------
-    start : Hyperparameters
-    pieces : sequence of Piece
-    points : sequence of D ndarrays
-        The axes of the whole field.
-    n_neighbours : int
-    seed : int
-    """
-    counts = [int(np.count_nonzero(piece.observed)) for piece in pieces]
-    n = sum(counts)
-    variance = float(sum(np.sum(piece.y[piece.observed] ** 2) for piece in pieces)) / n
-    if n <= DENSE:
-
-        def exact(own: Hyperparameters) -> VecchiaEvidence:
-            return _added(
-                [
-                    DenseSystem(
-                        SeparableSum(tuple(piece.points), own.terms),
-                        piece.observed,
-                        own.noise * piece.noise_shape,
-                    ).evidence(piece.y)
-                    for piece in pieces
-                ]
-            )
-
-        found, value = maximise(exact, start, points, variance, n)
-        return _noise_alone(exact, found, value, variance)
-    found = start
-    for k, (n_rows, neighbours, max_iter) in enumerate(_STAGES):
-        # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
-        scale = min(n_rows / n, 1.0)
-        sampled = []
-        for piece, count in zip(pieces, counts, strict=True):
-            base = CellSystem(
-                SeparableSum(tuple(piece.points), found.terms),
-                piece.observed,
-                piece.noise_shape,
-                n_neighbours=min(neighbours, n_neighbours),
-                seed=seed,
-            )
-            rows, weight = sample_rows(count, max(n_rows * count // n, 1), seed)
-            sampled.append((piece, base, rows, weight * scale))
-
-        def evidence(own: Hyperparameters, sampled: list[Any] = sampled) -> VecchiaEvidence:
-            return _added(
-                [
-                    base.with_prior(
-                        SeparableSum(tuple(piece.points), own.terms), own.noise
-                    ).evidence(piece.y, rows, weight)
-                    for piece, base, rows, weight in sampled
-                ]
-            )
-
-        found, value = maximise(
-            evidence,
-            found,
-            points,
-            variance,
-            min(n, n_rows),
-            gain=_SAMPLED_GAIN,
-            max_iter=max_iter,
-            what=f"learning, stage {k + 1} of {len(_STAGES)}",
+    constant = UnknownConstant.of(np.asarray(system.solve(np.ones(y.shape))))
+    parts = [
+        system.evidence(own)
+        for own in (
+            y - constant.estimate(y),
+            np.full(y.shape, constant.precision**-0.5),
+            np.zeros(y.shape),
         )
-    return _noise_alone(evidence, found, value, variance)
+    ]
+    signs = (1.0, 1.0, -1.0)
 
+    def total(name: str) -> Any:
+        return sum(sign * getattr(part, name) for sign, part in zip(signs, parts, strict=True))
 
-def _added(parts: Sequence[VecchiaEvidence]) -> VecchiaEvidence:
-    return VecchiaEvidence(
-        float(sum(part.value for part in parts)),
-        np.sum([part.by_log_lengthscale for part in parts], axis=0),
-        np.sum([part.by_log_variance for part in parts], axis=0),
-        float(sum(part.by_log_noise for part in parts)),
+    value = parts[0].value + 0.5 * (LOG_2PI - math.log(constant.precision))
+    return GridEvidence(
+        value,
+        total("by_log_lengthscale"),
+        total("by_log_variance"),
+        total("by_log_noise"),
     )
-
-
-def sample_rows(n: int, n_rows: int, seed: int) -> tuple[np.ndarray, Floats]:
-    """Take the first cells in the order of elimination and a sample of the others, with weights."""
-    if n <= n_rows:
-        return np.arange(n), np.ones(n)
-    kept = min(_KEPT, n_rows // 2, n)
-    random = np.random.default_rng([seed, n_rows])
-    others = kept + np.sort(random.choice(n - kept, n_rows - kept, replace=False))
-    weight = np.full(n_rows, (n - kept) / (n_rows - kept))
-    weight[:kept] = 1.0
-    return np.concatenate([np.arange(kept), others]), weight

@@ -6,7 +6,7 @@ A mean is a small table along the axes, one long where it does not vary, so that
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
 from typing import Any, Self
@@ -48,6 +48,8 @@ class Mean:
         Of the groups.
     codes : ndarray of int, shape (n_points,), or None
         Index into ``labels`` of each point of the grouped axis; None without a group.
+    shares : ndarray of the table's shape, or None
+        Of averages, 1 over the number of observations in each; 1 where another stands in.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Mean:
     group: str | None = None
     labels: tuple[int | str, ...] = ()
     codes: NDArray[np.intp] | None = None
+    shares: Floats | None = None
 
     @classmethod
     def of(cls, spec: Any, field: Field) -> Self:
@@ -124,11 +127,13 @@ class Mean:
         check_dims([dim], field.axes, "mean")
         d = field.dims.index(dim)
         constant = _average(field)
-        per_cell = _ratio(*_sums(field, d))
+        sums, counts = _sums(field, d)
+        per_cell = _ratio(sums, counts)
+        shares = [1.0 / np.maximum(counts, 1)]
         # A cell that is never observed has the average of the others.
         everywhere = np.where(np.isnan(per_cell), constant, per_cell)
         if not part:
-            return cls(spec, field.axes, everywhere, constant)
+            return cls(spec, field.axes, everywhere, constant, shares=shares[0])
         axis = field.axes[d]
         steps = field.template.coords[dim].values
         by_step = _labels(axis, part, steps[::-1] if axis.descending else steps)
@@ -138,10 +143,20 @@ class Mean:
             total, count = _sums(field, d, codes == code)
             group = total.sum() / count.sum() if count.sum() else constant
             piece = _ratio(total, count)
+            shares.insert(-1, 1.0 / np.maximum(count, 1))
             stand_in = np.where(np.isnan(per_cell), group, per_cell)
             pieces.append(np.where(np.isnan(piece), stand_in, piece))
         table = np.concatenate([*pieces, everywhere], axis=d)
-        return cls(spec, field.axes, table, constant, part, tuple(labels.tolist()), codes)
+        return cls(
+            spec,
+            field.axes,
+            table,
+            constant,
+            part,
+            tuple(labels.tolist()),
+            codes,
+            np.concatenate(shares, axis=d),
+        )
 
     @property
     def dim(self) -> str | None:
@@ -194,6 +209,20 @@ class Mean:
                 out = _interpolated(out, d, axis.points, numbers)
         return np.broadcast_to(out, shape)
 
+    def uncertain(self) -> Self | None:
+        """Return ``shares`` as a table that can be read like the mean; None if it is known."""
+        return None if self.shares is None else replace(self, table=self.shares)
+
+    def drawn(self, random: np.random.Generator, variance: float) -> Self:
+        """Return errors of the averages, if a single observation has some variance."""
+        assert self.shares is not None
+        errors = np.sqrt(variance * self.shares) * random.standard_normal(self.table.shape)
+        return replace(self, table=errors)
+
+    def shifted(self, by: float) -> Self:
+        """Return the same mean plus a number."""
+        return replace(self, table=self.table + by, constant=self.constant + by)
+
     def at_points(self, targets: Targets) -> Floats:
         """Mean at points, as ``at`` has it, in the inner layout of the targets, (n, H_o, …)."""
         together = targets.together
@@ -240,7 +269,8 @@ class Mean:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays to be stored beside ``settings``."""
-        return {"table": self.table} | ({} if self.codes is None else {"codes": self.codes})
+        optional = {"codes": self.codes, "shares": self.shares}
+        return {"table": self.table} | {k: v for k, v in optional.items() if v is not None}
 
     @classmethod
     def from_settings(
@@ -254,6 +284,7 @@ class Mean:
             axes=tuple(axes),
             table=arrays["table"],
             codes=arrays.get("codes"),
+            shares=arrays.get("shares"),
             **{**settings, "labels": tuple(settings["labels"])},
         )
 

@@ -83,6 +83,8 @@ class CellSystem:
     max_iter : int
     seed : int
         Of the order of elimination.
+    rows : ndarray of int, ascending, optional
+        Places in that order of the cells whose likelihood is wanted, if that is all.
 
     Notes
     -----
@@ -99,8 +101,10 @@ class CellSystem:
         tol: float = 1e-6,
         max_iter: int = 1000,
         seed: int = 0,
+        rows: NDArray[np.int64] | None = None,
     ) -> None:
         self.prior = prior
+        self.rows = rows
         self.cells = Cells.of(observed, prior, seed)
         self.noise = at_cells(noise, self.cells)
         self.n_neighbours = n_neighbours
@@ -121,7 +125,7 @@ class CellSystem:
     @cached_property
     def neighbours(self) -> Ints:
         """Earlier neighbours of every cell."""
-        return earlier_neighbours(self.cells, self.prior, self.n_neighbours)
+        return earlier_neighbours(self.cells, self.prior, self.n_neighbours, self.rows)
 
     @cached_property
     def factor(self) -> Factor:

@@ -85,23 +85,33 @@ def _closed(prior: SeparableSum) -> NDArray[np.bool_]:
     return np.array(closed)
 
 
-def earlier_neighbours(cells: Cells, prior: SeparableSum, n_neighbours: int) -> Ints:
-    """Find for every cell the earlier ones it is regressed on, (n, n_neighbours), -1 for none."""
+def earlier_neighbours(
+    cells: Cells,
+    prior: SeparableSum,
+    n_neighbours: int,
+    rows: NDArray[np.int64] | None = None,
+) -> Ints:
+    """Find for every cell the earlier ones it is regressed on, (n, n_neighbours), -1 for none.
+
+    ``rows``, ascending: for these cells only; the rows of others hold anything.
+    """
     n = len(cells)
+    rows = np.arange(n) if rows is None else rows
     out = np.empty((n, min(n_neighbours, max(n - 1, 1))), dtype=np.int32)
     tables, offsets = prior.tables(), _offsets(prior, cells.wrap)
-    first = min(n, _FIRST)
+    first = int(np.searchsorted(rows, _FIRST))
     # The work of a cell grows with its rank here, and falls with it below: blocks are interleaved.
-    _blocks(lambda a, b: jit.best_earlier(cells.index, tables, a, b, out), 0, first)
+    _blocks(lambda a, b: jit.best_earlier(cells.index, tables, rows, a, b, out), 0, first)
     shape = np.array(cells.shape, dtype=np.int64)
     _blocks(
         lambda a, b: jit.earlier_neighbours(
-            cells.index, cells.rank, shape, cells.wrap, offsets, a, b, -1, out
+            cells.index, cells.rank, shape, cells.wrap, offsets, rows, a, b, -1, out
         ),
         first,
-        n,
+        len(rows),
     )
-    _widen(cells, prior, first + np.flatnonzero(out[first:, -1] < 0), out)
+    others = rows[first:]
+    _widen(cells, prior, others[out[others, -1] < 0], out)
     return out
 
 
@@ -147,6 +157,7 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
     offsets = _offsets(prior, cells.wrap)
     shape = np.array(cells.shape, dtype=np.int64)
     found = np.empty((len(targets), 0), dtype=np.int32)
+    rows = np.arange(len(targets))
     for share in _SHARES:
         limit = len(cells) // share
         some = np.empty((len(targets), min(n_each, limit)), dtype=np.int32)
@@ -155,7 +166,7 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
 
         def search(first: int, last: int, limit: int = limit, some: Ints = some) -> None:
             jit.earlier_neighbours(
-                targets, cells.rank, shape, cells.wrap, offsets, first, last, limit, some
+                targets, cells.rank, shape, cells.wrap, offsets, rows, first, last, limit, some
             )
 
         _blocks(search, 0, len(targets))

@@ -94,8 +94,10 @@ def _covariances(tables, index, n, part, line, out):
 
 
 @compiled
-def earlier_neighbours(cells, rank, shape, wrap, offsets, first, last, limit, out):
-    """Fill ``out[first:last]`` with the first cells of smaller rank along the list of offsets.
+def earlier_neighbours(cells, rank, shape, wrap, offsets, rows, first, last, limit, out):
+    """Fill rows of ``out`` with the first cells of smaller rank along the list of offsets.
+
+    They are ``rows[first:last]``.
 
     ``offsets`` (n_offsets, D) come nearest first; ``wrap`` (D,) marks axes that close on
     themselves. A cell takes part if its rank is smaller than its own, or than ``limit`` if that is
@@ -103,7 +105,8 @@ def earlier_neighbours(cells, rank, shape, wrap, offsets, first, last, limit, ou
     """
     n_dims = len(shape)
     m = out.shape[1]
-    for i in range(first, last):
+    for r in range(first, last):
+        i = rows[r]
         below = i if limit < 0 else limit
         found = 0
         for o in range(offsets.shape[0]):
@@ -130,14 +133,15 @@ def earlier_neighbours(cells, rank, shape, wrap, offsets, first, last, limit, ou
 
 
 @compiled
-def best_earlier(cells, tables, first, last, out):
-    """Fill ``out[first:last]`` with the earlier cells of largest covariance, by looking at all."""
+def best_earlier(cells, tables, rows, first, last, out):
+    """Fill ``rows[first:last]`` of ``out`` with the earlier cells of largest covariance."""
     m = out.shape[1]
     n_dims = cells.shape[1]
     value = np.empty(m)
     index = np.empty((n_dims, 2), dtype=np.int64)
     part, line, pair = np.empty((2, 2)), np.empty((2, 2)), np.empty((2, 2))
-    for i in range(first, last):
+    for r in range(first, last):
+        i = rows[r]
         found = 0
         for d in range(n_dims):
             index[d, 0] = cells[i, d]

@@ -58,13 +58,14 @@ def test_everything_is_that_of_dense_algebra(name, per_cell, missing):
     observed = gaps(shape) if missing else np.ones(shape, bool)
     dense = Dense(points, terms, noises, observed)
     noise = as_field(noises, points) if per_cell else 0.1
-    model = given_model(terms, noise).fit(as_field(y, points, observed))
+    mean = float(y[observed].mean())
+    model = given_model(terms, noise, mean=mean).fit(as_field(y, points, observed))
     complete = not (missing or per_cell or len(terms) > 1)
     assert model.method_ == ("kronecker" if complete else "dense")
     assert model.variance_method_ == "exact"
     assert model.n_observed_ == observed.sum()
     assert (model.noise_variance_ is None) == per_cell
-    check(model, dense, y, y[observed].mean())
+    check(model, dense, y, mean)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -76,14 +77,14 @@ def test_conjugate_gradients_say_the_same(name, monkeypatch):
     y = np.random.default_rng(0).standard_normal(shape)
     observed = gaps(shape)
     dense = Dense(points, terms, 0.1, observed)
-    da, mean = as_field(y, points, observed), y[observed].mean()
-    model = given_model(terms, 0.1, n_neighbours=10**4).fit(da)
+    da, mean = as_field(y, points, observed), float(y[observed].mean())
+    model = given_model(terms, 0.1, mean=mean, n_neighbours=10**4).fit(da)
     assert (model.method_, model.variance_method_) == ("conjugate gradients", "local")
     assert model.converged_
     assert model.residual_ <= 1.1e-12
     assert model.solver_iterations_ > 0
     check(model, dense, y, mean)
-    few = given_model(terms, 0.1, n_neighbours=5, variance="local").fit(da)
+    few = given_model(terms, 0.1, mean=mean, n_neighbours=5, variance="local").fit(da)
     close(few.posterior()["mean"], model.posterior()["mean"])
     assert (few.posterior()["std"] >= model.posterior()["std"] * (1 - 1e-9)).all()
 
@@ -99,9 +100,10 @@ def test_long_axes_say_the_same(missing, long, monkeypatch):
     kernels[long] = Matern52(0.9, 1.5)
     y = np.random.default_rng(0).standard_normal(lengths)
     observed = gaps(lengths) if missing else np.ones(lengths, bool)
-    model = given_model([kernels], 0.1).fit(as_field(y, points, observed))
+    mean = float(y[observed].mean())
+    model = given_model([kernels], 0.1, mean=mean).fit(as_field(y, points, observed))
     assert model.method_ == ("dense" if missing else "fibres")
-    check(model, Dense(points, [tuple(kernels)], 0.1, observed), y, y[observed].mean())
+    check(model, Dense(points, [tuple(kernels)], 0.1, observed), y, mean)
 
 
 def test_ten_thousand_steps_with_gaps_are_solved():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from dsgp import GridGP
+from dsgp import GridGP, load
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern32, Matern52, Periodic, SquaredExponential
 from tests.grid.dense import Dense, close, gaps, uneven
@@ -81,11 +81,11 @@ def test_keeping_what_is_given_means_one_kernel_not_two(missing):
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_scales_are_one_or_with_gaps_two(missing):
+def test_scales_are_as_many_as_the_likelihood_says(missing):
+    """A field of one scale has one, whether cells are missing or not."""
     da = drawn(missing)[:14, :14]
-    own = GridGP().fit(da).kernels_
-    assert isinstance(own, list) == missing
-    for scales in (1, 3):
+    assert isinstance(GridGP().fit(da).kernels_, dict)
+    for scales in (1, 2):
         own = GridGP(scales=scales).fit(da).kernels_
         terms = own if isinstance(own, list) else [own]
         assert len(terms) == scales
@@ -136,19 +136,33 @@ def test_means_are_taken_off_and_put_back(spec):
     kernels = [{"time": Matern32(60.0, 1.0), "x": Matern32(2.0, 1.0)}]
     model = GridGP(kernels, 0.1, mean=spec, learner=None, units={"time": "days"}).fit(da)
     mean = expected_mean(spec, da)
+    if isinstance(spec, str) and spec == "constant":
+        spec = float(da.mean())  # as an unknown: tests/grid/test_constant.py
+        model = GridGP(kernels, 0.1, mean=spec, learner=None, units={"time": "days"}).fit(da)
     days = (TIMES - TIMES[0]).days.to_numpy(float)
     dense = Dense([days, np.arange(5.0)], [tuple(kernels[0].values())], 0.1, da.notnull().values)
     residual = (da - mean).fillna(0).values
     posterior = model.posterior()
     close(posterior["mean"], dense.posterior(residual)[0] + mean.values)
-    close(posterior["std"] ** 2, dense.variance())
+    uncertain = isinstance(spec, str) and spec.startswith("time")
+    variance = dense.variance()
+    expected_variance = variance
+    if uncertain:  # that of the averages beside it
+        groups = da.time.dt.month if spec == "time.month" else xr.zeros_like(da.time, int)
+        count = da.notnull().groupby(groups.rename("g")).sum()
+        share = (1 / np.maximum(count, 1)).sel(g=groups.rename("g")).transpose(*da.dims).values
+        expected_variance = variance + share * (0.1 + variance**2 / dense.prior[0, 0])
+    close(posterior["std"] ** 2, expected_variance)
     close(model.log_marginal_likelihood_, dense.log_likelihood(residual))
     shown = model.mean_
     close(np.broadcast_to(shown, da.shape), mean.values)
     # Far beyond the data, predictions are the mean.
     far = model.predict(time=["2100-06-01"])
     prior = np.sqrt(dense.prior[0, 0])
-    close(far["std"], np.full((1, 5), prior), 1e-6)
+    if uncertain:
+        assert (far["std"] > prior).all()
+    else:
+        close(far["std"], np.full((1, 5), prior), 1e-6)
     if isinstance(spec, str) and spec == "time":
         close(far["mean"][0], da.mean("time"), 1e-6)
     if isinstance(spec, str) and spec == "time.month":
@@ -157,6 +171,66 @@ def test_means_are_taken_off_and_put_back(spec):
     draws = model.sample(200)
     z = (draws.mean("sample") - posterior["mean"]) / posterior["std"] * np.sqrt(200)
     assert float(abs(z).max()) < 5
+
+
+def two_years(season, seed=0):
+    """Two years of months on a few cells; a third of them hidden, and one month everywhere."""
+    random = np.random.default_rng(seed)
+    days, x = (TIMES - TIMES[0]).days.to_numpy(float), np.arange(5.0)
+    roots = [
+        np.linalg.cholesky(Matern32(length, 1.0).covariance(own) + 1e-9 * np.eye(len(own)))
+        for own, length in ((days, 90.0), (x, 4.0))
+    ]
+    field = roots[0] @ random.standard_normal((24, 5)) @ roots[1].T
+    field += season * np.cos(2 * np.pi * np.arange(24) / 12)[:, None]
+    truth = xr.DataArray(10 + field, {"time": TIMES, "x": x})
+    hidden = random.random(truth.shape) < 0.3
+    hidden[5:8] = True
+    noisy = truth + 0.1 * random.standard_normal(truth.shape)
+    return truth, noisy.where(~xr.DataArray(hidden, truth.coords))
+
+
+@pytest.mark.parametrize("season", [0.0, 8.0])
+def test_a_climatology_of_two_years_is_as_good_as_none_or_better(season):
+    errors, covered = {}, []
+    for mean in ("constant", "time.month"):
+        squares = []
+        for seed in range(3):
+            truth, da = two_years(season, seed)
+            posterior = GridGP(mean=mean, scales=1).fit(da).posterior()
+            error = posterior["mean"] - truth
+            squares.append(float((error**2).where(da.isnull()).mean()))
+            if mean != "constant":
+                covered.append(float((abs(error) < 1.96 * posterior["std"]).mean()))
+        errors[mean] = np.sqrt(np.mean(squares))
+    assert errors["time.month"] < (1.1 if season == 0 else 0.85) * errors["constant"]
+    assert 0.85 < np.mean(covered) <= 1.0
+
+
+def test_a_climatology_is_saved_and_shown(tmp_path):
+    truth, da = two_years(8.0)
+    model = GridGP(mean="time.month", scales=1).fit(da)
+    assert set(model.kernels_) == {"time", "x"}
+    shown = model.mean_.mean("x")
+    assert float(shown[0] - shown[6]) == pytest.approx(16, abs=4)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.mean == "time.month"
+    later = {"time": ["2004-01-15", "2004-07-15"]}
+    xr.testing.assert_allclose(again.predict(**later), model.predict(**later))
+    ahead = model.predict(**later)["mean"].mean("x")
+    assert float(ahead[0] - ahead[1]) > 8
+
+
+def test_averages_of_noise_say_how_uncertain_they_are():
+    noise = np.random.default_rng(0).standard_normal((36, 40))
+    months = xr.date_range("2001-01-01", periods=36, freq="MS")
+    da = xr.DataArray(noise, {"time": months, "x": np.arange(40.0)})
+    kernels = {"time": Matern32(60.0, 1e-4), "x": Matern32(2.0, 1.0)}
+    averages = GridGP(kernels, 1.0, mean="time.month", learner=None).fit(da).posterior()
+    covered = abs(averages["mean"]) < 1.96 * averages["std"]
+    assert float(covered.mean()) == pytest.approx(0.95, abs=0.03)
+    assert float(averages["std"].mean()) == pytest.approx(1 / np.sqrt(3), rel=0.02)
 
 
 # ---------------------------------------------------------------------- words
@@ -169,8 +243,10 @@ def test_the_summary_tells_what_was_done():
     assert text.startswith("GridGP of time 24, x 5: ")
     assert f"{int(da.notnull().sum())} of 120 cells observed" in text
     assert "method: dense; variance: exact" in text
-    for c, term in enumerate(model.kernels_):
-        assert f"kernel {c + 1} of 2: standard deviation {term['time'].variance ** 0.5:.4g}" in text
+    terms = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
+    for c, term in enumerate(terms):
+        name = "kernel" if len(terms) == 1 else f"kernel {c + 1} of {len(terms)}"
+        assert f"{name}: standard deviation {term['time'].variance ** 0.5:.4g}" in text
         assert f"time: Matern32, lengthscale {term['time'].lengthscale:.4g} days" in text
         assert f"x: Matern32, lengthscale {term['x'].lengthscale:.4g}\n" in text
     assert f"noise: standard deviation {model.noise_variance_**0.5:.4g}" in text

@@ -5,17 +5,15 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from dsgp.grid import fit
+from dsgp.grid import fit_cells
 from dsgp.grid.fit import (
     Hyperparameters,
-    Piece,
-    learn_cells,
     learn_complete,
     likely_starts,
     maximise,
-    sample_rows,
     starts,
 )
+from dsgp.grid.fit_cells import Piece, learn_cells, sample_rows
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.kernels import Matern32, Matern52, Periodic
 from tests.grid.dense import Dense, gaps, uneven
@@ -133,7 +131,7 @@ def test_what_is_fixed_is_kept_to_the_bit():
     observed = gaps(y.shape)
     complete = learn_complete(FIXED, [(POINTS, y)], POINTS, 0.07)
     missing = learn_cells(
-        starts([FIXED], POINTS, 2.0, 0.07),
+        [starts([FIXED], POINTS, 2.0, 0.07)],
         [Piece(POINTS, y, observed)],
         POINTS,
         n_neighbours=10,
@@ -188,7 +186,7 @@ def test_pieces_count_as_independent():
 
 @pytest.mark.parametrize("dense", [2000, 0])
 def test_pieces_with_gaps_count_as_independent(dense, monkeypatch):
-    monkeypatch.setattr(fit, "DENSE", dense)
+    monkeypatch.setattr(fit_cells, "DENSE", dense)
     y = drawn()
     observed = gaps(y.shape)
     parts = [(slice(0, 15), slice(0, 20)), (slice(15, 36), slice(8, 28))]
@@ -197,7 +195,7 @@ def test_pieces_with_gaps_count_as_independent(dense, monkeypatch):
         for both in parts
     ]
     start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
-    found = learn_cells(start, pieces, POINTS, n_neighbours=30, seed=0)
+    found = learn_cells([start], pieces, POINTS, n_neighbours=30, seed=0)
 
     def total(terms, noise):
         return sum(
@@ -209,41 +207,44 @@ def test_pieces_with_gaps_count_as_independent(dense, monkeypatch):
 
 @pytest.mark.parametrize("dense", [2000, 0])
 def test_a_field_with_gaps_gives_its_hyperparameters_back(dense, monkeypatch):
-    monkeypatch.setattr(fit, "DENSE", dense)  # 0: by Vecchia's likelihood
+    monkeypatch.setattr(fit_cells, "DENSE", dense)  # 0: by Vecchia's likelihood
     y = drawn()
     observed = gaps(y.shape)
     hidden = np.where(observed, y, np.nan)
     start = starts([(Matern32(), Matern52())], POINTS, float(np.var(y[observed])), None)
-    found = learn_cells(start, [Piece(POINTS, hidden, observed)], POINTS, n_neighbours=30, seed=0)
+    found = learn_cells([start], [Piece(POINTS, hidden, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found)
     slack = 0.0 if dense else 1.0  # of a sampled likelihood's tolerance
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - slack
 
 
 def test_a_sample_of_the_cells_learns_nearly_the_same(monkeypatch):
-    monkeypatch.setattr(fit, "DENSE", 0)
-    monkeypatch.setattr(fit, "_STAGES", ((200, 15, 40), (400, 30, 40)))
-    monkeypatch.setattr(fit, "_KEPT", 100)
+    monkeypatch.setattr(fit_cells, "DENSE", 0)
+    monkeypatch.setattr(fit_cells, "_FIRST", (200, 15))
+    monkeypatch.setattr(fit_cells, "_SECOND", (400, 30))
+    monkeypatch.setattr(fit_cells, "_KEPT", 100)
     y = drawn()
     observed = gaps(y.shape)
     start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
-    found = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
+    found = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found, 2.5)
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - 10
-    again = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
+    again = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     assert again == found
 
 
 @pytest.mark.parametrize("dense", [2000, 0])
 def test_noise_given_for_each_cell_is_kept(dense, monkeypatch):
-    monkeypatch.setattr(fit, "DENSE", dense)
+    monkeypatch.setattr(fit_cells, "DENSE", dense)
     random = np.random.default_rng(3)
     y = drawn(noise=1e-12)
     noise = random.uniform(0.01, 1.0, y.shape)
     y += np.sqrt(noise) * random.standard_normal(y.shape)
     observed = np.ones(y.shape, bool)
     start = starts([(Matern32(), Matern52())], POINTS, 2.0, 1.0)
-    found = learn_cells(start, [Piece(POINTS, y, observed, noise)], POINTS, n_neighbours=30, seed=0)
+    found = learn_cells(
+        [start], [Piece(POINTS, y, observed, noise)], POINTS, n_neighbours=30, seed=0
+    )
     assert found.noise == 1.0
     assert likelihood(found, y, noise=noise) >= true_likelihood(y, noise=noise) - 1.0
     assert 1.0 < found.terms[0][0].lengthscale < 2.3
@@ -255,7 +256,7 @@ def test_two_scales_are_told_apart():
     y = drawn([long, short], noise=0.01)
     observed = gaps(y.shape, share=0.2)
     start = starts([(Matern32(), Matern52())] * 2, POINTS, float(np.var(y[observed])), None)
-    found = learn_cells(start, [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
+    found = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     truth = Dense(POINTS, [long, short], 0.01, observed).log_likelihood(y)
     assert likelihood(found, y, observed) >= truth
     (a, b), (c, d) = found.terms
@@ -270,7 +271,7 @@ def test_a_constant_field_learns_something_finite(value):
     kernels = (Matern32(), Matern52())
     complete = learn_complete(kernels, [(points, y)], points, None)
     missing = learn_cells(
-        starts([kernels], points, 0.0, None),
+        [starts([kernels], points, 0.0, None)],
         [Piece(points, y, gaps(y.shape))],
         points,
         n_neighbours=5,

@@ -76,7 +76,10 @@ def test_neighbours_are_the_first_of_smaller_rank(wrap):
     wraps = np.array([False, wrap])
     for limit in (-1, 12):
         out = np.empty((30, 4), np.int32)
-        vecchia.earlier_neighbours(cells, rank, np.array(shape), wraps, offsets, 0, 30, limit, out)
+        rows = np.arange(30)
+        vecchia.earlier_neighbours(
+            cells, rank, np.array(shape), wraps, offsets, rows, 0, 30, limit, out
+        )
         for i, own in enumerate(out.tolist()):
             places = cells[i] + offsets
             if wrap:
@@ -94,7 +97,7 @@ def test_the_best_earlier_cells_are_those_of_largest_covariance():
     order = np.random.default_rng(0).permutation(len(cells))[:60]
     out = np.empty((60, 7), np.int32)
     tables = SeparableSum(tuple(points), tuple(terms)).tables()
-    vecchia.best_earlier(cells[order].astype(np.int32), tables, 0, 60, out)
+    vecchia.best_earlier(cells[order].astype(np.int32), tables, np.arange(60), 0, 60, out)
     matrix = dense.prior[np.ix_(order, order)]
     for i in range(60):
         found = out[i][out[i] >= 0]

@@ -85,6 +85,7 @@ def posterior_to_store(
     mean: ArrayLike,
     out: str | Path,
     *,
+    constant_precision: float | None = None,
     memory: float | None = None,
     include_noise: bool = False,
     dtype: str = "float64",
@@ -115,6 +116,8 @@ def posterior_to_store(
         1 where the mean does not depend on it, in ascending order.
     out : str or Path
         A zarr store to be: ``mean`` and ``std`` in the dims, order and coordinates of the source.
+    constant_precision : float, optional
+        Reciprocal of the variance of the prior mean, which is a constant; by default it is known.
     memory : float, optional
         Bytes that one task may take, beside some 200 MiB of Python in each process. By default
         what the workers' limits leave to each of their threads; without a cluster, what the
@@ -169,12 +172,22 @@ def posterior_to_store(
         "include_noise": bool(include_noise),
         "dtype": dtype,
         "intermediate_dtype": intermediate_dtype,
+        "constant_precision": constant_precision,
     }
 
     def plan(limit: float) -> Plan:
         return make_plan(source.layout, limit, dtype=dtype, intermediate_dtype=intermediate_dtype)
 
-    order = _Order(source, inputs, fingerprint, plan, noise_variance, include_noise, labels=labels)
+    order = _Order(
+        source,
+        inputs,
+        fingerprint,
+        plan,
+        noise_variance,
+        include_noise,
+        labels=labels,
+        constant_precision=constant_precision,
+    )
     return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
 
 
@@ -221,6 +234,7 @@ def gappy_posterior_to_store(
         "solver": [
             list(tiles.halo), tiles.n_neighbours, tiles.tol, tiles.max_iter, tiles.seed
         ],
+        "constant_precision": tiles.constant_precision,
         "domain": None if domain is None else int(domain.sum()),
     }  # fmt: skip
     prior = np.full((1,) * len(source.shape), float(mean))
@@ -255,6 +269,7 @@ class _Order:
     tiles: Tiles | None = None
     domain: NDArray[np.bool_] | None = None
     labels: Labels = PLAIN
+    constant_precision: float | None = None
 
 
 def _carry_out(
@@ -283,7 +298,7 @@ def _carry_out(
         _require_disk(manifest.plan, out.parent, _size(folder))
     job = Job(
         str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
-        tasks.this_process(), order.tiles, order.labels,
+        tasks.this_process(), order.tiles, order.labels, order.constant_precision,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
         results.create(folder / RESULT, source, manifest.plan, order.labels)

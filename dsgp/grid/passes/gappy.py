@@ -46,6 +46,8 @@ class Tiles:
         Cells on either side of a tile, along each axis.
     n_neighbours, tol, max_iter, seed
         Of a ``CellSystem``.
+    constant_precision : float or None
+        Reciprocal of the variance of the prior mean; None: it is known.
     """
 
     points: tuple[NDArray[np.float64], ...]
@@ -56,6 +58,7 @@ class Tiles:
     tol: float
     max_iter: int
     seed: int
+    constant_precision: float | None = None
 
     def posterior(
         self, source: StoredField, region: Region, prior_mean: float, chain: str, halo: int = 1
@@ -77,18 +80,25 @@ class Tiles:
         values : ndarray of the region's shape
             The mean is that of the residual.
         residual : float
-            Of conjugate gradients; 0 for variances.
+            Of conjugate gradients; 0 for variances about a known constant.
         """
         system, inner = self._system(source, region, halo)
         if isinstance(system, SeparableSum):
-            return np.full(lengths(region), 0.0 if chain == MEAN else system.variance), 0.0
+            prior = system.variance + 1.0 / (self.constant_precision or math.inf)
+            return np.full(lengths(region), 0.0 if chain == MEAN else prior), 0.0
         if chain == MEAN:
             values = source.read_stored(_widened(region, self.halo, halo, source.shape))
             done = system.dual(np.nan_to_num(values - prior_mean))
             return system.mean(done.solution)[inner], done.residual
         where = np.zeros(system.prior.shape, dtype=bool)
         where[inner] = True
-        return system.local_variance(where=where)[inner], 0.0
+        variance = system.local_variance(where=where)[inner]
+        if self.constant_precision is None:
+            return variance, 0.0
+        done = system.dual(np.ones(system.prior.shape))
+        share = 1.0 - system.mean(done.solution)[inner]
+        variance += share**2 / self.constant_precision
+        return variance, done.residual
 
     def excess(self, source: StoredField, region: Region) -> float:
         """Mean relative excess of local standard deviations at a few cells of a region."""

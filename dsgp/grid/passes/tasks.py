@@ -22,6 +22,7 @@ from zarr.codecs import Crc32cCodec
 from dsgp.compute import one_blas_thread
 from dsgp.errors import DsgpError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
+from dsgp.grid.passes.constant import constant_share
 from dsgp.grid.passes.gappy import Tiles
 from dsgp.grid.passes.in_place import fill_variances, rotate, shrink
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Plan
@@ -44,6 +45,7 @@ class Job:
     driver: tuple[str, int]  # host and process
     tiles: Tiles | None = None  # of a field with gaps
     labels: Labels = PLAIN
+    constant_precision: float | None = None  # of the prior mean, if that is an unknown
 
     @property
     def names(self) -> dict[str, str]:
@@ -157,6 +159,11 @@ def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:
         if task.chain == MEAN:
             x += _mean(job, region)
         else:
+            if job.constant_precision is not None:
+                vectors = [_load(job, "vectors", axis) for axis in range(x.ndim)]
+                numbers = [_load(job, "values", axis) for axis in range(x.ndim)]
+                share = constant_share(vectors, numbers, job.noise_variance, region)
+                x += share**2 / job.constant_precision
             if job.include_noise:
                 x += job.noise_variance
             np.sqrt(x, out=x)

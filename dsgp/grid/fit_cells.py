@@ -1,0 +1,286 @@
+"""Learning from fields with gaps or noise by cell, and of how many scales a field is.
+
+By Vecchia's likelihood of a sample of the cells, or by dense algebra of a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dsgp.axis import Floats
+from dsgp.grid.covariance import SeparableSum
+from dsgp.grid.dense import DenseSystem
+from dsgp.grid.fit import (
+    DENSE,
+    Hyperparameters,
+    degrees,
+    maximise,
+    noise_alone,
+    raised_from,
+    step_of,
+)
+from dsgp.grid.missing import Bools, CellSystem
+from dsgp.grid.points import amplitude
+from dsgp.grid.vecchia import VecchiaEvidence
+
+# A learner stops when an iteration gains less, in nats of the sample.
+_GAIN = 0.3
+# Cells and neighbours of the stages by which gappy fields are learnt.
+_FIRST, _SECOND = (2000, 15), (10000, 30)
+_MAX_ITER = 40
+# Of them, so many are the first in the order of elimination: they alone see long distances.
+_KEPT = 1000
+# Nats by which one scale more must be likelier for each of its parameters, in the first stage.
+# Of a field without it, twice the gain has a χ² distribution: 2 % gain as much by chance.
+_WORTH = 1.5
+# A further scale may start at so much of the lengthscales of the shortest, with so much of the
+# noise.
+_SHORTER, _OF_NOISE = 0.2, 0.5
+
+Evidence = Callable[[Hyperparameters], VecchiaEvidence]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A field with gaps, or a part of one, to learn from.
+
+    Attributes
+    ----------
+    points : sequence of D ndarrays
+    y : ndarray of shape (G_1, …, G_D)
+        Residuals; missing cells are not read.
+    observed : ndarray of bool, of that shape
+    noise_shape : float or ndarray that broadcasts to it
+        Noise variances up to the factor ``noise`` of the hyperparameters.
+    """
+
+    points: Sequence[Floats]
+    y: Floats
+    observed: Bools
+    noise_shape: float | Floats = 1.0
+
+
+def learn_cells(
+    starts: Sequence[Hyperparameters],
+    pieces: Sequence[Piece],
+    points: Sequence[Floats],
+    *,
+    n_neighbours: int,
+    seed: int,
+    unknown_constant: bool = False,
+    all_scales: bool = False,
+) -> Hyperparameters:
+    """Learn from a field with gaps, or with noise that differs between cells.
+
+    Up to ``DENSE`` observed cells: by the exact likelihood. More: by Vecchia's, of a weighted
+    sample of cells given their neighbours, in two stages; the neighbours are those of largest
+    covariance under the hyperparameters that a search starts from. Several pieces count as
+    independent.
+
+    Parameters
+    ----------
+    starts : sequence of Hyperparameters
+        Each has more terms than the one before. The first is taken unless the next is likelier by
+        ``_WORTH`` nats for each parameter more, and so on.
+    pieces : sequence of Piece
+    points : sequence of D ndarrays
+        The axes of the whole field.
+    n_neighbours : int
+    seed : int
+    unknown_constant : bool
+        As for ``learn_complete``.
+    all_scales : bool
+        Take the last, whatever it gains; those before are where its search starts from.
+    """
+    counts = [int(np.count_nonzero(piece.observed)) for piece in pieces]
+    n = sum(counts)
+    squares = float(sum(np.sum(piece.y[piece.observed] ** 2) for piece in pieces))
+    variance = squares / degrees(n, unknown_constant)
+    if n <= DENSE:
+        exact = _dense_evidence(pieces, unknown_constant)
+        search = _Search(lambda _: exact, points, variance, n, None)
+        found, value = search.choose(starts, all_scales)
+        return noise_alone(exact, found, value, variance)
+    samples = [
+        _Sample(pieces, counts, n_rows, min(neighbours, n_neighbours), seed)
+        for n_rows, neighbours in (_FIRST, _SECOND)
+    ]
+    first, second = (
+        _Search(sample.evidence_from, points, variance, min(n, size[0]), k)
+        for k, (sample, size) in enumerate(zip(samples, (_FIRST, _SECOND), strict=True))
+    )
+    found, _ = first.choose(starts, all_scales)
+    found, value, evidence = second.once(found)
+    found, value, evidence = second.raised(found, value, evidence)
+    return noise_alone(evidence, found, value, variance)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """Ascents of one kind of likelihood.
+
+    Attributes
+    ----------
+    evidence_from : callable
+        Returns the likelihood for a search that starts from some hyperparameters.
+    stage : int or None
+        Of two; None: there is one.
+    """
+
+    evidence_from: Callable[[Hyperparameters], Evidence]
+    points: Sequence[Floats]
+    variance: float
+    n: int
+    stage: int | None
+
+    def once(self, start: Hyperparameters) -> tuple[Hyperparameters, float, Evidence]:
+        """Ascend from one start."""
+        evidence = self.evidence_from(start)
+        sampled = {} if self.stage is None else {"gain": _GAIN, "max_iter": _MAX_ITER}
+        found, value = maximise(
+            evidence,
+            start,
+            self.points,
+            self.variance,
+            self.n,
+            what="learning" if self.stage is None else f"learning, stage {self.stage + 1} of 2",
+            **sampled,  # type: ignore[arg-type]
+        )
+        return found, value, evidence
+
+    def settled(self, start: Hyperparameters) -> tuple[Hyperparameters, float, Evidence]:
+        """Ascend, and once more with the neighbours of where that has led."""
+        found, value, evidence = self.once(start)
+        return (found, value, evidence) if self.stage is None else self.once(found)
+
+    def raised(
+        self, found: Hyperparameters, value: float, evidence: Evidence
+    ) -> tuple[Hyperparameters, float, Evidence]:
+        """Try again from longer lengthscales where some are below the step of their axis."""
+        start = raised_from(found, self.points)
+        if start is None:
+            return found, value, evidence
+        other = self.settled(start)
+        return other if other[1] > value else (found, value, evidence)
+
+    def choose(
+        self, starts: Sequence[Hyperparameters], all_scales: bool
+    ) -> tuple[Hyperparameters, float]:
+        """Return the optimum with as many scales as are worth their parameters."""
+        best: tuple[Hyperparameters, float, Evidence] | None = None
+        for start in starts:
+            tried = [start]
+            if best is not None:
+                tried.append(_with_shorter(best[0], start, self.points))
+            reached = max((self.settled(one) for one in tried), key=lambda one: one[1])
+            reached = self.raised(*reached)
+            if best is None:
+                best = reached
+                continue
+            n_more = int(start.mask().sum() - best[0].mask().sum())
+            if not all_scales and reached[1] <= best[1] + _WORTH * n_more:
+                break
+            best = reached
+        assert best is not None
+        return best[0], best[1]
+
+
+def _with_shorter(
+    found: Hyperparameters, start: Hyperparameters, points: Sequence[Floats]
+) -> Hyperparameters:
+    """Start one scale more from the optimum of the others, with a short one beside them."""
+    last = start.terms[-1]
+    shortest = min(found.terms, key=lambda term: sum(np.log(k.lengthscale or 1.0) for k in term))
+    term = tuple(
+        kernel
+        if "lengthscale" in kernel.fixed
+        else kernel.with_parameters(
+            lengthscale=max(_SHORTER * float(short.lengthscale or 1.0), step_of(own))
+        )
+        for kernel, short, own in zip(last, shortest, points, strict=True)
+    )
+    if "variance" not in term[0].fixed:
+        height = min(_OF_NOISE * found.noise, 0.5 * amplitude(shortest))
+        term = (term[0].with_parameters(variance=height), *term[1:])
+    return replace(found, terms=(*found.terms, term))
+
+
+def _dense_evidence(pieces: Sequence[Piece], unknown_constant: bool) -> Evidence:
+    def evidence(own: Hyperparameters) -> VecchiaEvidence:
+        return _added(
+            [
+                DenseSystem(
+                    SeparableSum(tuple(piece.points), own.terms),
+                    piece.observed,
+                    own.noise * piece.noise_shape,
+                ).evidence(piece.y, unknown_constant)
+                for piece in pieces
+            ]
+        )
+
+    return evidence
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Some cells of every piece, given their neighbours."""
+
+    pieces: Sequence[Piece]
+    counts: Sequence[int]
+    n_rows: int
+    n_neighbours: int
+    seed: int
+
+    def evidence_from(self, found: Hyperparameters) -> Evidence:
+        """Return the likelihood, with the neighbours of largest covariance under ``found``."""
+        n = sum(self.counts)
+        # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
+        scale = min(self.n_rows / n, 1.0)
+        sampled = []
+        for piece, count in zip(self.pieces, self.counts, strict=True):
+            rows, weight = sample_rows(count, max(self.n_rows * count // n, 1), self.seed)
+            base = CellSystem(
+                SeparableSum(tuple(piece.points), found.terms),
+                piece.observed,
+                piece.noise_shape,
+                n_neighbours=self.n_neighbours,
+                seed=self.seed,
+                rows=rows,
+            )
+            sampled.append((piece, base, rows, weight * scale))
+
+        def evidence(own: Hyperparameters) -> VecchiaEvidence:
+            return _added(
+                [
+                    base.with_prior(
+                        SeparableSum(tuple(piece.points), own.terms), own.noise
+                    ).evidence(piece.y, rows, weight)
+                    for piece, base, rows, weight in sampled
+                ]
+            )
+
+        return evidence
+
+
+def _added(parts: Sequence[VecchiaEvidence]) -> VecchiaEvidence:
+    return VecchiaEvidence(
+        float(sum(part.value for part in parts)),
+        np.sum([part.by_log_lengthscale for part in parts], axis=0),
+        np.sum([part.by_log_variance for part in parts], axis=0),
+        float(sum(part.by_log_noise for part in parts)),
+    )
+
+
+def sample_rows(n: int, n_rows: int, seed: int) -> tuple[np.ndarray, Floats]:
+    """Take the first cells in the order of elimination and a sample of the others, with weights."""
+    if n <= n_rows:
+        return np.arange(n), np.ones(n)
+    kept = min(_KEPT, n_rows // 2, n)
+    random = np.random.default_rng([seed, n_rows])
+    others = kept + np.sort(random.choice(n - kept, n_rows - kept, replace=False))
+    weight = np.full(n_rows, (n - kept) / (n_rows - kept))
+    weight[:kept] = 1.0
+    return np.concatenate([np.arange(kept), others]), weight
