@@ -111,6 +111,18 @@ class DenseCovariance:
         factor = cholesky_to_rounding(matrix)
         return cls(system.layout.axes, system.kernels, codes, shares, root, factor)
 
+    def ones(self) -> tuple[Floats, float]:
+        """Z_dᵀ V⁻¹ 1 of all terms (Σ U_d,), and 1ᵀ V⁻¹ 1: V is the covariance of the targets."""
+        half = solve_triangular(self.factor, self.root, lower=True, check_finite=False)
+        solved = self.root * solve_triangular(
+            self.factor, half, lower=True, trans="T", check_finite=False
+        )
+        duals = [
+            np.bincount(np.minimum(code, len(axis)), solved, len(axis) + 1)[:-1]
+            for axis, code in zip(self.axes, self.codes, strict=True)
+        ]
+        return np.concatenate(duals) if duals else np.zeros(0), float(half @ half)
+
     @property
     def log_det(self) -> float:
         """Exact log det(I + W^½ K W^½)."""
