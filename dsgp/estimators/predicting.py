@@ -500,7 +500,8 @@ class AdditivePredictor:
             if normal is None:  # of a generator of its own: a draw does not depend on their number
                 own = np.random.default_rng(random.integers(2**63))
                 normal = own.standard_normal((n_samples, deviations.shape[1]))
-            drawn.append(normal @ deviations.T)
+            # Not by BLAS, which would round by the number of samples.
+            drawn.append(np.einsum("sk,nk->sn", normal, deviations))
         return np.concatenate(drawn, axis=1)
 
     def _warn_solves(self, what: str, converged: bool) -> None:
