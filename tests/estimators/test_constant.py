@@ -178,9 +178,7 @@ def test_a_gaussian_likelihood_is_the_regressor():
 def laplace(X, y, gradient_and_weight, new, kernels):
     """Joint mode of function and constant by Newton's method, dense; mean and std of f."""
     prior = sum(k.covariance(x) for k, x in zip(kernels, X.T, strict=True))
-    cross = sum(
-        k.covariance(a, x) for k, a, x in zip(kernels, new.T, X.T, strict=True)
-    )
+    cross = sum(k.covariance(a, x) for k, a, x in zip(kernels, new.T, X.T, strict=True))
     f = np.zeros(len(y))
     for _ in range(60):
         gradient, weight = gradient_and_weight(y, f)

@@ -61,7 +61,7 @@ def test_a_mapping_of_tiny_class_weights_is_said_as_well():
 @pytest.mark.parametrize("kind", [k for k in TARGETS if k != "pursuit"])
 def test_more_rows_than_there_are_is_refused(kind, size):
     model, y = TARGETS[kind]
-    with pytest.raises(DataError, match="sample_weight .* sums to"):
+    with pytest.raises(DataError, match=r"sample_weight .* sums to"):
         model.fit(X, y, np.full(80, size))
 
 
