@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.additive.multigrid import multigrid
+from dsgp.additive.multigrid import CoarseSpace, multigrid
 from dsgp.additive.system import AdditiveSystem
 from dsgp.additive.variance import Covariance, DenseCovariance
 from dsgp.axis import Floats, KernelSum
 from dsgp.errors import ConvergenceWarning
 
 # Of the solve for u_d, in prior standard deviations of the widest term; what it may end at.
-_TOLERANCE, _ACCEPTED = 1e-8, 1e-4
+_TOLERANCE, _ACCEPTED = 1e-7, 1e-4
 _MAX_ITER = 500
 _SMALLEST = np.finfo(float).tiny
 
@@ -78,7 +79,10 @@ class UnknownConstant:
 
 
 def unknown_constant(
-    system: AdditiveSystem, covariance: Covariance | None, prior_precision: float = 0.0
+    system: AdditiveSystem,
+    covariance: Covariance | None,
+    prior_precision: float = 0.0,
+    coarse: Callable[[], CoarseSpace] | None = None,
 ) -> UnknownConstant:
     """Solve for the posterior of the constant.
 
@@ -90,6 +94,8 @@ def unknown_constant(
         Of the same; its factor serves where it is dense. None where there is no term.
     prior_precision : float
         τ; 0 for a flat prior.
+    coarse : callable, optional
+        Gives the coarse space of the system, where it serves other purposes too.
     """
     layout = system.layout
     total = system.total_weight
@@ -98,7 +104,7 @@ def unknown_constant(
     elif covariance is None:
         dual, information = np.zeros(0), total
     else:
-        mean, dual = _functions_of_ones(system)
+        mean, dual = _functions_of_ones(system, coarse)
         # To second order in what is left of the residual.
         residual = system.weight - system.multiply(mean[None])[0] - dual
         information = total - float(np.sum(mean * (system.weight + residual)))
@@ -116,11 +122,15 @@ def unknown_constant(
     return UnknownConstant(max(precision, _SMALLEST), functions, centres)
 
 
-def _functions_of_ones(system: AdditiveSystem) -> tuple[Floats, Floats]:
+def _functions_of_ones(
+    system: AdditiveSystem, coarse: Callable[[], CoarseSpace] | None
+) -> tuple[Floats, Floats]:
     """Posterior mean, and its dual, of a target of ones in all rows."""
     # Bounds are in prior standard deviations: ones of the widest term's.
     unit = max(kernel.std for kernel in system.kernels)
-    solution = multigrid(system, unit * system.weight, tol=_TOLERANCE, max_iter=_MAX_ITER)
+    solution = multigrid(
+        system, unit * system.weight, tol=_TOLERANCE, max_iter=_MAX_ITER, coarse=coarse
+    )
     if solution.error_bound > _ACCEPTED:
         warnings.warn(
             "the solve for the uncertainty of the constant stopped short of its tolerance (its "

@@ -332,8 +332,11 @@ class Posterior:
     @classmethod
     def of(cls, system: AdditiveSystem, constant: float | None) -> Posterior:
         """Make it; ``constant`` as of ``AdditiveSystem``."""
-        covariance = covariance_of(system) if system.kernels else None
-        unknown = None if constant is None else unknown_constant(system, covariance, constant)
+        coarse = cache(partial(CoarseSpace, system))
+        covariance = covariance_of(system, coarse) if system.kernels else None
+        unknown = None
+        if constant is not None:
+            unknown = unknown_constant(system, covariance, constant, coarse)
         return cls(system, covariance, unknown)
 
     def variance(self, inputs: list[Floats], n_rows: int) -> Floats:
