@@ -31,15 +31,21 @@ def backfitting(
     best = Candidate.start(system, rhs, start)
     mean, dual = best.mean[0].copy(), best.dual[0].copy()
     fitted = system.equations.fitted(mean)
-    solvers = system.solvers
     sweep = 0
     next_check = 1
     while best.bound[0] > tol and sweep < max_iter:
         sweep += 1
         for term in range(layout.n_terms):
             old = layout.part(mean, term)
-            information = fitted.residual(term) / noise + layout.part(system.weight, term) * old
-            new, layout.part(dual, term)[:] = solvers[term].solve(information)
+            weight = layout.part(system.weight, term)
+            information = fitted.residual(term) / noise + weight * old
+            if system.constant is not None:
+                # What the constant takes up of the residual, were this term not there.
+                without = mean.copy()
+                layout.part(without, term)[:] = 0.0
+                information -= system.constant_at(without) * weight
+            solved, solved_dual = system.solve_term(term, information[None])
+            new, layout.part(dual, term)[:] = solved[0], solved_dual[0]
             fitted.add(term, new - old)
             old[:] = new
         if sweep >= next_check or sweep == max_iter:

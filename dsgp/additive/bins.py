@@ -79,6 +79,8 @@ class BinError:
             equations,
             information=equations.information - equations.multiply(self.bias),
             quadratic=equations.squares(self.bias),
+            total_information=equations.total_information
+            - float(np.sum(equations.weight * self.bias)),
         )
 
 

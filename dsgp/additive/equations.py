@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,8 @@ class Equations(ABC):
         Rows of positive weight.
     log_weight : float
         Σ log w over them.
+    total_weight, total_information : float
+        Σ w and Σ w y over all rows: the same as ``weight`` and ``information``, of a constant.
     """
 
     layout: Layout
@@ -52,6 +55,8 @@ class Equations(ABC):
     quadratic: float
     n_rows: int
     log_weight: float
+    total_weight: float
+    total_information: float
 
     @abstractmethod
     def multiply(self, flat: Floats) -> Floats:
@@ -68,6 +73,16 @@ class Equations(ABC):
     @abstractmethod
     def noise(self, random: np.random.Generator) -> Floats:
         """Draw Zᵀ W^½ z with z white noise, (Σ U_d,)."""
+
+    def less(self, constant: float) -> Self:
+        """Return the equations of targets less a constant."""
+        weight, information = self.total_weight, self.total_information
+        return replace(
+            self,
+            information=self.information - constant * self.weight,
+            quadratic=self.quadratic - constant * (2 * information - constant * weight),
+            total_information=information - constant * weight,
+        )
 
     def squares(self, mean: Floats) -> float:
         """Weighted sum of squared residuals of the rows, at a mean (Σ U_d,)."""
@@ -119,6 +134,8 @@ class RowEquations(Equations):
             quadratic=float(np.sum(weighted * y)),
             n_rows=table.n_rows if weight is None else int(np.count_nonzero(weight)),
             log_weight=0.0 if weight is None else float(np.sum(np.log(weight[weight > 0]))),
+            total_weight=float(table.n_rows if weight is None else np.sum(weight)),
+            total_information=float(np.sum(weighted)),
             table=table,
             row_weight=_UNWEIGHTED if weight is None else weight,
         )
@@ -200,6 +217,12 @@ class BinEquations(Equations):
     """
 
     bins: TwoWayTables
+
+    def less(self, constant: float) -> Self:
+        """Return the equations of targets less a constant."""
+        equations = super().less(constant)
+        parts = self.layout.parts(equations.information)
+        return replace(equations, bins=replace(self.bins, information=parts))
 
     def multiply(self, flat: Floats) -> Floats:
         """ZᵀWZ times vectors (…, Σ U_d)."""

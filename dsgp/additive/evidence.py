@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import cho_solve, lapack
 
 from dsgp.additive.meanfield import MeanField
 from dsgp.additive.multigrid import CoarseSpace
@@ -38,11 +38,14 @@ class Complexity:
         tr(V A), V the joint posterior covariance.
     dof_of_terms : ndarray of shape (n_terms,)
         The same of each term by itself, the others known.
+    constant_dof : float
+        What an unknown constant takes up beside the terms, from 0 to 1.
     """
 
     log_det: float
     dof: float
     dof_of_terms: Floats
+    constant_dof: float
 
     @classmethod
     def of(cls, system: AdditiveSystem, coarse: CoarseSpace | None) -> Complexity:
@@ -54,7 +57,7 @@ class Complexity:
             own = coarse_mean_field(coarse, system)
             log_det += joint_log_det - own.log_det
             dof += joint_dof - own.dof
-        return cls(log_det, dof, field.dofs)
+        return cls(log_det, dof, field.dofs, _constant_dof(system, coarse))
 
     def log_marginal_likelihood(self, system: AdditiveSystem, solution: Solution) -> float:
         """Log density of the rows at the solution of the system."""
@@ -104,6 +107,22 @@ def coarse_mean_field(coarse: CoarseSpace, system: AdditiveSystem) -> MeanField:
 def _alone(axis: Axis, kernel: Matern, weight: Floats) -> tuple[float, float]:
     posterior = axis.posterior(kernel, Observations(np.zeros(len(axis)), weight))
     return posterior.log_det, float(np.sum(weight * posterior.variance))
+
+
+def _constant_dof(system: AdditiveSystem, coarse: CoarseSpace | None) -> float:
+    """hᵀ W h / 1ᵀ W h: h = 1 − Z u is what functions u fitted to ones leave of these."""
+    total = system.total_weight
+    if coarse is not None:
+        sums, noise = coarse.sums / system.noise_variance, system.noise_variance
+        solved = cho_solve(coarse.factor, sums, check_finite=False)
+        taken, squared = float(sums @ solved), float(solved @ (coarse.normal @ solved)) / noise
+    elif system.layout.n_terms:
+        mean, _ = system.solvers[0].solve(system.weight)
+        taken, squared = float(system.weight @ mean), float(system.weight @ mean**2)
+    else:
+        taken = squared = 0.0
+    left = total - taken
+    return min(max((total - 2 * taken + squared) / left, 0.0), 1.0) if left > 0 else 0.0
 
 
 def _joint(coarse: CoarseSpace) -> tuple[float, float]:

@@ -126,11 +126,14 @@ class CoarseSpace:
         self.flat = [offset + s.points for offset, s in zip(offsets, self.spaces, strict=True)]
         self.tables = tables
         equations = system.equations
-        if isinstance(equations, RowEquations) and equations.table.n_rows <= _FEW_ROWS:
+        self.of_rows = isinstance(equations, RowEquations) and equations.table.n_rows <= _FEW_ROWS
+        if isinstance(equations, RowEquations) and self.of_rows:
             self.normal = self._of_rows(equations)
         else:
             self.normal = self._of_tables(tables)
         """Φᵀ W Φ, without the noise."""
+        self.sums, self.total = self._sums(), equations.total_weight
+        """Φᵀ W 1 and 1ᵀ W 1, likewise."""
         self.factor = self._factor()
 
     def with_noise_of(self, system: AdditiveSystem) -> CoarseSpace:
@@ -171,9 +174,33 @@ class CoarseSpace:
                 normal[self.rows[e], rows] = block.T
         return normal
 
+    def _sums(self) -> Floats:
+        """Return Φᵀ W 1, without the noise, of the same rows or bins as ``normal``."""
+        layout = self.system.layout
+        if not self.of_rows:
+            pairs = zip(self.spaces, self.tables.weights, strict=True)
+            return np.concatenate([space.at_bins @ weight for space, weight in pairs])
+        return np.concatenate(
+            [
+                space.at(axis, kernel, axis.points) @ weight
+                for space, axis, kernel, weight in zip(
+                    self.spaces,
+                    layout.axes,
+                    self.system.kernels,
+                    layout.parts(self.system.equations.weight),
+                    strict=True,
+                )
+            ]
+        )
+
     def _factor(self) -> tuple[Floats, bool]:
         """Cholesky factor of the coarse matrix, I + Φᵀ W Φ."""
-        matrix = self.normal / self.system.noise_variance
+        noise, constant = self.system.noise_variance, self.system.constant
+        matrix = self.normal / noise
+        if constant is not None:
+            # Of these rows: those of the system may have other weights (Newton's steps).
+            total = max(self.total / noise + constant, np.finfo(float).tiny)
+            matrix -= np.outer(self.sums / noise, self.sums / (noise * total))
         matrix[np.diag_indices_from(matrix)] += 1.0
         # Beside a huge weight, rounding could outweigh the identity.
         matrix[np.diag_indices_from(matrix)] *= 1.0 + 1e-12

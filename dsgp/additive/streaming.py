@@ -427,6 +427,8 @@ def _statistics(
         "quadratic": variance / std**2 * n_rows,
         "n_rows": int(n_rows),
         "log_weight": log_weight - n_rows * float(np.log(weight_scale)) if weighted else 0.0,
+        "total_weight": n_rows,  # weights are divided by their mean, and targets are centred
+        "total_information": 0.0,
     }
     equations: Equations
     if kept is None:

@@ -25,6 +25,7 @@ from dsgp.kernels import Matern
 # Compiled work in seconds per point; they only decide whether a graph is worth its cost.
 _SOLVE = 2e-8
 _FILTER = 4e-8
+_SMALLEST = np.finfo(float).tiny
 
 Pair = tuple[Floats, Floats]
 """Mean and dual of all tables."""
@@ -66,6 +67,9 @@ class AdditiveSystem:
     unfelt : float
         Coarse spaces leave out what the rows would add less than this share of the prior's
         precision to.
+    constant : float, optional
+        Precision of the prior of a constant that is unknown beside the terms: 0 for a flat one.
+        It is integrated out of the system. None: the targets have no such constant.
     """
 
     def __init__(
@@ -74,19 +78,41 @@ class AdditiveSystem:
         kernels: list[Matern],
         noise_variance: float,
         unfelt: float = 0.0,
+        constant: float | None = None,
     ) -> None:
         self.equations = equations
         self.layout = equations.layout
         self.kernels = kernels
         self.noise_variance = noise_variance
         self.unfelt = unfelt
+        self.constant = constant
         self.weight = equations.weight / noise_variance
         """Sum of the precisions at each point, (Σ U_d,)."""
 
+    @property
+    def total_weight(self) -> float:
+        """Precision of the constant, were all terms known."""
+        return self.equations.total_weight / self.noise_variance + (self.constant or 0.0)
+
     @cached_property
     def information(self) -> Floats:
-        """Zᵀ W y, (Σ U_d,)."""
-        return self.equations.information / self.noise_variance
+        """Zᵀ W y, (Σ U_d,); W without what a constant takes up, if there is one."""
+        information = self.equations.information / self.noise_variance
+        if self.constant is None:
+            return information
+        total = self.equations.total_information / self.noise_variance
+        return information - (total / max(self.total_weight, _SMALLEST)) * self.weight
+
+    def constant_at(self, mean: Floats) -> float:
+        """Posterior mean of the constant, where that of the terms is (Σ U_d,)."""
+        total = self.equations.total_information / self.noise_variance
+        return float((total - np.sum(self.weight * mean)) / max(self.total_weight, _SMALLEST))
+
+    def given_constant(self, constant: float) -> AdditiveSystem:
+        """Return the system of the targets less a constant that is known."""
+        return AdditiveSystem(
+            self.equations.less(constant), self.kernels, self.noise_variance, self.unfelt
+        )
 
     @cached_property
     def solvers(self) -> list[AxisSolver]:
@@ -99,11 +125,40 @@ class AdditiveSystem:
         ]
         return run(tasks, _FILTER * self.layout.size)
 
+    @cached_property
+    def _constants(self) -> list[tuple[Floats, Floats, float]]:
+        """What each smoother makes of a target of ones, its dual, and 1ᵀ V_d⁻¹ 1."""
+        found = []
+        for solver, weight in zip(self.solvers, self.layout.parts(self.weight), strict=True):
+            mean, dual = solver.solve(weight)
+            left = max(self.total_weight - float(weight.sum()), 0.0) + float(dual.sum())
+            found.append((mean, dual, left))
+        return found
+
     # ------------------------------------------------------------------ operators on (k, Σ U_d)
 
     def multiply(self, flat: Floats) -> Floats:
-        """Zᵀ W Z times vectors."""
-        return self.equations.multiply(flat) / self.noise_variance
+        """Zᵀ W Z times vectors; W without what a constant takes up, if there is one."""
+        product = self.equations.multiply(flat) / self.noise_variance
+        if self.constant is not None:
+            sums = np.einsum("...i,i->...", flat, self.weight) / max(self.total_weight, _SMALLEST)
+            product -= sums[..., None] * self.weight
+        return product
+
+    def solve_term(self, term: int, information: Floats) -> Pair:
+        """(K_d⁻¹ + W_d)⁻¹ b of one term by itself, and its dual, of vectors (k, U_d)."""
+        return self._beside_constant(term, _solve(self.solvers[term], information))
+
+    def _beside_constant(self, term: int, pair: Pair) -> Pair:
+        """Correct what a smoother gives for W_d without what a constant takes up."""
+        if self.constant is None:
+            return pair
+        # By Sherman and Morrison: W_d lacks b bᵀ / Σ w, b the weights at the points.
+        means, duals = pair
+        mean, dual, left = self._constants[term]
+        weight = self.layout.part(self.weight, term)
+        share = np.einsum("ki,i->k", means, weight)[:, None] / max(left, _SMALLEST)
+        return means + share * mean, duals + share * dual
 
     def smooth(self, information: Floats) -> Pair:
         """Block-Jacobi: blockdiag(K_d⁻¹ + W_d)⁻¹ b, every term by itself, and its dual."""
@@ -114,7 +169,8 @@ class AdditiveSystem:
         solved = run(tasks, _SOLVE * information.size)
         if not solved:
             return np.zeros_like(information), np.zeros_like(information)
-        means, duals = zip(*solved, strict=True)
+        pairs = [self._beside_constant(term, pair) for term, pair in enumerate(solved)]
+        means, duals = zip(*pairs, strict=True)
         return np.concatenate(means, axis=1), np.concatenate(duals, axis=1)
 
     def multiply_prior(self, flat: Floats) -> Floats:

@@ -14,6 +14,7 @@ feels that the others take up degrees of freedom. docs/mathematics.md has the me
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Protocol
@@ -59,13 +60,15 @@ class Covariance(Protocol):
         """Of one term minus its weighted mean over the training rows, (n,)."""
 
 
-def covariance_of(system: AdditiveSystem) -> Covariance:
-    """Choose by the number of rows and the kernels."""
+def covariance_of(
+    system: AdditiveSystem, coarse: Callable[[], CoarseSpace] | None = None
+) -> Covariance:
+    """Choose by the number of rows and the kernels; ``coarse`` gives the coarse space, if any."""
     equations = system.equations
     limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return DenseCovariance.of(system, equations)
-    return CoupledCovariance.of(system)
+    return CoupledCovariance.of(system, coarse)
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,18 @@ class DenseCovariance:
         shares = [weight / weight.sum() for weight in system.layout.parts(system.weight)]
         factor = cholesky_to_rounding(matrix)
         return cls(system.layout.axes, system.kernels, codes, shares, root, factor)
+
+    def ones(self) -> tuple[Floats, float]:
+        """Z_dᵀ V⁻¹ 1 of all terms (Σ U_d,), and 1ᵀ V⁻¹ 1: V is the covariance of the targets."""
+        half = solve_triangular(self.factor, self.root, lower=True, check_finite=False)
+        solved = self.root * solve_triangular(
+            self.factor, half, lower=True, trans="T", check_finite=False
+        )
+        duals = [
+            np.bincount(np.minimum(code, len(axis)), solved, len(axis) + 1)[:-1]
+            for axis, code in zip(self.axes, self.codes, strict=True)
+        ]
+        return np.concatenate(duals) if duals else np.zeros(0), float(half @ half)
 
     @property
     def log_det(self) -> float:
@@ -193,10 +208,12 @@ class CoupledCovariance:
         return f"smoothers coupled on coarse spaces, good to about {error:.1%}"
 
     @classmethod
-    def of(cls, system: AdditiveSystem) -> CoupledCovariance:
-        """Find the coupling of a system."""
+    def of(
+        cls, system: AdditiveSystem, coarse_space: Callable[[], CoarseSpace] | None = None
+    ) -> CoupledCovariance:
+        """Find the coupling of a system; its coarse space may be there already."""
         field = mean_field(system)
-        coarse = CoarseSpace(system)
+        coarse = CoarseSpace(system) if coarse_space is None else coarse_space()
         tables = coarse.tables
         own = coarse_mean_field(coarse, system)
         eigenvalues, vectors = _coupling(coarse, system.noise_variance, own.factor)

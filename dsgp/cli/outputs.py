@@ -13,7 +13,7 @@ import pandas as pd
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GeneralizedAdditiveGP
 from dsgp.likelihoods import Likelihood, Ordered
-from dsgp.rows.sinks import MOMENTS
+from dsgp.rows.sinks import MEDIANS, MOMENTS
 
 Further = Mapping[str, pd.Series]
 
@@ -40,7 +40,9 @@ class Outputs:
         return dict(zip(self.names, self.predict(X, further), strict=True))
 
 
-def outputs_of(model: Any, level: float | None, further: Iterable[str]) -> Outputs:
+def outputs_of(
+    model: Any, level: float | None, further: Iterable[str], statistic: str | None = None
+) -> Outputs:
     """Return what a model predicts.
 
     Parameters
@@ -50,6 +52,8 @@ def outputs_of(model: Any, level: float | None, further: Iterable[str]) -> Outpu
         Probability of the intervals; None means 0.95.
     further : iterable of str
         Numbers of the rows that are given: exposure, offset, trials.
+    statistic : {"mean", "median"} or None
+        Of the mean response; None means its mean.
 
     Raises
     ------
@@ -58,10 +62,15 @@ def outputs_of(model: Any, level: float | None, further: Iterable[str]) -> Outpu
     """
     kind = type(model).__name__
     if isinstance(model, GeneralizedAdditiveGP):
-        return _of_responses(model, LEVEL if level is None else level)
+        return _of_responses(model, LEVEL if level is None else level, statistic or "mean")
     for role in further:
         raise ParameterError(
             f"--{role} is of models of counts, rates and the like, and the model is of kind "
+            f"{kind}; leave it out"
+        )
+    if statistic is not None:
+        raise ParameterError(
+            f"--statistic is of models of counts, rates and the like, and the model is of kind "
             f"{kind}; leave it out"
         )
     if isinstance(model, AdditiveGPClassifier):
@@ -85,15 +94,16 @@ def _of_numbers(model: Any, level: float) -> Outputs:
     return Outputs(MOMENTS, predict)
 
 
-def _of_responses(model: GeneralizedAdditiveGP, level: float) -> Outputs:
+def _of_responses(model: GeneralizedAdditiveGP, level: float, statistic: str) -> Outputs:
     likelihood = model.likelihood_
 
     def predict(X: pd.DataFrame, further: Further) -> list[Any]:
-        mean, std = model.predict(X, return_std=True, **further)
+        mean, std = model.predict(X, return_std=True, statistic=statistic, **further)
         ends = model.predict_interval(X, level, include_noise=True, **further)
         return [mean, std, *ends, *_probabilities(model, likelihood, X, further)]
 
-    return Outputs((*MOMENTS, *_level_names(likelihood)), predict)
+    moments = MEDIANS if statistic == "median" else MOMENTS
+    return Outputs((*moments, *_level_names(likelihood)), predict)
 
 
 def _level_names(likelihood: Likelihood) -> list[str]:

@@ -31,6 +31,7 @@ def predict(
     *,
     keep: Sequence[str] | None = None,
     level: float | None = None,
+    statistic: str | None = None,
     further: Mapping[str, str | None] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     overwrite: bool = False,
@@ -39,6 +40,8 @@ def predict(
     kept = list(dict.fromkeys(name for listed in keep or [] for name in names_of(listed)))
     if level is not None and not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
+    if statistic not in (None, "mean", "median"):
+        raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
     columns = _Columns(
         kept, {role: name for role, name in (further or {}).items() if name is not None}
     )
@@ -51,7 +54,7 @@ def predict(
                 f"{str(model)!r} is a model of a grid, not of rows; smooth a field with its "
                 "hyperparameters: dsgp smooth --model"
             )
-        outputs = outputs_of(fitted, level, columns.further)
+        outputs = outputs_of(fitted, level, columns.further, statistic)
         for name in kept:
             if name in outputs.names:
                 raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")

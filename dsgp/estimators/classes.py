@@ -175,11 +175,12 @@ def fit_softmax(
         outcomes, latents, more, change = _settled(scoring, responses, fitted)
         rounds += 1 + more
     final = []
-    for c, outcome in enumerate(fitted):
-        kept = replace(scoring, learner=None, intercept=outcome.level)
+    for c, (outcome, settled) in enumerate(zip(fitted, outcomes, strict=True)):
+        assert settled is not None
+        kept = replace(scoring, learner=None, level=settled.level)
         given = responses.with_target(labels == c, -log_rest(latents, c))
         found = dict(zip(responses.rows.table.names, outcome.mode.system.kernels, strict=True))
-        last = kept.fit(given, outcome.likelihood, found, clock, outcomes[c])
+        last = kept.fit(given, outcome.likelihood, found, clock, settled)
         final.append(replace(last, learned=outcome.learned))
     return Softmax(final, rounds, change)
 
@@ -199,15 +200,13 @@ def _settled(
         Of any probability in the last round, at most.
     """
     rows, labels = responses.rows, responses.rows.y
-    levels = [outcome.level for outcome in fitted]
     modes = [outcome.mode for outcome in fitted]
 
     def latents_of(functions: Floats) -> Floats:
-        return np.stack(
-            [level + rows.table.gather(own) for level, own in zip(levels, functions, strict=True)]
-        )
+        return np.stack([own[-1] + rows.table.gather(own[:-1]) for own in functions])
 
-    functions = np.stack([mode.solution.mean for mode in modes])
+    # The constant of each class after its functions.
+    functions = np.stack([np.append(mode.solution.mean, mode.level) for mode in modes])
     latents = latents_of(functions)
     memory = _Extrapolation()
     tol = _SETTLED * scoring.tol
@@ -221,18 +220,19 @@ def _settled(
                 modes[c] = find_mode(
                     given.rows,
                     outcome.likelihood,
-                    levels[c],
+                    functions[c, -1],
                     outcome.mode.system.kernels,
                     spreads=responses.spreads,
-                    start=functions[c],
+                    start=functions[c, :-1],
+                    constant=outcome.mode.constant,
                     with_pairs=responses.with_pairs,
                     solver=scoring.solver,
                     tol=scoring.tol,
                     max_iter=scoring.max_iter,
                     newton_max_iter=scoring.newton_max_iter,
                 )
-                functions[c] = modes[c].solution.mean
-                latents[c] = levels[c] + rows.table.gather(functions[c])
+                functions[c] = np.append(modes[c].solution.mean, modes[c].level)
+                latents[c] = modes[c].level + rows.table.gather(modes[c].solution.mean)
             change = float(np.max(np.abs(softmax(latents) - probabilities)))
             if change > tol:
                 functions = memory.next(begun, functions)

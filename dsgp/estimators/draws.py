@@ -249,14 +249,14 @@ class DrawsPredictor(AdditivePredictor):
         return mean, np.sqrt(variance)
 
     def _prepare(self, with_std: bool) -> None:
-        if self._draws is None:
+        if self._draws is None or not self.terms_:
             super()._prepare(with_std)
         else:
             self._draws.cubics  # noqa: B018
 
     @property
     def _std_note(self) -> str:
-        if self._draws is None:
+        if self._draws is None or not self.terms_:
             return super()._std_note
         return f"those of {len(self._draws)} draws, directions and hyperparameters unknown too"
 
@@ -282,7 +282,7 @@ class DrawsPredictor(AdditivePredictor):
         MemoryLimitError
             If the tables of so many rows would not fit.
         """
-        if self._draws is None:
+        if self._draws is None or not self.terms_:
             return super().covariance(X, include_noise)
         rows = Rows.join([load() for load in self._rows_of(X)])
         memory.require(
@@ -291,8 +291,6 @@ class DrawsPredictor(AdditivePredictor):
             "pass fewer rows",
         )
         noise = np.eye(len(rows)) * (self.noise_variance_ if include_noise else 0.0)
-        if not self.terms_:
-            return noise
         with one_blas_thread():
             functions = evaluate(self._draws, self._standard(rows.columns))
             functions -= functions.mean(axis=0)
@@ -326,7 +324,7 @@ class DrawsPredictor(AdditivePredictor):
         ndarray of shape (n_samples, n_rows)
         """
         draws = self._draws
-        if draws is None:
+        if draws is None or not self.terms_:
             return super().sample(X, n_samples, random_state, include_noise)
         require_count("n_samples", n_samples)
         random = np.random.default_rng(self.random_state if random_state is None else random_state)
@@ -338,8 +336,7 @@ class DrawsPredictor(AdditivePredictor):
         )
         chosen = random.choice(len(draws), n_samples, replace=n_samples > len(draws))
         out = np.full((n_samples, len(rows)), self.intercept_ - draws.level)
-        if self.terms_:
-            out += evaluate(draws, self._standard(rows.columns), chosen)
+        out += evaluate(draws, self._standard(rows.columns), chosen)
         if include_noise:
             root = np.sqrt(draws.noise_variance[chosen, None])
             out += root * random.standard_normal(out.shape)

@@ -105,6 +105,11 @@ class Outcome:
         """Turn the log likelihood of the scaled target into that of the user's."""
         return value - self.training.equations.n_rows * math.log(self.training.scale)
 
+    @property
+    def constant(self) -> float:
+        """What is added to the terms, in the user's units."""
+        return self.training.offset + self.training.scale * self.fit.constant
+
     def terms(self) -> list[Term]:
         """Return the fitted terms in the user's units."""
         layout, scale = self.training.equations.layout, self.training.scale

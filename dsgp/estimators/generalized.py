@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -9,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from dsgp.axis import Floats
-from dsgp.errors import ParameterError
+from dsgp.errors import DataWarning, ParameterError
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
     prior_kernels,
@@ -23,7 +25,10 @@ from dsgp.estimators.scoring import Scoring
 from dsgp.kernels import Matern
 from dsgp.learning.search import require_complete
 from dsgp.likelihoods import Likelihood, by_name
-from dsgp.rows.sources import source_of
+from dsgp.rows.sources import is_lazy, source_of
+
+# Of f on the scale of a logarithm: beyond, an average is more than e times the median.
+_DOUBTFUL_VARIANCE = 2.0
 
 
 class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
@@ -246,6 +251,7 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         return_std: bool = False,
         include_noise: bool = False,
         *,
+        statistic: str = "mean",
         offset: Any = None,
         exposure: Any = None,
         trials: Any = None,
@@ -259,6 +265,10 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         return_std : bool
         include_noise : bool
             Give the standard deviation of a new observation instead of that of the mean given f.
+        statistic : {"mean", "median"}
+            What is predicted of the mean response given f, which is uncertain as f is: its average
+            over f; or its median, the inverse link at the mean of f (as other packages predict),
+            which does not depend on how uncertain f is.
         offset, exposure, trials : array_like of shape (n_rows,) or str, optional
             As for ``fit``. Without exposure the prediction is per unit of it, and without trials a
             probability; neither is taken over from the fit.
@@ -268,21 +278,75 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         mean : ndarray of shape (n_rows,)
             A dask array where X is a dask collection: nothing is computed yet.
         std : the same, if ``return_std``
-        """
-        likelihood = self.likelihood_
 
-        def response(mean: Floats, variance: Floats, number: Floats | None) -> list[Floats]:
+        Warns
+        -----
+        DataWarning
+            If an average on a log link is more than e times the median in some rows: half of the
+            variance of f outweighs its mean there.
+
+        Notes
+        -----
+        On a log link averages and standard deviations leave out a tail of f that no row supports: f
+        counts as no higher than the highest of the training rows, or than three above its mean,
+        whichever is more (docs/mathematics.md). Draws and intervals are those of the whole
+        posterior.
+        """
+        require_choice("statistic", statistic, ("mean", "median"))
+        likelihood = self.likelihood_
+        doubt = Doubt(is_lazy(X))
+
+        def response(
+            mean: Floats, variance: Floats, number: Floats | None, shift: Any
+        ) -> list[Floats]:
             scale = 1.0 if number is None else number
-            found = [scale * likelihood.response_mean(mean, variance)]
+            moments = self._supported(mean, variance, shift)
+            if statistic == "median":
+                found = [scale * likelihood.inverse_link(mean)]
+            else:
+                found = [scale * likelihood.response_mean(*moments)]
+                if likelihood.link_name == "log":
+                    doubt.see(variance)
             if not return_std:
                 return found
             if include_noise:
-                return [*found, np.sqrt(likelihood.response_variance(mean, variance, number))]
-            return [*found, scale * np.sqrt(likelihood.mean_variance(mean, variance))]
+                return [*found, np.sqrt(likelihood.response_variance(*moments, number))]
+            return [*found, scale * np.sqrt(likelihood.mean_variance(*moments))]
 
         extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
         found = self._responses(X, response, 1 + return_std, extra)
+        doubt.warn()
         return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
+
+
+class Doubt:
+    """Rows whose average on a log link is that of half the variance of f, not of its mean."""
+
+    def __init__(self, lazy: bool) -> None:
+        self.lazy = lazy  # blocks are computed later, elsewhere
+        self.seen: list[tuple[int, int, float]] = []
+
+    def see(self, variance: Floats) -> None:
+        """Look at the variances of f in some rows; of a lazy table, warn at once."""
+        wide = int(np.count_nonzero(variance > _DOUBTFUL_VARIANCE))
+        self.seen.append((len(variance), wide, float(variance.max(initial=0.0))))
+        if self.lazy:
+            self.warn()
+            self.seen.clear()
+
+    def warn(self) -> None:
+        """Warn of the rows seen."""
+        n_rows, wide = sum(n for n, _, _ in self.seen), sum(n for _, n, _ in self.seen)
+        if wide:
+            std = math.sqrt(max(variance for _, _, variance in self.seen))
+            warnings.warn(
+                f"in {wide} of {n_rows} rows the training rows say so little of f (a standard "
+                f"deviation of up to {std:.2g} on the scale of the logarithm) that the mean is "
+                "mostly made of its uncertainty: predict(..., statistic='median') does not "
+                "depend on that, and predict_interval shows it",
+                DataWarning,
+                stacklevel=3,
+            )
 
 
 def likelihood_of(given: Any) -> Likelihood:

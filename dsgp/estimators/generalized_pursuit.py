@@ -312,7 +312,8 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
         found = Projections.of(pursued.state, standard.centre, standard.scale, ends)
         mapped, kernels = projected_source(source, standard, found, pursued.state, response.unit**2)
         scoring = Scoring(
-            intercept=standard.offset,
+            intercept=None,
+            level=standard.offset,
             solver=self.solver,
             learner=None,
             bins=self.bins,

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.bins import BinError
+from dsgp.additive.constant import UnknownConstant, unknown_constant
 from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.tables import BINS, TwoWayTables
-from dsgp.additive.variance import Covariance
+from dsgp.additive.variance import Covariance, covariance_of
 from dsgp.axis import Floats
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Matern
@@ -103,7 +105,8 @@ def learn(
     """
     notes: list[str] = []
     if not kernels:  # all columns are constant
-        noise = min(max(equations.quadratic / equations.n_rows, noise_bounds[0]), noise_bounds[1])
+        left = max(equations.n_rows - 1, 1)  # the constant takes up one
+        noise = min(max(equations.quadratic / left, noise_bounds[0]), noise_bounds[1])
         return Found([], noise, (noise, noise), learner)
     if learner == "marginal":
         wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
@@ -251,6 +254,9 @@ class Fit:
     Attributes
     ----------
     system : AdditiveSystem
+        Of the targets less the constant.
+    constant : float
+        Posterior mean of the constant, in units of the equations' targets.
     solution : Solution
     complexity : Complexity
     log_likelihood : float
@@ -262,6 +268,7 @@ class Fit:
     """
 
     system: AdditiveSystem
+    constant: float
     solution: Solution
     complexity: Complexity
     log_likelihood: float
@@ -292,7 +299,7 @@ def solve(
         max_iter=max_iter,
         coarse=cache(partial(CoarseSpace, AdditiveSystem(equations, found.kernels, 1.0))),
     )
-    system, solution, complexity = attempt(equations, found.noise_variance, found.pair)
+    system, constant, solution, complexity = attempt(equations, found.noise_variance, found.pair)
     error = None if spreads is None else BinError.of(system, solution.dual, spreads)
     noise = found.noise_variance
     if found.learner == "marginal":
@@ -301,7 +308,7 @@ def solve(
         equations = error.corrected(equations)
     if error is not None or noise != found.noise_variance:
         pair = (solution.mean, solution.dual)
-        system, solution, complexity = attempt(equations, noise, pair)
+        system, constant, solution, complexity = attempt(equations, noise, pair)
     require_resolvable(found.kernels, noise)
     bin_error = bin_noise = 0.0
     if error is not None and spreads is not None and complexity.dof > 0:
@@ -312,7 +319,7 @@ def solve(
             # It was learned as noise.
             bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
     likelihood = complexity.log_marginal_likelihood(system, solution)
-    return Fit(system, solution, complexity, likelihood, bin_error, bin_noise)
+    return Fit(system, constant, solution, complexity, likelihood, bin_error, bin_noise)
 
 
 def _attempt(
@@ -325,12 +332,15 @@ def _attempt(
     tol: float,
     max_iter: int,
     coarse: Callable[[], CoarseSpace],
-) -> tuple[AdditiveSystem, Solution, Complexity]:
-    system = AdditiveSystem(equations, kernels, noise_variance)
+) -> tuple[AdditiveSystem, float, Solution, Complexity]:
+    system = AdditiveSystem(equations, kernels, noise_variance, constant=0.0)
     own = cache(lambda: coarse().with_noise_of(system))
     extra = {"coarse": own} if solver == "multigrid" else {}
     solution = SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)
-    return system, solution, Complexity.of(system, own() if len(kernels) > 1 else None)
+    constant = system.constant_at(solution.mean)
+    given = system.given_constant(constant)
+    coupled = coarse().with_noise_of(given) if len(kernels) > 1 else None
+    return given, constant, solution, Complexity.of(given, coupled)
 
 
 def _noise(
@@ -341,7 +351,7 @@ def _noise(
 ) -> float:
     equations, noise = system.equations, system.noise_variance
     n_rows = equations.n_rows
-    left = n_rows - complexity.dof
+    left = n_rows - complexity.dof - complexity.constant_dof
     if left < _FEWEST_LEFT * n_rows:
         return noise
     better = min(max(equations.squares(solution.mean) / left, bounds[0]), bounds[1])
@@ -350,7 +360,46 @@ def _noise(
 
 @dataclass(frozen=True)
 class Posterior:
-    """The system of a fitted model in the user's units, and its variances."""
+    """The system of a fitted model in the user's units, and its variances.
+
+    Attributes
+    ----------
+    system : AdditiveSystem
+    covariance : Covariance or None
+        Of the terms, were the constant known; None where there is no term.
+    constant : UnknownConstant or None
+        What its uncertainty adds; None where the user gave it.
+    """
 
     system: AdditiveSystem
-    covariance: Covariance
+    covariance: Covariance | None
+    constant: UnknownConstant | None
+
+    @classmethod
+    def of(cls, system: AdditiveSystem, constant: float | None) -> Posterior:
+        """Make it; ``constant`` as of ``AdditiveSystem``."""
+        coarse = cache(partial(CoarseSpace, system))
+        covariance = covariance_of(system, coarse) if system.kernels else None
+        unknown = None
+        if constant is not None:
+            unknown = unknown_constant(system, covariance, constant, coarse)
+        return cls(system, covariance, unknown)
+
+    def variance(self, inputs: list[Floats], n_rows: int) -> Floats:
+        """Of constant and terms together at rows given by the inputs of the terms, (n,)."""
+        variance = self.given_constant(inputs, n_rows)
+        if self.constant is not None:
+            variance += self.constant.deviation(inputs, n_rows) ** 2
+        return variance
+
+    def given_constant(self, inputs: list[Floats], n_rows: int) -> Floats:
+        """Variance of the sum of the terms, were the constant known, (n,)."""
+        return np.zeros(n_rows) if self.covariance is None else self.covariance.variance(inputs)
+
+    def centred_variance(self, term: int, inputs: Floats) -> Floats:
+        """Of one term minus its weighted mean over the training rows, (n,)."""
+        assert self.covariance is not None
+        variance = self.covariance.centred_variance(term, inputs)
+        if self.constant is not None:
+            variance = variance + self.constant.centred_deviation(term, inputs) ** 2
+        return variance

@@ -48,6 +48,8 @@ PLAIN_ATTRIBUTES = (
 )
 # Of the equations, beside their arrays.
 EQUATION_NUMBERS = ("quadratic", "n_rows", "log_weight")
+# The same, which stores of earlier versions lack.
+EQUATION_TOTALS = ("total_weight", "total_information")
 # Of a term, beside its kernel and its arrays.
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
@@ -104,7 +106,10 @@ def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         for position, term in enumerate(model.terms_)
     }
     kept = model._equations
-    settings["equations"] = {name: getattr(kept, name) for name in EQUATION_NUMBERS}
+    settings["equations"] = {
+        name: getattr(kept, name) for name in (*EQUATION_NUMBERS, *EQUATION_TOTALS)
+    }
+    settings["constant"] = model._constant
     tree = {"terms": arrays, "equations": _equation_arrays(kept)}
     if model._array_attributes:
         tree["fitted"] = {name: getattr(model, name) for name in model._array_attributes}
@@ -129,6 +134,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
     layout = Layout(tuple(term.name for term in terms), tuple(term.axis for term in terms))
     shared = {name: settings["equations"][name] for name in EQUATION_NUMBERS}
     shared |= {"weight": stored["weight"], "information": stored["information"]}
+    shared |= _totals(settings, stored, layout)
     if "codes" in stored:
         table = RowTable(layout.names, layout.axes, stored["codes"])
         row_weight = stored.get("row_weight", np.empty(0))
@@ -141,6 +147,31 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
         spreads=[stored["spreads"][f"{d}"] for d in range(len(terms))],
     )
     return BinEquations(layout=layout, bins=bins, **shared)
+
+
+def _totals(settings: dict[str, Any], stored: dict[str, Any], layout: Layout) -> dict[str, float]:
+    """Sums over all rows; of earlier stores, as far as what they hold tells."""
+    known = settings["equations"]
+    if all(name in known for name in EQUATION_TOTALS):
+        return {name: float(known[name]) for name in EQUATION_TOTALS}
+    if "likelihood" not in settings["parameters"] and "_told" not in settings["fitted"]:
+        total = float(known["n_rows"])  # weights were divided by their mean
+    elif "codes" in stored:
+        total = float(np.sum(stored.get("row_weight", np.ones(known["n_rows"]))))
+    else:  # exact if one column is complete
+        total = max((float(part.sum()) for part in layout.parts(stored["weight"])), default=0.0)
+    return {"total_weight": total, "total_information": 0.0}
+
+
+def constant(settings: dict[str, Any]) -> float | None:
+    """Return the precision of the prior of the constant, or None if it is known.
+
+    Earlier stores counted it as known; it was where the user had given it.
+    """
+    if "constant" in settings:
+        value = settings["constant"]
+        return None if value is None else float(value)
+    return 0.0 if settings["parameters"].get("intercept") is None else None
 
 
 def parameters(settings: dict[str, Any]) -> dict[str, Any]:

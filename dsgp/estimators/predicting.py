@@ -24,7 +24,6 @@ from dsgp.additive.posterior import (
     together_of,
     vector_bytes,
 )
-from dsgp.additive.variance import covariance_of
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataWarning
@@ -89,15 +88,17 @@ class AdditivePredictor:
         self.n_iter_ = outcome.n_iter
         self.error_bound_ = fit.solution.error_bound
         self.converged_ = outcome.converged
-        self.intercept_ = training.offset + sum(term.centre for term in terms)
+        self.intercept_ = outcome.constant + sum(term.centre for term in terms)
         self.constant_columns_ = training.constant
         self.n_rows_ = training.equations.n_rows
         self._row_variance = fit.system.noise_variance * training.scale**2
         self._information_scale = training.scale
-        self._set_terms(terms, fit.system.equations)
+        self._set_terms(terms, fit.system.equations, 0.0)
 
-    def _set_terms(self, terms: list[Term], equations: Equations) -> None:
+    def _set_terms(self, terms: list[Term], equations: Equations, constant: float | None) -> None:
+        """Take over terms and equations; ``constant`` as of ``AdditiveSystem``."""
         self.terms_ = terms
+        self._constant = constant
         self.kernels_ = {term.name: term.kernel for term in terms}
         self._equations = equations
         self._made: dict[str, Posterior] = {}  # when first asked for
@@ -125,7 +126,7 @@ class AdditivePredictor:
             self._unfelt,
         )
         with one_blas_thread():
-            return Posterior(system, covariance_of(system))
+            return Posterior.of(system, self._constant)
 
     # ------------------------------------------------------------------ what a class may override
 
@@ -141,16 +142,16 @@ class AdditivePredictor:
         """
         return columns
 
-    def _variance(self, columns: list[Floats], inputs: list[Floats]) -> Floats:
+    def _variance(self, rows: Rows, inputs: list[Floats]) -> Floats:
         """Variance of f at some rows, without the noise; a new array."""
-        variance = self._posterior.covariance.variance(inputs)
-        deviations = self._deviations(columns)
+        variance = self._posterior.variance(inputs, len(rows))
+        deviations = self._deviations(rows.columns)
         if deviations is not None:
             variance += np.einsum("ij,ij->i", deviations, deviations)
         return variance
 
     def _deviations(self, columns: list[Floats]) -> Floats | None:
-        """What f may deviate by beyond the terms' own posterior, (n, k), in units of the target.
+        """What f may deviate by beyond constant and terms, (n, k), in units of the target.
 
         Each column is a function of the row, times a standard normal variable of its own.
         """
@@ -164,7 +165,7 @@ class AdditivePredictor:
             mean += _mean(term, values)
         if not with_variance:
             return mean, None
-        return mean, self._variance(rows.columns, inputs) if inputs else np.zeros(len(rows))
+        return mean, self._variance(rows, inputs)
 
     def _component_moments(self, rows: Rows) -> tuple[Floats, Floats]:
         """Mean and standard deviation of each centred term at some rows, (n, n_terms)."""
@@ -174,20 +175,21 @@ class AdditivePredictor:
         for position, (term, values) in enumerate(zip(self.terms_, inputs, strict=True)):
             mean[:, position] = _mean(term, values)
             seen = ~np.isnan(values)
-            centred = self._posterior.covariance.centred_variance(position, values[seen])
+            centred = self._posterior.centred_variance(position, values[seen])
             std[seen, position] = np.sqrt(centred)
         return mean, std
 
     @property
     def _std_note(self) -> str:
         """How standard deviations are computed, for people."""
-        return self._posterior.covariance.name if self.terms_ else "exact"
+        covariance = self._posterior.covariance
+        return "exact" if covariance is None else covariance.name
 
     def _prepare(self, with_std: bool) -> None:
         """Make once what all tasks of a prediction share."""
         for term in self.terms_:
             term.mean  # noqa: B018
-        if with_std and self.terms_:
+        if with_std:
             self._posterior  # noqa: B018
 
     def _summary(self) -> Summary:
@@ -343,7 +345,7 @@ class AdditivePredictor:
         xarray.Dataset
             ``mean`` and ``std`` with dims (row, term), and ``intercept``: a prediction is the
             intercept plus the sum of ``mean`` over the terms. ``std`` is that of the centred
-            component, with all other terms unknown too.
+            component, with all other terms and the constant unknown too.
         """
         rows = Rows.join([load() for load in self._rows_of(X)])
         self._report_gaps(_gaps_of(rows), len(rows))
@@ -399,25 +401,25 @@ class AdditivePredictor:
         """Covariance of f at chosen rows; to be called by a public method."""
         pieces = list(self._pieces_of(X))
         rows = self._inputs_of(pieces)
-        size = self._posterior.system.layout.size if self.terms_ else 0
+        posterior = self._posterior
         memory.require(
             f"the covariance of {len(rows)} rows",
-            8.0 * len(rows) * (25 * size + 6 * len(rows)),
+            8.0 * len(rows) * (25 * posterior.system.layout.size + 6 * len(rows)),
             "pass fewer rows",
         )
-        if not self.terms_:
-            return np.zeros((len(rows), len(rows)))
+        found, converged = np.zeros((len(rows), len(rows))), True
         with one_blas_thread():
-            variance = self._posterior.covariance.variance(rows.columns)
-            smallest = variance[variance > 0].min(initial=np.inf)
-            largest = max(term.kernel.std**2 for term in self.terms_)
-            found, converged = joint_covariance(
-                self._posterior.system,
-                rows.columns,
-                tol=max(math.sqrt(1e-4 * min(smallest, largest)), _FINEST),
-                max_iter=MAX_ITER["multigrid"],
-            )
-            deviations = [self._deviations(piece.columns) for piece in pieces]
+            if self.terms_:
+                variance = posterior.given_constant(rows.columns, len(rows))
+                smallest = variance[variance > 0].min(initial=np.inf)
+                largest = max(term.kernel.std**2 for term in self.terms_)
+                found, converged = joint_covariance(
+                    posterior.system,
+                    rows.columns,
+                    tol=max(math.sqrt(1e-4 * min(smallest, largest)), _FINEST),
+                    max_iter=MAX_ITER["multigrid"],
+                )
+            deviations = [self._all_deviations(piece) for piece in pieces]
             known = [each for each in deviations if each is not None]
             if known:
                 joined = np.concatenate(known)
@@ -460,17 +462,17 @@ class AdditivePredictor:
         pieces = list(self._pieces_of(X))
         rows = self._inputs_of(pieces)
         level = self.intercept_ - sum(term.centre for term in self.terms_)
-        drawn: Floats = np.zeros((n_samples, 0 if self.terms_ else len(rows)))
-        if self.terms_:
-            system = self._posterior.system
-            memory.require(
-                f"{n_samples} samples at {len(rows)} rows",
-                8.0 * (3 * n_samples + len(self.terms_)) * len(rows)
-                + together_of(system) * vector_bytes(system),
-                "ask for fewer samples or rows",
-            )
-            with one_blas_thread():
-                deviated = self._deviated(pieces, n_samples, random)
+        system = self._posterior.system
+        memory.require(
+            f"{n_samples} samples at {len(rows)} rows",
+            8.0 * (3 * n_samples + len(self.terms_)) * len(rows)
+            + together_of(system) * vector_bytes(system),
+            "ask for fewer samples or rows",
+        )
+        drawn, converged = np.zeros((n_samples, len(rows))), True
+        with one_blas_thread():
+            deviated = self._deviated(pieces, n_samples, random)
+            if self.terms_:
                 drawn, converged = joint_samples(
                     system,
                     system.information * self._information_scale,
@@ -480,9 +482,9 @@ class AdditivePredictor:
                     tol=0.1 * self.tol,
                     max_iter=MAX_ITER["multigrid"],
                 )
-            if deviated is not None:
-                drawn += deviated
-            self._warn_solves("sample", converged)
+        if deviated is not None:
+            drawn += deviated
+        self._warn_solves("sample", converged)
         return level + drawn
 
     def _pieces_of(self, X: Any) -> Iterator[Rows]:
@@ -495,20 +497,33 @@ class AdditivePredictor:
         """Inputs of the terms at all rows together, made block by block as in ``predict``."""
         return Rows.join([replace(piece, columns=self._inputs(piece.columns)) for piece in pieces])
 
+    def _all_deviations(self, rows: Rows) -> Floats | None:
+        """What f may deviate by beyond the terms' posterior given the constant, (n, k)."""
+        known = []
+        constant = self._posterior.constant
+        if constant is not None:
+            deviation = constant.deviation(self._inputs(rows.columns), len(rows))
+            known.append(deviation[:, None])
+        deviations = self._deviations(rows.columns)
+        if deviations is not None:
+            known.append(deviations)
+        return np.concatenate(known, axis=1) if known else None
+
     def _deviated(
         self, pieces: list[Rows], n_samples: int, random: np.random.Generator
     ) -> Floats | None:
-        """Draw the ``_deviations`` at all rows, (n_samples, n_rows)."""
+        """Draw ``_all_deviations`` at all rows, (n_samples, n_rows)."""
         drawn: list[Floats] = []
         normal: Floats | None = None
         for piece in pieces:
-            deviations = self._deviations(piece.columns)
+            deviations = self._all_deviations(piece)
             if deviations is None:
                 return None
             if normal is None:  # of a generator of its own: a draw does not depend on their number
                 own = np.random.default_rng(random.integers(2**63))
                 normal = own.standard_normal((n_samples, deviations.shape[1]))
-            drawn.append(normal @ deviations.T)
+            # Not by BLAS, which would round by the number of samples.
+            drawn.append(np.einsum("sk,nk->sn", normal, deviations))
         return np.concatenate(drawn, axis=1)
 
     def _warn_solves(self, what: str, converged: bool) -> None:
@@ -552,7 +567,8 @@ class AdditivePredictor:
         persistence.restore(model, settings, tree)
         model._set_columns(tuple(settings["columns"]), settings["named"])
         terms = persistence.terms(settings, tree)
-        model._set_terms(terms, persistence.equations(settings, tree, terms))
+        equations = persistence.equations(settings, tree, terms)
+        model._set_terms(terms, equations, persistence.constant(settings))
         return model
 
 

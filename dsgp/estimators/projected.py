@@ -27,7 +27,7 @@ from dsgp.learning.search import NOISE
 from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.ridges import Ridge, Ridges
 from dsgp.pursuit.rows import Standard, standardised
-from dsgp.rows.sources import MappedSource, Source
+from dsgp.rows.sources import MappedSource, Rows, Source
 
 _LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
@@ -342,14 +342,16 @@ class ProjectedFunctions(AdditivePredictor):
         if self.terms_:
             self._projections.ridges.functions  # noqa: B018
 
-    def _variance(self, columns: list[Floats], inputs: list[Floats]) -> Floats:
-        variance = super()._variance(columns, inputs)
+    def _variance(self, rows: Rows, inputs: list[Floats]) -> Floats:
+        variance = super()._variance(rows, inputs)
+        if not self.terms_:
+            return variance
         # Beyond the training rows the mean stays what it is at their edge; how little is known does
         # not.
-        rows, there = self._projections.beyond(columns)
-        if len(rows):
-            known = self._posterior.covariance.variance(there)
-            variance[rows] = np.maximum(variance[rows], known)
+        outside, there = self._projections.beyond(rows.columns)
+        if len(outside):
+            known = self._posterior.variance(there, len(outside))
+            variance[outside] = np.maximum(variance[outside], known)
         return variance
 
     @property
@@ -358,7 +360,7 @@ class ProjectedFunctions(AdditivePredictor):
         return math.sqrt(self.target_variance_)
 
     def _deviations(self, columns: list[Floats]) -> Floats | None:
-        if not self.direction_uncertainty:
+        if not self.direction_uncertainty or not self.terms_:
             return None
         found = self._unit * self._projections.deviations(columns)
         # Far from the rows the linearised model, a line in the directions, knows no bounds, while f

@@ -27,6 +27,7 @@ from dsgp.estimators.scoring import ScoringOutcome
 from dsgp.estimators.summary import Summary, count_of, tell_columns, terms_table
 from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, from_settings
+from dsgp.likelihoods.lognormal import supported_moments
 from dsgp.rows.sources import Rows, computed
 
 _LEGEND = (
@@ -94,13 +95,15 @@ class ResponsePredictor(AdditivePredictor):
         self.n_rows_ = rows.n_rows
         self._row_variance = self._information_scale = 1.0
         self._likelihood_settings = outcome.likelihood.to_settings()
+        # Higher than that no training row says that f is.
         self._told = {
+            "highest": float(outcome.level + latent.max(initial=0.0)),
             "exact_determinant": outcome.exact_determinant,
             "passes": 0 if learned is None else learned.passes,
             "target": outcome.responses.target,
             "offset": len(rows.offset) > 0,
         }
-        self._set_terms(terms, mode.system.equations)
+        self._set_terms(terms, mode.system.equations, mode.constant)
 
     @property
     def likelihood_(self) -> Likelihood:
@@ -128,10 +131,17 @@ class ResponsePredictor(AdditivePredictor):
         found = self._evaluated(X, _latent, 1 + return_std, with_variance=return_std)
         return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
 
+    def _supported(self, mean: Floats, variance: Floats, shift: Any) -> tuple[Floats, Floats]:
+        """Moments of f for averages of the response: on a log link without an unknown tail."""
+        highest = self._told.get("highest")  # stores of earlier versions lack it
+        if self.likelihood_.link_name != "log" or highest is None:
+            return mean, variance
+        return supported_moments(mean, variance, highest + shift)
+
     def _responses(
         self, X: Any, function: Any, n_columns: int, extra: Mapping[str, Any], y: Any = None
     ) -> Any:
-        """Evaluate ``function(mean, variance, trials)`` of f with its offset, row by row.
+        """Evaluate ``function(mean, variance, trials, shift)`` of f with its offset, row by row.
 
         With ``y``, its values are one more column before those.
         """
@@ -140,7 +150,7 @@ class ResponsePredictor(AdditivePredictor):
         def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
             shift, number = offsets_of(rows.extra)
             assert variance is not None
-            found = list(function(mean + shift, variance, number))
+            found = list(function(mean + shift, variance, number, shift))
             return found if y is None else [rows.extra[_TARGET], *found]
 
         wanted = dict(extra) if y is None else {**extra, _TARGET: y}
@@ -182,7 +192,9 @@ class ResponsePredictor(AdditivePredictor):
         require_level("level", level)
         likelihood = self.likelihood_
 
-        def interval(mean: Floats, variance: Floats, number: Floats | None) -> tuple[Floats, ...]:
+        def interval(
+            mean: Floats, variance: Floats, number: Floats | None, shift: Any
+        ) -> tuple[Floats, ...]:
             if include_noise:
                 return likelihood.interval(mean, variance, level, number)
             # The link is monotone: quantiles of f become those of the mean.
@@ -222,26 +234,29 @@ class ResponsePredictor(AdditivePredictor):
         DataError
             If an observation is none of the likelihood's.
         """
-        y, mean, variance, number = self._observed(X, y, _extra(offset, exposure, trials))
+        y, mean, variance, number, _ = self._observed(X, y, _extra(offset, exposure, trials))
         return self.likelihood_.log_predictive(y, mean, variance, number)
 
     def _observed(
         self, X: Any, y: Any, extra: Mapping[str, Any]
-    ) -> tuple[Floats, Floats, Floats, Floats | None]:
-        """Observations, checked, with mean and variance of f and trials."""
+    ) -> tuple[Floats, Floats, Floats, Floats | None, Floats]:
+        """Observations, checked, with mean and variance of f, trials and what is added to f."""
 
-        def moments(mean: Floats, variance: Floats, number: Floats | None) -> tuple[Floats, ...]:
-            return mean, variance, np.ones(len(mean)) if number is None else number
+        def moments(
+            mean: Floats, variance: Floats, number: Floats | None, shift: Any
+        ) -> tuple[Floats, ...]:
+            size = np.ones(len(mean)) if number is None else number
+            return mean, variance, size, np.zeros(len(mean)) + shift
 
         if y is None:
             raise DataError("y is None; pass the observations")
-        found = computed(self._responses(X, moments, 3, extra, y))
-        targets, mean, variance, number = np.ascontiguousarray(found.T)
+        found = computed(self._responses(X, moments, 4, extra, y))
+        targets, mean, variance, number, shift = np.ascontiguousarray(found.T)
         given = None if extra[TRIALS] is None else number
         name = y if isinstance(y, str) else getattr(y, "name", None)
         shown = f"the target {name!r}" if isinstance(name, str) else "y"
         self.likelihood_.check_target(targets, given, shown)
-        return targets, mean, variance, given
+        return targets, mean, variance, given, shift
 
     def score(
         self,
@@ -278,11 +293,10 @@ class ResponsePredictor(AdditivePredictor):
         """
         likelihood = self.likelihood_
         extra = _extra(offset, exposure, trials)
-        y, mean, variance, number = self._observed(X, y, extra)
+        y, mean, variance, number, shift = self._observed(X, y, extra)
         weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, float)
         if weight.shape != y.shape:
             raise DataError(f"sample_weight must have shape ({len(y)},), got {weight.shape}")
-        shift = self._shift(X, extra)
         constant = shift + likelihood.start(y, weight, shift, number)
         null = likelihood.log_density(y, constant, number)
         if likelihood.name == "ordered":
@@ -292,18 +306,10 @@ class ResponsePredictor(AdditivePredictor):
             best = likelihood.log_density(
                 y, _linked(likelihood, y if number is None else y / number), number
             )
-            average = likelihood.response_mean(mean, variance)
+            average = likelihood.response_mean(*self._supported(mean, variance, shift))
             model = likelihood.log_density(y, _linked(likelihood, average), number)
         total = float(np.sum(weight * (best - null)))
         return 1.0 - float(np.sum(weight * (best - model))) / total if total > 0 else np.nan
-
-    def _shift(self, X: Any, extra: Mapping[str, Any]) -> Floats:
-        """What is added to f in every row."""
-
-        def shifts(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            return [np.zeros(len(rows)) + offsets_of(rows.extra)[0]]
-
-        return np.ravel(computed(self._evaluated(X, shifts, 1, with_variance=False, extra=extra)))
 
     def sample(
         self,

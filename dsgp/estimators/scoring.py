@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -55,6 +56,14 @@ from dsgp.rows.table import RowTable
 # events or the other class are absent the evidence asks for ever more, and the posterior, whose W
 # vanishes there, is as wide as the prior: means of exp(f) would explode.
 LARGEST_VARIANCE = 25.0
+# Precision of the constant's prior, around the level of half an event more (or less), where all
+# targets are at the edge of their support (no event at all) and a flat one would have no mode, or
+# all rows together count less than one.
+EDGE_PRECISION = 0.5
+# Sum of the weights, as a share of the number of rows, below which that is warned of.
+_FEW_COUNTED = 0.1
+# Sum of the weights that cannot be meant, and that the system would not be solved with.
+_MOST_COUNTED = 1e12
 LEARNERS = ("marginal", "independent", None)
 # Share of the dispersion that may be left when structure is no longer taken for it.
 _LEAST_DISPERSION = 1e-4
@@ -77,8 +86,6 @@ class ScoringOutcome:
     responses : Responses
     likelihood : Likelihood
         With all its parameters.
-    level : float
-        The constant part of f.
     mode : Mode
     complexity : Complexity
     log_likelihood : float
@@ -96,7 +103,6 @@ class ScoringOutcome:
 
     responses: Responses
     likelihood: Likelihood
-    level: float
     mode: Mode
     complexity: Complexity
     log_likelihood: float
@@ -105,6 +111,11 @@ class ScoringOutcome:
     learned: Learned | None
     unresolved: tuple[str, ...] = ()
     too_wide: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def level(self) -> float:
+        """The constant part of f."""
+        return self.mode.level
 
     @property
     def converged(self) -> bool:
@@ -162,6 +173,8 @@ class Scoring:
     ----------
     intercept : float or None
         The constant part of f; None finds it.
+    level : float or None
+        Where a constant that is found begins; None begins at that of highest likelihood.
     solver, learner, bins, tol, newton_max_iter, learner_tol, learner_max_iter, verbose
         As of ``GeneralizedAdditiveGP``.
     max_iter : int
@@ -179,6 +192,7 @@ class Scoring:
     learner_max_iter: int
     random_state: Any
     verbose: bool
+    level: float | None = None
 
     @classmethod
     def of(cls, model: Any) -> Self:
@@ -251,6 +265,12 @@ class Scoring:
             If a target is none of the likelihood's, or there are too few rows to learn from.
         """
         rows = responses.rows
+        if rows.total_weight > _MOST_COUNTED:
+            raise DataError(
+                f"sample_weight (with class_weight, if any) sums to {rows.total_weight:.3g}, more "
+                "rows than float64 can tell from one another: a weight is how often a row counts; "
+                "divide weights that are relative by their mean"
+            )
         likelihood.check_target(
             rows.y, rows.trials if len(rows.trials) else None, f"the target {responses.target!r}"
         )
@@ -261,29 +281,39 @@ class Scoring:
                 "positive weight are needed; or give the hyperparameters and learner=None"
             )
         with one_blas_thread():
-            level = 0.0 if self.intercept is None else self.intercept
-            # Cutpoints that are kept say where the level is.
-            if self.intercept is None and (likelihood.has_level or self.learner is not None):
-                level = rows.level(likelihood)
+            level, constant = self._constant(rows, likelihood)
             used = [kernels[name] for name in rows.table.names]
             learned = None
             if self.learner is not None:
                 clock.stage("learn")
                 learned = self._learn(responses, likelihood, used, level, before)
-                used, likelihood, level = learned.kernels, learned.likelihood, learned.level
+                used, likelihood = learned.kernels, learned.likelihood
+                if not constant:  # a prior of the constant is around where it began
+                    level = learned.level
                 if self.intercept is None:
                     likelihood, level = likelihood.absorbed(level)
             clock.stage("solve")
             start = None if before is None else before.mode.solution.mean
             if learned is not None:
                 start = learned.functions(rows.table.axes)
-            outcome = self._finish(responses, likelihood, used, level, learned, start)
+            outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
             if learned is None:
                 return outcome
             outcome = self._from_start(outcome, [kernels[name] for name in rows.table.names])
             if before is not None and before.learned is not None and before.learned.at_points:
                 outcome = self._climbed(outcome, before.learned.kernels, before.mode.solution.mean)
             return self.without_structure(outcome, clock)
+
+    def _constant(self, rows: ResponseRows, likelihood: Likelihood) -> tuple[float, float | None]:
+        """Where the constant begins, and the precision of its prior; None if it is known."""
+        if self.intercept is not None:
+            return self.intercept, None
+        # Cutpoints that are kept say where the level is.
+        if self.level is None and not likelihood.has_level and self.learner is None:
+            return 0.0, None
+        level = rows.level(likelihood) if self.level is None else self.level
+        flat = rows.total_weight >= 1.0 and rows.bound_level(likelihood)
+        return level, 0.0 if flat else EDGE_PRECISION
 
     def _learn(
         self,
@@ -338,11 +368,13 @@ class Scoring:
         likelihood: Likelihood,
         kernels: list[Matern],
         level: float,
+        constant: float | None,
         learned: Learned | None,
         start: Floats | None,
     ) -> ScoringOutcome:
         spreads = responses.spreads
-        mode = self._mode(responses, likelihood, kernels, level, start, None)
+        find = partial(self._mode, responses, likelihood, kernels, constant)
+        mode = find(level, start, None)
         bin_error = 0.0
         complexity, log_det, exact = _complexity(mode)
         if spreads is not None and kernels and complexity.dof > 0:
@@ -350,9 +382,9 @@ class Scoring:
             std = math.sqrt(complexity.dof / max(total, np.finfo(float).tiny))
             error = BinError.of(mode.system, mode.solution.dual, spreads)
             if error.size(mode.system) > _BIAS * std:
-                mode = self._mode(
-                    responses, likelihood, kernels, level, mode.solution.mean, error.bias
-                )
+                # A prior of the constant is around where it began.
+                begin = level if constant else mode.level
+                mode = find(begin, mode.solution.mean, error.bias)
                 again = BinError.of(mode.system, mode.solution.dual, spreads)
                 bias = replace(again, bias=again.bias - error.bias).size(mode.system)
                 error = again
@@ -363,7 +395,6 @@ class Scoring:
         return ScoringOutcome(
             responses=responses,
             likelihood=likelihood,
-            level=level,
             mode=mode,
             complexity=complexity,
             log_likelihood=mode.objective - 0.5 * log_det,
@@ -407,23 +438,24 @@ class Scoring:
     ) -> ScoringOutcome:
         """Return the better of an outcome and what working models give from other kernels."""
         responses, learned = outcome.responses, outcome.learned
-        # Hyperparameters found otherwise have a constant that goes with them.
-        free_level = self.intercept is None or learned is None
+        begin, constant = self._constant(responses.rows, outcome.likelihood)
 
         def find(state: State) -> State:
             mode = self._mode(
                 responses,
                 state.likelihood,
                 state.kernels,
-                state.level,
+                constant,
+                begin if constant else state.mode.level,
                 state.mode.solution.mean,
                 None,
             )
             return replace(state, mode=mode, value=mode.objective - 0.5 * _complexity(mode)[1])
 
-        mode = self._mode(responses, outcome.likelihood, kernels, outcome.level, mean, None)
+        level = begin if constant else outcome.level
+        mode = self._mode(responses, outcome.likelihood, kernels, constant, level, mean, None)
         value = mode.objective - 0.5 * _complexity(mode)[1]
-        state = State(kernels, outcome.likelihood, outcome.level, mode, value)
+        state = State(kernels, outcome.likelihood, mode, value)
         with progress("learning", enabled=self.verbose) as bar:
             climbed = climb(
                 responses.rows,
@@ -431,7 +463,6 @@ class Scoring:
                 find,
                 self._searches(responses, outcome.likelihood, kernels, fine=True),
                 solve=self._solve_roughly,
-                free_level=free_level,
                 tol=self.learner_tol,
                 max_iter=self.learner_max_iter,
                 unit=_unit(responses.rows, outcome.likelihood),
@@ -440,8 +471,8 @@ class Scoring:
         best = climbed.best
         if best.value < outcome.log_likelihood + SCAN_GAIN:
             return outcome
-        likelihood, level = best.likelihood, best.level
-        if free_level:
+        likelihood, level = best.likelihood, begin if constant else best.mode.level
+        if self.intercept is None:
             likelihood, level = likelihood.absorbed(level)
         if learned is not None:
             learned = replace(
@@ -456,7 +487,7 @@ class Scoring:
                 at_points=True,
             )
         better = self._finish(
-            responses, likelihood, best.kernels, level, learned, best.mode.solution.mean
+            responses, likelihood, best.kernels, level, constant, learned, best.mode.solution.mean
         )
         return replace(better, too_wide=outcome.too_wide)
 
@@ -494,6 +525,7 @@ class Scoring:
         responses: Responses,
         likelihood: Likelihood,
         kernels: list[Matern],
+        constant: float | None,
         level: float,
         start: Floats | None,
         shift: Floats | None,
@@ -507,6 +539,7 @@ class Scoring:
                 spreads=responses.spreads,
                 shift=shift,
                 start=start,
+                constant=constant,
                 with_pairs=responses.with_pairs,
                 solver=self.solver,
                 tol=self.tol,
@@ -524,6 +557,16 @@ class Scoring:
                 f"which still moved f by {outcome.mode.step:.2g} posterior standard deviations "
                 f"(tol={self.tol:g}); raise newton_max_iter or tol",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        rows = outcome.responses.rows
+        if rows.total_weight < _FEW_COUNTED * rows.n_rows:
+            warnings.warn(
+                f"sample_weight (with class_weight, if any) sums to {rows.total_weight:.3g} over "
+                f"{rows.n_rows} rows: a weight is how often a row counts, so that this is a fit to "
+                f"about {rows.total_weight:.3g} rows, with uncertainties to match; divide weights "
+                "that are relative by their mean",
+                DataWarning,
                 stacklevel=3,
             )
         learned = outcome.learned

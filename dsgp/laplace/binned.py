@@ -35,9 +35,7 @@ class BinnedRows:
     ) -> BinnedRows:
         """Merge the points of every axis into bins."""
         table = rows.table
-        n_bins = affordable_bins(
-            table.n_terms, round(rows.total_weight), wanted[order], TABLE_BYTES
-        )
+        n_bins = affordable_bins(table.n_terms, rows.n_counted, wanted[order], TABLE_BYTES)
         axes, merged, bins, in_bins = [], [], [], []
         for term, (axis, counts) in enumerate(zip(table.axes, counts_of(rows), strict=True)):
             within = np.zeros(len(axis)) if spreads is None else spreads[term]

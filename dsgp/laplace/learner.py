@@ -338,7 +338,7 @@ class _Search:
         return found.mean
 
     def _rows(self, state: _State) -> Rows:
-        return Rows(0.0, round(state.mode.model.rows.total_weight), 0.0)
+        return Rows(0.0, state.mode.model.rows.n_counted, 0.0)
 
     def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Matern], Likelihood]:
         """What the surrogate's maximum promises, kernels there, and a better likelihood."""

@@ -42,8 +42,12 @@ class Mode:
     Attributes
     ----------
     system : AdditiveSystem
-        Of noise variance 1; its solution is the mode.
+        Of noise variance 1, given the constant; its solution is the mode.
     solution : Solution
+    level : float
+        The constant part of f.
+    constant : float or None
+        Precision of its prior, 0 for a flat one; None where it was known.
     objective : float
         Ω at the mode.
     trace : list of float
@@ -56,6 +60,8 @@ class Mode:
 
     system: AdditiveSystem
     solution: Solution
+    level: float
+    constant: float | None
     objective: float
     trace: list[float]
     step: float
@@ -71,6 +77,7 @@ def find_mode(
     spreads: list[Floats] | None,
     shift: Floats | None = None,
     start: Floats | None,
+    constant: float | None = None,
     with_pairs: bool,
     solver: str,
     tol: float,
@@ -78,14 +85,14 @@ def find_mode(
     newton_max_iter: int,
     watch: Callable[[float], None] = lambda value: None,
 ) -> Mode:
-    """Maximise Ω(F) = Σ w log p(y | f) − ½ Fᵀ K̃⁻¹ F (eq. ``laobj``).
+    """Maximise Ω(F) = Σ w log p(y | f) − ½ Fᵀ K̃⁻¹ F (eq. ``laobj``), over a constant too.
 
     Parameters
     ----------
     rows : ResponseRows
     likelihood : Likelihood
     level : float
-        Constant part of f.
+        Constant part of f, or where it begins if it is to be found.
     kernels : list of kernels, one a term
     spreads : list of ndarray, or None
         Variance of the inputs in each bin; None where points are distinct values.
@@ -93,6 +100,9 @@ def find_mode(
         What the rows of a point see beside the function there: the bias of bins.
     start : ndarray of shape (Σ U_d,), optional
         Functions to linearise around first; by default f is the level.
+    constant : float, optional
+        The constant part of f is to be found, with so much prior precision around ``level``: 0 for
+        a flat prior, which the rows must bound. None: it is known.
     with_pairs : bool
         Hold the equations as two-way tables of the points, not row by row.
     solver : str
@@ -106,18 +116,24 @@ def find_mode(
     """
     size = rows.table.size
     shift = np.zeros(size) if shift is None else shift
-    linearise = partial(rows.linearised, likelihood, level, with_pairs=with_pairs)
+    linearise = partial(rows.linearised, likelihood, with_pairs=with_pairs)
     mean, dual = np.zeros(size), np.zeros(size)
+    centre, precision = level, constant or 0.0
     pair = mean, dual
     around = mean if start is None else start
-    found = linearise(around + shift)
+    found = linearise(level, around + shift)
     objective = found.log_density if start is None else -math.inf
     trace: list[float] = []
     coarse: Callable[[], CoarseSpace] | None = None
     solve_tol, step_size, closing = _LOOSEST, math.inf, 0
     inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
-        system = AdditiveSystem(rows.equations(found, around, spreads), kernels, 1.0, UNFELT)
+        equations = rows.equations(found, around, spreads)
+        # What pulls at the constant, by its prior too.
+        pull = 0.0 if constant is None else found.total_gradient - precision * (level - centre)
+        total = equations.total_information + pull - found.total_gradient
+        equations = replace(equations, total_information=total)
+        system = AdditiveSystem(equations, kernels, 1.0, UNFELT, constant)
         if solver == "multigrid" and kernels:
             # As a preconditioner that of an earlier step serves as well.
             coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
@@ -128,8 +144,9 @@ def find_mode(
         solution = SOLVERS[solver](system, tol=solve_tol, max_iter=iterations, start=pair, **extra)
         pair = solution.mean, solution.dual
         step, step_dual = solution.mean - mean, solution.dual - dual
+        level_step = 0.0 if constant is None else system.constant_at(solution.mean)
         if trace or start is None:
-            gain = 0.5 * float(np.sum(step * (found.gradient - dual)))
+            gain = 0.5 * (float(np.sum(step * (found.gradient - dual))) + level_step * pull)
             step_size = math.sqrt(2 * abs(gain))  # less than 0 by rounding only
         complete = closing > 0 or solution.converged
         if last or (step_size <= tol and solve_tol <= tol and complete):
@@ -143,21 +160,35 @@ def find_mode(
         fraction = 1.0
         for _ in range(_HALVINGS):
             tried_mean, tried_dual = mean + fraction * step, dual + fraction * step_dual
-            tried = linearise(tried_mean + shift)
+            tried_level = level + fraction * level_step
+            tried = linearise(tried_level, tried_mean + shift)
             value = tried.log_density - 0.5 * float(np.sum(tried_mean * tried_dual))
+            value -= 0.5 * precision * (tried_level - centre) ** 2
             if value >= objective - _ROUNDING * abs(objective):
                 break
             fraction *= 0.5
         else:
             # Rounding, or a kernel that float64 cannot hold: what there is stays.
             solution = replace(solution, mean=mean, dual=dual, converged=False)
+            level_step = 0.0
             break
         mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
+        level = tried_level
         pair = mean, dual
         trace.append(objective)
         watch(objective)
         solve_tol = max(tol, min(_LOOSEST, _SOLVE_SHARE * step_size))
-    return Mode(system, solution, objective, trace, step_size, bool(step_size <= tol))
+    given = system.given_constant(level_step)
+    return Mode(
+        given,
+        solution,
+        level + level_step,
+        constant,
+        objective,
+        trace,
+        step_size,
+        bool(step_size <= tol),
+    )
 
 
 def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:

@@ -30,6 +30,8 @@ _TASK_ROWS = 32_768
 _LIKELIHOOD = 1e-7
 _MOVE = 2e-9
 _NONE = np.empty(0)
+# A constant where all that is left of a likelihood is what bounds it.
+_FAR = 300.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,11 @@ class ResponseRows:
         """Number of rows, each as often as it counts."""
         return float(self.weight.sum()) if len(self.weight) else float(self.n_rows)
 
+    @property
+    def n_counted(self) -> int:
+        """The same as a whole number, 1 at least: sizes are chosen by it."""
+        return max(round(self.total_weight), 1)
+
     def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
         """Return some of the rows, by increasing numbers, with their codes in memory."""
         picked = [
@@ -116,6 +123,22 @@ class ResponseRows:
             values if len(values) else None for values in (self.weight, self.offset, self.trials)
         )
         return likelihood.start(self.y, weight, offset, trials)
+
+    def bound_level(self, likelihood: Likelihood) -> bool:
+        """Whether the rows bound a constant from both sides.
+
+        They do not where all targets are at one edge of their support: no event, or one class.
+        """
+        if likelihood.link_name == "identity":
+            return True
+        weight = self.weight if len(self.weight) else np.ones(self.n_rows)
+        trials = self.trials if len(self.trials) else None
+        offset = self.offset if len(self.offset) else np.zeros(self.n_rows)
+        low, high = (
+            float(np.sum(weight * likelihood.derivatives(self.y, end + offset, trials)[0]))
+            for end in (-_FAR, _FAR)
+        )
+        return low > 0 > high
 
     # ------------------------------------------------------------------ passes
 
@@ -220,6 +243,8 @@ class ResponseRows:
             "quadratic": 0.0,
             "n_rows": self.n_rows,
             "log_weight": 0.0,
+            "total_weight": found.total_weight,
+            "total_information": found.total_gradient + float(np.sum(found.weight * flat)),
         }
         equations: RowEquations | BinEquations
         if not len(found.row_weight) and self.n_rows:

@@ -2,7 +2,7 @@
 
 At a mode the likelihood is that of a Gaussian working model, which variational Bayes EM takes up on
 the points themselves (with one term that is exact). The mode and the model are found again in turn;
-the parameters of the likelihood and the constant are updated between. What depends on the
+the parameters of the likelihood are updated between. What depends on the
 hyperparameters by way of the mode's weights is left out, so that this is no ascent of Laplace's
 evidence: the best it has come to is kept.
 """
@@ -40,15 +40,14 @@ class State:
     ----------
     kernels : list of kernels, one a term
     likelihood : Likelihood
-    level : float
     mode : Mode
+        The constant in it.
     value : float
         Log marginal likelihood.
     """
 
     kernels: list[Matern]
     likelihood: Likelihood
-    level: float
     mode: Mode
     value: float
 
@@ -79,7 +78,6 @@ def climb(
     searches: list[Search],
     *,
     solve: Solve,
-    free_level: bool,
     tol: float,
     max_iter: int,
     unit: float,
@@ -96,8 +94,6 @@ def climb(
         Finds mode and value of a state's hyperparameters, from the mode it has.
     searches : list of Search, one a term
     solve : callable (system, start) -> Solution
-    free_level : bool
-        Whether the constant may change.
     tol : float
         In nats.
     max_iter : int
@@ -112,7 +108,7 @@ def climb(
     converged, evaluations = False, 0
     while evaluations < max_iter and not converged:
         evaluations += 1
-        state = find(_moved(rows, state, searches, solve, free_level, unit))
+        state = find(_moved(rows, state, searches, solve, unit))
         watch(state.value)
         gain = state.value - best.value
         if gain > 0:
@@ -141,7 +137,6 @@ def _moved(
     state: State,
     searches: list[Search],
     solve: Solve,
-    free_level: bool,
     unit: float,
 ) -> State:
     """Return better hyperparameters by the working model; mode and value are still the old ones."""
@@ -159,29 +154,13 @@ def _moved(
         tol=0.0,
         max_iter=_EM_STEPS,
     )
-    level = state.level
-    if free_level:
-        level += _level_step(rows, state, solve)
     likelihood = state.likelihood
     if len(likelihood.unconstrained()):
-        latent = rows.latent(state.level, state.mode.solution.mean)
+        latent = rows.latent(state.mode.level, state.mode.solution.mean)
         likelihood, _ = likelihood_at(
             rows, likelihood, latent, _row_variances(rows, state.mode), _RADIUS, unit
         )
-    return replace(state, kernels=learned.kernels, likelihood=likelihood, level=level)
-
-
-def _level_step(rows: ResponseRows, state: State, solve: Solve) -> float:
-    """Generalised least squares step of a constant: 1ᵀ V⁻¹ (z − f̄) / 1ᵀ V⁻¹ 1, V = K + W⁻¹."""
-    system = state.mode.system
-    equations = system.equations
-    found = rows.linearised(
-        state.likelihood, state.level, state.mode.solution.mean, with_pairs=False
-    )
-    to_one = replace(equations, information=equations.weight)
-    response = solve(AdditiveSystem(to_one, system.kernels, 1.0, system.unfelt), None).mean
-    left = found.total_weight - float(np.sum(equations.weight * response))
-    return found.total_gradient / left if left > 0 else 0.0
+    return replace(state, kernels=learned.kernels, likelihood=likelihood)
 
 
 def _row_variances(rows: ResponseRows, mode: Mode) -> Floats:

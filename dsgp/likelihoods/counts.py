@@ -22,6 +22,7 @@ from dsgp.likelihoods.base import Likelihood, broadcast, clipped_exp, prepared
 from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
 from dsgp.likelihoods.intervals import ROWS, averaged_cdf, gamma_reach, smallest_reaching
 from dsgp.likelihoods.logistic import log_logistic, logistic_pair
+from dsgp.likelihoods.lognormal import log_normal_mean, log_normal_variance
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
@@ -31,20 +32,6 @@ SMALLEST_DISPERSION = 1e-6
 LARGEST_RATE = 9e18
 # Ends of intervals are held here: beyond, float64 does not tell neighbouring counts apart.
 LARGEST_COUNT = 2.0**53
-
-
-def log_normal_mean(mean: ArrayLike, variance: ArrayLike, power: float = 1.0) -> Array:
-    """E e^(power f) under f ~ N(mean, variance), held below e^700."""
-    mean, variance = np.asarray(mean, dtype=float), np.asarray(variance, dtype=float)
-    return clipped_exp(power * mean + 0.5 * power * power * variance)
-
-
-def log_normal_variance(mean: ArrayLike, variance: ArrayLike) -> Array:
-    """Var eᶠ under f ~ N(mean, variance), held below e^700."""
-    mean, variance = np.asarray(mean, dtype=float), np.asarray(variance, dtype=float)
-    # In logarithms: the factors of the product may overflow where it does not.
-    log_excess = variance + np.log(np.maximum(-np.expm1(-variance), 1e-300))
-    return clipped_exp(2 * mean + variance + log_excess)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from scipy.special import digamma, gammainc, gammaln, ndtri
 
 from dsgp.likelihoods.base import Likelihood, broadcast, clipped_exp, prepared
 from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
-from dsgp.likelihoods.counts import log_normal_mean, log_normal_variance
 from dsgp.likelihoods.intervals import ROWS, averaged_cdf, gamma_reach, smallest_reaching
+from dsgp.likelihoods.lognormal import log_normal_mean, log_normal_variance
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]

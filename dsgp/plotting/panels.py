@@ -141,12 +141,12 @@ def _quantiles(points: Floats, weight: Floats, tail: float) -> tuple[float, floa
 def _evaluate(model: Any, terms: list[Term], inputs: list[Floats]) -> list[tuple[Floats, Floats]]:
     """Mean and standard deviation of each centred function at inputs of its own."""
     position = {term.name: position for position, term in enumerate(model.terms_)}
-    covariance = model._posterior.covariance
+    posterior = model._posterior
     with one_blas_thread():
         return [
             (
                 term.mean(values) - term.centre,
-                np.sqrt(covariance.centred_variance(position[term.name], values)),
+                np.sqrt(posterior.centred_variance(position[term.name], values)),
             )
             for term, values in zip(terms, inputs, strict=True)
         ]

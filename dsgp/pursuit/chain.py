@@ -164,6 +164,7 @@ class Chain:
         self.theta = np.column_stack([directions, np.log(variances)])  # (M, D + 1)
         self.noise_variance = noise_variance
         self.precision = model.precision
+        self.constant = 0.0
         self.functions = np.zeros((len(directions), len(model.rows)))
         self.ellipses: list[Ellipse] = []
         self.begun: list[Ellipse] = []  # those of the curvature
@@ -213,11 +214,20 @@ class Chain:
             nodes[m], values[m] = self._draw_function(m, residual, n_nodes)
         rows = self.model.rows
         total = self.functions.sum(axis=0)
+        self._draw_constant(total)
+        total += self.constant
         squares = float(self.model.weight @ (rows.target - total) ** 2)
         self._draw_noise(squares)
         self._draw_precision()
         if n_nodes:
             self._keep(nodes, values, total, squares)
+
+    def _draw_constant(self, total: Floats) -> None:
+        """Draw the constant beside the functions, whose prior is flat."""
+        rows, weight = self.model.rows, float(self.model.weight.sum())
+        mean = float(self.model.weight @ (rows.target - total)) / weight
+        std = math.sqrt(self.noise_variance / weight)
+        self.constant = mean + std * self.random.standard_normal()
 
     def _draw_noise(self, squares: float) -> None:
         priors = self.model.priors
@@ -241,6 +251,8 @@ class Chain:
             + squares / self.noise_variance
         )
         directions = self.theta[:, :-1].copy()
+        if len(values):  # a constant of the sum, whichever function has it
+            values[0] += self.constant
         cubics = natural_splines(nodes, values)
         centres, error = np.zeros(len(nodes)), 0.0
         for start in range(0, len(rows), _BLOCK):
@@ -263,10 +275,10 @@ class Chain:
         )
 
     def _residual(self, m: int) -> Floats:
-        """Target less all functions but one, (n,)."""
+        """Target less the constant and all functions but one, (n,)."""
         # Summed anew: what is added and subtracted many times drifts.
         others = self.functions.sum(axis=0) - self.functions[m]
-        return np.asarray(self.model.rows.target - others)
+        return np.asarray(self.model.rows.target - self.constant - others)
 
     def _log_posterior(self, residual: Floats, theta: Floats) -> float:
         prior = self.model.log_prior(theta, self.precision)

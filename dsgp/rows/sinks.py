@@ -27,6 +27,7 @@ Write = Callable[[Table], None]
 _PART = re.compile(r"part-\d{5,}\.parquet")
 # Columns, in this order, of predictions of numbers.
 MOMENTS = ("mean", "std", "lower", "upper")
+MEDIANS = ("median", *MOMENTS[1:])
 
 
 @contextmanager
@@ -177,7 +178,7 @@ def _is_predicted(path: Path) -> bool:
     except Exception:
         return False
     for at, name in enumerate(names):
-        of_numbers = tuple(names[at : at + len(MOMENTS)]) == MOMENTS
+        of_numbers = tuple(names[at : at + len(MOMENTS)]) in (MOMENTS, MEDIANS)
         of_classes = name == "predicted" and "".join(names[at + 1 : at + 2]).startswith(
             "probability_"
         )

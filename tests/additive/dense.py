@@ -33,6 +33,8 @@ def bins_of(equations):
         quadratic=equations.quadratic,
         n_rows=equations.n_rows,
         log_weight=equations.log_weight,
+        total_weight=equations.total_weight,
+        total_information=equations.total_information,
         bins=TwoWayTables.of(equations.table, equations.information, equations.row_weight, most),
     )
 

@@ -348,6 +348,8 @@ def test_far_from_the_data_nothing_overflows(counts):
     new = np.array([[1e300, -1e300], [0.0, 0.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # That the rows say little there is what the warning is for.
+        warnings.filterwarnings("ignore", message=".*say so little of f", category=DataWarning)
         for values in (
             *counts.predict(new, return_std=True, include_noise=True),
             *counts.predict_interval(new, include_noise=True),
@@ -436,7 +438,7 @@ def test_missing_inputs_add_nothing():
     X.iloc[7] = np.nan
     mean, std = model.predict_latent(X, return_std=True)
     assert np.isfinite(mean).all()
-    assert std[7] == 0
+    assert std[7] == pytest.approx(model._posterior.constant.std)  # of the constant alone
 
 
 # ---- what is told and kept

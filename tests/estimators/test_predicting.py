@@ -81,9 +81,9 @@ class Projected(AdditivePredictor, RegressorMixin, BaseEstimator):
         assert all(len(column) <= 100 for column in columns)
         return Projection(self.directions_)(columns)
 
-    def _variance(self, columns, inputs):
-        assert len(columns) == 3
-        return super()._variance(columns, inputs) + self.extra_
+    def _variance(self, rows, inputs):
+        assert len(rows.columns) == 3
+        return super()._variance(rows, inputs) + self.extra_
 
     def _summary(self):
         plain = super()._summary()

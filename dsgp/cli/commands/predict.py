@@ -44,6 +44,14 @@ def predict(
             "classifier.",
         ),
     ] = None,
+    statistic: Annotated[
+        str | None,
+        Option(
+            metavar="mean|median",
+            help="bernoulli to student-t: predict the mean response averaged over what is unknown, "
+            "the default, or its median.",
+        ),
+    ] = None,
     exposure: Annotated[
         str | None,
         Option(
@@ -70,9 +78,9 @@ def predict(
 ) -> None:
     """Predict every row of a table, in its order.
 
-    Writes the columns mean and std of the mean, without noise, and lower and upper: the interval of
-    a new observation, noise included. All are in units of the target. Of an ordered target there is
-    also probability_LEVEL, a column a level.
+    Writes the columns mean (or median, by --statistic) and std of the mean, without noise, and
+    lower and upper: the interval of a new observation, noise included. All are in units of the
+    target. Of an ordered target there is also probability_LEVEL, a column a level.
 
     A classifier writes predicted, the most probable class, probability_LABEL, a column a class, and
     mean and std of the function on the scale of the link: latent and std of the second of two
@@ -87,6 +95,7 @@ def predict(
         out,
         keep=keep,
         level=level,
+        statistic=statistic,
         further={"exposure": exposure, "offset": offset, "trials": trials},
         csv_format=(delimiter, decimal, encoding),
         overwrite=overwrite,
