@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory
@@ -26,7 +27,7 @@ from dsgp.additive.posterior import (
 from dsgp.additive.variance import covariance_of
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
-from dsgp.errors import ConvergenceWarning
+from dsgp.errors import ConvergenceWarning, DataWarning
 from dsgp.estimators import persistence
 from dsgp.estimators.fitting import Outcome
 from dsgp.estimators.inference import Posterior
@@ -66,6 +67,7 @@ class AdditivePredictor:
     missing: str
     tol: float
     noise_variance_: float
+    n_missing_: dict[str, int]
     random_state: int | None
 
     # ------------------------------------------------------------------ what a fit leaves
@@ -275,12 +277,29 @@ class AdditivePredictor:
         extra: Mapping[str, Any] | None = None,
     ) -> Floats:
         blocks: list[Floats] = []
+        gaps = np.zeros(len(self.used_columns_), dtype=int)
         for load in self._rows_of(X, extra):
             rows = load()
+            gaps += _gaps_of(rows)
             if check is not None:
                 check(rows, sum(map(len, blocks)))
             blocks.append(self._evaluate_rows(rows, finish, n_columns, with_variance))
+        self._report_gaps(gaps, sum(map(len, blocks)))
         return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+
+    def _report_gaps(self, gaps: NDArray[np.intp], n_rows: int) -> None:
+        """Warn of inputs that are missing, in so many rows each, and never were in training."""
+        centres = {term.name: term.centre for term in self.terms_}
+        for name, count in zip(self.used_columns_, gaps, strict=True):
+            if count and name in centres and name not in self.n_missing_:
+                warnings.warn(
+                    f"input column {name!r} is missing in {count} of {n_rows} rows to predict, and "
+                    "never was in training, so nothing is known of rows without it: its function "
+                    f"counts as 0 there, and f is {-centres[name]:+.3g} against the function's "
+                    "mean over the training rows; fill the value, or train on rows without it too",
+                    DataWarning,
+                    stacklevel=4,
+                )
 
     def _rows_of(
         self, X: Any, extra: Mapping[str, Any] | None = None
@@ -327,6 +346,7 @@ class AdditivePredictor:
             component, with all other terms unknown too.
         """
         rows = Rows.join([load() for load in self._rows_of(X)])
+        self._report_gaps(_gaps_of(rows), len(rows))
         shape = (len(rows), len(self.terms_))
         mean, std = np.empty(shape), np.empty(shape)
 
@@ -534,6 +554,11 @@ class AdditivePredictor:
         terms = persistence.terms(settings, tree)
         model._set_terms(terms, persistence.equations(settings, tree, terms))
         return model
+
+
+def _gaps_of(rows: Rows) -> NDArray[np.intp]:
+    """Rows in which each column is missing."""
+    return np.array([np.count_nonzero(np.isnan(column)) for column in rows.columns], dtype=np.intp)
 
 
 def _blocks(n_rows: int) -> list[slice]:
