@@ -10,6 +10,7 @@ from dsgp.errors import ParameterError
 from pipelines.datasets import Split, default_seed
 from pipelines.run.baselines import fit_baseline, require
 from pipelines.run.chain import Step, Work
+from pipelines.run.checking import require_possible
 from pipelines.run.comparing import report
 from pipelines.run.config import Config, Encode, Evaluation, Load, Model, Pursuit
 from pipelines.run.encoding import encode
@@ -34,7 +35,7 @@ def plan_of(config: Config) -> list[Step]:
     Raises
     ------
     ParameterError
-        If a baseline is not there.
+        If a baseline is not there, or as ``require_possible``.
     """
     for name, model in config.models.items():
         if model.baseline is not None:
@@ -42,6 +43,7 @@ def plan_of(config: Config) -> list[Step]:
                 require(model.baseline, config.task)
             except ParameterError as error:
                 raise ParameterError(f"models.{name}.baseline: {error}") from error
+    require_possible(config)
     complete = not any(
         stage is not None and stage.missing == "ignore"
         for model in config.models.values()

@@ -1,0 +1,89 @@
+"""What a configuration asks for and no run could do: told before the first stage."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from dsgp.errors import ParameterError
+from dsgp.rows.sources import FILE_TYPES, open_table
+from pipelines.datasets import is_built_in
+from pipelines.run.config import Additive, Config, Kernel, Load, Scoring
+from pipelines.run.fitting import build_additive, build_pursuit, build_scoring
+
+
+def require_possible(config: Config) -> None:
+    """Raise what the stages would raise of the options, and of the names of columns.
+
+    Raises
+    ------
+    ParameterError
+        If options of an estimator contradict each other, or ``terms`` names a column that is no
+        input.
+    DataError
+        If a table has no column that is named.
+    """
+    inputs = _inputs_of(config.load)
+    for name, model in config.models.items():
+        stages: dict[str, tuple[Any, Any]] = {}
+        try:
+            if model.additive is not None:
+                stages["additive"] = (model.additive, build_additive(model.additive))
+            if model.pursuit is not None:
+                stages["pursuit"] = (model.pursuit, build_pursuit(model.pursuit, config.seed))
+            if model.scoring is not None:
+                scoring = build_scoring(model.scoring, config.task, config.seed)
+                stages["scoring"] = (model.scoring, scoring)
+        except ParameterError as error:
+            raise ParameterError(f"models.{name}: {error}") from error
+        for stage, (options, estimator) in stages.items():
+            try:
+                _require_parameters(estimator)
+                if isinstance(options, (Additive, Scoring)):
+                    # Local scoring takes lengthscales of the stage before it.
+                    starts = stage == "scoring" and "additive" in stages
+                    _require_terms(options, inputs, complete=not starts)
+            except ParameterError as error:
+                raise ParameterError(f"models.{name}.{stage}: {error}") from error
+
+
+def _require_parameters(estimator: Any) -> None:
+    """Let an estimator check its parameters, which it does before it looks at rows."""
+    try:
+        clone(estimator).fit(np.empty((0, 1)), np.empty(0))
+    except ParameterError:
+        raise
+    except ValueError:  # there is no row
+        return
+
+
+def _require_terms(options: Additive | Scoring, inputs: list[str] | None, complete: bool) -> None:
+    if inputs is not None and (unknown := [name for name in options.terms if name not in inputs]):
+        raise ParameterError(f"terms names {unknown}, which are not among the columns {inputs}")
+    if options.learner is not None or not complete:
+        return
+    default = Kernel() if options.kernel is None else options.kernel
+    for kernel in (default, *options.terms.values()):
+        if kernel.lengthscale is None or kernel.variance is None:
+            raise ParameterError(
+                "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "
+                "variance: give them"
+            )
+    if isinstance(options, Additive) and options.noise_variance is None:
+        raise ParameterError("learner: none keeps noise_variance, but it is not given: give it")
+
+
+def _inputs_of(load: Load) -> list[str] | None:
+    """Return the inputs of a table on disk, whose other columns are there; None of other data."""
+    path = Path(load.data)
+    is_table = path.is_file() and load.data.lower().endswith(FILE_TYPES)
+    if not is_table or is_built_in(load.data) or load.target is None:
+        return None
+    table = open_table(path, load.format)
+    exposure = [] if load.exposure is None else [load.exposure]
+    table.require([load.target, *exposure, *(load.columns or ()), *load.drop])
+    if load.columns is not None:
+        return list(load.columns)
+    apart = {load.target, *exposure, *load.drop}
+    return [name for name in table.names if name not in apart]
