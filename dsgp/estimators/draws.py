@@ -109,7 +109,7 @@ def sampled(
         [float(term.kernel.variance or 1.0) for term in terms],
         state.noise_variance,
         kernel=kernel,
-        priors=Priors(relevance=frame.relevance, fixed_noise=state.fixed_noise),
+        priors=Priors(relevance=frame.relevance, fixed_noise=state.fixed_noise, constant=True),
         n_samples=n_draws,
         n_warmup=n_warmup,
         n_chains=n_chains,

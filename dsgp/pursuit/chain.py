@@ -53,6 +53,8 @@ class Priors:
         1/σ² ~ Gamma(shape, rate).
     fixed_noise : bool
         Keep σ² where it begins instead.
+    constant : bool
+        Draw a constant beside the functions, of flat prior. Without, it is 0.
     """
 
     precision: ArrayLike | None = None
@@ -63,6 +65,7 @@ class Priors:
     noise_shape: float = 0.5
     noise_rate: float = 0.005
     fixed_noise: bool = False
+    constant: bool = False
 
 
 class Draw(NamedTuple):
@@ -214,8 +217,9 @@ class Chain:
             nodes[m], values[m] = self._draw_function(m, residual, n_nodes)
         rows = self.model.rows
         total = self.functions.sum(axis=0)
-        self._draw_constant(total)
-        total += self.constant
+        if self.model.priors.constant:
+            self._draw_constant(total)
+            total += self.constant
         squares = float(self.model.weight @ (rows.target - total) ** 2)
         self._draw_noise(squares)
         self._draw_precision()
