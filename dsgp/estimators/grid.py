@@ -29,6 +29,12 @@ from dsgp.estimators.grid_options import (
 )
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
+from dsgp.estimators.grid_transform import (
+    in_units,
+    mean_seen,
+    tell_skewed_field,
+    transformed,
+)
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.covariance import SeparableSum
@@ -43,6 +49,7 @@ from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
 from dsgp.grid.targets import Targets
 from dsgp.kernels import Kernel
+from dsgp.transforms import Transform, from_settings, require_quantiles
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
 LEARN_CELLS = 2**22
@@ -87,6 +94,13 @@ class GridGP(OnDisk, BaseEstimator):
     mean : "constant", "zero", float, DataArray, or text
         Prior mean. "constant" is the average of the observed cells; "time" (any dim) each cell's
         average over that dim; "time.month" each cell's climatology.
+    transform : {None, "log", "yeo-johnson"} or Transform
+        A function of the field that is modelled instead of it: the logarithm of a positive field,
+        or the power transform of Yeo and Johnson, whose power is learnt. Mean, deviations,
+        quantiles and draws are in the field's unit; kernels, noise variances, averages of ``mean``
+        and "zero" are on the scale of the transform (with "log" the noise is relative), a mean
+        that is given as numbers is in the field's unit. One of ``dsgp.transforms`` with its
+        parameters is taken as it is.
     scales : int, optional
         Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
         lengthscales. Default: 1 for a complete field and where lengthscales are given, 2 (a long
@@ -118,8 +132,11 @@ class GridGP(OnDisk, BaseEstimator):
     noise_variance_ : float or None
         None where it is given for each cell.
     mean_ : float or DataArray
-        The prior mean.
+        The prior mean; of a transformed field its prior median.
+    transform_ : Transform or None
+        With its learnt parameters.
     log_marginal_likelihood_ : float
+        Of the field, transformed or not.
         Vecchia's approximation where ``method_`` is "conjugate gradients".
     units_ : dict of dim to str
         What lengthscales are in, e.g. "days since 1860-06-01 (360_day)".
@@ -157,6 +174,7 @@ class GridGP(OnDisk, BaseEstimator):
         noise: Any = "learn",
         *,
         mean: Any = "constant",
+        transform: str | Transform | None = None,
         scales: int | None = None,
         units: Mapping[str, str] | None = None,
         learner: str | None = "marginal",
@@ -170,6 +188,7 @@ class GridGP(OnDisk, BaseEstimator):
         self.kernels = kernels
         self.noise = noise
         self.mean = mean
+        self.transform = transform
         self.scales = scales
         self.units = units
         self.learner = learner
@@ -234,8 +253,9 @@ class GridGP(OnDisk, BaseEstimator):
         variances = given_noise(self.noise, field)
         if self.variance == "exact" and field.observed is not None:
             require_few(field.n_observed)
+        field, self.transform_, log_jacobian = transformed(field, self.transform)
         self.field_ = field
-        self._mean = Mean.of(self.mean, field)
+        self._mean = Mean.of(mean_seen(self.mean, self.transform_), field)
         points = [axis.points for axis in field.axes]
         per_cell = isinstance(variances, np.ndarray)
         complete = field.observed is None and not per_cell
@@ -265,7 +285,17 @@ class GridGP(OnDisk, BaseEstimator):
         self.units_ = {axis.name: axis.unit_label for axis in field.axes}
         self.n_observed_ = field.n_observed
         self._condition(y)
+        if self.log_marginal_likelihood_ is not None:
+            self.log_marginal_likelihood_ += log_jacobian
+        if self.transform_ is None:
+            tell_skewed_field(self._left(y), field)
         return self
+
+    def _left(self, y: Floats) -> Floats:
+        """What the posterior mean leaves of the residuals of the prior mean: noise times dual."""
+        system = self._system
+        dual = self._dual if isinstance(system, GappySystem) else system.solve(y)
+        return np.asarray(self._noise_at_cells() * dual)
 
     def _condition(self, y: Floats) -> None:
         """Make the system, and say how well it is solved."""
@@ -327,13 +357,17 @@ class GridGP(OnDisk, BaseEstimator):
 
     # ------------------------------------------------------------------ posterior
 
-    def posterior(self, include_noise: bool = False) -> xr.Dataset:
+    def posterior(self, include_noise: bool = False, quantiles: Any = None) -> xr.Dataset:
         """Posterior of the field at its own cells.
 
         Parameters
         ----------
         include_noise : bool
-            ``std`` of a new observation instead of the field.
+            ``std`` of a new observation instead of the field. Of a transformed field ``mean`` is
+            that of a new observation, too.
+        quantiles : sequence of float, optional
+            Probabilities: the result has ``quantiles``, with a first dim ``quantile``. 0.5 is the
+            median, which differs from the mean where the field was transformed.
 
         Returns
         -------
@@ -341,6 +375,7 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
+        probabilities = require_quantiles(quantiles)
         y = self._residuals()
         system = self._system
         if isinstance(system, GappySystem):
@@ -358,15 +393,19 @@ class GridGP(OnDisk, BaseEstimator):
                     "include_noise out"
                 )
             variance += noise
-        return self._dataset(mean, np.sqrt(variance, out=variance))
+        return self._dataset(mean, np.sqrt(variance, out=variance), None, probabilities)
 
-    def predict(self, include_noise: bool = False, **coords: Any) -> xr.Dataset:
+    def predict(
+        self, include_noise: bool = False, quantiles: Any = None, **coords: Any
+    ) -> xr.Dataset:
         """Posterior of the field on another grid.
 
         Parameters
         ----------
         include_noise : bool
             ``std`` of a new observation; needs one noise variance for all cells.
+        quantiles : sequence of float, optional
+            As of ``posterior``.
         **coords
             New coordinates by dim, in any order; a scalar takes the dim away. Dims not named keep
             the field's. DataArrays that share a dim are points: ``lat=DataArray(..., dims="obs"),
@@ -398,6 +437,7 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
+        probabilities = require_quantiles(quantiles)
         targets = self._targets(coords)
         if include_noise and self.noise_variance_ is None:
             raise ParameterError(
@@ -422,7 +462,7 @@ class GridGP(OnDisk, BaseEstimator):
         mean = mean + _without_gaps(before, self._mean.constant)
         if include_noise:
             variance = variance + self._noise_at_cells()
-        return self._dataset(mean, np.sqrt(variance), targets)
+        return self._dataset(mean, np.sqrt(variance), targets, probabilities)
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, **coords: Any
@@ -459,6 +499,8 @@ class GridGP(OnDisk, BaseEstimator):
         draws = np.array(self._system.sample(self._residuals(), int(n_samples), rng, points))
         before = self._mean.at({} if targets is None else targets.coords)
         draws += _without_gaps(before, self._mean.constant)
+        if self.transform_ is not None:
+            draws = self.transform_.inverse(draws)
         return self.field_.restore(draws, targets=targets, leading=("sample",))
 
     def summary(self) -> str:
@@ -487,12 +529,13 @@ class GridGP(OnDisk, BaseEstimator):
         options = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in ("kernels", "noise", "mean", "units")
+            if name not in ("kernels", "noise", "mean", "units", "transform")
         }
         parameters = {
             "options": options,
             "units": None if self.units is None else dict(self.units),
             "field": settings,
+            "transform": None if self.transform_ is None else self.transform_.settings(),
             "mean": self._mean.settings(),
             "terms": [[kernel.to_settings() for kernel in term] for term in self._fitted_terms],
             "noise": self.noise if isinstance(self.noise, (str, Real)) else "given for each cell",
@@ -503,6 +546,8 @@ class GridGP(OnDisk, BaseEstimator):
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
         model = cls(units=settings["units"], **settings["options"])
+        # What made it, with its parameters, so that a clone can be fitted; absent in older stores.
+        model.transform = model.transform_ = from_settings(settings.get("transform"))
         model.field_ = unpack(settings["field"], tree["field"])
         model._axes = model.field_.axes
         model._mean = Mean.from_settings(settings["mean"], tree["mean"], model.field_.axes)
@@ -581,9 +626,11 @@ class GridGP(OnDisk, BaseEstimator):
         return terms[0] if len(terms) == 1 else terms
 
     def _shown_mean(self) -> float | xr.DataArray:
-        if self._mean.spec in ("constant", "zero", "number"):
-            return float(self._mean.constant)
-        return self.field_.restore(np.array(self._mean.on_field()), name="mean")
+        number = self._mean.spec in ("constant", "zero", "number")
+        mean = np.array(self._mean.constant if number else self._mean.on_field())
+        if self.transform_ is not None:
+            mean = self.transform_.median(mean)
+        return float(mean) if number else self.field_.restore(mean, name="mean")
 
     def _shown_noise(self) -> xr.DataArray:
         return self.field_.restore(self._variances, name="noise_variance", attrs={})
@@ -598,13 +645,29 @@ class GridGP(OnDisk, BaseEstimator):
         targets.warn_beyond()
         return targets
 
-    def _dataset(self, mean: Floats, std: Floats, targets: Targets | None = None) -> xr.Dataset:
+    def _dataset(
+        self,
+        mean: Floats,
+        std: Floats,
+        targets: Targets | None = None,
+        probabilities: Sequence[float] = (),
+    ) -> xr.Dataset:
+        """Answer in the field's unit and layout."""
+        mean, std, ends = in_units(self.transform_, mean, std, probabilities)
         attrs = {k: v for k, v in self.field_.template.attrs.items() if k == "units"}
-        both = {
+        made = {
             "mean": self.field_.restore(mean, name="mean", targets=targets),
             "std": self.field_.restore(std, name="std", attrs=attrs, targets=targets),
         }
-        return together(both)
+        if ends:
+            along = self.field_.restore(
+                np.stack(ends), name="quantiles", targets=targets, leading=("quantile",)
+            )
+            made["quantiles"] = along.assign_coords(quantile=list(probabilities))
+        if self.transform_ is not None:
+            for one in made.values():
+                one.attrs["transform"] = self.transform_.described()
+        return together(made)
 
     def _require_field(self) -> None:
         if not hasattr(self, "field_"):
