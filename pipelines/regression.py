@@ -13,6 +13,7 @@ from typer import Option
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.cli.endings import run_app
 from dsgp.errors import ParameterError
+from dsgp.transforms import require_transform
 
 try:
     from pipelines.run.config import KERNELS
@@ -112,6 +113,13 @@ def main(
             "contribution.",
         ),
     ] = None,
+    transform: Annotated[
+        str,
+        Option(
+            metavar="TRANSFORM",
+            help="What is modelled of a skewed target: none, log or yeo-johnson.",
+        ),
+    ] = "none",
     projections: Annotated[
         str | None,
         Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
@@ -181,7 +189,14 @@ def _regressor(model: str, options: dict[str, Any], seed: int) -> Any:
     kernel = options["kernel"]
     if kernel not in KERNELS:
         raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
-    shared = {"solver": options["solver"], "tol": options["tol"], "verbose": True}
+    transform = None if options["transform"] == "none" else options["transform"]
+    require_transform("transform", transform)
+    shared = {
+        "solver": options["solver"],
+        "tol": options["tol"],
+        "target_transform": transform,
+        "verbose": True,
+    }
     if model == "additive":
         learner = options["learner"] or "marginal"
         return AdditiveGPRegressor(

@@ -22,8 +22,10 @@ def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
     model = dsgp.GridGP(**request.options)
     model.fit(da, mask=request.mask, domain=request.domain)
     if request.coords is not None:
-        return model.predict(include_noise=request.include_noise, **request.coords)
-    result = model.posterior(include_noise=request.include_noise)
+        return model.predict(
+            include_noise=request.include_noise, quantiles=request.quantiles, **request.coords
+        )
+    result = model.posterior(include_noise=request.include_noise, quantiles=request.quantiles)
     if request.keep_observed:
         return with_observed(result, model, request.include_noise)
     return result
@@ -38,7 +40,13 @@ def with_observed(result: xr.Dataset, model: dsgp.GridGP, include_noise: bool) -
     )
     # A new observation beside the one kept has an error of its own.
     deviation = np.sqrt((2 if include_noise else 1) * np.asarray(noise))
-    values = field.restore(field.values).values
+    observed = field.values
+    if model.transform_ is not None:
+        observed, deviation = (
+            model.transform_.inverse(field.values),
+            model.transform_.moments(field.values, deviation**2)[1],
+        )
+    values = field.restore(observed).values
     deviations = field.restore(np.broadcast_to(deviation, field.shape)).values
     seen = ~np.isnan(values) & result["mean"].notnull().values
     for name, kept in (("mean", values), ("std", deviations)):

@@ -71,7 +71,8 @@ class DatasetAccessor(Accessor):
             # These come back with the coordinates of the Dataset.
             clear = variable.drop_vars([one for one in ("mean", "std") if one in variable.coords])
             try:
-                for moment in ("mean", "std"):  # before hours of work
+                moments = ("mean", "std", *(("quantiles",) if request.quantiles else ()))
+                for moment in moments:  # before hours of work
                     _require_free(ds, f"{name}_{moment}")
                 part = answer(clear, _restricted(request, dims, ds, name))
                 for key, one in part.data_vars.items():

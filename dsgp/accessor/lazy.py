@@ -19,6 +19,7 @@ from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
 from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
+from dsgp.transforms import told_of
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
@@ -64,18 +65,27 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         dask="parallelized",
         output_dtypes=[np.float64],
         dask_gufunc_kwargs={
-            "output_sizes": {"moment": 2, **dict(zip(out, targets.shape, strict=True))},
+            "output_sizes": {
+                "moment": 2 + len(request.quantiles),
+                **dict(zip(out, targets.shape, strict=True)),
+            },
         },
     ).data
     attrs = layout.template.attrs
     units = {key: value for key, value in attrs.items() if key == "units"}
     given_coords = request.coords is not None
-    return together(
-        {
-            name: layout.placed(values, name, targets if given_coords else None, own)
-            for name, values, own in (("mean", both[0], None), ("std", both[1], units))
-        }
-    )
+    where = targets if given_coords else None
+    made = {
+        name: layout.placed(values, name, where, own)
+        for name, values, own in (("mean", both[0], None), ("std", both[1], units))
+    }
+    if request.quantiles:
+        along = layout.placed(both[2:], "quantiles", where, leading=("quantile",))
+        made["quantiles"] = along.assign_coords(quantile=list(request.quantiles))
+    if request.options.get("transform") is not None:  # its parameters are learnt later
+        for one in made.values():
+            one.attrs["transform"] = told_of(request.options["transform"])
+    return together(made)
 
 
 @dataclass(frozen=True)
@@ -118,12 +128,13 @@ class _Task:
     request: Request
 
     def __call__(self, values: Any, *others: Any) -> Floats:
-        """Return mean and standard deviation, (2, …), in the layout of the result."""
+        """Return mean, standard deviation and quantiles, (2 + k, …), in the result's layout."""
         pairs = zip(self.beside.items(), others, strict=True)
         given = {name: frame.filled(own) for (name, frame), own in pairs}
         request = self.request.with_arrays(given)
         result = at_once(self.frame.filled(values), request)
-        return np.stack([result["mean"].values, result["std"].values])
+        quantiles = result["quantiles"].values if self.request.quantiles else ()
+        return np.stack([result["mean"].values, result["std"].values, *quantiles])
 
 
 def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:

@@ -10,6 +10,7 @@ import xarray as xr
 from dsgp.accessor.request import Request, known_options
 from dsgp.grid.axes import GridAxis, check_dims
 from dsgp.grid.targets import Targets
+from dsgp.transforms import require_quantiles
 
 
 class Accessor:
@@ -46,7 +47,8 @@ class Accessor:
         mask, domain
             As for ``GridGP.fit``: which values are used, where the result is given.
         **options
-            Others of ``GridGP``: ``mean``, ``scales``, ``units``, ``learner``, ``random_state``, …
+            Others of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``, ``learner``, …;
+            and ``quantiles``, probabilities such as ``[0.05, 0.5, 0.95]``, for one more result.
             Of a Dataset also ``variables``, a name or a list: the fields, whatever else they may
             look like; all others stay as they are.
 
@@ -78,7 +80,10 @@ class Accessor:
         """
         asked = {"kernels": kernels, "noise": noise, **known_options(options, "smooth")}
         variables = asked.pop("variables", None)
-        return self._answer(Request(asked, include_noise, mask, domain, variables=variables))
+        quantiles = require_quantiles(asked.pop("quantiles", None))
+        return self._answer(
+            Request(asked, include_noise, mask, domain, variables=variables, quantiles=quantiles)
+        )
 
     def fill(
         self,
@@ -132,9 +137,17 @@ class Accessor:
         """
         asked = {"kernels": kernels, "noise": noise, **known_options(options, "fill")}
         variables = asked.pop("variables", None)
+        quantiles = require_quantiles(asked.pop("quantiles", None))
         return self._answer(
             Request(
-                asked, include_noise, mask, domain, keep_observed, variables=variables, fills=True
+                asked,
+                include_noise,
+                mask,
+                domain,
+                keep_observed,
+                variables=variables,
+                fills=True,
+                quantiles=quantiles,
             )
         )
 
@@ -196,7 +209,12 @@ class Accessor:
         check_dims(where, sorted(dims), "interp")
         self._require_kinds(where)
         variables = asked.pop("variables", None)
-        return self._answer(Request(asked, include_noise, mask, coords=where, variables=variables))
+        quantiles = require_quantiles(asked.pop("quantiles", None))
+        return self._answer(
+            Request(
+                asked, include_noise, mask, coords=where, variables=variables, quantiles=quantiles
+            )
+        )
 
     def _require_kinds(self, where: Mapping[str, Any]) -> None:
         """Raise at coordinates that cannot be used, before anything is learnt."""

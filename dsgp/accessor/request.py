@@ -25,6 +25,8 @@ class Request:
     keep_observed : bool
     coords : mapping of dim to array_like, or None
         Another grid; None: that of the field.
+    quantiles : tuple of float
+        Probabilities.
     variables : hashable or iterable of hashable, or None
         Of a Dataset: the fields; None: those that are found to be.
     fills : bool
@@ -38,6 +40,7 @@ class Request:
     keep_observed: bool = False
     coords: Mapping[str, Any] | None = None
     variables: Any = None
+    quantiles: tuple[float, ...] = ()
     fills: bool = False
 
     def with_arrays(self, given: Mapping[str, Any]) -> Request:
@@ -50,8 +53,8 @@ class Request:
 def known_options(
     options: Mapping[str, Any], method: str, dims: set[str] | None = None
 ) -> dict[str, Any]:
-    """Return options, all of which ``GridGP`` has; and ``variables``, of a Dataset."""
-    names = ["variables", *inspect.signature(dsgp.GridGP).parameters]
+    """Return options that ``GridGP`` has, ``quantiles``, and ``variables`` of a Dataset."""
+    names = ["variables", "quantiles", *inspect.signature(dsgp.GridGP).parameters]
     for name in options:
         if name not in names:
             among = names if dims is None else [*sorted(dims), *names]

@@ -40,6 +40,14 @@ class Solver(StrEnum):
     backfitting = "backfitting"
 
 
+class Transform(StrEnum):
+    """Choices of ``--transform``."""
+
+    none = "none"
+    log = "log"
+    yeo_johnson = "yeo-johnson"
+
+
 class Learner(StrEnum):
     """Choices of ``--learner``."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from dsgp import kernels
-from dsgp.cli.choices import Kernel, Learner, Model
+from dsgp.cli.choices import Kernel, Learner, Model, Transform
 from dsgp.errors import ParameterError
 from dsgp.estimators import (
     AdditiveGPClassifier,
@@ -34,7 +34,7 @@ OWNERS: dict[str, tuple[Model, ...]] = {
         ("lengthscale", "variance", "learner", "learner_max_iter", "missing", "missing_value"),
         BY_INPUT,
     ),
-    "noise_variance": (Model.additive, Model.pursuit),
+    **dict.fromkeys(("noise_variance", "transform"), (Model.additive, Model.pursuit)),
     "newton_max_iter": (Model.classifier, *GENERALIZED),
     "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
     "class_weight": (Model.classifier,),
@@ -108,9 +108,11 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
     }
     default = Kernel.matern32 if model is Model.classifier else Kernel.matern52
     kernel_class = getattr(kernels, (given["kernel"] or default).capitalize())
+    transform = None if given["transform"] == Transform.none else str(given["transform"])
     if model is Model.pursuit:
         return ProjectionPursuitGPRegressor(
             kernel_class(),
+            target_transform=transform,
             noise_variance=given["noise_variance"],
             n_projections=_projections(given["projections"]),
             method=str(given["method"]),
@@ -130,7 +132,9 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
         shared["learner_max_iter"] = given["learner_max_iter"]
     kernel = kernel_class(given["lengthscale"], given["variance"])
     if model is Model.additive:
-        return AdditiveGPRegressor(kernel, noise_variance=given["noise_variance"], **shared)
+        return AdditiveGPRegressor(
+            kernel, noise_variance=given["noise_variance"], target_transform=transform, **shared
+        )
     shared["newton_max_iter"] = given["newton_max_iter"]
     link = str(given["link"])
     if model is Model.classifier:

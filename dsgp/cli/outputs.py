@@ -88,6 +88,8 @@ def _of_numbers(model: Any, level: float) -> Outputs:
 
     def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
         mean, std = model.predict(X, return_std=True)
+        if model.transform_ is not None:
+            return [mean, std, *model.predict_interval(X, level, include_noise=True)]
         half = reach * np.hypot(std, np.sqrt(model.noise_variance_))
         return [mean, std, mean - half, mean + half]
 

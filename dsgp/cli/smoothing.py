@@ -15,7 +15,7 @@ import xarray as xr
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
 from dsgp.cli import fields
-from dsgp.cli.choices import GRID_KERNELS
+from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.messages import one_line
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
@@ -138,12 +138,17 @@ def _speaking_of_options(out: Path) -> Iterator[None]:
 def _estimator(dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any]) -> GridGP:
     """Make the model that the options ask for."""
     given = {name: options[name] for name in ("kernel", "noise", "mean", "scales")}
+    chosen = options["transform"]
+    transform = None if chosen == Transform.none else str(chosen)
     if options["model"] is not None:
+        if transform is not None:
+            raise ParameterError("--model brings its transform; leave out --transform")
         return _reused(dataset, da, options["model"], given, options["random_state"])
     return GridGP(
         _kernels(given["kernel"] or [], da),
         _noise(dataset, da, given["noise"] or "learn"),
         mean=_mean(dataset, da, given["mean"] or "constant"),
+        transform=transform,
         scales=given["scales"],
         random_state=options["random_state"],
     )
@@ -174,6 +179,7 @@ def _reused(
         terms if isinstance(terms, list) else [terms],
         _noise(dataset, da, noise) if isinstance(noise, str) else noise,
         mean=_mean(dataset, da, mean) if isinstance(mean, str) else mean,
+        transform=fitted.transform_,
         # Lengthscales are in the units of the model's axes, whatever the steps of this field are.
         units={
             axis.name: str(fitted.units_[axis.name]).partition(" ")[0]
@@ -308,8 +314,8 @@ def _require_simple(context: typer.Context, needed: float, out: Path, n_files: i
         )
     if fields.is_netcdf(out):
         raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")
-    for name in ("mask", "keep_observed", "save_model"):
-        if context.params[name]:
+    for name in ("mask", "keep_observed", "save_model", "transform"):
+        if context.params[name] not in (None, False, Transform.none):
             option = f"--{name.replace('_', '-')}"
             raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
     if context.params["domain"] not in ("all", *CHOICES):

@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 
 from dsgp.errors import ParameterError
 from dsgp.estimators.fitting import Procedure
+from dsgp.estimators.gaussian import GaussianPredictor
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
     prior_kernels,
@@ -16,13 +17,14 @@ from dsgp.estimators.parameters import (
     require_kernels,
     require_numbers,
 )
-from dsgp.estimators.predicting import AdditivePredictor
+from dsgp.estimators.transforming import Target
 from dsgp.kernels import Matern
 from dsgp.learning.search import require_complete
 from dsgp.rows.sources import source_of
+from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
+class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -66,6 +68,12 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
     missing_values : sequence of float
         Numbers that stand for a missing value in the inputs, such as ``[-999]``: they count as NaN,
         in rows to predict too. A target that has one is an error.
+    target_transform : {None, "log", "yeo-johnson"} or Transform
+        A function of the target that is modelled instead of it: the logarithm of a positive target,
+        or the power transform of Yeo and Johnson, whose power is learned. Predictions are in the
+        target's unit, and the log likelihoods are those of the target, so that transforms can be
+        compared by them; hyperparameters, components and intercept are on the scale of the
+        transform. One of ``dsgp.transforms`` with its parameters is taken as it is.
     tol : float
         The solver stops when the error of every component is below ``tol`` of its prior standard
         deviation, by a rigorous bound.
@@ -87,6 +95,8 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
     kernels_ : dict of str to kernel
         The fitted kernel of each column; ``covariance(x, y)`` is its dense matrix.
     noise_variance_ : float
+    transform_ : Transform or None
+        With its learned parameters.
     log_marginal_likelihood_ : float
         Exact with one term; with several the determinant in it is that of a mean field and the
         coarse spaces, for smooth kernels good to a fraction of a nat.
@@ -163,6 +173,7 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         bins: str | int | None = "auto",
         missing: str = "error",
         missing_values: Sequence[float] = (),
+        target_transform: str | Transform | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
         learner_tol: float = 0.1,
@@ -179,6 +190,7 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         self.bins = bins
         self.missing = missing
         self.missing_values = missing_values
+        self.target_transform = target_transform
         self.tol = tol
         self.max_iter = max_iter
         self.learner_tol = learner_tol
@@ -211,7 +223,8 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         ------
         DataError
             If a value is missing, infinite, not a number or beyond what float64 can square, or
-            shapes do not agree (scikit-learn's own ValueError for arrays without rows or columns).
+            shapes do not agree (scikit-learn's own ValueError for arrays without rows or columns);
+            or if the target has values without a transform.
         ParameterError
             If a parameter is out of its range.
         MemoryLimitError
@@ -221,6 +234,7 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         require_kernels(self.kernel, self.terms)
+        require_transform("target_transform", self.target_transform)
         clock = Clock()
         source = source_of(
             X, y, sample_weight, missing=self.missing, missing_values=self.missing_values
@@ -233,10 +247,13 @@ class AdditiveGPRegressor(AdditivePredictor, RegressorMixin, BaseEstimator):
                     "learner=None keeps the given hyperparameters, but noise_variance is None: "
                     "give it"
                 )
-        outcome = procedure.fit(source, kernels, clock)
+        target = Target.of(source, self.target_transform)
+        outcome = procedure.fit(target.of_rows(source), kernels, clock)
         clock.stage("keep")
         self._keep(outcome)
+        self._keep_target(target)
         self._set_columns(tuple(source.names), source.named)
+        self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
         return self

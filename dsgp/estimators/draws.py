@@ -60,6 +60,11 @@ class Sampled:
         """Whether the chains agree."""
         return bool((self.diagnostics[:2, 0] <= RHAT_LIMIT).all())
 
+    def shifted(self, log_jacobian: float) -> Sampled:
+        """Return the run with log densities of a target whose transform it was of."""
+        shifted = self.draws.log_likelihood + log_jacobian
+        return replace(self, draws=replace(self.draws, log_likelihood=shifted))
+
     def warn(self) -> None:
         """Warn where the chains do not agree; called by ``fit``s."""
         for name, rhat in zip(_DIAGNOSED[:2], self.diagnostics[:2, 0], strict=True):

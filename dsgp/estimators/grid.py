@@ -29,6 +29,12 @@ from dsgp.estimators.grid_options import (
 )
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
+from dsgp.estimators.grid_transform import (
+    in_units,
+    mean_seen,
+    tell_skewed_field,
+    transformed,
+)
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.constant import UnknownConstant
@@ -48,6 +54,7 @@ from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
 from dsgp.grid.targets import Targets
 from dsgp.kernels import Kernel
+from dsgp.transforms import Transform, from_settings, require_quantiles
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
 LEARN_CELLS = 2**22
@@ -99,6 +106,13 @@ class GridGP(OnDisk, BaseEstimator):
         taken instead on grids of more than 2¹⁸ cells, for "time.year" and "time.day", and with
         ``learner=None``; what they add to ``std`` then counts neighbouring cells as independent.
         Numbers and DataArrays are known.
+    transform : {None, "log", "yeo-johnson"} or Transform
+        A function of the field that is modelled instead of it: the logarithm of a positive field,
+        or the power transform of Yeo and Johnson, whose power is learnt. Mean, deviations,
+        quantiles and draws are in the field's unit; kernels, noise variances, averages of ``mean``
+        and "zero" are on the scale of the transform (with "log" the noise is relative), a mean
+        that is given as numbers is in the field's unit. One of ``dsgp.transforms`` with its
+        parameters is taken as it is.
     scales : "auto" or int
         Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
         lengthscales. "auto": one where lengthscales are given; else up to three, as many as the
@@ -131,8 +145,11 @@ class GridGP(OnDisk, BaseEstimator):
     noise_variance_ : float or None
         None where it is given for each cell.
     mean_ : float or DataArray
-        The prior mean.
+        The prior mean; of a transformed field its prior median.
+    transform_ : Transform or None
+        With its learnt parameters.
     log_marginal_likelihood_ : float
+        Of the field, transformed or not.
         Vecchia's approximation where ``method_`` is "conjugate gradients".
     units_ : dict of dim to str
         What lengthscales are in, e.g. "days since 1860-06-01 (360_day)".
@@ -170,6 +187,7 @@ class GridGP(OnDisk, BaseEstimator):
         noise: Any = "learn",
         *,
         mean: Any = "constant",
+        transform: str | Transform | None = None,
         scales: int | str | None = "auto",
         units: Mapping[str, str] | None = None,
         learner: str | None = "marginal",
@@ -183,6 +201,7 @@ class GridGP(OnDisk, BaseEstimator):
         self.kernels = kernels
         self.noise = noise
         self.mean = mean
+        self.transform = transform
         self.scales = scales
         self.units = units
         self.learner = learner
@@ -249,8 +268,9 @@ class GridGP(OnDisk, BaseEstimator):
         variances = given_noise(self.noise, field)
         if self.variance == "exact" and field.observed is not None:
             require_few(field.n_observed)
+        field, self.transform_, log_jacobian = transformed(field, self.transform)
         self.field_ = field
-        self._mean = Mean.of(self.mean, field)
+        self._mean = Mean.of(mean_seen(self.mean, self.transform_), field)
         self._constant_is_unknown = isinstance(self.mean, str) and self.mean == "constant"
         points = [axis.points for axis in field.axes]
         per_cell = isinstance(variances, np.ndarray)
@@ -285,7 +305,17 @@ class GridGP(OnDisk, BaseEstimator):
         self.units_ = {axis.name: axis.unit_label for axis in field.axes}
         self.n_observed_ = field.n_observed
         self._condition(y)
+        if self.log_marginal_likelihood_ is not None:
+            self.log_marginal_likelihood_ += log_jacobian
+        if self.transform_ is None:
+            tell_skewed_field(self._left(y), field)
         return self
+
+    def _left(self, y: Floats) -> Floats:
+        """What the posterior mean leaves of the residuals of the prior mean: noise times dual."""
+        system = self._system
+        dual = self._dual if isinstance(system, GappySystem) else system.solve(y)
+        return np.asarray(self._noise_at_cells() * dual)
 
     def _condition(self, y: Floats) -> None:
         """Make the system, estimate the constant, and say how well it is solved."""
@@ -408,13 +438,17 @@ class GridGP(OnDisk, BaseEstimator):
 
     # ------------------------------------------------------------------ posterior
 
-    def posterior(self, include_noise: bool = False) -> xr.Dataset:
+    def posterior(self, include_noise: bool = False, quantiles: Any = None) -> xr.Dataset:
         """Posterior of the field at its own cells.
 
         Parameters
         ----------
         include_noise : bool
-            ``std`` of a new observation instead of the field.
+            ``std`` of a new observation instead of the field. Of a transformed field ``mean`` is
+            that of a new observation, too.
+        quantiles : sequence of float, optional
+            Probabilities: the result has ``quantiles``, with a first dim ``quantile``. 0.5 is the
+            median, which differs from the mean where the field was transformed.
 
         Returns
         -------
@@ -422,6 +456,7 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
+        probabilities = require_quantiles(quantiles)
         mean, variance = self._posterior_of_residuals()
         if self._constant is not None:
             variance = self._constant.add_variance(variance, self._share())
@@ -439,15 +474,19 @@ class GridGP(OnDisk, BaseEstimator):
                     "include_noise out"
                 )
             variance += noise
-        return self._dataset(mean, np.sqrt(variance, out=variance))
+        return self._dataset(mean, np.sqrt(variance, out=variance), None, probabilities)
 
-    def predict(self, include_noise: bool = False, **coords: Any) -> xr.Dataset:
+    def predict(
+        self, include_noise: bool = False, quantiles: Any = None, **coords: Any
+    ) -> xr.Dataset:
         """Posterior of the field on another grid.
 
         Parameters
         ----------
         include_noise : bool
             ``std`` of a new observation; needs one noise variance for all cells.
+        quantiles : sequence of float, optional
+            As of ``posterior``.
         **coords
             New coordinates by dim, in any order; a scalar takes the dim away. Dims not named keep
             the field's. DataArrays that share a dim are points: ``lat=DataArray(..., dims="obs"),
@@ -479,6 +518,7 @@ class GridGP(OnDisk, BaseEstimator):
         """
         check_is_fitted(self)
         self._require_field()
+        probabilities = require_quantiles(quantiles)
         targets = self._targets(coords)
         if include_noise and self.noise_variance_ is None:
             raise ParameterError(
@@ -511,7 +551,7 @@ class GridGP(OnDisk, BaseEstimator):
         mean = mean + _without_gaps(before, self._mean.constant)
         if include_noise:
             variance = variance + self._noise_at_cells()
-        return self._dataset(mean, np.sqrt(variance), targets)
+        return self._dataset(mean, np.sqrt(variance), targets, probabilities)
 
     def sample(
         self, n_samples: int = 1, random_state: int | None = None, **coords: Any
@@ -556,6 +596,8 @@ class GridGP(OnDisk, BaseEstimator):
                 draw += self._mean.drawn(random, self._scatter_of_averages()).at(coords_of)
         before = self._mean.at(coords_of)
         draws += _without_gaps(before, self._mean.constant)
+        if self.transform_ is not None:
+            draws = self.transform_.inverse(draws)
         return self.field_.restore(draws, targets=targets, leading=("sample",))
 
     def summary(self) -> str:
@@ -584,12 +626,13 @@ class GridGP(OnDisk, BaseEstimator):
         options = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in ("kernels", "noise", "mean", "units")
+            if name not in ("kernels", "noise", "mean", "units", "transform")
         }
         parameters = {
             "options": options,
             "units": None if self.units is None else dict(self.units),
             "field": settings,
+            "transform": None if self.transform_ is None else self.transform_.settings(),
             "mean": self._mean.settings(),
             "terms": [[kernel.to_settings() for kernel in term] for term in self._fitted_terms],
             "noise": self.noise if isinstance(self.noise, (str, Real)) else "given for each cell",
@@ -603,6 +646,8 @@ class GridGP(OnDisk, BaseEstimator):
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
         model = cls(units=settings["units"], **settings["options"])
+        # What made it, with its parameters, so that a clone can be fitted; absent in older stores.
+        model.transform = model.transform_ = from_settings(settings.get("transform"))
         model.field_ = unpack(settings["field"], tree["field"])
         model._axes = model.field_.axes
         model._mean = Mean.from_settings(settings["mean"], tree["mean"], model.field_.axes)
@@ -740,11 +785,14 @@ class GridGP(OnDisk, BaseEstimator):
         if self._effects and "_dual" in self.__dict__:
             points = tuple(axis.points for axis in self.field_.axes)
             terms = self._fitted_terms[: len(self._effects)]
-            own = self._mean.constant + SeparableSum(points, terms).multiply(self._dual)
-            return self.field_.restore(own, name="mean")
-        if self._mean.spec in ("constant", "zero", "number"):
-            return float(self._mean.constant)
-        return self.field_.restore(np.array(self._mean.on_field()), name="mean")
+            mean = self._mean.constant + SeparableSum(points, terms).multiply(self._dual)
+        elif self._mean.spec in ("constant", "zero", "number"):
+            mean = np.array(self._mean.constant)
+        else:
+            mean = np.array(self._mean.on_field())
+        if self.transform_ is not None:
+            mean = self.transform_.median(mean)
+        return self.field_.restore(mean, name="mean") if np.ndim(mean) else float(mean)
 
     def _shown_noise(self) -> xr.DataArray:
         return self.field_.restore(self._variances, name="noise_variance", attrs={})
@@ -759,13 +807,29 @@ class GridGP(OnDisk, BaseEstimator):
         targets.warn_beyond()
         return targets
 
-    def _dataset(self, mean: Floats, std: Floats, targets: Targets | None = None) -> xr.Dataset:
+    def _dataset(
+        self,
+        mean: Floats,
+        std: Floats,
+        targets: Targets | None = None,
+        probabilities: Sequence[float] = (),
+    ) -> xr.Dataset:
+        """Answer in the field's unit and layout."""
+        mean, std, ends = in_units(self.transform_, mean, std, probabilities)
         attrs = {k: v for k, v in self.field_.template.attrs.items() if k == "units"}
-        both = {
+        made = {
             "mean": self.field_.restore(mean, name="mean", targets=targets),
             "std": self.field_.restore(std, name="std", attrs=attrs, targets=targets),
         }
-        return together(both)
+        if ends:
+            along = self.field_.restore(
+                np.stack(ends), name="quantiles", targets=targets, leading=("quantile",)
+            )
+            made["quantiles"] = along.assign_coords(quantile=list(probabilities))
+        if self.transform_ is not None:
+            for one in made.values():
+                one.attrs["transform"] = self.transform_.described()
+        return together(made)
 
     def _require_field(self) -> None:
         if not hasattr(self, "field_"):

@@ -15,6 +15,7 @@ from dsgp.grid.axes import GridAxis, check_dims, check_period
 from dsgp.grid.covariance import LONG
 from dsgp.grid.field import Field
 from dsgp.kernels import Kernel, Matern32, Periodic
+from dsgp.transforms import require_transform
 
 Kernels = Mapping[str, Kernel]
 
@@ -34,6 +35,7 @@ def check_options(model: Any) -> None:
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
             raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
     require_seed(model.random_state)
+    require_transform("transform", model.transform)
     number = isinstance(model.scales, (int, np.integer)) and not isinstance(model.scales, bool)
     if not (model.scales >= 1 if number else model.scales in (None, "auto")):
         raise ParameterError(f'scales must be a positive integer or "auto", got {model.scales!r}')

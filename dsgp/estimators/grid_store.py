@@ -45,6 +45,7 @@ from dsgp.grid.passes.regions import regions
 from dsgp.grid.systems import GappySystem, complete_system
 from dsgp.kernels import Kernel
 from dsgp.rows.coded import Extremes
+from dsgp.transforms import Transform
 
 
 class OnDisk:
@@ -53,6 +54,7 @@ class OnDisk:
     kernels: Any
     noise: Any
     mean: Any
+    transform: str | Transform | None
     scales: int | str | None
     units: Any
     learner: str | None
@@ -121,6 +123,12 @@ class OnDisk:
                 "a field on disk can have one noise variance, and a mean that is 'constant', "
                 "'zero' or a number; fit other models in memory"
             )
+        if self.transform is not None:
+            raise ParameterError(
+                f"transform={self.transform!r}: a field on disk is smoothed as it is; write its "
+                "transform to a store (numpy.log of it) and smooth that, or fit a part of it in "
+                "memory"
+            )
         if domain is not None:
             require_choice(domain)
         with StoredField(source, variable).open(
@@ -136,6 +144,7 @@ class OnDisk:
                 )
         self.__dict__.pop("field_", None)
         self._effects = ()
+        self.transform_: Transform | None = None
         self._axes = axes
         stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
         inside, self.n_observed_ = _seen(stored, axes)

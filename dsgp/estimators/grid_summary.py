@@ -22,6 +22,11 @@ def summary_of(model: Any) -> str:
             else f" (error about {max(model.variance_error_, 0.0):.1%})"
         ),
     ]
+    if model.transform_ is not None:
+        lines.append(
+            f"transform: {model.transform_.described()} of the field is modelled: kernels and "
+            "noise are on its scale, predictions in the field's unit"
+        )
     if model.solver_iterations_:
         lines.append(
             f"solver: {model.solver_iterations_} iterations, relative residual "

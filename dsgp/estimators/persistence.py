@@ -23,6 +23,8 @@ from dsgp.estimators.term import Term
 from dsgp.kernels import Matern
 from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.rows.table import Layout, RowTable
+from dsgp.transforms import Transform
+from dsgp.transforms import from_settings as transform_from_settings
 
 PLAIN_ATTRIBUTES = (
     "noise_variance_",
@@ -94,7 +96,10 @@ def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "parameters": _parameters_settings(model),
         "columns": list(model._columns),
         "named": hasattr(model, "feature_names_in_"),
-        "fitted": {name: getattr(model, name) for name in model._plain_attributes},
+        "fitted": {
+            name: getattr(model, name)
+            for name in (*model._plain_attributes, *model._optional_attributes)
+        },
         "terms": [
             {"name": term.name, "kernel": term.kernel.to_settings()}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
@@ -188,6 +193,8 @@ def restore(model: Any, settings: dict[str, Any], tree: dict[str, Any]) -> None:
         )
     for name in model._plain_attributes:
         setattr(model, name, settings["fitted"][name])
+    for name, otherwise in model._optional_attributes.items():
+        setattr(model, name, settings["fitted"].get(name, otherwise))
     for name in model._array_attributes:
         setattr(model, name, tree["fitted"][name])
 
@@ -219,6 +226,8 @@ def _parameter_settings(value: Any) -> Any:
         return value.to_settings()
     if isinstance(value, Likelihood):
         return {"likelihood": value.to_settings()}
+    if isinstance(value, Transform):
+        return {"transform": value.settings()}
     if isinstance(value, Mapping) and all(isinstance(own, Matern) for own in value.values()):
         return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
@@ -241,6 +250,8 @@ def _parameter_from(stored: Any) -> Any:
         return _kernel_from(stored)
     if isinstance(stored.get("likelihood"), dict) and "name" in stored["likelihood"]:
         return from_settings(stored["likelihood"])
+    if isinstance(stored.get("transform"), dict) and "name" in stored["transform"]:
+        return transform_from_settings(stored["transform"])
     if isinstance(stored.get("by_label"), list):
         return dict(stored["by_label"])
     return {name: _kernel_from(kernel) for name, kernel in stored.items()}

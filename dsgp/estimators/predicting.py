@@ -60,6 +60,8 @@ class AdditivePredictor:
 
     _plain_attributes: ClassVar[tuple[str, ...]] = persistence.PLAIN_ATTRIBUTES
     _array_attributes: ClassVar[tuple[str, ...]] = ()
+    # The same as ``_plain_attributes``, with the value of stores that lack them.
+    _optional_attributes: ClassVar[Mapping[str, Any]] = {}
     _unfelt: ClassVar[float] = 0.0  # as of ``AdditiveSystem``
 
     # Parameters of the estimator.
@@ -197,38 +199,6 @@ class AdditivePredictor:
         return summarise(self)
 
     # ------------------------------------------------------------------ predicting
-
-    def predict(self, X: Any, return_std: bool = False, include_noise: bool = False) -> Any:
-        """Predict the mean, and on request the standard deviation, row by row.
-
-        A prediction does not depend on the other rows of the call, but for rounding in the last
-        digit of dense standard deviations.
-
-        Parameters
-        ----------
-        X : table
-            Of any kind that ``fit`` takes. Columns are matched by name where both have names.
-            Further columns are left aside, and so are those that were constant in the training
-            rows.
-        return_std : bool
-        include_noise : bool
-            Give the standard deviation of a new observation y of weight 1 instead of that of f.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_rows,)
-            A dask array where X is a dask collection: nothing is computed yet.
-        std : the same, if ``return_std``
-        """
-        check_is_fitted(self)
-
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            if variance is None:
-                return [mean]
-            return [mean, np.sqrt(variance + self.noise_variance_ if include_noise else variance)]
-
-        found = self._evaluated(X, finish, 1 + return_std, with_variance=return_std)
-        return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
 
     def _evaluated(
         self,

@@ -18,6 +18,7 @@ from dsgp.errors import (
 )
 from dsgp.estimators.draws import Sampled, sampled
 from dsgp.estimators.fitting import Outcome, Procedure, Reading
+from dsgp.estimators.gaussian import GaussianPredictor
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
     generator,
@@ -42,6 +43,7 @@ from dsgp.estimators.searching import (
     wanted_of,
     warn_of_search,
 )
+from dsgp.estimators.transforming import Target
 from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE
 from dsgp.progress import progress
@@ -57,12 +59,15 @@ from dsgp.pursuit.search import (
     relevance,
 )
 from dsgp.rows.sources import Source, source_of
+from dsgp.transforms import Transform, require_transform
 
 _METHODS = ("refit", "greedy", "gibbs")
 _NOISE_START = 0.5
 
 
-class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstimator):
+class ProjectionPursuitGPRegressor(
+    GaussianPredictor, ProjectedPredictor, RegressorMixin, BaseEstimator
+):
     r"""Projection pursuit Gaussian process regression.
 
     .. math:: y_i = \sum_m f_m(x_i \cdot w_m) + \varepsilon_i, \quad
@@ -115,6 +120,12 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         How the posterior mean for given directions is computed; see ``AdditiveGPRegressor``.
     bins : "auto", int or None
         Values of a projection that are told apart in it; see ``AdditiveGPRegressor``.
+    target_transform : {None, "log", "yeo-johnson"} or Transform
+        A function of the target that is modelled instead of it: the logarithm of a positive target,
+        or the power transform of Yeo and Johnson, whose power is learned. Predictions are in the
+        target's unit, and the log likelihoods are those of the target, so that transforms can be
+        compared by them; hyperparameters, components and intercept are on the scale of the
+        transform. One of ``dsgp.transforms`` with its parameters is taken as it is.
     tol : float
     max_iter : int, optional
         Of the solver.
@@ -201,6 +212,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         direction_uncertainty: bool = True,
         solver: str = "multigrid",
         bins: str | int | None = "auto",
+        target_transform: str | Transform | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
         random_state: int | None = None,
@@ -219,6 +231,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         self.direction_uncertainty = direction_uncertainty
         self.solver = solver
         self.bins = bins
+        self.target_transform = target_transform
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
@@ -248,7 +261,8 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         ------
         DataError
             If a value is missing, infinite, not a number or beyond what float64 can square, or
-            shapes do not agree (scikit-learn's own ValueError for arrays without rows or columns).
+            shapes do not agree (scikit-learn's own ValueError for arrays without rows or columns);
+            or if the target has values without a transform.
         ParameterError
             If a parameter is out of its range.
         MemoryLimitError
@@ -257,7 +271,9 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
         self._check_parameters()
         clock = Clock()
         random = generator(self.random_state)
-        source = source_of(X, y, sample_weight)
+        observed = source_of(X, y, sample_weight)
+        target = Target.of(observed, self.target_transform)
+        source = target.of_rows(observed)
         with one_blas_thread():
             with progress("reading", source.n_rows, enabled=self.verbose) as bar:
                 prepared = prepare_rows(source, random, Reading(bar, clock))
@@ -274,7 +290,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                 run = None
                 if self.method == "gibbs":
                     clock.stage("sample")
-                    run = self._sampled(prepared, pursued, random)
+                    run = self._sampled(prepared, pursued, random).shifted(target.log_jacobian)
                 procedure = self._procedure()
                 standard = prepared.standard
                 # A box does not turn with the inputs.
@@ -296,9 +312,15 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
                     "noise_variance, or leave it out"
                 ) from error
         self._keep_draws(run, prepared.standard.offset)
+        self._keep_target(target)
+        self.evidence_ += target.log_jacobian
+        self.evidence_trace_ = [
+            [terms, value + target.log_jacobian] for terms, value in self.evidence_trace_
+        ]
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
         warn_of_search(self, pursued)
+        self._tell_skewness(observed)
         if run is not None:
             self.converged_ = self.converged_ and run.mixed
             run.warn()
@@ -307,6 +329,7 @@ class ProjectionPursuitGPRegressor(ProjectedPredictor, RegressorMixin, BaseEstim
     def _check_parameters(self) -> None:
         require_search(self)
         require_choice("method", self.method, _METHODS)
+        require_transform("target_transform", self.target_transform)
         for name in ("n_draws", "n_warmup", "n_chains"):
             require_count(name, getattr(self, name))
         if self.noise_variance is not None:

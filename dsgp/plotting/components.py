@@ -24,6 +24,7 @@ from dsgp.plotting.panels import (
     link_of,
     model_of_terms,
     panels_of,
+    scale_of,
     title_of,
 )
 from dsgp.plotting.style import (
@@ -150,6 +151,7 @@ def plot_components(
     if link is not None:
         of = "" if target is None else f" of {label(target, 40)}"
         effect = f"effect on f ({link} link){of}"
+    effect += scale_of(model)
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
     told = "training rows" if link is None else "training rows, by how much each tells"
     rows = told if X is None else "rows of X"

@@ -238,6 +238,12 @@ def link_of(model: Any) -> str | None:
     return None if likelihood is None else str(likelihood.link_name)
 
 
+def scale_of(model: Any) -> str:
+    """What to add to the label of an effect where the target was transformed."""
+    transform = getattr(model, "transform_", None)
+    return "" if transform is None else f" (on the scale of transform {transform.name})"
+
+
 def model_of_terms(model: Any) -> Any:
     """Return the model that has the functions: that of a classifier of two classes, or itself.
 

@@ -21,6 +21,7 @@ from dsgp.plotting.panels import (
     limits_of,
     link_of,
     panels_of,
+    scale_of,
     title_of,
 )
 from dsgp.plotting.style import (
@@ -133,6 +134,7 @@ def plot_projections(
             function.set_xlabel("projection", fontsize=9)
             direction.set_xlabel("weight", fontsize=9)
     effect = "effect" if target is None else f"effect on {label(target, 40)}"
+    effect += scale_of(model)
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
     write_below(fig, _caption(model, panels, directions, level), fig.get_figwidth())
     return fig

@@ -77,6 +77,7 @@ def _none_of(value: Any) -> Any:
     return None if value == "none" else value
 
 
+Transform = Annotated[Literal["log", "yeo-johnson"] | None, BeforeValidator(_none_of)]
 Bins = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=2, le=65_535)] | None, BeforeValidator(_none_of)
 ]
@@ -140,6 +141,7 @@ class Additive(Section):
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
     missing_values: list[float] = []
+    target_transform: Transform = None
     tol: Positive = 1e-4
     max_iter: Count | None = None
     learner_tol: Positive = 0.1
@@ -163,6 +165,7 @@ class Pursuit(Section):
     direction_uncertainty: bool = True
     solver: Solver = "multigrid"
     bins: Bins = "auto"
+    target_transform: Transform = None
     tol: Positive = 1e-4
     max_iter: Count | None = None
 
@@ -254,6 +257,15 @@ class Model(Section):
                 "pursuit on the data makes no use of the additive stage before it: say "
                 "fit_to: residual, or make two models of them"
             )
+        for fitted in (self.additive, self.pursuit):
+            if fitted is not None and fitted.target_transform is not None:
+                if residual:
+                    raise ValueError(
+                        "functions of a transform and of its residual do not add up: with "
+                        "fit_to: residual leave out target_transform"
+                    )
+                if self.scoring is not None:
+                    raise ValueError("scoring has a link instead of a transform; leave it out")
         if self.scoring is not None and self.scoring.structure == "pursuit":
             for stage in ("additive", "pursuit"):
                 if getattr(self, stage) is not None:

@@ -60,7 +60,7 @@ def evaluate(work: Work, options: Evaluation, model: str) -> None:
             truth = None  # of the rate, and exposures may differ
         else:
             std = table["std"].to_numpy() if "std" in table else None
-            if std is not None:
+            if std is not None and "lower" not in rows:
                 rows["lower"] = rows["mean"] - reach_of(options.level) * rows["std"]
                 rows["upper"] = rows["mean"] + reach_of(options.level) * rows["std"]
             metrics = measure_regression(
@@ -73,6 +73,9 @@ def evaluate(work: Work, options: Evaluation, model: str) -> None:
                 f_noise_variance=encoded.facts["noise_variance"],
                 noise_variance=None if "baseline" in work.needs else noise_variance(work.needs),
             )
+            if "log_density" in table:  # of a transformed target, which is not normal
+                density = measure_counts(observed, table)
+                metrics |= {name: density[name] for name in ("mnlp", "coverage")}
     if truth is not None:
         rows["truth"] = truth
     with work.clock.stage("save"):

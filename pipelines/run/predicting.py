@@ -25,7 +25,8 @@ def predicted(needs: dict[str, Path], encoded: Encoded, level: float) -> pd.Data
     Returns
     -------
     DataFrame
-        Regression: ``mean`` and ``std`` of an observation (of a baseline ``std`` may be absent).
+        Regression: ``mean`` and ``std`` of an observation (of a baseline ``std`` may be absent),
+        and what ``Counts`` has too where the target was transformed.
         Classification: ``p0``, ``p1``, … for the classes in their order. Counts: ``mean`` and
         ``std`` of an observation, ``lower`` and ``upper``, and ``log_density`` of the one observed.
     """
@@ -40,17 +41,18 @@ def predicted(needs: dict[str, Path], encoded: Encoded, level: float) -> pd.Data
     return pd.concat(parts, ignore_index=True)
 
 
-def noise_variance(needs: dict[str, Path]) -> float:
+def noise_variance(needs: dict[str, Path]) -> float | None:
     """Variance of an observation around the function, of a regression that is not a baseline.
+
+    None where the target was transformed: it then differs from row to row.
 
     The residuals that a pursuit was fitted to are those of rows that the additive functions have
     been fitted to as well, which have taken their degrees of freedom out of them.
     """
-    if "pursuit" not in needs:
-        return float(dsgp.load(needs["additive"] / MODEL).noise_variance_)
+    if len({"additive", "pursuit"} & set(needs)) == 1:
+        model = dsgp.load(needs["additive" if "additive" in needs else "pursuit"] / MODEL)
+        return None if model.transform_ is not None else float(model.noise_variance_)
     pursuit = dsgp.load(needs["pursuit"] / MODEL)
-    if "additive" not in needs:
-        return float(pursuit.noise_variance_)
     additive = dsgp.load(needs["additive"] / MODEL)
     left = additive.n_rows_ - additive.effective_dof_
     return float(pursuit.noise_variance_ * additive.n_rows_ / max(left, 1.0))
@@ -62,13 +64,15 @@ def _predictor(needs: dict[str, Path], encoded: Encoded, level: float) -> Predic
         scored = dsgp.load(needs["scoring"] / MODEL)
         if encoded.task == "classification":
             return lambda frame: _probabilities(scored, view(frame))
-        return lambda frame: _counts(scored, view(frame), frame, encoded.target, level)
+        return lambda frame: _in_full(scored, view(frame), frame, encoded.target, level)
     if {"additive", "pursuit"} <= set(needs):
         return _summed(needs, encoded)
     (stage,) = {"additive", "pursuit"} & set(needs)
     model = dsgp.load(needs[stage] / MODEL)
 
     def predict(frame: pd.DataFrame) -> pd.DataFrame:
+        if model.transform_ is not None:
+            return _in_full(model, frame[encoded.inputs], frame, encoded.target, level)
         mean, std = model.predict(frame[encoded.inputs], return_std=True, include_noise=True)
         return pd.DataFrame({"mean": mean, "std": std})
 
@@ -84,7 +88,7 @@ def _summed(needs: dict[str, Path], encoded: Encoded) -> Predict:
     """
     additive = dsgp.load(needs["additive"] / MODEL)
     pursuit = dsgp.load(needs["pursuit"] / MODEL)
-    noise = noise_variance(needs)
+    noise = noise_variance(needs) or 0.0
 
     def predict(frame: pd.DataFrame) -> pd.DataFrame:
         X = frame[encoded.inputs]
@@ -100,7 +104,7 @@ def _probabilities(model: Any, X: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(probability, columns=[f"p{code}" for code in range(probability.shape[1])])
 
 
-def _counts(
+def _in_full(
     model: Any, X: pd.DataFrame, frame: pd.DataFrame, target: str, level: float
 ) -> pd.DataFrame:
     given = {"exposure": frame[EXPOSURE].to_numpy()} if EXPOSURE in frame else {}

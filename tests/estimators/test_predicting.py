@@ -13,8 +13,8 @@ from sklearn.exceptions import NotFittedError
 import dsgp
 from dsgp import AdditiveGPRegressor
 from dsgp.estimators import fitting, training
+from dsgp.estimators.gaussian import GaussianPredictor
 from dsgp.estimators.inference import Clock
-from dsgp.estimators.predicting import AdditivePredictor
 from dsgp.kernels import Matern32, Matern52
 from dsgp.rows.sources import MappedSource, source_of
 
@@ -34,10 +34,10 @@ class Projection:
         ]
 
 
-class Projected(AdditivePredictor, RegressorMixin, BaseEstimator):
+class Projected(GaussianPredictor, RegressorMixin, BaseEstimator):
     """Two terms in three columns, along directions that are given."""
 
-    _plain_attributes = (*AdditivePredictor._plain_attributes, "extra_")
+    _plain_attributes = (*GaussianPredictor._plain_attributes, "extra_")
     _array_attributes = ("directions_",)
 
     def __init__(

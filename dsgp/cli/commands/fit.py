@@ -19,6 +19,7 @@ from dsgp.cli.choices import (
     Model,
     MultiClass,
     Solver,
+    Transform,
 )
 from dsgp.cli.work import work_of
 
@@ -28,6 +29,7 @@ Examples:
   dsgp fit train.csv --target price --out price.zarr
   dsgp fit train.parquet --target price --columns area,age \\
       --weight n_sales --kernel matern32 --out price.zarr
+  dsgp fit train.csv --target price --transform log --out price.zarr
   dsgp fit 'sales/*.parquet' --target price --bins auto --out price.zarr
   dsgp fit train.csv --target price --drop id --learner none \\
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
@@ -142,9 +144,18 @@ def fit(
         float | None,
         Option(
             metavar="S2",
-            help="additive, pursuit: start for the noise, in squared target units.",
+            help="additive, pursuit: start for the noise, in squared units of the target, or of "
+            "its transform.",
         ),
     ] = None,
+    transform: Annotated[
+        Transform,
+        Option(
+            help="additive, pursuit: what is modelled of a skewed target: its logarithm, or the "
+            "power transform of Yeo and Johnson, whose power is learned. Predictions are in the "
+            "target's units."
+        ),
+    ] = Transform.none,
     learner: Annotated[
         Learner,
         Option(

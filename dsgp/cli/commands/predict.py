@@ -80,7 +80,8 @@ def predict(
 
     Writes the columns mean (or median, by --statistic) and std of the mean, without noise, and
     lower and upper: the interval of a new observation, noise included. All are in units of the
-    target. Of an ordered target there is also probability_LEVEL, a column a level.
+    target, transformed or not. Of an ordered target there is also probability_LEVEL, a column a
+    level.
 
     A classifier writes predicted, the most probable class, probability_LABEL, a column a class, and
     mean and std of the function on the scale of the link: latent and std of the second of two

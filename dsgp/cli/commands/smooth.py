@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from dsgp.cli.arguments import Overwrite
-from dsgp.cli.choices import GRID_KERNELS
+from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -87,6 +87,14 @@ def smooth(
             "variable of IN.",
         ),
     ] = None,
+    transform: Annotated[
+        Transform,
+        Option(
+            help="What is modelled of a skewed field: its logarithm, or the power transform of Yeo "
+            "and Johnson, whose power is learnt. mean and std are in the field's units, --noise is "
+            "on the scale of the transform.",
+        ),
+    ] = Transform.none,
     scales: Annotated[
         int | None,
         Option(

@@ -5,7 +5,7 @@ from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, read_table
 from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
-from dsgp.rows.sources.mapped import MappedSource
+from dsgp.rows.sources.mapped import MappedSource, RetargetedSource
 from dsgp.rows.sources.memory import (
     Columns,
     columns_of,
@@ -28,6 +28,7 @@ __all__ = [
     "CsvFormat",
     "MappedSource",
     "MemorySource",
+    "RetargetedSource",
     "Rows",
     "Source",
     "Stored",

@@ -1,7 +1,8 @@
-"""Rows of a source whose columns are functions of those of another one."""
+"""Rows of a source whose columns, or whose target, are functions of those of another one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,32 +17,10 @@ from dsgp.rows.sources.rows import Rows, Source
 
 
 @dataclass(frozen=True)
-class MappedSource:
-    """Rows of a source with other columns, made of those that it has; all else stays.
-
-    Attributes
-    ----------
-    source : Source
-    names : tuple of str
-        Of the new columns.
-    function : callable
-        Takes the columns of some rows (a chunk, which may have none) and returns the new ones, all
-        as lists of float64 arrays. It is called anew in every pass, wherever the chunk is loaded:
-        it must be picklable, and each row depend on itself only.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dsgp.rows.sources import MappedSource, source_of
-    >>> source = source_of(np.array([[1.0, 2.0], [3.0, 5.0]]), y=[0.0, 1.0])
-    >>> total = MappedSource(source, ("total",), lambda columns: [sum(columns)])
-    >>> [load().columns[0] for load in total.chunks()]
-    [array([3., 8.])]
-    """
+class _Derived(ABC):
+    """A source that changes the rows of another one, each by itself; what it is stays."""
 
     source: Source
-    names: tuple[str, ...]
-    function: Callable[[list[Floats]], list[Floats]]
 
     @property
     def named(self) -> bool:
@@ -67,19 +46,83 @@ class MappedSource:
     def in_memory(self) -> bool:
         return self.source.in_memory
 
+    @abstractmethod
+    def _change(self) -> Callable[[Rows], Rows]:
+        """Return what changes a chunk; it travels to workers."""
+
     def chunks(self) -> Iterator[Callable[[], Rows]]:
-        mapped = partial(_mapped, self.function, self.names)
+        change = self._change()
         # Part of every task, not one of its own that all others would wait for.
-        lazily = delayed(mapped, pure=False, traverse=False)
+        lazily = delayed(change, pure=False, traverse=False)
         for load in self.source.chunks():
             if isinstance(load, LazyRows):
                 yield LazyRows(lazily(load.delayed))
             else:
-                yield partial(_load, mapped, load)
+                yield partial(_load, change, load)
 
 
-def _load(mapped: Callable[[Rows], Rows], load: Callable[[], Rows]) -> Rows:
-    return mapped(load())
+@dataclass(frozen=True)
+class MappedSource(_Derived):
+    """Rows of a source with other columns, made of those that it has; all else stays.
+
+    Attributes
+    ----------
+    source : Source
+    names : tuple of str
+        Of the new columns.
+    function : callable
+        Takes the columns of some rows (a chunk, which may have none) and returns the new ones, all
+        as lists of float64 arrays. It is called anew in every pass, wherever the chunk is loaded:
+        it must be picklable, and each row depend on itself only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.rows.sources import MappedSource, source_of
+    >>> source = source_of(np.array([[1.0, 2.0], [3.0, 5.0]]), y=[0.0, 1.0])
+    >>> total = MappedSource(source, ("total",), lambda columns: [sum(columns)])
+    >>> [load().columns[0] for load in total.chunks()]
+    [array([3., 8.])]
+    """
+
+    names: tuple[str, ...]
+    function: Callable[[list[Floats]], list[Floats]]
+
+    def _change(self) -> Callable[[Rows], Rows]:
+        return partial(_mapped, self.function, self.names)
+
+
+@dataclass(frozen=True)
+class RetargetedSource(_Derived):
+    """Rows of a source with a function of their target instead of it; all else stays.
+
+    Attributes
+    ----------
+    source : Source
+    function : callable
+        Takes the target of some rows and returns another, (n,) each. It must be picklable.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.rows.sources import RetargetedSource, source_of
+    >>> source = source_of(np.array([[1.0], [3.0]]), y=[1.0, 100.0])
+    >>> [load().y for load in RetargetedSource(source, np.log10).chunks()]
+    [array([0., 2.])]
+    """
+
+    function: Callable[[Floats], Floats]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.source.names
+
+    def _change(self) -> Callable[[Rows], Rows]:
+        return partial(_retargeted, self.function)
+
+
+def _load(change: Callable[[Rows], Rows], load: Callable[[], Rows]) -> Rows:
+    return change(load())
 
 
 def _mapped(
@@ -92,3 +135,8 @@ def _mapped(
                 f"{name!r} goes beyond what float64 can hold in some rows; rescale the columns"
             )
     return replace(rows, columns=columns, n_rows=len(rows))
+
+
+def _retargeted(function: Callable[[Floats], Floats], rows: Rows) -> Rows:
+    assert rows.y is not None
+    return replace(rows, y=function(rows.y))
