@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp import compute
+from dsgp.clients import active_client
 from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
@@ -266,7 +267,7 @@ def _carry_out(
     folder = out.parent / f".{out.name}.passes"
     source = order.source
     results.check_free(out, folder, source.path, overwrite)
-    client = compute.active_client()
+    client = active_client()
     if memory is None:
         memory = _memory_of_a_task(client)
     names = [order.labels.mean, order.labels.std]
@@ -283,7 +284,7 @@ def _carry_out(
         _require_disk(manifest.plan, out.parent, _size(folder))
     job = Job(
         str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
-        tasks.this_process(), order.tiles, order.labels,
+        order.tiles, order.labels,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
         results.create(folder / RESULT, source, manifest.plan, order.labels)
@@ -499,6 +500,9 @@ def _outcomes(
     client: Any | None, job: Job, todo: Sequence[Task]
 ) -> Iterator[tuple[Task, Failure | None]]:
     """Run tasks, a bounded number at a time, and yield what came of each, in order."""
+    if compute.alone():
+        yield from ((task, tasks.run(job, task)) for task in todo)
+        return
     if client is None:
         with ThreadPoolExecutor(compute.CPU_COUNT, "dsgp-pass") as pool:
             yield from _in_order(
