@@ -35,6 +35,7 @@ from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.memory import available
+from dsgp.places import refuse_output_address
 from dsgp.progress import Bar, progress
 
 _MIB = 2.0**20
@@ -176,7 +177,7 @@ def posterior_to_store(
         return make_plan(source.layout, limit, dtype=dtype, intermediate_dtype=intermediate_dtype)
 
     order = _Order(source, inputs, fingerprint, plan, noise_variance, include_noise, labels=labels)
-    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+    return _carry_out(order, out, memory, resume, overwrite)
 
 
 def gappy_posterior_to_store(
@@ -240,7 +241,7 @@ def gappy_posterior_to_store(
         domain,
         labels,
     )
-    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+    return _carry_out(order, out, memory, resume, overwrite)
 
 
 @dataclass(frozen=True)
@@ -259,9 +260,11 @@ class _Order:
 
 
 def _carry_out(
-    order: _Order, out: Path, memory: float | None, resume: bool, overwrite: bool
+    order: _Order, out: str | Path, memory: float | None, resume: bool, overwrite: bool
 ) -> PassesReport:
     began = time.monotonic()
+    refuse_output_address(out)
+    out = Path(out).absolute()
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     folder = out.parent / f".{out.name}.passes"
