@@ -2,13 +2,14 @@
 
 Compiled passes release the GIL, so threads are enough for the axes of one model. Where a
 ``distributed.Client`` is active, blocks of rows go to its workers, and per-term work does so once
-it is worth the way there. Results come in the order of the tasks, whichever ran first: sums over
+it is worth the way there. What is called within a task of a worker runs in the thread of that task.
+Results come in the order of the tasks, whichever ran first: sums over
 them do not depend on the scheduler.
 """
 
 from __future__ import annotations
 
-import sys
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +23,7 @@ from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
+from dsgp.clients import active_client, in_task
 from dsgp.errors import ParameterError
 
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
@@ -78,7 +80,7 @@ def run(
     >>> run([lambda: 1, lambda: 2], seconds=0.0)
     [1, 2]
     """
-    if len(tasks) < 2 or seconds < WORTH_A_GRAPH or getattr(_inside, "task", False):
+    if len(tasks) < 2 or seconds < WORTH_A_GRAPH or alone():
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
         futures = [client.submit(_call, task, pure=False, retries=_RETRIES) for task in tasks]
@@ -99,16 +101,9 @@ def _run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     return [task() for task in tasks]
 
 
-def active_client() -> Any | None:
-    """Return the distributed client that the user has made, if any."""
-    # Not imported: where nobody has, there is no client, and importing it takes half a second.
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
-    try:
-        return distributed.get_client()
-    except ValueError:
-        return None
+def alone() -> bool:
+    """Tell whether this is a task among others, and must not use further threads or workers."""
+    return getattr(_inside, "task", False) or in_task()
 
 
 @contextmanager
@@ -150,8 +145,9 @@ def over_chunks(
     ------
     The results, in the order of the chunks. A few chunks are in memory at a time.
     """
-    client = active_client()
-    if client is None:
+    if alone():
+        yield from (_load(loader, function) for loader in loaders)
+    elif (client := active_client()) is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-chunk") as pool:
             yield from _in_order(
                 (pool.submit(_load, loader, function) for loader in loaders), CPU_COUNT
@@ -193,8 +189,9 @@ def over_blocks(
     ------
     The results, in the order of the blocks.
     """
-    client = active_client()
-    if client is None:
+    if alone():
+        yield from map(function, _rebatched((loader() for loader in loaders), block))
+    elif (client := active_client()) is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-read") as pool:
             chunks = _in_order((pool.submit(loader) for loader in loaders), CPU_COUNT)
             yield from map(function, _rebatched(chunks, block))
@@ -300,9 +297,48 @@ def _alone(task: Callable[[], Result]) -> Result:
         _inside.task = before
 
 
-def one_blas_thread() -> threadpool_limits:
-    """Return a context in which BLAS uses one thread.
+class one_blas_thread:
+    """A context in which BLAS uses one thread.
 
     Its own threads spin beside ours on vectors of this size, and split sums as the machine has it.
+    The limit is one of the process: the first thread that enters sets it and the last that leaves
+    takes it back, so that it holds for each to the end.
     """
-    return threadpool_limits(limits=1, user_api="blas")
+
+    _lock = threading.Lock()
+    _n_within = 0
+    _limits: threadpool_limits | None = None
+    # Sets all limits: of OpenBLAS (0.3.30), what one thread sets may be without effect once another
+    # one has set a limit.
+    _setter: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> None:
+        cls = one_blas_thread
+        with cls._lock:
+            if cls._n_within == 0:
+                cls._setter = cls._setter or ThreadPoolExecutor(1, "dsgp-blas")
+                limited = cls._setter.submit(threadpool_limits, limits=1, user_api="blas")
+                cls._limits = limited.result()
+            cls._n_within += 1
+
+    def __exit__(self, *_: object) -> None:
+        cls = one_blas_thread
+        with cls._lock:
+            cls._n_within -= 1
+            if cls._n_within == 0 and cls._limits is not None:
+                cls._setter = cls._setter or ThreadPoolExecutor(1, "dsgp-blas")
+                cls._setter.submit(cls._limits.restore_original_limits).result()
+                cls._limits = None
+
+
+def _start_anew() -> None:
+    """Forget threads of the parent, which a forked process has not, and locks that they held."""
+    threaded.default_pool = None
+    threaded.pools.clear()
+    threaded.pools_lock = threading.Lock()
+    one_blas_thread._lock = threading.Lock()
+    one_blas_thread._setter = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from glob import has_magic, iglob
 from pathlib import Path
@@ -11,6 +12,8 @@ from urllib.request import url2pathname
 
 from dsgp.errors import StorageError
 
+# A scheme has two letters at least: C:/ is a disk.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 # Any of these marks the root of a zarr store.
 _OF_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
@@ -52,6 +55,33 @@ def require_apart(
                     f"{option} {str(out)!r} {how} the input {source!r}, which would be lost or "
                     "mixed with the result; choose another path (nothing overwrites an input)"
                 )
+
+
+def address_of(path: str | Path) -> str | None:
+    """Return the address, such as ``s3://bucket/a.csv``, that a path is meant to be; else None.
+
+    A ``Path`` has made one slash of two.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> address_of(Path("s3://bucket/a.csv")), address_of("folder/a.csv")
+    ('s3://bucket/a.csv', None)
+    """
+    parts = _ADDRESS.fullmatch(str(path))
+    return None if parts is None or os.path.exists(path) else f"{parts[1]}://{parts[2]}"
+
+
+def refuse_output_address(path: str | Path) -> None:
+    """Raise ``StorageError`` if a result would go to an address: it is moved into place as a whole.
+
+    Most of these stores cannot rename, so that others would see a part of a result.
+    """
+    if address := address_of(path):
+        raise StorageError(
+            f"cannot write to the address {address!r}: results go to a disk and are moved into "
+            "place as a whole; write to a path of this machine, and copy it there when it is done"
+        )
 
 
 def move_into_place(made: Path, path: Path, replaced: Path) -> None:

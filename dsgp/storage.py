@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
 from dsgp.errors import StorageError
-from dsgp.places import move_into_place
+from dsgp.places import address_of, move_into_place, refuse_output_address
 
 FORMAT = "dsgp"
 FORMAT_VERSION = 2
@@ -79,6 +79,7 @@ def write(
 
 def check_writable(path: str | Path, overwrite: bool = False) -> None:
     """Raise ``StorageError`` if ``write`` could not put a store there; a long job asks first."""
+    refuse_output_address(path)
     path = Path(path)
     if not path.parent.is_dir():
         raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
@@ -109,6 +110,11 @@ def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     StorageError
         If there is no dsgp store, its format is of a later release, or an array is damaged.
     """
+    if address := address_of(path):
+        raise StorageError(
+            f"{address!r} is an address, and stores are read from a disk: copy the folder here, "
+            "for instance with fsspec"
+        )
     path = Path(path)
     if not path.exists():
         raise StorageError(f"there is no {str(path)!r}; check the path")

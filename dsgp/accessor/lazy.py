@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import xarray as xr
 from dsgp import memory
 from dsgp.accessor.at_once import at_once, layout_of
 from dsgp.accessor.request import Request
+from dsgp.clients import active_client
 from dsgp.grid.axes import check_dims
 from dsgp.grid.coded import FILLS, PACKING, RANGES
 from dsgp.grid.coordinates import Floats
@@ -153,4 +153,4 @@ def _hollow(da: xr.DataArray) -> xr.DataArray:
 
 
 def _on_cluster() -> bool:
-    return import_module("dsgp.compute").active_client() is not None
+    return active_client() is not None

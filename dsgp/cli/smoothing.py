@@ -25,7 +25,7 @@ from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
 from dsgp.grid.domain import CHOICES
 from dsgp.grid.outputs import Labels
-from dsgp.places import require_apart
+from dsgp.places import refuse_output_address, require_apart
 
 _MATERN = {
     "matern12": kernels.Matern12,
@@ -56,6 +56,7 @@ def smooth(
     overwrite: bool,
 ) -> None:
     """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
+    refuse_output_address(out)
     out = out.absolute()
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
     paths = expanded(data)

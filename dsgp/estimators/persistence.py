@@ -243,7 +243,9 @@ def _plain(value: Any) -> Any:
 
 
 def _parameter_from(stored: Any) -> Any:
-    """Undo ``_parameter_settings``."""
+    """Undo ``_parameter_settings``; a sequence is a tuple, as the estimators' defaults are."""
+    if isinstance(stored, list):
+        return tuple(stored)
     if not isinstance(stored, dict):
         return stored
     if isinstance(stored.get("type"), str):  # of a kernel; a column called so would have a kernel

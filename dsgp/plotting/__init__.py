@@ -1,7 +1,7 @@
 """Pictures of fitted models: functions, predictions, classes, fields. Needs the extra ``plot``.
 
 Every function draws on a ``matplotlib.figure.Figure`` of its own and returns it: no pyplot, hence
-no global state, no display and no thread to mind.
+no global state, no display and no thread to mind. Notebooks show it as the value of a cell.
 """
 
 from __future__ import annotations

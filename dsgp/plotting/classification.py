@@ -24,6 +24,7 @@ from dsgp.plotting.class_panels import (
     score,
     short_name,
 )
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import GREY, INK
 
 _HEIGHTS = (4.2, 1)  # of the calibration curve and the rows below it
@@ -245,7 +246,7 @@ def _figure_over_legend(width: float, height: float, entries: list[Line2D]) -> F
     """Figure with a legend below, for whose lines it is as much higher."""
     n_columns = _columns_that_fit([str(entry.get_label()) for entry in entries], width)
     height += 0.2 * -(-len(entries) // n_columns)
-    fig = Figure((width, height), layout=ConstrainedLayoutEngine(h_pad=0.07))
+    fig = DisplayedFigure((width, height), layout=ConstrainedLayoutEngine(h_pad=0.07))
     if entries:
         legend = fig.legend(handles=entries, loc="outside lower center", ncols=n_columns, **_LEGEND)
         _style(legend)

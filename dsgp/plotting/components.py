@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.term import Term
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import (
     Panel,
     draw_curve,
@@ -126,7 +127,7 @@ def plot_components(
     if fig is None:
         width = {1: 4.6, 2: 3.3, 3: 2.7}.get(n_columns, 2.25)
         height = {1: 3.4, 2: 2.6, 3: 2.3}.get(n_columns, 1.95)
-        fig = Figure((width * n_columns, height * n_rows + 0.3), layout="constrained")
+        fig = DisplayedFigure((width * n_columns, height * n_rows + 0.3), layout="constrained")
     inches = fig.bbox.width / fig.figure.dpi
     first: Axes | None = None
     for position, panel in enumerate(panels):

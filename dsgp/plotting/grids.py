@@ -21,6 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, FAINT, INK, frame, label, normal_quantile
 
 _BLANK = "#eceef0"  # of cells without a value
@@ -292,7 +293,7 @@ def _maps(
     first = rows[0][1]["mean"].transpose(*drawn)
     aspect, width, height = _shape_of(first)
     n_columns = len(columns[0])
-    fig = Figure(
+    fig = DisplayedFigure(
         (n_columns * (width + 0.5) + 0.5, len(rows) * (height + 0.5) + 1.1), layout="constrained"
     )
     panels = fig.subplots(len(rows), n_columns, squeeze=False, sharex=True, sharey=True)
@@ -411,7 +412,7 @@ def _lines(
     level: float,
     name: str,
 ) -> Figure:
-    fig = Figure((6.4, 2.3 * len(rows) + 0.7), layout="constrained")
+    fig = DisplayedFigure((6.4, 2.3 * len(rows) + 0.7), layout="constrained")
     panels = fig.subplots(len(rows), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
     for (title, pair, beside), ax in zip(rows, panels, strict=True):
         line = _line(pair["mean"], dim)

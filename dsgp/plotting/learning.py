@@ -10,6 +10,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import model_of_terms
 from dsgp.plotting.style import ACCENT, INK, frame, write_below
 
@@ -58,7 +59,7 @@ def plot_learning(model: Any) -> Figure:
         raise ParameterError(
             f"the model was fitted with learner={model.learner!r}: there is no learning to draw"
         )
-    fig = Figure((6.6, 3.0), layout="constrained")
+    fig = DisplayedFigure((6.6, 3.0), layout="constrained")
     bound, gain = fig.subplots(1, 2)
     bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
     bayes = model.learner_ == "vbem"
@@ -102,7 +103,7 @@ def _draw_search(model: Any) -> Figure:
     if not len(terms):
         raise ParameterError("the model has no trace of a search: there is nothing to draw")
     kept = model.n_projections_
-    fig = Figure((6.6, 3.0), layout="constrained")
+    fig = DisplayedFigure((6.6, 3.0), layout="constrained")
     evidence, gap = fig.subplots(1, 2)
     evidence.plot(terms, value, "o-", color=INK, markersize=3.5, linewidth=0.8)
     evidence.set_ylabel("log evidence (nats)", fontsize=9)

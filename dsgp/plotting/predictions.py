@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.metrics import coverage, nmse
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, GREY, INK, label, limits, normal_quantile, tidy
 
 _LINE = "#30363c"  # references: identity, borders of the intervals
@@ -83,7 +84,7 @@ def plot_predictions(
 
     whole = ax is None
     if ax is None:
-        ax, right = Figure((8.6, 4.1), layout="constrained").subplots(1, 2)
+        ax, right = DisplayedFigure((8.6, 4.1), layout="constrained").subplots(1, 2)
         _draw_residuals(right, y, mean, std, z)
     _draw_predictions(ax, y, mean, std, z)
     ax.set_title(

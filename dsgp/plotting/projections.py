@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp.axis import Floats
 from dsgp.errors import ParameterError
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import (
     Panel,
     draw_curve,
@@ -121,7 +122,7 @@ def plot_projections(
     n_columns = 1 if len(terms) <= _MANY else 2
     n_rows = math.ceil(len(terms) / n_columns)
     height = max(1.75, 0.75 + _BAR * max(map(len, directions)))
-    fig = Figure((5.0 * n_columns + 0.3, height * n_rows + 0.5), layout="constrained")
+    fig = DisplayedFigure((5.0 * n_columns + 0.3, height * n_rows + 0.5), layout="constrained")
     grid = fig.add_gridspec(n_rows, 2 * n_columns, width_ratios=[1.5, 1.0] * n_columns)
     std = math.sqrt(model.target_variance_)
     for position, (panel, bars) in enumerate(zip(panels, directions, strict=True)):
@@ -186,7 +187,7 @@ def plot_relevance(
         names.append(_others(len(rest)))
         values.append(float(rest.sum()))
     if fig is None:
-        fig = Figure((5.2, 0.9 + 0.2 * len(names)), layout="constrained")
+        fig = DisplayedFigure((5.2, 0.9 + 0.2 * len(names)), layout="constrained")
     ax = fig.add_subplot()
     bars = ax.barh(np.arange(len(names)), values, 0.72, color=INK)
     if len(rest):

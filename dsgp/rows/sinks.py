@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dsgp.errors import DataError, ParameterError, StorageError
-from dsgp.places import move_into_place
+from dsgp.places import move_into_place, refuse_output_address
 from dsgp.rows.sources import FILE_TYPES
 from dsgp.rows.sources.arrow import text_frame
 
@@ -86,6 +86,7 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
     StorageError
         If something is there already, or the place cannot be written; before the block runs.
     """
+    refuse_output_address(path)
     if not path.name.lower().endswith(FILE_TYPES):
         raise ParameterError(
             f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
@@ -122,6 +123,7 @@ def written_parts(folder: Path, overwrite: bool = False) -> Iterator[Callable[[T
         If something is there already (only a folder of such parts can be overwritten), or the place
         cannot be written; before the block runs.
     """
+    refuse_output_address(folder)
     ours = folder.is_dir() and all(
         _PART.fullmatch(part.name) and _is_predicted(part) for part in folder.iterdir()
     )

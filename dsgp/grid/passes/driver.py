@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp import compute
+from dsgp.clients import active_client
 from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
@@ -34,6 +35,7 @@ from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.memory import available
+from dsgp.places import refuse_output_address
 from dsgp.progress import Bar, progress
 
 _MIB = 2.0**20
@@ -188,7 +190,7 @@ def posterior_to_store(
         labels=labels,
         constant_precision=constant_precision,
     )
-    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+    return _carry_out(order, out, memory, resume, overwrite)
 
 
 def gappy_posterior_to_store(
@@ -253,7 +255,7 @@ def gappy_posterior_to_store(
         domain,
         labels,
     )
-    return _carry_out(order, Path(out).absolute(), memory, resume, overwrite)
+    return _carry_out(order, out, memory, resume, overwrite)
 
 
 @dataclass(frozen=True)
@@ -273,15 +275,17 @@ class _Order:
 
 
 def _carry_out(
-    order: _Order, out: Path, memory: float | None, resume: bool, overwrite: bool
+    order: _Order, out: str | Path, memory: float | None, resume: bool, overwrite: bool
 ) -> PassesReport:
     began = time.monotonic()
+    refuse_output_address(out)
+    out = Path(out).absolute()
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     folder = out.parent / f".{out.name}.passes"
     source = order.source
     results.check_free(out, folder, source.path, overwrite)
-    client = compute.active_client()
+    client = active_client()
     if memory is None:
         memory = _memory_of_a_task(client)
     names = [order.labels.mean, order.labels.std]
@@ -298,7 +302,7 @@ def _carry_out(
         _require_disk(manifest.plan, out.parent, _size(folder))
     job = Job(
         str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
-        tasks.this_process(), order.tiles, order.labels, order.constant_precision,
+        order.tiles, order.labels, order.constant_precision,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
         results.create(folder / RESULT, source, manifest.plan, order.labels)
@@ -514,6 +518,9 @@ def _outcomes(
     client: Any | None, job: Job, todo: Sequence[Task]
 ) -> Iterator[tuple[Task, Failure | None]]:
     """Run tasks, a bounded number at a time, and yield what came of each, in order."""
+    if compute.alone():
+        yield from ((task, tasks.run(job, task)) for task in todo)
+        return
     if client is None:
         with ThreadPoolExecutor(compute.CPU_COUNT, "dsgp-pass") as pool:
             yield from _in_order(

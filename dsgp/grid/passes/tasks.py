@@ -7,8 +7,6 @@ be repeated after any failure.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +40,6 @@ class Job:
     plan: Plan
     noise_variance: float
     include_noise: bool
-    driver: tuple[str, int]  # host and process
     tiles: Tiles | None = None  # of a field with gaps
     labels: Labels = PLAIN
     constant_precision: float | None = None  # of the prior mean, if that is an unknown
@@ -109,24 +106,16 @@ def create_stage(job: Job, p: int, chain: str) -> None:
 
 def run(job: Job, task: Task) -> Failure | None:
     """Do one task."""
-    if job.driver != this_process():
-        # Never undone: threads of the worker that start and end at their own times share it. The
-        # process of the driver has a limit already, which ends with the job.
-        one_blas_thread()
     region = job.plan.region(task.p, task.index)
     try:
-        x = _compute(job, task, region)
+        with one_blas_thread():
+            x = _compute(job, task, region)
         _write(stage(job, task.p, task.chain), region, x)
     except DamagedError as error:
         return Failure(error, error.region)
     except DsgpError as error:
         return Failure(error)
     return None
-
-
-def this_process() -> tuple[str, int]:
-    """Name a process, of all machines."""
-    return platform.node(), os.getpid()
 
 
 def _compute(job: Job, task: Task, region: Region) -> NDArray[np.float64]:

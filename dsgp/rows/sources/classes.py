@@ -10,6 +10,7 @@ import xarray as xr
 from dask import delayed
 from sklearn.utils.multiclass import check_classification_targets
 
+from dsgp.clients import scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
@@ -89,7 +90,7 @@ def _of_blocks(y: Any) -> Labels:
     tasks = [
         found(block, name, f"block {number} of the target") for number, block in enumerate(blocks)
     ]
-    return merged(dask.compute(*tasks), name)
+    return merged(dask.compute(*tasks, scheduler=scheduler_of_collections()), name)
 
 
 def _of_block(values: Any, name: str, part: str, first_row: int = 0) -> Labels:

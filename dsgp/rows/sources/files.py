@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from dsgp.errors import DataError, ParameterError
+from dsgp.places import address_of
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.memory import listed, naming, require_unique
 
@@ -50,6 +51,7 @@ def read_table(
     ParameterError
         If the file is in Parquet, and said to be written in another way than usual.
     """
+    refuse_address(path)
     path = Path(path)
     form = CsvFormat(delimiter, decimal, encoding)
     label, is_text = repr(str(path)), is_csv(path)
@@ -100,6 +102,16 @@ def require_csv(label: str, form: CsvFormat) -> None:
         raise ParameterError(
             f"{label} is no CSV file: delimiter, decimal and encoding are of CSV files only; leave "
             "them out"
+        )
+
+
+def refuse_address(path: str | Path) -> None:
+    """Raise ``DataError`` if a table is at an address, such as ``s3://bucket/a.csv``."""
+    if address := address_of(path):
+        raise DataError(
+            f"{address!r} is an address, and tables are read from a disk: open it with pandas or "
+            "dask (read_csv or read_parquet, with storage_options) and pass the data frame, or "
+            "copy it here"
         )
 
 

@@ -15,6 +15,7 @@ from dask import delayed, is_dask_collection
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from dsgp.clients import in_task, scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.memory import (
@@ -43,7 +44,7 @@ def kind_of(X: Any) -> str:
 
 def computed(values: Any) -> Any:
     """Return the values of a dask collection; anything else as it is."""
-    return values.compute() if is_lazy(values) else values
+    return values.compute(scheduler=scheduler_of_collections()) if is_lazy(values) else values
 
 
 def frame_of(dataset: xr.Dataset) -> Any:
@@ -62,12 +63,17 @@ def frame_of(dataset: xr.Dataset) -> Any:
 
 @dataclass(frozen=True)
 class LazyRows:
-    """Rows of a block of a dask collection; calling it computes them in this thread."""
+    """Rows of a block of a dask collection; calling it computes them in this thread.
+
+    In a task of a worker dask does: a part of the collection may be kept by other workers.
+    """
 
     delayed: Any
 
     def __call__(self) -> Rows:
-        rows: Rows = self.delayed.compute(scheduler="sync")
+        rows: Rows = self.delayed.compute(
+            scheduler=scheduler_of_collections() if in_task() else "sync"
+        )
         return rows
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import joint_schema
 from dsgp.rows.sources.csv_format import CsvFormat
-from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns, require_csv
+from dsgp.rows.sources.files import FILE_TYPES, is_csv, refuse_address, require_columns, require_csv
 from dsgp.rows.sources.memory import listed
 from dsgp.rows.sources.parts import Block, CsvPart, ParquetPart, Part, ZarrPart
 
@@ -158,6 +158,7 @@ def open_table(path: str | Path, form: CsvFormat | None = None) -> StoredTable:
     DataError
         If there is nothing, or a part is not what its name says.
     """
+    refuse_address(path)
     path = Path(path)
     form = CsvFormat() if form is None else form
     if path.is_dir() and any((path / mark).exists() for mark in ("zarr.json", ".zgroup")):
