@@ -103,7 +103,8 @@ def cluster(processes):
 
 @pytest.fixture(scope="module")
 def in_process():
-    with cluster(processes=False) as client:
+    # Clients that its workers make for tasks set dask's scheduler, in this process too.
+    with dask.config.set(scheduler=None), cluster(processes=False) as client:
         yield client
 
 
