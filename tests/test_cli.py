@@ -488,6 +488,21 @@ def test_a_model_without_names_takes_its_numbers_by_name(tmp_path):
         np.testing.assert_allclose(pd.read_parquet(out)["mean"], expected, rtol=1e-12)
 
 
+def test_the_median_is_predicted_on_request_and_replaced_as_a_mean_is(tmp_path):
+    table = varied()
+    model = dsgp.GeneralizedAdditiveGP("poisson", UNIT, learner=None)
+    model.fit(table[["a", "b"]], table["n"], exposure=table["years"]).save(tmp_path / "m.zarr")
+    data, out = saved(table, tmp_path / "d.parquet"), tmp_path / "p.csv"
+    arguments = ["predict", tmp_path / "m.zarr", data, "--exposure", "years", "--out", out]
+    for _ in range(2):  # its own columns are known as predictions
+        result = run(*arguments, "--statistic", "median", "--overwrite")
+        assert result.exit_code == 0, result.output
+    written = pd.read_csv(out)
+    assert list(written) == ["median", "std", "lower", "upper"]
+    expected = table["years"] * np.exp(model.predict_latent(table[["a", "b"]]))
+    np.testing.assert_allclose(written["median"], expected, rtol=1e-9)
+
+
 def first(table: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
     """Return a table whose first row has another value."""
     return table.assign(**{column: [value, *table[column][1:]]})
@@ -558,6 +573,8 @@ def test_bad_requests_for_predictions_end_in_one_line(tmp_path, command):
         ("n", data, ["--exposure", "label"], ["'label'", "number"]),
         ("n", zero, ["--exposure", "years"], ["exposure", "positive"]),
         ("n", data, ["--level", "1"], ["--level", "between 0 and 1"]),
+        ("n", data, ["--statistic", "mode"], ["--statistic", "mean or median"]),
+        ("label", data, ["--statistic", "median"], ["--statistic", "AdditiveGPClassifier"]),
     ):
         arguments = [tmp_path / f"{model}.zarr", rows_of, "--out", tmp_path / "p.csv"]
         require_one_error(command("predict", *arguments, *options), *words)

@@ -1,9 +1,9 @@
 """Backfitting (Gilboa et al., Algorithm ``alg:bfgp``): block Gauss–Seidel on the additive system.
 
-Kept because it is the paper's. In directions that two terms share, the constant above all and
-smooth trends where inputs are correlated, it moves by a tiny amount a sweep. The sum and the
-centred components are soon within a hundredth of their prior standard deviation where inputs are
-independent; full accuracy takes them about as long as the raw ones.
+Kept because it is the paper's. In directions that two terms share, smooth trends where inputs are
+correlated and the constant where it counts as known, it moves by a tiny amount a sweep. The sum and
+the centred components are soon within a hundredth of their prior standard deviation where inputs
+are independent; full accuracy takes them about as long as the raw ones.
 """
 
 from __future__ import annotations

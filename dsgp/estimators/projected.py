@@ -237,6 +237,9 @@ def projected_outcome(
     ratio = (standard.spread / training.scale) ** 2
     noise = state.noise_variance * standard.spread**2 * standard.weight_scale
     noise /= training.noise_scale
+    n_rows = training.equations.n_rows
+    if not state.fixed_noise and not len(state.ridges) and n_rows > 1:
+        noise *= n_rows / (n_rows - 1)  # the constant takes up one, and there is nothing else
     bounds = (noise, noise) if fixed_noise else (min(NOISE[0], noise), NOISE[1])
     kept = [kernels[name] for name in training.equations.layout.names]
     found = Found(
