@@ -19,13 +19,21 @@ _OF_A_WORKER = "Client-worker"
 _lost: Callable[[], Any] = lambda: None  # noqa: E731 - replaced by a weak reference in a fork
 
 
+def _distributed() -> Any | None:
+    """Return the module if it has been imported, and entirely: another thread may be at it."""
+    module = sys.modules.get("distributed")
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        return None
+    return module
+
+
 def in_task() -> bool:
     """Tell whether this runs in a task of a dask worker.
 
     Not so once the task has seceded, as ``distributed.worker_client`` does: it holds no thread of
     the worker any more and may wait for others.
     """
-    distributed = sys.modules.get("distributed")
+    distributed = _distributed()
     if distributed is None:
         return False
     try:
@@ -39,7 +47,7 @@ def in_task() -> bool:
 def active_client() -> Any | None:
     """Return the distributed client that the user has made, if work may be sent to it from here."""
     # Not imported: where nobody has, there is no client, and importing it takes half a second.
-    distributed = sys.modules.get("distributed")
+    distributed = _distributed()
     if distributed is None or in_task():
         return None
     try:
@@ -70,7 +78,7 @@ def scheduler_of_collections() -> Any:
 def _forget_client() -> None:
     """Note the client that a forked process has of its parent."""
     global _lost
-    distributed = sys.modules.get("distributed")
+    distributed = _distributed()
     if distributed is None:
         return
     try:

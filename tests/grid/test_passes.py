@@ -508,9 +508,9 @@ def test_a_lost_chunk_of_the_result_is_noticed(tmp_path, monkeypatch):
     out = tmp_path / "out.zarr"
     incomplete = driver.results.incomplete
 
-    def lose(path):
+    def lose(path, names):
         next(one for one in sorted((path / "std" / "c").rglob("*")) if one.is_file()).unlink()
-        return incomplete(path)
+        return incomplete(path, names)
 
     with monkeypatch.context() as patched:
         patched.setattr(driver.results, "incomplete", lose)
