@@ -33,8 +33,8 @@ from dsgp.compute import run
 from dsgp.kernels import Matern
 
 # Rows up to which variances are dense. A row predicted then costs the square of the training rows,
-# some 50 µs here and 150 µs with 1000, where coupled variances take 5 to 10 µs whatever their number
-# and are within 0.1 % (1 % with the roughest kernel) from 150 rows on.
+# some 50 µs here and 150 µs with 1000. Coupled variances take 5 to 10 µs, whatever the number of
+# training rows, and their roots are within 0.1 % (1 % with the roughest kernel) from 150 rows on.
 EXACT_ROWS = 300
 # Rows up to which the determinant of Laplace's approximation, computed once, is dense; those of
 # rough kernels, whose degrees of freedom are many, later.
