@@ -152,7 +152,13 @@ def bins_of(axis: Axis, weight: Floats, n_bins: int) -> NDArray[np.int64]:
 
 
 def spread(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
-    """Indices of about ``n_points`` points: both ends, and evenly in between by ``measure``.
+    """Indices of ``n_points`` points at most, both ends among them, evenly by ``measure``."""
+    chosen = np.searchsorted(measure(points, weight), np.linspace(0.0, 1.0, n_points))
+    return np.unique(np.concatenate([[0], np.minimum(chosen, len(points) - 1)]))
+
+
+def spread_beside_gaps(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
+    """Indices of about ``n_points`` points as ``spread`` has them, but few for wide gaps.
 
     A gap counts as no more of the distance than two of the points that are chosen: nothing is to be
     gained within it. The points on both sides of such a gap are among those chosen.
@@ -161,10 +167,8 @@ def spread(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
     widest = _widest_gap(gaps, n_points)
     sides = np.flatnonzero(gaps > widest)
     shortened = np.concatenate([[0.0], np.cumsum(np.minimum(gaps, widest))])
-    levels = np.linspace(0.0, 1.0, max(n_points - len(sides), 2))
-    chosen = np.searchsorted(measure(shortened, weight), levels)
-    chosen = np.minimum(chosen, len(points) - 1)
-    return np.unique(np.concatenate([[0], chosen, sides, sides + 1]))
+    chosen = spread(shortened, weight, max(n_points - len(sides), 2))
+    return np.unique(np.concatenate([chosen, sides, sides + 1]))
 
 
 def _widest_gap(gaps: Floats, n_points: int) -> float:

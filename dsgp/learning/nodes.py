@@ -24,7 +24,7 @@ from scipy.linalg import LinAlgError, lapack
 from dsgp.additive import TwoWayTables
 from dsgp.additive.bins import left_open
 from dsgp.additive.cholesky import cholesky_to_rounding
-from dsgp.additive.tables import spread
+from dsgp.additive.tables import spread_beside_gaps
 from dsgp.axis import LOG_2PI, Axis, Floats, Observations
 from dsgp.kernels import Matern
 from dsgp.learning.search import Search
@@ -66,7 +66,11 @@ class Basis:
         """Choose about so many nodes a term among its bins."""
         positions, splines = [], []
         for points, weight, count in zip(tables.positions, tables.weights, counts, strict=True):
-            nodes = points if len(points) <= count else points[spread(points, weight, count)]
+            nodes = (
+                points
+                if len(points) <= count
+                else points[spread_beside_gaps(points, weight, count)]
+            )
             positions.append(nodes)
             exact = len(nodes) == len(points)
             splines.append(None if exact else spline_matrix(nodes, points))

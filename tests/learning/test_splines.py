@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline
 
-from dsgp.additive.tables import spread
+from dsgp.additive.tables import spread_beside_gaps
 from dsgp.learning.splines import (
     LEBESGUE_BOUND,
     BoundedSpline,
@@ -66,7 +66,7 @@ def test_any_nodes_are_bounded_where_points_are(exponents: list[float], seed: in
 def test_a_smooth_function_keeps_the_accuracy_of_cubic_splines_beside_far_values() -> None:
     random = np.random.default_rng(0)
     points = np.sort(np.append(random.uniform(0, 1, 490), -1e4 * (1 + 0.001 * np.arange(10))))
-    nodes = points[spread(points, np.ones(500), 32)]
+    nodes = points[spread_beside_gaps(points, np.ones(500), 32)]
     inside = points[points >= 0]
     error = interpolated(nodes, np.sin(8 * nodes), points)[points >= 0] - np.sin(8 * inside)
     assert np.abs(error).max() < 3e-3  # plain cubic splines through them: 1e+9
