@@ -32,10 +32,11 @@ from dsgp.axis import Axis, Floats, KernelSum, KernelSums, VarianceFunction
 from dsgp.compute import run
 from dsgp.kernels import Matern
 
-# Rows up to which variances are dense. A row predicted then costs the square of the training rows,
-# some 50 µs here and 150 µs with 1000. Coupled variances take 5 to 10 µs, whatever the number of
-# training rows, and their roots are within 0.1 % (1 % with the roughest kernel) from 150 rows on.
-EXACT_ROWS = 300
+# Rows up to which variances are dense, by the order of the kernel. A row predicted then costs the
+# square of the training rows, some 50 µs with 300 and 150 µs with 1000. Coupled variances take 5 to
+# 10 µs whatever their number, and their roots are within 0.4 % in 19 rows of 20. Those of the
+# roughest kernel are some per cent off, which is worth more work.
+EXACT_ROWS = {1: 2500, 2: 300, 3: 300, 4: 300}
 # Rows up to which the determinant of Laplace's approximation, computed once, is dense; those of
 # rough kernels, whose degrees of freedom are many, later.
 DENSE_ROWS = {1: 2500, 2: 1000, 3: 1000, 4: 1000}
@@ -70,7 +71,8 @@ def covariance_of(
 ) -> Covariance:
     """Choose by the cost of a row predicted; ``coarse`` gives the coarse space, if any."""
     equations = system.equations
-    if isinstance(equations, RowEquations) and equations.table.n_rows <= EXACT_ROWS:
+    limit = max((EXACT_ROWS[kernel.order] for kernel in system.kernels), default=0)
+    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return DenseCovariance.of(system, equations)
     return CoupledCovariance.of(system, coarse)
 
