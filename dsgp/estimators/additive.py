@@ -140,7 +140,8 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
     -----
     Standard deviations are those of the joint posterior: of the sum, and of components with all
     other terms unknown as well. Up to 300 rows (2500 with a
-    ``Matern12``) they are exact; beyond, the terms are coupled on coarse spaces and in a mean field (docs/mathematics.md has the measured errors: below 1 % for
+    ``Matern12``) they are exact; beyond, the terms are coupled on coarse spaces and in a mean
+    field (docs/mathematics.md has the measured errors: below 1 % for
     smooth kernels). Far from the data they revert to those of the prior.
 
     References
