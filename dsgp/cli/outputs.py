@@ -68,32 +68,32 @@ def outputs_of(
             f"--{role} is of models of counts, rates and the like, and the model is of kind "
             f"{kind}; leave it out"
         )
-    if statistic is not None:
-        raise ParameterError(
-            f"--statistic is of models of counts, rates and the like, and the model is of kind "
-            f"{kind}; leave it out"
-        )
     if isinstance(model, AdditiveGPClassifier):
+        if statistic is not None:
+            raise ParameterError(
+                f"--statistic is of models of numbers, and the model is of kind {kind}, which "
+                "predicts probabilities; leave it out"
+            )
         if level is not None:
             raise ParameterError(
                 "--level is of an interval, and the model, a classifier, predicts probabilities; "
                 "leave it out"
             )
         return _of_classes(model)
-    return _of_numbers(model, LEVEL if level is None else level)
+    return _of_numbers(model, LEVEL if level is None else level, statistic or "mean")
 
 
-def _of_numbers(model: Any, level: float) -> Outputs:
+def _of_numbers(model: Any, level: float, statistic: str) -> Outputs:
     reach = NormalDist().inv_cdf(0.5 + level / 2)
 
     def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
-        mean, std = model.predict(X, return_std=True)
+        mean, std = model.predict(X, return_std=True, statistic=statistic)
         if model.transform_ is not None:
             return [mean, std, *model.predict_interval(X, level, include_noise=True)]
         half = reach * np.hypot(std, np.sqrt(model.noise_variance_))
         return [mean, std, mean - half, mean + half]
 
-    return Outputs(MOMENTS, predict)
+    return Outputs(MEDIANS if statistic == "median" else MOMENTS, predict)
 
 
 def _of_responses(model: GeneralizedAdditiveGP, level: float, statistic: str) -> Outputs:

@@ -296,7 +296,7 @@ def test_keeping_what_is_not_given_is_refused(options, message):
 
 
 def test_a_period_that_meets_itself_is_refused():
-    longitude = np.arange(0.0, 361.0, 30.0)
-    da = xr.DataArray(np.cos(np.radians(longitude)), {"lon": longitude})
+    phase = np.arange(0.0, 361.0, 30.0)  # of longitudes the repeated column is recognised
+    da = xr.DataArray(np.cos(np.radians(phase)), {"phase": phase})
     with pytest.raises(ValueError, match="the same one under a period of 360"):
-        GridGP({"lon": Periodic(360.0)}).fit(da)
+        GridGP({"phase": Periodic(360.0)}).fit(da)

@@ -114,7 +114,7 @@ def test_parameters_go_through_clones():
     assert "learner=None" in repr(model.set_params(learner=None))
     assert set(model.get_params()) == {
         "kernels", "noise", "mean", "scales", "units", "learner", "variance", "n_neighbours",
-        "n_draws", "tol", "max_iter", "random_state",
+        "n_draws", "tol", "max_iter", "random_state", "transform",
     }  # fmt: skip
 
 

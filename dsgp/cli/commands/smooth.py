@@ -99,8 +99,8 @@ def smooth(
         int | None,
         Option(
             metavar="N",
-            help="Terms of the covariance, each with lengthscales of its own; by default 1, with "
-            "gaps 2.",
+            help="Terms of the covariance, each with lengthscales of its own; by default "
+            "as many as the likelihood says, up to three.",
         ),
     ] = None,
     mask: Annotated[
