@@ -48,8 +48,8 @@ def predict(
         str | None,
         Option(
             metavar="mean|median",
-            help="Not of a classifier: predict the mean response averaged over what is unknown, the "
-            "default, or its median. They differ behind a link and with fit's --transform.",
+            help="Not of a classifier: predict the mean response averaged over what is unknown, "
+            "the default, or its median. They differ behind a link and with fit's --transform.",
         ),
     ] = None,
     exposure: Annotated[
