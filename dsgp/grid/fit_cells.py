@@ -33,14 +33,19 @@ _FIRST, _SECOND = (2000, 15), (10000, 30)
 _MAX_ITER = 40
 # Of them, so many are the first in the order of elimination: they alone see long distances.
 _KEPT = 1000
-# Nats by which one scale more must be likelier for each of its parameters, in the first stage.
-# Of a field without it, twice the gain has a χ² distribution: 2 % gain as much by chance.
+# Nats by which one scale more must be likelier for each of its parameters, in the first stage and
+# by the exact likelihood. Of a field without it, twice the gain has a χ² distribution: 2 % gain as
+# much by chance. In the second stage it is half the log of the number of cells (Schwarz).
 _WORTH = 1.5
+# Nats by which another start must be likelier than the usual one.
+_PREFERRED = 3.0
 # A further scale may start at so much of the lengthscales of the shortest, with so much of the
 # noise.
 _SHORTER, _OF_NOISE = 0.2, 0.5
 
 Evidence = Callable[[Hyperparameters], VecchiaEvidence]
+# Where a search has led, the log likelihood there, and what was searched.
+Ascent = tuple[Hyperparameters, float, Evidence]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +89,7 @@ def learn_cells(
     ----------
     starts : sequence of Hyperparameters
         Each has more terms than the one before. The first is taken unless the next is likelier by
-        ``_WORTH`` nats for each parameter more, and so on.
+        some nats for each parameter more, and so on: see ``_WORTH``.
     pieces : sequence of Piece
     points : sequence of D ndarrays
         The axes of the whole field.
@@ -102,8 +107,8 @@ def learn_cells(
     if n <= DENSE:
         exact = _dense_evidence(pieces, unknown_constant)
         search = _Search(lambda _: exact, points, variance, n, None)
-        found, value = search.choose(starts, all_scales)
-        return noise_alone(exact, found, value, variance)
+        chosen = search.raised(*search.choose(starts, all_scales))
+        return noise_alone(exact, chosen[0], chosen[1], variance)
     samples = [
         _Sample(pieces, counts, n_rows, min(neighbours, n_neighbours), seed)
         for n_rows, neighbours in (_FIRST, _SECOND)
@@ -112,9 +117,15 @@ def learn_cells(
         _Search(sample.evidence_from, points, variance, min(n, size[0]), k)
         for k, (sample, size) in enumerate(zip(samples, (_FIRST, _SECOND), strict=True))
     )
-    found, _ = first.choose(starts, all_scales)
-    found, value, evidence = second.once(found)
-    found, value, evidence = second.raised(found, value, evidence)
+    begun = first.sums(starts, all_scales)
+    best: Ascent | None = None
+    for begin in begun[-1:] if all_scales else begun:
+        reached = second.once(begin)
+        if best is not None and not second.worth(reached, best):
+            break
+        best = reached
+    assert best is not None
+    found, value, evidence = second.raised(*best)
     return noise_alone(evidence, found, value, variance)
 
 
@@ -136,7 +147,7 @@ class _Search:
     n: int
     stage: int | None
 
-    def once(self, start: Hyperparameters) -> tuple[Hyperparameters, float, Evidence]:
+    def once(self, start: Hyperparameters) -> Ascent:
         """Ascend from one start."""
         evidence = self.evidence_from(start)
         sampled = {} if self.stage is None else {"gain": _GAIN, "max_iter": _MAX_ITER}
@@ -151,14 +162,12 @@ class _Search:
         )
         return found, value, evidence
 
-    def settled(self, start: Hyperparameters) -> tuple[Hyperparameters, float, Evidence]:
+    def settled(self, start: Hyperparameters) -> Ascent:
         """Ascend, and once more with the neighbours of where that has led."""
         found, value, evidence = self.once(start)
         return (found, value, evidence) if self.stage is None else self.once(found)
 
-    def raised(
-        self, found: Hyperparameters, value: float, evidence: Evidence
-    ) -> tuple[Hyperparameters, float, Evidence]:
+    def raised(self, found: Hyperparameters, value: float, evidence: Evidence) -> Ascent:
         """Try again from longer lengthscales where some are below the step of their axis."""
         start = raised_from(found, self.points)
         if start is None:
@@ -166,26 +175,46 @@ class _Search:
         other = self.settled(start)
         return other if other[1] > value else (found, value, evidence)
 
-    def choose(
-        self, starts: Sequence[Hyperparameters], all_scales: bool
-    ) -> tuple[Hyperparameters, float]:
+    def worth(self, more: Ascent, fewer: Ascent) -> bool:
+        """Whether further scales are worth their parameters."""
+        n_more = int(more[0].mask().sum() - fewer[0].mask().sum())
+        least = 0.5 * np.log(self.n) if self.stage == 1 else _WORTH
+        return bool(more[1] > fewer[1] + least * n_more)
+
+    def choose(self, starts: Sequence[Hyperparameters], all_scales: bool) -> Ascent:
         """Return the optimum with as many scales as are worth their parameters."""
-        best: tuple[Hyperparameters, float, Evidence] | None = None
+        best: Ascent | None = None
         for start in starts:
-            tried = [start]
-            if best is not None:
-                tried.append(_with_shorter(best[0], start, self.points))
-            reached = max((self.settled(one) for one in tried), key=lambda one: one[1])
-            reached = self.raised(*reached)
-            if best is None:
-                best = reached
-                continue
-            n_more = int(start.mask().sum() - best[0].mask().sum())
-            if not all_scales and reached[1] <= best[1] + _WORTH * n_more:
+            reached = self.likelier(start, best)
+            if best is not None and not all_scales and not self.worth(reached, best):
                 break
             best = reached
         assert best is not None
-        return best[0], best[1]
+        return best
+
+    def sums(self, starts: Sequence[Hyperparameters], all_scales: bool) -> list[Hyperparameters]:
+        """Return where the second stage may begin: one scale, or several, as they come.
+
+        Whether a field has one scale or several is seen here; how many it has, only later.
+        """
+        reached = [self.likelier(starts[0], None)]
+        for start in starts[1:]:
+            reached.append(self.likelier(start, reached[-1]))
+            if len(reached) == 2 and not all_scales and not self.worth(reached[1], reached[0]):
+                return [reached[0][0]]
+        return [one[0] for one in (reached[1:] or reached)]
+
+    def likelier(self, start: Hyperparameters, fewer: Ascent | None) -> Ascent:
+        """Ascend from a start, and from the optimum of one scale less with a short one beside it.
+
+        The start is preferred: it is spread over all scales.
+        """
+        reached = self.settled(start)
+        if fewer is not None:
+            other = self.settled(_with_shorter(fewer[0], start, self.points))
+            if other[1] > reached[1] + _PREFERRED:
+                return other
+        return reached
 
 
 def _with_shorter(
