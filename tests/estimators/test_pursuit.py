@@ -545,7 +545,8 @@ def test_what_was_not_found_is_told():
     with pytest.warns(DataWarning, match="no projection found"):
         model = quick().fit(X, rng.standard_normal(200))
     assert (model.n_rows_, model.n_projections_) == (200, 0)
-    assert model.log_marginal_likelihood_ == pytest.approx(model.evidence_, abs=1e-6)
+    # The noise of the fit counts the constant as unknown, that of the search does not.
+    assert model.log_marginal_likelihood_ == pytest.approx(model.evidence_, abs=0.01)
     with pytest.warns(DataWarning, match="n_projections=9, but only"):
         quick(n_projections=9).fit(X, X[:, 0])
 
@@ -664,7 +665,7 @@ def put(value, row, column=None):
         ({"X": lambda X: 1e305 * X}, r"column 'age' spans .* rescale it"),
         ({"y": put(np.nan, 2)}, r"target 'y' contains NaN \(missing\) in row 2"),
         ({"y": put(np.inf, 2)}, r"target 'y' contains infinity in row 2"),
-        ({"y": put("high", 2)}, r"target 'y' must be numbers: .* 'high'"),
+        ({"y": put("high", 2)}, r"target 'y' is not numeric .*'high' in row 2"),
         ({"y": lambda y: None}, r"target y is None"),
         ({"y": lambda y: 1e300 * y}, r"target reaches .* rescale it"),
         ({"weight": put(-1.0, 5)}, r"sample_weight is negative in row 5"),

@@ -227,7 +227,7 @@ def test_an_absent_file_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("respons", "no column 'respons'; .*--target: age, dose, site, response"),
+        ("respons", "no column 'respons'; it has 'age', 'dose', 'site', 'response'"),
         (None, "no target was named; .*--target: age, dose, site, response"),
         ("site", "'site' is not numeric"),
         ("gap", r"'gap' contains NaN \(missing\) in row 0"),
@@ -442,8 +442,10 @@ def test_labels_that_cannot_be_learnt_are_refused(tmp_path, y, message):
 def test_a_table_that_cannot_be_classified_is_refused(
     table, tmp_path, monkeypatch, change, message
 ):
-    (tmp_path / "trial.csv").touch()
-    monkeypatch.setattr("pipelines.datasets.files.read_table", lambda path: table.assign(**change))
+    table.to_csv(tmp_path / "trial.csv", index=False)
+    monkeypatch.setattr(
+        "pipelines.datasets.files.read_table", lambda path, **form: table.assign(**change)
+    )
     with pytest.raises(DataError, match=message):
         load_labels(tmp_path / "trial.csv", target="site")
 
