@@ -100,7 +100,7 @@ def test_codes_that_are_named_count_as_missing(tmp_path, bins):
     np.testing.assert_array_equal(told.predict(coded), expected.predict(gaps))
     told.save(tmp_path / "m.zarr")
     again = load(tmp_path / "m.zarr")
-    assert again.missing_values == [-999, -9999]
+    assert again.missing_values == (-999, -9999)
     np.testing.assert_array_equal(again.predict(coded.to_numpy()), expected.predict(gaps))
     counts = GeneralizedAdditiveGP("poisson", missing_values=np.array([-999.0, -9999]), **given)
     counts.fit(coded, np.arange(600) % 4).save(tmp_path / "c.zarr")

@@ -512,7 +512,8 @@ def test_a_failing_function_names_the_block():
 
 
 def numbered_part(number):
-    return pd.DataFrame({"v": [number, number + 0.5]})
+    values = [number, number + 0.5]
+    return pd.DataFrame({"v": values} | dict.fromkeys(sinks.MOMENTS, values))
 
 
 def test_parts_appear_all_at_once(tmp_path):
