@@ -561,7 +561,7 @@ def test_only_parts_are_overwritten(tmp_path):
     assert len(list(folder.iterdir())) == 1
     (folder / "mine.txt").touch()
     with (
-        pytest.raises(StorageError, match=r"exists; choose another path$"),
+        pytest.raises(StorageError, match=r"exists; choose another path, or delete it yourself"),
         sinks.written_parts(folder, overwrite=True),
     ):
         pass
