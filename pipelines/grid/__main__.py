@@ -156,7 +156,8 @@ def field(
         Option(metavar="MEAN", help="constant, zero, or averages over a dim: time, time.month."),
     ] = None,
     scales: Annotated[
-        int | None, Option(metavar="N", help="Kernels in the sum: 2, a long and a short scale.")
+        int | None,
+        Option(metavar="N", help="Kernels in the sum; by default as the likelihood says."),
     ] = None,
     at: Annotated[
         str | None,

@@ -173,7 +173,9 @@ def _ours(
     image = as_field(given, 1 if shape is None else 2)
     # Where next to nothing is noise, edges alone make lengthscales short: they start there.
     start = None if noise == "learn" else 3.0
-    model = GridGP({dim: kernel(lengthscale=start) for dim in ("row", "column")}, noise)
+    # One separable kernel, as the paper's: its eigenbasis makes an image a matter of milliseconds.
+    kernels = {dim: kernel(lengthscale=start) for dim in ("row", "column")}
+    model = GridGP(kernels, noise, scales=1)
     _, learn = _timed(model.fit, image)
     if shape is None:
         found, reconstruct = _timed(model.posterior)
