@@ -25,7 +25,7 @@ COLUMNS: dict[str, Callable[[Random, int], np.ndarray]] = {
     "even": lambda random, n: random.uniform(0, 1, n),
     "one far value": lambda random, n: np.append(random.uniform(0, 1, n - 1), 1e14),
     "far values close together": lambda random, n: np.where(
-        np.arange(n) < n // 50 + 1, -1e4 * (1 + 1e-3 * np.arange(n)), random.uniform(0, 1, n)
+        np.arange(n) < n // 5, -1e4 * (1 + 1e-3 * np.arange(n)), random.uniform(0, 1, n)
     ),
     "coded missing values": lambda random, n: np.where(
         random.random(n) < 0.3, 9.97e36, random.uniform(0, 1, n)
