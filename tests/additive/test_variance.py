@@ -41,6 +41,18 @@ def test_dense_variances_are_those_of_the_posterior(make, correlation, missing):
         np.testing.assert_allclose(found.centred_variance(term, x), exact, rtol=1e-7, atol=1e-9)
 
 
+@each_correlation
+def test_up_to_a_thousand_rows_variances_of_the_roughest_kernel_are_dense(correlation):
+    given = problem(1000, correlation, 0.01, Matern12, n_terms=4)
+    found = covariance_of(given.system)
+    rows = new_rows(100, 4, correlation)
+    exact = np.diag(given.covariance(rows))
+    np.testing.assert_allclose(found.variance(columns(rows)), exact, rtol=0.01)
+    for term in range(4):
+        exact = given.centred_variance(term, rows[:, term])
+        np.testing.assert_allclose(found.centred_variance(term, rows[:, term]), exact, rtol=0.01)
+
+
 def coupled_ratios(n, correlation, make):
     """Approximate to exact variances, of the sum and of all centred components."""
     given = problem(n, correlation, 0.01, make, n_terms=4)

@@ -167,7 +167,9 @@ def test_mean_response_is_averaged_over_the_dense_posterior(name):
         return given.likelihood.inverse_link(np.minimum(f, most[:, None]))
 
     expected = averaged(response, latent, variance)
-    np.testing.assert_allclose(model.predict(new), expected, rtol=1e-4)
+    # Where f is held there is a kink, which quadratures see to fewer digits.
+    rtol = 1e-6 if name == "binomial" else 1e-4
+    np.testing.assert_allclose(model.predict(new), expected, rtol=rtol)
     median = given.likelihood.inverse_link(latent)
     np.testing.assert_allclose(model.predict(new, statistic="median"), median, rtol=1e-6)
 
