@@ -542,8 +542,8 @@ def test_too_little_noise_is_refused_by_name():
 def test_what_was_not_found_is_told():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
+    y = rng.standard_normal(200)
     with pytest.warns(DataWarning, match="no projection found"):
-        y = rng.standard_normal(200)
         model = quick().fit(X, y)
     assert (model.n_rows_, model.n_projections_) == (200, 0)
     # The noise of the fit counts the constant as unknown, that of the search does not.
