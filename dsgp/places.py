@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import os
-import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from glob import has_magic, iglob
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
+from upath import UPath
+
+from dsgp.addresses import Place, address_of, local_path, name_of, require_writable, upload
 from dsgp.errors import StorageError
 
-# A scheme has two letters at least: C:/ is a disk.
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 # Any of these marks the root of a zarr store.
 _OF_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
 def require_apart(
-    out: str | Path, inputs: Iterable[str | Path | None], option: str = "--out"
+    out: str | Place, inputs: Iterable[str | Place | None], option: str = "--out"
 ) -> None:
     """Raise ``StorageError`` if a result would go onto an input, into one, or around one.
 
@@ -57,31 +59,48 @@ def require_apart(
                 )
 
 
-def address_of(path: str | Path) -> str | None:
-    """Return the address, such as ``s3://bucket/a.csv``, that a path is meant to be; else None.
+@contextmanager
+def made_aside(place: Place) -> Iterator[Path]:
+    """Give a path of a folder of its own; what the block has made there goes to ``place``.
 
-    A ``Path`` has made one slash of two.
+    Beside it on the same disk, and moved; for an address in a temporary folder, and copied.
 
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> address_of(Path("s3://bucket/a.csv")), address_of("folder/a.csv")
-    ('s3://bucket/a.csv', None)
+    Raises
+    ------
+    StorageError
+        If the place cannot be written; as a rule before the block runs.
     """
-    parts = _ADDRESS.fullmatch(str(path))
-    return None if parts is None or os.path.exists(path) else f"{parts[1]}://{parts[2]}"
+    if isinstance(place, UPath) and not isinstance(place, Path):
+        require_writable(place)
+        with tempfile.TemporaryDirectory(prefix="dsgp-") as folder:
+            made = Path(folder) / name_of(place)
+            yield made
+            upload(made, place)
+        return
+    require_folder(place)
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+    except OSError as error:
+        raise cannot_write(place, error) from error
+    try:
+        made = aside / place.name
+        yield made
+        move_into_place(made, place, aside / ".replaced")
+    except OSError as error:
+        raise cannot_write(place, error) from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
-def refuse_output_address(path: str | Path) -> None:
-    """Raise ``StorageError`` if a result would go to an address: it is moved into place as a whole.
+def require_folder(place: Path) -> None:
+    """Raise ``StorageError`` if the folder is not there in which a result is to be."""
+    if not place.parent.is_dir():
+        raise StorageError(f"cannot write {str(place)!r}: there is no folder {str(place.parent)!r}")
 
-    Most of these stores cannot rename, so that others would see a part of a result.
-    """
-    if address := address_of(path):
-        raise StorageError(
-            f"cannot write to the address {address!r}: results go to a disk and are moved into "
-            "place as a whole; write to a path of this machine, and copy it there when it is done"
-        )
+
+def cannot_write(place: Place, error: OSError) -> StorageError:
+    """Return the error of a place that the system does not let be written."""
+    return StorageError(f"cannot write {str(place)!r}: {error.strerror or error}")
 
 
 def move_into_place(made: Path, path: Path, replaced: Path) -> None:
@@ -101,7 +120,7 @@ def move_into_place(made: Path, path: Path, replaced: Path) -> None:
 
 
 def _expanded(name: str) -> Iterator[str]:
-    if has_magic(name) and not os.path.exists(name):
+    if has_magic(name) and address_of(name) is None and not os.path.exists(name):
         yield from iglob(name, recursive=True)
     else:
         yield name
@@ -113,8 +132,7 @@ def _relation(out: str, source: str) -> str:
     if place is None or read is None:
         if place is not None or read is not None:
             return ""
-        a, b = out.rstrip("/") + "/", source.rstrip("/") + "/"
-        return "is" if a == b else "lies in" if a.startswith(b) else "contains" * b.startswith(a)
+        return _relation_of_addresses(str(address_of(out)), str(address_of(source)))
     if not read.exists():
         return ""
     if _same(place, read):
@@ -126,14 +144,20 @@ def _relation(out: str, source: str) -> str:
     return "contains" if place.is_dir() and any(_same(one, place) for one in read.parents) else ""
 
 
+def _relation_of_addresses(out: str, source: str) -> str:
+    a, b = out.rstrip("/") + "/", source.rstrip("/") + "/"
+    if a == b or ("*" in b and fnmatchcase(a, b)):
+        return "is"
+    if a.startswith(b):  # as on a disk, a model beside tables is none of them
+        return "lies in" if b.endswith(".zarr/") or not a.endswith(".zarr/") else ""
+    return "contains" * b.startswith(a)
+
+
 def _local(name: str) -> Path | None:
-    """Return the path without links; None of a URL elsewhere."""
-    if "://" in name:
-        parts = urlsplit(name)
-        if parts.scheme not in ("file", "local"):
-            return None
-        name = url2pathname(parts.netloc + parts.path)
-    return Path(os.path.realpath(os.path.expanduser(name)))
+    """Return the path without links; None of an address elsewhere."""
+    if address_of(name) is not None:
+        return None
+    return Path(os.path.realpath(os.path.expanduser(local_path(name))))
 
 
 def _same(a: Path, b: Path) -> bool:

@@ -7,7 +7,6 @@ are JSON in the attributes of the root group; nothing is ever unpickled.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,8 +17,9 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
+from dsgp.addresses import Place, local_copy, place_of, require_writable
 from dsgp.errors import StorageError
-from dsgp.places import address_of, move_into_place, refuse_output_address
+from dsgp.places import cannot_write, made_aside, require_folder
 
 FORMAT = "dsgp"
 FORMAT_VERSION = 2
@@ -30,14 +30,19 @@ Tree = Mapping[str, "NDArray[Any] | Tree"]
 
 
 def write(
-    path: str | Path, kind: str, settings: Mapping[str, Any], tree: Tree, overwrite: bool = False
+    path: str | Place,
+    kind: str,
+    settings: Mapping[str, Any],
+    tree: Tree,
+    overwrite: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a store.
 
     Parameters
     ----------
-    path : str or Path
-        A folder to be, usually named ``*.zarr``.
+    path : str, Path or UPath
+        A folder to be, usually named ``*.zarr``; or an address such as ``s3://bucket/a.zarr``.
     kind : str
         What it holds, e.g. "AdditiveGPRegressor".
     settings : mapping
@@ -46,21 +51,18 @@ def write(
         Names to arrays, or to further mappings.
     overwrite : bool
         Replace a dsgp store that is there. Anything else at ``path`` is left alone.
+    storage_options : mapping, optional
+        Of an address, for fsspec.
 
     Raises
     ------
     StorageError
         If something is there already, or the place cannot be written.
     """
-    path = Path(path)
-    check_writable(path, overwrite)
-    try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-    except OSError as error:
-        raise StorageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    try:
-        store = aside / "store"
-        root = zarr.open_group(str(store), mode="w", zarr_format=3)
+    place = place_of(path, storage_options)
+    check_writable(place, overwrite)
+    with made_aside(place) as made:
+        root = zarr.open_group(str(made), mode="w", zarr_format=3)
         root.attrs.update(
             {
                 "format": FORMAT,
@@ -70,39 +72,38 @@ def write(
             }
         )
         _write_tree(root, tree)
-        move_into_place(store, path, aside / "replaced")
-    except OSError as error:
-        raise StorageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
-def check_writable(path: str | Path, overwrite: bool = False) -> None:
+def check_writable(
+    path: str | Place, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> None:
     """Raise ``StorageError`` if ``write`` could not put a store there; a long job asks first."""
-    refuse_output_address(path)
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-    if path.exists():
+    place = place_of(path, storage_options)
+    if isinstance(place, Path):
+        require_folder(place)
+    if place.exists():
         if not overwrite:
             raise StorageError(
-                f"{str(path)!r} exists; choose another path, or overwrite it (overwrite=True, "
+                f"{str(place)!r} exists; choose another path, or overwrite it (overwrite=True, "
                 "--overwrite)"
             )
-        if not _is_store(path):
+        if not _is_store(place):
             raise StorageError(
-                f"{str(path)!r} exists and is no dsgp store, so it is not overwritten; "
+                f"{str(place)!r} exists and is no dsgp store, so it is not overwritten; "
                 "choose another path"
             )
+    if not isinstance(place, Path):
+        require_writable(place)
+        return
     try:
-        tempfile.TemporaryFile(dir=path.parent).close()
+        tempfile.TemporaryFile(dir=place.parent).close()
     except OSError as error:
-        raise StorageError(
-            f"cannot write in {str(path.parent)!r}: {error.strerror or error}"
-        ) from error
+        raise cannot_write(place, error) from error
 
 
-def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def read(
+    path: str | Place, storage_options: Mapping[str, Any] | None = None
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Read a store; return its kind, settings and tree of arrays.
 
     Raises
@@ -110,31 +111,28 @@ def read(path: str | Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     StorageError
         If there is no dsgp store, its format is of a later release, or an array is damaged.
     """
-    if address := address_of(path):
-        raise StorageError(
-            f"{address!r} is an address, and stores are read from a disk: copy the folder here, "
-            "for instance with fsspec"
-        )
-    path = Path(path)
-    if not path.exists():
-        raise StorageError(f"there is no {str(path)!r}; check the path")
-    if not _is_store(path):
-        raise StorageError(f"{str(path)!r} is no dsgp store (a folder written by dsgp fit or save)")
-    try:
-        root = zarr.open_group(str(path), mode="r")
-        attributes: dict[str, Any] = dict(root.attrs)
-        version = attributes["format_version"]
-        if version > FORMAT_VERSION:
-            raise StorageError(
-                f"{str(path)!r} has format version {version}; this release reads up to "
-                f"{FORMAT_VERSION}: update dsgp"
-            )
-        return attributes["kind"], attributes["settings"], _read_tree(root)
-    except StorageError:
-        raise
-    # zarr and its codecs raise many types for a damaged store; all mean the same here.
-    except Exception as error:
-        raise StorageError(f"{str(path)!r} is damaged: {error}") from error
+    place = place_of(path, storage_options)
+    label = repr(str(place))
+    if not _is_store(place):
+        if not place.exists():
+            raise StorageError(f"there is no {label}; check the path")
+        raise StorageError(f"{label} is no dsgp store (a folder written by dsgp fit or save)")
+    with local_copy(place) as folder:
+        try:
+            root = zarr.open_group(str(folder), mode="r")
+            attributes: dict[str, Any] = dict(root.attrs)
+            version = attributes["format_version"]
+            if version > FORMAT_VERSION:
+                raise StorageError(
+                    f"{label} has format version {version}; this release reads up to "
+                    f"{FORMAT_VERSION}: update dsgp"
+                )
+            return attributes["kind"], attributes["settings"], _read_tree(root)
+        except StorageError:
+            raise
+        # zarr and its codecs raise many types for a damaged store; all mean the same here.
+        except Exception as error:
+            raise StorageError(f"{label} is damaged: {error}") from error
 
 
 def _as_json(value: Any) -> Any:
@@ -144,15 +142,15 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be stored as JSON")
 
 
-def format_version(path: str | Path) -> int:
+def format_version(path: str | Place, storage_options: Mapping[str, Any] | None = None) -> int:
     """Return the format version of a store that ``read`` accepts."""
-    metadata = json.loads((Path(path) / "zarr.json").read_text(encoding="utf-8"))
-    return int(metadata["attributes"]["format_version"])
+    root = place_of(path, storage_options) / "zarr.json"
+    return int(json.loads(root.read_text(encoding="utf-8"))["attributes"]["format_version"])
 
 
-def _is_store(path: Path) -> bool:
+def _is_store(place: Place) -> bool:
     try:
-        metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+        metadata = json.loads((place / "zarr.json").read_text(encoding="utf-8"))
         return metadata["attributes"]["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -12,7 +12,8 @@ Data = Annotated[
     Argument(
         metavar="DATA",
         help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
-        "quotes ('data/*.csv'), or a zarr store. All but small files are read block by block.",
+        "quotes ('data/*.csv'), or a zarr store, here or at an address (s3://bucket/data/*.csv). "
+        "All but small files are read block by block.",
     ),
 ]
 Delimiter = Annotated[
@@ -23,7 +24,18 @@ Decimal = Annotated[str, Option(metavar=".|,", help="CSV: the decimal point of n
 Encoding = Annotated[
     str, Option(metavar="NAME", help="CSV: such as utf-8, utf-16, latin-1 or cp1252.")
 ]
+StorageOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="KEY=VALUE",
+        help="Of addresses, such as anon=true of s3://…: what fsspec takes; can be repeated. What "
+        "gives access is better in the environment or in fsspec's configuration.",
+    ),
+]
 Overwrite = Annotated[
     bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
 ]
-Model = Annotated[Path, Argument(metavar="MODEL.zarr", help="A model written by dsgp fit.")]
+Model = Annotated[
+    Path,
+    Argument(metavar="MODEL.zarr", help="A model written by dsgp fit; a path or an address."),
+]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from dsgp.addresses import Place, require_writable
 from dsgp.cli.sources import NETCDF
-from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import why_no_field
 from dsgp.grid.marks import require_replaceable
 from dsgp.grid.variables import described, is_category, is_flag, is_placed
-from dsgp.places import move_into_place
+from dsgp.places import made_aside, require_folder
 
 _SIZES = {"": 1} | {
     f"{prefix}{unit}": (1000 if unit == "b" else 1024) ** power
@@ -137,14 +136,14 @@ def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
 # ---------------------------------------------------------------------- writing
 
 
-def is_netcdf(out: Path) -> bool:
+def is_netcdf(out: Place) -> bool:
     """Tell whether a file is to be written, not a zarr store."""
     return out.suffix.lower() in NETCDF
 
 
 @contextmanager
-def place_for(out: Path, overwrite: bool) -> Iterator[Path]:
-    """Give a path beside ``out``; what is there at the end is moved into place.
+def place_for(out: Place, overwrite: bool) -> Iterator[Path]:
+    """Give a path aside; what is there at the end is put at ``out``.
 
     Raises
     ------
@@ -154,30 +153,16 @@ def place_for(out: Path, overwrite: bool) -> Iterator[Path]:
         If something is there already, or the place cannot be written; before the block runs.
     """
     check_place(out, overwrite)
-    try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
-    except OSError as error:
-        raise _cannot_write(out, error) from error
-    try:
-        made = aside / out.name
+    with made_aside(out) as made:
         yield made
-        move_into_place(made, out, aside / "replaced")
-    except StorageError:
-        raise
-    except OSError as error:
-        raise _cannot_write(out, error) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
-def _cannot_write(out: Path, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {str(out)!r}: {error.strerror or error}")
-
-
-def check_place(out: Path, overwrite: bool) -> None:
+def check_place(out: Place, overwrite: bool) -> None:
     """Raise what ``place_for`` does before its block runs."""
     if out.suffix.lower() != ".zarr" and not is_netcdf(out):
         raise ParameterError(f"--out {str(out)!r} must end in .zarr or .nc")
-    if not out.parent.is_dir():
-        raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
     require_replaceable(out, overwrite, "--overwrite")
+    if isinstance(out, Path):
+        require_folder(out)
+    else:
+        require_writable(out)

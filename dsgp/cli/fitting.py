@@ -11,9 +11,11 @@ import pandas as pd
 import typer
 
 from dsgp import storage
+from dsgp.addresses import Place
 from dsgp.cli.choices import Learner, Model
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
+from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
@@ -34,11 +36,14 @@ def fit(
     further: Mapping[str, str | None],
     learner: Learner,
     csv_format: tuple[str, str, str],
+    storage_options: Sequence[str] | None,
     overwrite: bool,
 ) -> None:
     """Fit a model to a table and save it; `dsgp.cli.commands.fit` describes the options."""
     require_apart(out, [data])
-    storage.check_writable(out, overwrite)
+    reach = Reach.of(storage_options, [data, out])
+    source, saved = reach.place(data), reach.place(out)
+    storage.check_writable(saved, overwrite)
     require_own_options(context, model, learner)
     roles = _Roles(
         target,
@@ -49,7 +54,7 @@ def fit(
     )
     form = CsvFormat(*csv_format)
     estimator = estimator_of(model, context.params)
-    if is_streamed(data) and not (drop_missing and data.is_file()):
+    if is_streamed(source) and not (drop_missing and source.is_file()):
         if drop_missing:
             remedy = "; --missing ignore uses what such rows have"
             raise ParameterError(
@@ -57,11 +62,11 @@ def fit(
                 + ("" if model is Model.pursuit else remedy)
             )
         plain = not roles.chosen and form == CsvFormat()
-        table = data if plain else Stored(data, roles.inputs, roles.dropped, form)
+        table = source if plain else Stored(source, roles.inputs, roles.dropped, form)
         estimator.fit(table, y=target, sample_weight=weight, **roles.further)
     else:
-        _fit_in_memory(estimator, model, data, roles, drop_missing, form)
-    estimator.save(out, overwrite)
+        _fit_in_memory(estimator, model, source, roles, drop_missing, form)
+    estimator.save(saved, overwrite)
     typer.echo(f"{estimator.summary()}\n\nsaved in {out}")
 
 
@@ -112,7 +117,7 @@ class _Roles:
 def _fit_in_memory(
     estimator: Estimator,
     model: Model,
-    data: Path,
+    data: Place,
     roles: _Roles,
     drop_missing: bool,
     form: CsvFormat,

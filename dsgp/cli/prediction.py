@@ -13,8 +13,10 @@ import pandas as pd
 import typer
 
 from dsgp import storage
+from dsgp.addresses import Place, name_of
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import outputs_of
+from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPClassifier, GridGP, load
@@ -34,6 +36,7 @@ def predict(
     statistic: str | None = None,
     further: Mapping[str, str | None] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
+    storage_options: Sequence[str] | None = None,
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
@@ -47,8 +50,9 @@ def predict(
     )
     form = CsvFormat(*csv_format)
     require_apart(out, [data, model])
-    with _sink(out, overwrite) as write:
-        fitted = load(model)
+    reach = Reach.of(storage_options, [model, data, out])
+    with _sink(reach.place(out), overwrite) as write:
+        fitted = load(reach.place(model))
         if isinstance(fitted, GridGP):
             raise ParameterError(
                 f"{str(model)!r} is a model of a grid, not of rows; smooth a field with its "
@@ -58,7 +62,7 @@ def predict(
         for name in kept:
             if name in outputs.names:
                 raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
-        stored = open_table(data, form)
+        stored = open_table(reach.place(data), form)
         copy = Copied.of(stored, kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz")))
         n_rows = 0
         with progress("predicting", stored.n_rows) as bar:
@@ -73,10 +77,10 @@ def predict(
 
 
 @contextmanager
-def _sink(out: Path, overwrite: bool) -> Iterator[Callable[[Table], None]]:
+def _sink(out: Place, overwrite: bool) -> Iterator[Callable[[Table], None]]:
     """Give a function that writes one table after another to a file, or as parts of a folder."""
     if out.suffix:
-        with written_aside(out, overwrite) as aside, table_writer(out.name, aside) as write:
+        with written_aside(out, overwrite) as aside, table_writer(name_of(out), aside) as write:
             yield write
     else:
         numbers = itertools.count()
@@ -142,18 +146,19 @@ def _whereabouts(block: Block) -> str:
 # ---------------------------------------------------------------- telling
 
 
-def info(model: Path) -> None:
+def info(model: Path, storage_options: Sequence[str] | None = None) -> None:
     """Show what a saved model is."""
-    fitted = load(model)
+    place = Reach.of(storage_options, [model]).place(model)
+    fitted = load(place)
     if isinstance(fitted, GridGP):
         typer.echo("kind            GridGP")
-        typer.echo(f"format version  {storage.format_version(model)}")
+        typer.echo(f"format version  {storage.format_version(place)}")
         typer.echo(f"\n{fitted.summary()}")
         return
     unnamed = f"{fitted.n_features_in_}, without names"
     names = getattr(fitted, "feature_names_in_", None)
     typer.echo(f"kind            {type(fitted).__name__}")
-    typer.echo(f"format version  {storage.format_version(model)}")
+    typer.echo(f"format version  {storage.format_version(place)}")
     typer.echo(f"columns         {unnamed if names is None else ', '.join(names)}")
     if isinstance(fitted, AdditiveGPClassifier):
         typer.echo(f"classes         {', '.join(map(str, fitted.classes_))}")

@@ -14,9 +14,11 @@ import xarray as xr
 
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
+from dsgp.addresses import Place, address_of, is_remote
 from dsgp.cli import fields
 from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.messages import one_line
+from dsgp.cli.reaching import Reach
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
 from dsgp.compute import connected
@@ -25,7 +27,7 @@ from dsgp.estimators import GridGP, load
 from dsgp.grid.axes import axes_of
 from dsgp.grid.domain import CHOICES
 from dsgp.grid.outputs import Labels
-from dsgp.places import refuse_output_address, require_apart
+from dsgp.places import require_apart
 
 _MATERN = {
     "matern12": kernels.Matern12,
@@ -53,27 +55,34 @@ def smooth(
     memory_limit: str | None,
     scheduler: str | None,
     restart: bool,
+    storage_options: Sequence[str] | None,
     overwrite: bool,
 ) -> None:
     """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
-    refuse_output_address(out)
-    out = out.absolute()
+    reach = Reach.of(storage_options, [*data, out, save_model, model])
+    target = reach.place(out if address_of(out) else out.absolute())
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
-    paths = expanded(data)
-    require_apart(out, [*paths, model])
-    fields.check_place(out, overwrite)
-    if save_model is not None:
-        require_apart(save_model, [*paths, model], "--save-model")
-        if out.resolve() == save_model.resolve():
+    paths = expanded([reach.place(one) for one in data])
+    require_apart(target, [*paths, model])
+    fields.check_place(target, overwrite)
+    saved = None if save_model is None else reach.place(save_model)
+    if saved is not None:
+        require_apart(saved, [*paths, model], "--save-model")
+        if target == saved or (
+            isinstance(target, Path)
+            and isinstance(saved, Path)
+            and target.resolve() == saved.resolve()
+        ):
             raise ParameterError("--out and --save-model name the same place; choose another path")
-        storage.check_writable(save_model, overwrite)
+        storage.check_writable(saved, overwrite)
     with opened(paths, group) as dataset:
-        name = fields.chosen(dataset, variable, paths[0])
+        name = fields.chosen(dataset, variable, str(paths[0]))
         da = dataset[name]
         labels = Labels.of(name, command_line(context), include_noise)
         labels.require_free(dataset.coords)
         said = f"mean ({labels.mean}) and standard deviation ({labels.std})"
-        estimator = _estimator(dataset, da, context.params)
+        fitted = None if model is None else load(reach.place(model))
+        estimator = _estimator(dataset, da, context.params, fitted)
         free = memory.available() if limit is None else limit
         needed = da.size * _BYTES
         if limit is not None and needed <= limit and bool(da.isnull().any()):
@@ -83,10 +92,10 @@ def smooth(
         if not large:
             asked = _Asked(mask, domain, keep_observed, include_noise)
             # With gaps it may turn out to need more: then in pieces, too.
-            with suppress(MemoryLimitError), fields.place_for(out, overwrite) as place:
+            with suppress(MemoryLimitError), fields.place_for(target, overwrite) as place:
                 n_cells = _in_memory(estimator, dataset, da, asked, place, labels)
-                if save_model is not None:
-                    estimator.save(save_model, overwrite)
+                if saved is not None:
+                    estimator.save(saved, overwrite)
         if n_cells is not None:
             if scheduler is not None:
                 one_line("Note", "the field fits into memory, so that --scheduler was not used")
@@ -94,12 +103,12 @@ def smooth(
             if save_model is not None:
                 typer.echo(f"model saved in {save_model}")
             return
-        _require_simple(context, needed, out, len(paths))
+        _require_simple(context, needed, target, paths)
     with connected(scheduler), _speaking_of_options(out):
         report = estimator.smooth_store(
             paths[0],
             name,
-            str(out),
+            target,
             memory=limit,
             include_noise=include_noise,
             domain=None if domain == "all" else domain,
@@ -136,15 +145,17 @@ def _speaking_of_options(out: Path) -> Iterator[None]:
 # ---------------------------------------------------------------------- the model
 
 
-def _estimator(dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any]) -> GridGP:
+def _estimator(
+    dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any], fitted: Any | None
+) -> GridGP:
     """Make the model that the options ask for."""
     given = {name: options[name] for name in ("kernel", "noise", "mean", "scales")}
     chosen = options["transform"]
     transform = None if chosen == Transform.none else str(chosen)
-    if options["model"] is not None:
+    if fitted is not None:
         if transform is not None:
             raise ParameterError("--model brings its transform; leave out --transform")
-        return _reused(dataset, da, options["model"], given, options["random_state"])
+        return _reused(dataset, da, fitted, options["model"], given, options["random_state"])
     return GridGP(
         _kernels(given["kernel"] or [], da),
         _noise(dataset, da, given["noise"] or "learn"),
@@ -156,13 +167,17 @@ def _estimator(dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any]) -
 
 
 def _reused(
-    dataset: xr.Dataset, da: xr.DataArray, path: Path, given: dict[str, Any], seed: int
+    dataset: xr.Dataset,
+    da: xr.DataArray,
+    fitted: Any,
+    path: Path,
+    given: dict[str, Any],
+    seed: int,
 ) -> GridGP:
     """Make a model with the hyperparameters of a saved one."""
     for name in ("kernel", "scales"):
         if given[name]:
             raise ParameterError(f"--model brings the kernels; leave out --{name}")
-    fitted = load(path)
     if not isinstance(fitted, GridGP):
         raise StorageError(
             f"{str(path)!r} holds a {type(fitted).__name__}; expected a model of a field, as "
@@ -303,15 +318,22 @@ def _domain(dataset: xr.Dataset, text: str) -> Any:
     return fields.mask_of(dataset, text, "--domain")
 
 
-def _require_simple(context: typer.Context, needed: float, out: Path, n_files: int) -> None:
+def _require_simple(
+    context: typer.Context, needed: float, out: Place, paths: Sequence[Place]
+) -> None:
     """Raise if a field that is worked through in pieces is asked for what needs it at once."""
     what = (
         f"the field needs about {needed / 2**30:.1f} GiB at once, and is worked through in pieces"
     )
-    if n_files > 1 or context.params["group"] is not None:
+    if len(paths) > 1 or context.params["group"] is not None:
         raise ParameterError(
             f"{what}, for which it must be one store without --group: write it as one, "
             "xarray.open_mfdataset([...]).to_zarr('one.zarr'), or give more --memory"
+        )
+    if is_remote(out) or (is_remote(paths[0]) and fields.is_netcdf(paths[0])):
+        raise ParameterError(
+            f"{what}, for which IN must be a zarr store or on this machine, and --out on this "
+            "machine: copy the file here or the result there, or give more --memory"
         )
     if fields.is_netcdf(out):
         raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")

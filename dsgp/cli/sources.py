@@ -10,6 +10,7 @@ from typing import Any
 
 import xarray as xr
 
+from dsgp.addresses import Place, is_remote, local_copy, matches, name_of, zarr_options
 from dsgp.errors import DataError
 
 NETCDF = (".nc", ".nc4", ".netcdf")
@@ -17,40 +18,49 @@ NETCDF = (".nc", ".nc4", ".netcdf")
 _UNEQUAL = {"months since": "MS", "month since": "MS", "years since": "YS", "year since": "YS"}
 
 
-def expanded(paths: Sequence[str]) -> list[str]:
+def expanded(places: Sequence[Place]) -> list[Place]:
     """Return the files that are meant, each once: patterns (``data/*.nc``) give those they fit."""
-    files: list[str] = []
-    for path in paths:
-        if "://" in path or Path(path).exists():
-            files.append(path)
+    files: list[Place] = []
+    for place in places:
+        is_pattern = has_magic(str(place) if isinstance(place, Path) else place.path)
+        if place.exists():
+            files.append(place)
             continue
-        matches = sorted(glob(path)) if has_magic(path) else []
-        if not matches:
-            what = "nothing fits the pattern" if has_magic(path) else "there is no"
-            raise DataError(f"{what} {path!r}; check the path")
-        files.extend(matches)
+        found: list[Place] = []
+        if is_pattern and isinstance(place, Path):
+            found = [Path(match) for match in sorted(glob(str(place)))]
+        elif is_pattern and not isinstance(place, Path):
+            found = [*sorted(matches(place), key=str)]
+        if not found:
+            what = "nothing fits the pattern" if is_pattern else "there is no"
+            raise DataError(f"{what} {str(place)!r}; check the path")
+        files.extend(found)
     return list(dict.fromkeys(files))
 
 
 @contextmanager
-def opened(paths: Sequence[str], group: str | None = None) -> Iterator[xr.Dataset]:
+def opened(places: Sequence[Place], group: str | None = None) -> Iterator[xr.Dataset]:
     """Open stores or files lazily: bounds and grid mappings become coordinates.
 
     Several are joined along the dims in whose coordinates they differ (times, as a rule); what does
-    not vary along these is taken from the first.
+    not vary along these is taken from the first. Files of netCDF at addresses are copied to a
+    temporary folder first.
     """
     with ExitStack() as stack:
-        parts = [
-            stack.enter_context(_open(path, group, in_chunks=len(paths) > 1)) for path in paths
-        ]
-        yield parts[0] if len(parts) == 1 else _joined(parts, paths)
+        parts = []
+        for place in places:
+            file = stack.enter_context(local_copy(place)) if _is_file(place) else place
+            parts.append(stack.enter_context(_open(file, group, in_chunks=len(places) > 1)))
+        yield parts[0] if len(parts) == 1 else _joined(parts, list(map(str, places)))
 
 
-def _open(path: str, group: str | None, in_chunks: bool) -> xr.Dataset:
-    # Beside each other on a disk, metadata need not be consolidated.
-    options: dict[str, Any] = (
-        {"engine": "zarr", "consolidated": False} if Path(path).is_dir() else {}
-    )
+def _is_file(place: Place) -> bool:
+    return is_remote(place) and name_of(place).lower().endswith(NETCDF)
+
+
+def _open(place: Place, group: str | None, in_chunks: bool) -> xr.Dataset:
+    path = str(place)
+    options: dict[str, Any] = zarr_options(place) if is_remote(place) or place.is_dir() else {}
     if group is not None:
         options["group"] = group
     chunks: dict[str, Any] | None = {} if in_chunks else None

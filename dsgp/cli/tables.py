@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 import pandas as pd
 
+from dsgp.addresses import Place, is_remote
 from dsgp.errors import DataError
 from dsgp.rows.sources import CsvFormat, open_table, read_table
 
@@ -20,12 +20,15 @@ def names_of(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",")]
 
 
-def is_streamed(data: Path) -> bool:
+def is_streamed(data: Place) -> bool:
     """Tell whether a table is read block by block: it has parts, or is large."""
-    return not data.is_file() or data.stat().st_size >= LARGE_FILE
+    if not data.is_file() or (is_remote(data) and data.is_dir()):  # a server may have it as both
+        return True
+    size: int | None = data.stat().st_size
+    return size is None or size >= LARGE_FILE
 
 
-def read(path: Path, columns: Sequence[str], only: bool, form: CsvFormat) -> pd.DataFrame:
+def read(path: Place, columns: Sequence[str], only: bool, form: CsvFormat) -> pd.DataFrame:
     """Read a table that must have ``columns``: only these, or further ones too."""
     open_table(path, form).require(columns)
     table = read_table(path, columns if only else None, **asdict(form))

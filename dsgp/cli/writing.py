@@ -12,6 +12,7 @@ import numpy as np
 import typer
 import xarray as xr
 
+from dsgp.addresses import without_secrets
 from dsgp.cli.fields import is_netcdf
 from dsgp.errors import StorageError
 from dsgp.grid.outputs import Labels
@@ -29,11 +30,15 @@ def command_line(context: typer.Context) -> str:
         name = str(parameter.name)
         value = context.params.get(name)
         values = value if isinstance(value, (list, tuple)) else [value]
+        if name == "storage_option":  # what gives access
+            values = [f"{str(one).partition('=')[0]}=…" for one in values or ()]
         if parameter.param_type_name == "argument":
-            words += map(str, values)
+            words += [without_secrets(str(one)) for one in values]
         elif str(context.get_parameter_source(name)).endswith("COMMANDLINE"):
             for one in values:
-                options += [parameter.opts[0]] + ([] if isinstance(one, bool) else [str(one)])
+                options += [parameter.opts[0]] + (
+                    [] if isinstance(one, bool) else [without_secrets(str(one))]
+                )
     return f"{context.command_path} {shlex.join([*words, *options])}"
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from dsgp import storage
+from dsgp.addresses import Place
 from dsgp.errors import StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.classifier import AdditiveGPClassifier
@@ -40,14 +41,18 @@ _MODELS: dict[str, Any] = {
 }
 
 
-def load(path: str | Path) -> Any:
+def load(path: str | Place, *, storage_options: Mapping[str, Any] | None = None) -> Any:
     """Read a model written by ``save``.
 
     Nothing is unpickled: a store holds arrays and JSON only.
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or UPath
+        A folder, or an address such as ``s3://bucket/model.zarr``, which is copied to a temporary
+        folder first.
+    storage_options : mapping, optional
+        Of an address, for fsspec, e.g. ``{"anon": True}``.
 
     Returns
     -------
@@ -58,7 +63,7 @@ def load(path: str | Path) -> Any:
     StorageError
         If there is no dsgp model, it is damaged, or a later release wrote it.
     """
-    kind, settings, tree = storage.read(path)
+    kind, settings, tree = storage.read(path, storage_options)
     if kind not in _MODELS:
         raise StorageError(f"{str(path)!r} holds a {kind}, not a model this release knows")
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ import xarray as xr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from dsgp.addresses import Place
 from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators import persistence
@@ -451,14 +451,23 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         ]
         return "\n\n".join(parts)
 
-    def save(self, path: str | Path, overwrite: bool = False) -> None:
+    def save(
+        self,
+        path: str | Place,
+        overwrite: bool = False,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the model to a zarr store, to be read by ``dsgp.load``.
 
         Parameters
         ----------
-        path : str or Path
+        path : str, Path or UPath
+            A folder to be, or an address such as ``s3://bucket/model.zarr``.
         overwrite : bool
             Replace a dsgp store that is there.
+        storage_options : mapping, optional
+            Of an address, for fsspec.
 
         Raises
         ------
@@ -466,7 +475,7 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
             If something is there already, or the place cannot be written.
         """
         check_is_fitted(self)
-        persistence.save_classes(self, path, overwrite)
+        persistence.save_classes(self, path, overwrite, storage_options)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import kernels as kernel_module
 from dsgp import memory, storage
+from dsgp.addresses import Place
 from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
 from dsgp.estimators.grid_options import (
@@ -607,8 +607,23 @@ class GridGP(OnDisk, BaseEstimator):
 
     # ------------------------------------------------------------------ saving
 
-    def save(self, path: str | Path, overwrite: bool = False) -> None:
+    def save(
+        self,
+        path: str | Place,
+        overwrite: bool = False,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the model as zarr and JSON; ``dsgp.load`` reads it.
+
+        Parameters
+        ----------
+        path : str, Path or UPath
+            A folder to be, or an address such as ``s3://bucket/model.zarr``.
+        overwrite : bool
+            Replace a dsgp store that is there.
+        storage_options : mapping, optional
+            Of an address, for fsspec.
 
         Raises
         ------
@@ -641,7 +656,7 @@ class GridGP(OnDisk, BaseEstimator):
             "n_effects": len(self._effects),
             "mean_text": self.mean if isinstance(self.mean, str) else None,
         }
-        storage.write(path, type(self).__name__, parameters, arrays, overwrite)
+        storage.write(path, type(self).__name__, parameters, arrays, overwrite, storage_options)
 
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from dsgp.addresses import Place, place_of
 from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.grid_options import (
@@ -69,9 +69,9 @@ class OnDisk:
 
     def smooth_store(
         self,
-        source: str | Path,
+        source: str | Place,
         variable: str,
-        out: str | Path,
+        out: str | Place,
         *,
         memory: float | None = None,
         include_noise: bool = False,
@@ -81,6 +81,7 @@ class OnDisk:
         resume: bool = True,
         overwrite: bool = False,
         labels: Labels | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> PassesReport:
         """Smooth a field from disk to disk, in tasks of bounded memory.
 
@@ -93,11 +94,12 @@ class OnDisk:
 
         Parameters
         ----------
-        source : str or Path
-            A zarr store, or a file that xarray opens.
+        source : str, Path or UPath
+            A zarr store, which may be at an address such as ``s3://bucket/a.zarr``; or a file that
+            xarray opens.
         variable : str
         out : str or Path
-            A zarr store to be, of ``mean`` and ``std``.
+            A zarr store to be, of ``mean`` and ``std``, on a disk that all workers see.
         memory : float, optional
             Bytes a task may take.
         include_noise : bool
@@ -111,6 +113,8 @@ class OnDisk:
         resume, overwrite : bool
         labels : Labels, optional
             Names of the variables instead of ``mean`` and ``std``, and what ``history`` tells.
+        storage_options : mapping, optional
+            Of a source at an address, for fsspec.
 
         Returns
         -------
@@ -131,9 +135,8 @@ class OnDisk:
             )
         if domain is not None:
             require_choice(domain)
-        with StoredField(source, variable).open(
-            decode_times=True, decode_timedelta=True, decode_coords=True
-        ) as opened:
+        whole = StoredField(place_of(source, storage_options), variable)
+        with whole.open(decode_times=True, decode_timedelta=True, decode_coords=True) as opened:
             axes = axes_of(opened[variable], self.units)
         for axis in axes:
             if axis.repeated:
@@ -146,7 +149,7 @@ class OnDisk:
         self._effects = ()
         self.transform_: Transform | None = None
         self._axes = axes
-        stored = StoredField(source, variable, tuple(axis.descending for axis in axes), gaps=True)
+        stored = replace(whole, flips=tuple(axis.descending for axis in axes), gaps=True)
         inside, self.n_observed_ = _seen(stored, axes)
         tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
         if gaps is None:

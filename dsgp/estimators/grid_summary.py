@@ -9,18 +9,22 @@ import numpy as np
 from dsgp.grid.points import amplitude
 
 
+def _error_of(model: Any) -> str:
+    """Say what is known of the error of variances."""
+    if model.variance_error_ is None:
+        return ""
+    # Each cell has observed ones of its own.
+    steps = ", with steps between cells" if model.variance_method_ == "local" else ""
+    return f" (error about {max(model.variance_error_, 0.0):.1%}{steps})"
+
+
 def summary_of(model: Any) -> str:
     """Describe a fitted ``GridGP`` in a few lines."""
     sizes = ", ".join(f"{axis.name} {len(axis)}" for axis in model._axes)
     n = int(np.prod([len(axis) for axis in model._axes]))
     lines = [
         f"GridGP of {sizes}: {model.n_observed_} of {n} cells observed",
-        f"method: {model.method_}; variance: {model.variance_method_}"
-        + (
-            ""
-            if model.variance_error_ is None
-            else f" (error about {max(model.variance_error_, 0.0):.1%})"
-        ),
+        f"method: {model.method_}; variance: {model.variance_method_}{_error_of(model)}",
     ]
     if model.transform_ is not None:
         lines.append(

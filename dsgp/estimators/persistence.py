@@ -8,7 +8,6 @@ kernels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from dsgp import kernels, storage
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
+from dsgp.addresses import Place
 from dsgp.axis import Axis, Floats
 from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.term import Term
@@ -56,12 +56,22 @@ EQUATION_TOTALS = ("total_weight", "total_information")
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
 
-def save(model: Any, path: str | Path, overwrite: bool) -> None:
+def save(
+    model: Any,
+    path: str | Place,
+    overwrite: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Write a fitted model to a store."""
-    storage.write(path, type(model).__name__, *described(model), overwrite)
+    storage.write(path, type(model).__name__, *described(model), overwrite, storage_options)
 
 
-def save_classes(model: Any, path: str | Path, overwrite: bool) -> None:
+def save_classes(
+    model: Any,
+    path: str | Place,
+    overwrite: bool,
+    storage_options: Mapping[str, Any] | None = None,
+) -> None:
     """Write a classifier to a store: its labels, and the model of each."""
     parts = [described(own) for own in model.estimators_]
     settings = {
@@ -72,7 +82,7 @@ def save_classes(model: Any, path: str | Path, overwrite: bool) -> None:
         "models": [own for own, _ in parts],
     }
     tree = {f"class{k}": arrays for k, (_, arrays) in enumerate(parts)}
-    storage.write(path, type(model).__name__, settings, tree, overwrite)
+    storage.write(path, type(model).__name__, settings, tree, overwrite, storage_options)
 
 
 def classes(settings: dict[str, Any]) -> NDArray[Any]:

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from dsgp.additive.posterior import (
     together_of,
     vector_bytes,
 )
+from dsgp.addresses import Place
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataWarning
@@ -512,15 +512,24 @@ class AdditivePredictor:
         check_is_fitted(self)
         return self._summary().text()
 
-    def save(self, path: str | Path, overwrite: bool = False) -> None:
+    def save(
+        self,
+        path: str | Place,
+        overwrite: bool = False,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the model to a zarr store, to be read by ``dsgp.load``.
 
         Parameters
         ----------
-        path : str or Path
-            A folder to be, usually named ``*.zarr``. It is written aside and moved into place.
+        path : str, Path or UPath
+            A folder to be, usually named ``*.zarr``, or an address such as
+            ``s3://bucket/model.zarr``. It is written aside and put into place.
         overwrite : bool
             Replace a dsgp store that is there.
+        storage_options : mapping, optional
+            Of an address, for fsspec.
 
         Raises
         ------
@@ -528,7 +537,7 @@ class AdditivePredictor:
             If something is there already, or the place cannot be written.
         """
         check_is_fitted(self)
-        persistence.save(self, path, overwrite)
+        persistence.save(self, path, overwrite, storage_options)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:

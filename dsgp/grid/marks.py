@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import xarray as xr
 
+from dsgp.addresses import Place, local_copy, zarr_options
 from dsgp.errors import StorageError
 
 _MARK = ("dsgp", "grid posterior")
@@ -26,40 +26,44 @@ def mark(variables: Iterable[object]) -> dict[str, str]:
     return {_MARK[0]: _MARK[1], _VARIABLES: " ".join(map(str, variables))}
 
 
-def is_posterior(path: str | Path) -> bool:
+def is_posterior(place: Place) -> bool:
     """Whether a zarr store or a file of netCDF is a posterior as dsgp wrote it."""
-    path = Path(path)
     try:
-        if path.is_dir():
-            metadata = json.loads((path / "zarr.json").read_text(encoding="utf-8"))
+        if (place / "zarr.json").exists():
+            metadata = json.loads((place / "zarr.json").read_text(encoding="utf-8"))
             attributes: dict[str, Any] = metadata["attributes"]
             if attributes.get(_MARK[0]) != _MARK[1]:  # before anything else is opened
                 return False
-        options: dict[str, Any] = {"engine": "zarr", "consolidated": False} if path.is_dir() else {}
-        with xr.open_dataset(
-            path, decode_times=False, decode_timedelta=False, decode_coords="all", **options
-        ) as opened:
-            listed = opened.attrs.get(_VARIABLES)
-            names = _FORMER if listed is None else set(str(listed).split(" "))
-            own = set(map(str, opened.data_vars)) == names
-            return bool(opened.attrs.get(_MARK[0]) == _MARK[1] and own)
+            return _has_own_variables(place, **zarr_options(place))
+        with local_copy(place) as file:
+            return _has_own_variables(file)
     # Engines raise many types at what is none of theirs; all mean the same here.
     except Exception:
         return False
 
 
-def require_replaceable(path: str | Path, overwrite: bool, how: str) -> None:
+def _has_own_variables(place: Place, **options: Any) -> bool:
+    with xr.open_dataset(
+        str(place), decode_times=False, decode_timedelta=False, decode_coords="all", **options
+    ) as opened:
+        listed = opened.attrs.get(_VARIABLES)
+        names = _FORMER if listed is None else set(str(listed).split(" "))
+        own = set(map(str, opened.data_vars)) == names
+        return bool(opened.attrs.get(_MARK[0]) == _MARK[1] and own)
+
+
+def require_replaceable(path: Place, overwrite: bool, how: str) -> None:
     """Raise ``StorageError`` if something is at a path that is not to be replaced.
 
     Parameters
     ----------
-    path : str or Path
+    path : Path or UPath
     overwrite : bool
         Whether a posterior may be replaced.
     how : str
         How to ask for that.
     """
-    if not Path(path).exists():
+    if not path.exists():
         return
     if not is_posterior(path):
         raise StorageError(

@@ -170,10 +170,33 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
             )
 
         _blocks(search, 0, len(targets))
+        short = np.flatnonzero(some[:, -1] < 0)
+        if len(short):
+            some[short] = _with_far(cells, prior, targets[short], limit, some[short])
         both = np.empty((len(targets), found.shape[1] + some.shape[1]), dtype=np.int32)
         jit.merge(found, some, both)
         found = both
     return found
+
+
+def _with_far(cells: Cells, prior: SeparableSum, targets: Ints, limit: int, found: Ints) -> Ints:
+    """Fill up rows of observed cells: deep in a gap, the list of steps ends before the first.
+
+    Distances are in the longest lengthscales, which is what reaches so far.
+    """
+    m = found.shape[1]
+    lengths = _in_steps(prior, max)
+    around = np.where(cells.wrap, np.array(cells.shape) / lengths, 0.0)
+    tree = cKDTree(cells.index[:limit] / lengths, boxsize=around)
+    out = np.empty((len(targets), 2 * m), dtype=np.int32)
+
+    def fill(first: int, last: int) -> None:
+        if first < last:
+            near = tree.query(targets[first:last] / lengths, k=m)[1].reshape(last - first, m)
+            jit.merge(found[first:last], near.astype(np.int32), out[first:last])
+
+    _blocks(fill, 0, len(targets))
+    return out[:, :m]
 
 
 def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dsgp.addresses import Place, name_of
 from dsgp.errors import DataError, ParameterError, StorageError
-from dsgp.places import move_into_place, refuse_output_address
-from dsgp.rows.sources import FILE_TYPES
+from dsgp.places import made_aside
+from dsgp.rows.sources import FILE_TYPES, opened
 from dsgp.rows.sources.arrow import text_frame
 
 Table: TypeAlias = pd.DataFrame | pa.Table
@@ -76,8 +74,8 @@ def _arrow(table: Table, schema: pa.Schema | None) -> pa.Table:
 
 
 @contextmanager
-def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
-    """Make an empty file beside ``path``, to be moved there once the block has filled it.
+def written_aside(place: Place, overwrite: bool) -> Iterator[Path]:
+    """Give a file aside, which is put at ``place`` once the block has filled it.
 
     Raises
     ------
@@ -86,33 +84,20 @@ def written_aside(path: Path, overwrite: bool) -> Iterator[Path]:
     StorageError
         If something is there already, or the place cannot be written; before the block runs.
     """
-    refuse_output_address(path)
-    if not path.name.lower().endswith(FILE_TYPES):
+    if not name_of(place).lower().endswith(FILE_TYPES):
         raise ParameterError(
-            f"{str(path)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
+            f"{str(place)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
             "parts has no ending"
         )
-    _require_replaceable(path, path.is_file() and _is_predicted(path), overwrite)
-    _require_parent(path)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        aside.touch(exist_ok=False)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    try:
-        yield aside
-        os.replace(aside, path)
-    except StorageError:
-        raise
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        aside.unlink(missing_ok=True)
+    _require_replaceable(place, place.is_file() and _is_predicted(place), overwrite)
+    with made_aside(place) as made:
+        made.touch()
+        yield made
 
 
 @contextmanager
-def written_parts(folder: Path, overwrite: bool = False) -> Iterator[Callable[[Table, int], None]]:
-    """Give a function that writes tables as parts of a folder, moved into place at the end.
+def written_parts(folder: Place, overwrite: bool = False) -> Iterator[Callable[[Table, int], None]]:
+    """Give a function that writes tables as parts of a folder, put into place at the end.
 
     ``write(table, number)`` makes part-00000.parquet and so on. All parts have the types of the
     one written first.
@@ -123,38 +108,24 @@ def written_parts(folder: Path, overwrite: bool = False) -> Iterator[Callable[[T
         If something is there already (only a folder of such parts can be overwritten), or the place
         cannot be written; before the block runs.
     """
-    refuse_output_address(folder)
     ours = folder.is_dir() and all(
         _PART.fullmatch(part.name) and _is_predicted(part) for part in folder.iterdir()
     )
     _require_replaceable(folder, ours, overwrite)
-    _require_parent(folder)
-    try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    parts = aside / "parts"
     schema: pa.Schema | None = None
+    with made_aside(folder) as parts:
 
-    def write(table: Table, number: int) -> None:
-        nonlocal schema
-        rows = _arrow(table, schema)
-        schema = rows.schema
-        pq.write_table(rows, parts / f"part-{number:05}.parquet")
+        def write(table: Table, number: int) -> None:
+            nonlocal schema
+            rows = _arrow(table, schema)
+            schema = rows.schema
+            pq.write_table(rows, parts / f"part-{number:05}.parquet")
 
-    try:
         parts.mkdir()
         yield write
-        move_into_place(parts, folder, aside / "replaced")
-    except StorageError:
-        raise
-    except OSError as error:
-        raise _cannot_write(folder, error) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
-def _require_replaceable(path: Path, ours: bool, overwrite: bool) -> None:
+def _require_replaceable(path: Place, ours: bool, overwrite: bool) -> None:
     """Raise ``StorageError`` if something is there, unless it may and can be overwritten."""
     if not path.exists() or (ours and overwrite):
         return
@@ -167,15 +138,16 @@ def _require_replaceable(path: Path, ours: bool, overwrite: bool) -> None:
     raise StorageError(f"{str(path)!r} exists; choose another path{remedy}")
 
 
-def _is_predicted(path: Path) -> bool:
+def _is_predicted(path: Place) -> bool:
     """Whether a file is empty, or has columns as predictions have them, after those copied."""
     if not path.stat().st_size:
         return True
     try:
-        if path.name.lower().endswith((".csv", ".csv.gz")):
-            names = list(map(str, pd.read_csv(path, nrows=0).columns))
-        else:
-            names = pq.read_schema(path).names
+        with opened(path) as file:
+            if name_of(path).lower().endswith((".csv", ".csv.gz")):
+                names = list(map(str, pd.read_csv(file, nrows=0).columns))
+            else:
+                names = pq.read_schema(file).names
     # Readers raise many types at what is no table; all mean the same here.
     except Exception:
         return False
@@ -187,12 +159,3 @@ def _is_predicted(path: Path) -> bool:
         if of_numbers or of_classes:
             return True
     return False
-
-
-def _require_parent(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise StorageError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}")
-
-
-def _cannot_write(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"cannot write {str(path)!r}: {error.strerror or error}")

@@ -179,7 +179,7 @@ from types import SimpleNamespace
 from dsgp.cli import main
 from dsgp.cli.commands import info as command
 
-def info(path):
+def info(path, _options=None):
     try:
         print("working", flush=True)
         time.sleep(60)

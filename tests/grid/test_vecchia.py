@@ -7,7 +7,7 @@ import pytest
 
 from dsgp.grid import covariance, vecchia
 from dsgp.grid.covariance import SeparableSum
-from dsgp.grid.missing import at_cells
+from dsgp.grid.missing import CellSystem, at_cells
 from dsgp.grid.vecchia import Cells, Factor, candidates_of, earlier_neighbours, log_likelihood
 from dsgp.kernels import Matern12, Matern32, Matern52, Periodic
 from tests.grid.dense import CASES, Dense, close, gaps, problem, uneven
@@ -211,6 +211,26 @@ def test_candidates_are_the_nearest_cells_and_thinner_ones_around():
             best = np.sort(covariance[:limit])[::-1][:3]
             found = np.sort(covariance[own[own < limit]])[::-1][:3]
             np.testing.assert_allclose(found, best, rtol=1e-9)
+
+
+def test_targets_deep_in_a_gap_have_candidates_as_well(monkeypatch):
+    # The list of steps, in the shortest lengthscales, ends far before the next observed cell.
+    monkeypatch.setattr(vecchia, "_OFFSETS", 300)
+    points = [np.arange(60.0), np.arange(70.0)]
+    observed = np.ones((60, 70), bool)
+    observed[5:55, 5:65] = False
+    terms = ((Matern32(1.5, 0.2),) * 2, (Matern32(80.0, 1.0),) * 2)
+    prior = SeparableSum(tuple(points), terms)
+    system = CellSystem(prior, observed, 0.01)
+    where = np.zeros((60, 70), bool)
+    where[30, 35] = where[20, 40] = True
+    local = system.local_variance(where=where)[where]
+    for place, found in zip(np.argwhere(where).astype(float), local, strict=True):
+        exact = system.variance_at(place.tolist())
+        assert 0.999 * exact <= found <= 1.7 * exact < 0.5 * prior.variance
+    targets = np.argwhere(where).astype(np.int32)
+    near = candidates_of(system.cells, prior, targets, 10)
+    assert all(len(np.unique(own[own >= 0])) == (own >= 0).sum() >= 10 for own in near)
 
 
 def test_an_observed_target_starts_with_itself_and_all_cells_are_each_once():

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Option
 
-from dsgp.cli.arguments import Data, Decimal, Delimiter, Encoding, Overwrite
+from dsgp.cli.arguments import Data, Decimal, Delimiter, Encoding, Overwrite, StorageOption
 from dsgp.cli.choices import (
     ClassWeight,
     Kernel,
@@ -31,6 +31,7 @@ Examples:
       --weight n_sales --kernel matern32 --out price.zarr
   dsgp fit train.csv --target price --transform log --out price.zarr
   dsgp fit 'sales/*.parquet' --target price --bins auto --out price.zarr
+  dsgp fit 's3://sales/*.parquet' --target price --out price.zarr
   dsgp fit train.csv --target price --drop id --learner none \\
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
 
@@ -235,6 +236,7 @@ def fit(
     delimiter: Delimiter = ",",
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    storage_option: StorageOption = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Fit a model to a table and save it.
@@ -256,5 +258,6 @@ def fit(
         further={"exposure": exposure, "offset": offset, "trials": trials},
         learner=learner,
         csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
         overwrite=overwrite,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dsgp.cli.arguments import Model
+from dsgp.cli.arguments import Model, StorageOption
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -13,6 +13,6 @@ Examples:
 """
 
 
-def info(model: Model) -> None:
+def info(model: Model, storage_option: StorageOption = None) -> None:
     """Show what a saved model is."""
-    work_of("prediction").info(model)
+    work_of("prediction").info(model, storage_option)

@@ -7,7 +7,15 @@ from typing import Annotated
 
 from typer import Option
 
-from dsgp.cli.arguments import Data, Decimal, Delimiter, Encoding, Model, Overwrite
+from dsgp.cli.arguments import (
+    Data,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Model,
+    Overwrite,
+    StorageOption,
+)
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -19,6 +27,8 @@ Examples:
   dsgp predict price.zarr sales/ --out predictions/
   dsgp predict species.zarr new.csv --keep id --out classes.csv
   dsgp predict claims.zarr new.csv --exposure years --out claims.csv
+  dsgp predict s3://models/price.zarr 's3://sales/*.parquet' \\
+      --storage-option anon=true --out predictions.parquet
 """
 
 
@@ -74,6 +84,7 @@ def predict(
     delimiter: Delimiter = ",",
     decimal: Decimal = ".",
     encoding: Encoding = "utf-8",
+    storage_option: StorageOption = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
@@ -99,5 +110,6 @@ def predict(
         statistic=statistic,
         further={"exposure": exposure, "offset": offset, "trials": trials},
         csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
         overwrite=overwrite,
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from dsgp.cli.arguments import Overwrite
+from dsgp.cli.arguments import Overwrite, StorageOption
 from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.work import work_of
 
@@ -19,6 +19,7 @@ Examples:
   dsgp smooth sst.zarr --variable sst --out smooth.zarr \\
       --kernel time=matern32 --kernel lon=periodic:360 --mean time.month
   dsgp smooth image.nc --variable grey --noise 0.01 --out image-smooth.nc
+  dsgp smooth https://host/sst.zarr --out smooth.zarr
   dsgp smooth 'sst-2024-*.nc' --variable sst --noise 'error^2' \\
       --out smooth.zarr
 
@@ -47,8 +48,8 @@ def smooth(
         list[str],
         Argument(
             metavar="IN...",
-            help="A zarr store, or a file that xarray opens (netCDF). Several, or a pattern in "
-            "quotes ('sst-*.nc'), are joined along their dim of times.",
+            help="A zarr store, or a file that xarray opens (netCDF), here or at an address. "
+            "Several, or a pattern in quotes ('sst-*.nc'), are joined along their dim of times.",
         ),
     ],
     out: Annotated[
@@ -160,6 +161,7 @@ def smooth(
         Option("--restart", help="In pieces: do not go on where a run was interrupted."),
     ] = False,
     random_state: Annotated[int, Option(metavar="N", help="The same gives the same result.")] = 0,
+    storage_option: StorageOption = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Smooth a field on a grid, fill its gaps, and say how sure that is.
@@ -185,5 +187,6 @@ def smooth(
         memory_limit=memory_limit,
         scheduler=scheduler,
         restart=restart,
+        storage_options=storage_option,
         overwrite=overwrite,
     )

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp import compute
+from dsgp.addresses import Place, address_of, local_path
 from dsgp.clients import active_client
 from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
@@ -35,7 +36,6 @@ from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.memory import available
-from dsgp.places import refuse_output_address
 from dsgp.progress import Bar, progress
 
 _MIB = 2.0**20
@@ -85,7 +85,7 @@ def posterior_to_store(
     bases: Sequence[Basis],
     noise_variance: float,
     mean: ArrayLike,
-    out: str | Path,
+    out: str | Place,
     *,
     constant_precision: float | None = None,
     memory: float | None = None,
@@ -197,7 +197,7 @@ def gappy_posterior_to_store(
     source: StoredField,
     tiles: Tiles,
     mean: float,
-    out: str | Path,
+    out: str | Place,
     *,
     domain: NDArray[np.bool_] | None = None,
     memory: float | None = None,
@@ -275,11 +275,16 @@ class _Order:
 
 
 def _carry_out(
-    order: _Order, out: str | Path, memory: float | None, resume: bool, overwrite: bool
+    order: _Order, out: str | Place, memory: float | None, resume: bool, overwrite: bool
 ) -> PassesReport:
     began = time.monotonic()
-    refuse_output_address(out)
-    out = Path(out).absolute()
+    if address := address_of(out):
+        raise StorageError(
+            f"cannot write to the address {address!r}: what is worked through in pieces is written "
+            "to a disk, where an interrupted job goes on and the result is moved into place; write "
+            "to a path of this machine, and copy it there when it is done"
+        )
+    out = local_path(str(out)).absolute()
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     folder = out.parent / f".{out.name}.passes"

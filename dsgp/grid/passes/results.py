@@ -13,13 +13,13 @@ import xarray as xr
 import zarr
 from zarr.codecs import ZstdCodec
 
-from dsgp.errors import StorageError
+from dsgp.addresses import Place
 from dsgp.grid.marks import require_replaceable
 from dsgp.grid.outputs import Labels
 from dsgp.grid.passes.plan import Plan
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.variables import DESCRIPTIONS
-from dsgp.places import move_into_place, require_apart
+from dsgp.places import cannot_write, move_into_place, require_apart, require_folder
 
 
 def create(path: Path, source: StoredField, plan: Plan, labels: Labels) -> None:
@@ -75,12 +75,11 @@ def incomplete(path: Path, names: Mapping[str, str]) -> list[str]:
     return [chain for chain, one in arrays.items() if one.nchunks_initialized != one.nchunks]
 
 
-def check_free(out: Path, folder: Path, source: str | Path, overwrite: bool) -> None:
+def check_free(out: Path, folder: Path, source: str | Place, overwrite: bool) -> None:
     """Raise ``StorageError`` if the result, or what lies between passes, could not be put there."""
     for place in (out, folder):
         require_apart(place, [source], "out")
-    if not out.parent.is_dir():
-        raise StorageError(f"cannot write {str(out)!r}: there is no folder {str(out.parent)!r}")
+    require_folder(out)
     require_replaceable(out, overwrite, "overwrite=True")
 
 
@@ -91,4 +90,4 @@ def install(result: Path, out: Path) -> None:
         move_into_place(result, out, replaced)
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
-        raise StorageError(f"cannot write {str(out)!r}: {error.strerror or error}") from error
+        raise cannot_write(out, error) from error

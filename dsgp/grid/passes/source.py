@@ -19,6 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from dsgp.addresses import Place, is_remote, signatures, zarr_options
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.coded import Codes
 from dsgp.grid.passes.regions import Region, filled, lengths, pieces, relative
@@ -39,13 +40,13 @@ class Layout:
 
 @dataclass(frozen=True)
 class StoredField:
-    """A field on disk, of two or more readers at once; travels to workers as a path.
+    """A field on disk or at an address, of two or more readers at once; travels to workers as such.
 
     Parameters
     ----------
-    path : str or Path
+    path : str, Path or UPath
         A zarr store, or a file that ``xarray.open_dataset`` reads. Workers must see it under the
-        same path.
+        same path. A place of fsspec must be a zarr store.
     variable : str
         Its dims are the axes of the grid, in their order.
     flips : sequence of bool, optional
@@ -71,13 +72,14 @@ class StoredField:
     array([[3., 4.]])
     """
 
-    path: str | Path
+    path: str | Place
     variable: str
     flips: Sequence[bool] = ()
     gaps: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", os.path.abspath(self.path))
+        if isinstance(self.path, (str, Path)):
+            object.__setattr__(self, "path", Path(os.path.abspath(self.path)))
         flips = tuple(map(bool, self.flips)) or (False,) * len(self.layout.dims)
         if len(flips) != len(self.layout.dims):
             raise ParameterError(
@@ -122,20 +124,24 @@ class StoredField:
 
     def open(self, **options: Any) -> xr.Dataset:
         """Open what is at the path: lazily, and with no more decoded than the numbers."""
-        path = Path(self.path)
-        if not path.exists():
-            raise DataError(f"there is no {str(path)!r}; check the path")
+        place = self._place
+        if not place.exists():
+            raise DataError(f"there is no {str(place)!r}; check the path")
         options = {
             "decode_times": False, "decode_timedelta": False, "decode_coords": False
         } | options  # fmt: skip
-        if path.is_dir():
-            # Beside each other on a disk, metadata need not be consolidated.
-            options |= {"engine": "zarr", "consolidated": False}
+        if is_remote(place) or place.is_dir():
+            options |= zarr_options(place)
         try:
-            return xr.open_dataset(path, chunks=None, cache=False, **options)
+            return xr.open_dataset(str(place), chunks=None, cache=False, **options)
         # Its engines raise many types; all mean the same here.
         except Exception as error:
-            raise DataError(f"xarray cannot read {str(path)!r}: {error}") from error
+            raise DataError(f"xarray cannot read {str(place)!r}: {error}") from error
+
+    @property
+    def _place(self) -> Place:
+        assert not isinstance(self.path, str)
+        return self.path
 
     def read(self, region: Sequence[slice]) -> NDArray[np.float64]:
         """Read a region, in ascending order.
@@ -199,16 +205,12 @@ class StoredField:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what tells another field, or a changed one, from this one."""
-        path = Path(self.path)
-        folder = path / self.variable
-        files = _files(folder) if folder.is_dir() else [path] if path.is_file() else _files(path)
         digest = hashlib.sha256()
-        for file in files:
-            status = file.stat()
-            digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+        for line in _signatures(self._place, self.variable):
+            digest.update(f"{line}\n".encode())
         layout = self.layout
         return {
-            "path": str(path),
+            "path": str(self.path),
             "variable": self.variable,
             "flips": list(self.flips),
             "shape": list(layout.shape),
@@ -236,6 +238,17 @@ class StoredField:
             f"{cell}; expected a complete field: say that it has gaps (gaps=True), choose "
             "a part without any, or mend infinite values"
         )
+
+
+def _signatures(place: Place, variable: str) -> list[str]:
+    """Names, sizes and times of the files that hold a variable."""
+    folder = place / variable
+    if not isinstance(folder, Path):
+        return signatures(folder)
+    path = folder.parent
+    files = _files(folder) if folder.is_dir() else [path] if path.is_file() else _files(path)
+    told = ((file, file.stat()) for file in files)
+    return [f"{file}\0{status.st_size}\0{status.st_mtime_ns}" for file, status in told]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -2,7 +2,7 @@
 
 from dsgp.rows.sources.classes import classes_of
 from dsgp.rows.sources.csv_format import CsvFormat
-from dsgp.rows.sources.files import FILE_TYPES, read_table
+from dsgp.rows.sources.files import FILE_TYPES, opened, read_table
 from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
 from dsgp.rows.sources.mapped import MappedSource, RetargetedSource
@@ -44,6 +44,7 @@ __all__ = [
     "naming",
     "numbers_of",
     "open_table",
+    "opened",
     "plain_table",
     "read_table",
     "require_unique",

@@ -6,10 +6,10 @@ import codecs
 import gzip
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyarrow import csv
 
+from dsgp.addresses import Place, name_of
 from dsgp.errors import ParameterError
 
 _HEAD = 2**16  # bytes looked at
@@ -77,7 +77,7 @@ class CsvFormat:
             return csv.ReadOptions(encoding=self.encoding)
         return csv.ReadOptions(block_size=block_size, use_threads=False, encoding=self.encoding)
 
-    def hint(self, path: Path) -> str:
+    def hint(self, path: Place) -> str:
         """Say what a file seems to be if it is not written so, ``"; it seems …"`` or nothing."""
         head = _head(path)
         if (encoding := _other_encoding(head, self.encoding)) is not None:
@@ -110,12 +110,11 @@ def _even(lines: list[str], mark: str) -> bool:
     return counts[0] > 0 and min(counts) == max(counts)
 
 
-def _head(path: Path) -> bytes:
-    opened = gzip.open if path.name.lower().endswith(".gz") else open
+def _head(path: Place) -> bytes:
     try:
-        with opened(path, "rb") as file:
-            head: bytes = file.read(_HEAD)
-            return head
+        with path.open("rb") as file:
+            is_compressed = name_of(path).lower().endswith(".gz")
+            return (gzip.GzipFile(fileobj=file) if is_compressed else file).read(_HEAD)
     except (OSError, EOFError):  # no gzip, say: there is another message about that
         return b""
 

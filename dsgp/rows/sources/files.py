@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from dsgp.addresses import Place, name_of, place_of
 from dsgp.errors import DataError, ParameterError
-from dsgp.places import address_of
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.memory import listed, naming, require_unique
 
@@ -25,23 +26,27 @@ _UNNAMED_LABELS = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
 def read_table(
-    path: str | Path,
+    path: str | Place,
     columns: Iterable[str] | None = None,
     *,
     delimiter: str = ",",
     decimal: str = ".",
     encoding: str = "utf-8",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """Read a CSV or Parquet file, all columns or those named.
 
     Parameters
     ----------
-    path : str or Path
-        Its ending tells the format: .csv, .csv.gz, .parquet or .pq.
+    path : str, Path or UPath
+        Its ending tells the format: .csv, .csv.gz, .parquet or .pq. It may be an address, such as
+        ``s3://bucket/a.csv``.
     columns : iterable of str, optional
         Only these are read.
     delimiter, decimal, encoding : str
         Of a CSV file, as for ``CsvFormat``.
+    storage_options : mapping, optional
+        Of an address, for fsspec, e.g. ``{"anon": True}``.
 
     Raises
     ------
@@ -51,27 +56,26 @@ def read_table(
     ParameterError
         If the file is in Parquet, and said to be written in another way than usual.
     """
-    refuse_address(path)
-    path = Path(path)
+    place = place_of(path, storage_options)
     form = CsvFormat(delimiter, decimal, encoding)
-    label, is_text = repr(str(path)), is_csv(path)
+    label, is_text = repr(str(place)), is_csv(place)
     if is_text:
-        return _read_csv(path, label, columns, form)
+        return _read_csv(place, label, columns, form)
     require_csv(label, form)
-    with reading(label, "Parquet"):
-        present, _ = parquet_names(pq.read_schema(path))
+    with reading(label, "Parquet"), opened(place) as file, pq.ParquetFile(file) as table:
+        present, _ = parquet_names(table.schema_arrow)
         require_names(label, present)
         wanted = present if columns is None else list(columns)
         require_columns(label, wanted, present)
-        stored = [name for name in wanted if name in pq.read_schema(path).names]
-        frame = pq.read_table(path, columns=stored).to_pandas(date_as_object=False)
+        stored = [name for name in wanted if name in table.schema_arrow.names]
+        frame = table.read(columns=stored).to_pandas(date_as_object=False)
     # What pandas stored as row labels is a column to everyone else.
     labels = [name for name in frame.index.names if name is not None]
     return frame.reset_index(labels)[wanted] if labels else frame
 
 
 def _read_csv(
-    path: Path, label: str, columns: Iterable[str] | None, form: CsvFormat
+    path: Place, label: str, columns: Iterable[str] | None, form: CsvFormat
 ) -> pd.DataFrame:
     hint = partial(form.hint, path)
     # Arrow is strict where pandas guesses: a row with more fields than the header is an error
@@ -79,14 +83,16 @@ def _read_csv(
     options = {"read_options": form.reading(), "parse_options": form.parsing}
     decimal = form.decimal
     with reading(label, "CSV", hint=hint):
-        present = csv.open_csv(
-            path, convert_options=csv.ConvertOptions(decimal_point=decimal), **options
-        ).schema.names
+        with opened(path) as file:
+            present = csv.open_csv(
+                file, convert_options=csv.ConvertOptions(decimal_point=decimal), **options
+            ).schema.names
         require_names(label, present)
         wanted = present if columns is None else list(columns)
         require_columns(label, wanted, present, hint=hint)
         conversion = csv.ConvertOptions(include_columns=wanted, decimal_point=decimal)
-        table = csv.read_csv(path, convert_options=conversion, **options)
+        with opened(path) as file:
+            table = csv.read_csv(file, convert_options=conversion, **options)
     for field in table.schema:
         if pa.types.is_binary(field.type):
             told = hint() or "; name its encoding (--encoding)"
@@ -105,29 +111,30 @@ def require_csv(label: str, form: CsvFormat) -> None:
         )
 
 
-def refuse_address(path: str | Path) -> None:
-    """Raise ``DataError`` if a table is at an address, such as ``s3://bucket/a.csv``."""
-    if address := address_of(path):
-        raise DataError(
-            f"{address!r} is an address, and tables are read from a disk: open it with pandas or "
-            "dask (read_csv or read_parquet, with storage_options) and pass the data frame, or "
-            "copy it here"
-        )
+@contextmanager
+def opened(path: Place) -> Iterator[Any]:
+    """Give what Arrow reads: a path of this machine, or a file of fsspec that is open."""
+    if isinstance(path, Path):
+        yield path
+        return
+    with path.open("rb") as file:
+        is_compressed = name_of(path).lower().endswith(".gz")
+        yield pa.CompressedInputStream(pa.PythonFile(file, "r"), "gzip") if is_compressed else file
 
 
-def is_csv(path: Path) -> bool:
+def is_csv(path: Place) -> bool:
     """Tell CSV from Parquet by the name of a file that is there."""
+    name = name_of(path)
     if not path.exists():
         raise DataError(f"there is no file {str(path)!r}; check the path")
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder; a CSV or Parquet file was expected")
-    name = path.name.lower()
-    if not name.endswith(FILE_TYPES):
+    if not name.lower().endswith(FILE_TYPES):
         raise DataError(
             f"cannot tell the format of {str(path)!r}: its name must end in one of "
             f"{', '.join(FILE_TYPES)}"
         )
-    return name.endswith((".csv", ".csv.gz"))
+    return name.lower().endswith((".csv", ".csv.gz"))
 
 
 @contextmanager

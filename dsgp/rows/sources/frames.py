@@ -18,6 +18,7 @@ from dask import is_dask_collection
 from dask.delayed import Delayed
 from pyarrow import interchange
 from scipy import sparse
+from upath import UPath
 
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import frame_of_arrow
@@ -56,7 +57,9 @@ def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
     """
     if isinstance(X, xr.DataArray):
         return _of_data_array(X)
-    if isinstance(X, (pd.DataFrame, xr.Dataset, str, Path, list, tuple)) or sparse.issparse(X):
+    if isinstance(X, (pd.DataFrame, xr.Dataset, str, Path, UPath, list, tuple)) or sparse.issparse(
+        X
+    ):
         return X
     if isinstance(X, np.ndarray):
         return X if X.dtype.names is None else _of_mapping({n: X[n] for n in X.dtype.names})

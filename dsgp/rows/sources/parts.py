@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import zarr
 from pyarrow import csv
 
+from dsgp.addresses import Place, options_of
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import numbers_frame, of_arrays, parsed
 from dsgp.rows.sources.csv_format import CsvFormat
-from dsgp.rows.sources.files import parquet_names, reading, require_names
+from dsgp.rows.sources.files import opened, parquet_names, reading, require_names
 
 # Rows of a block at most (a Parquet row group of up to twice as many is read at once).
 BLOCK_ROWS = 2**19
@@ -85,7 +86,7 @@ class Part(Protocol):
 class CsvPart:
     """A CSV file: read from start to end, so its blocks hold their rows."""
 
-    path: Path
+    path: Place
     label: str
     schema: pa.Schema  # as the first rows look
     format: CsvFormat = field(default_factory=CsvFormat)
@@ -93,10 +94,10 @@ class CsvPart:
     n_rows: int | None = None
 
     @classmethod
-    def of(cls, path: Path, label: str, form: CsvFormat) -> CsvPart:
-        with reading(label, "CSV", hint=partial(form.hint, path)):
+    def of(cls, path: Place, label: str, form: CsvFormat) -> CsvPart:
+        with reading(label, "CSV", hint=partial(form.hint, path)), opened(path) as file:
             schema = csv.open_csv(
-                path,
+                file,
                 read_options=form.reading(),
                 parse_options=form.parsing,
                 convert_options=csv.ConvertOptions(decimal_point=form.decimal),
@@ -132,8 +133,9 @@ class CsvPart:
         split = partial(_split, columns, numbers, copied, read, self.format.decimal)
         with (
             reading(self.label, "CSV", self.names, self.hint),
+            opened(self.path) as file,
             csv.open_csv(
-                self.path,
+                file,
                 read_options=self.format.reading(CSV_BYTES),
                 parse_options=self.format.parsing,
                 convert_options=options,
@@ -166,7 +168,7 @@ class CsvPart:
 class ParquetPart:
     """A Parquet file, read by row groups in any order."""
 
-    path: Path
+    path: Place
     label: str
     names: tuple[str, ...]
     sizes: tuple[int, ...]  # rows of the groups
@@ -175,8 +177,8 @@ class ParquetPart:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, path: Path, label: str) -> ParquetPart:
-        with reading(label, "Parquet"), pq.ParquetFile(path) as file:
+    def of(cls, path: Place, label: str) -> ParquetPart:
+        with reading(label, "Parquet"), opened(path) as source, pq.ParquetFile(source) as file:
             schema = file.schema_arrow
             names, ranges = parquet_names(schema)
             sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
@@ -221,7 +223,7 @@ class ParquetPart:
     def _read(
         self, groups: list[int], columns: Sequence[str], split: Split, first_row: int
     ) -> tuple[pd.DataFrame, pa.Table]:
-        with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
+        with self._file() as file:
             table = file.read_row_groups(groups, columns=self._stored(columns))
         return split(self._completed(table, columns, first_row))
 
@@ -229,12 +231,21 @@ class ParquetPart:
         self, groups: list[int], columns: Sequence[str], split: Split, first_row: int
     ) -> Iterator[Block]:
         """Read a long row group from start to end: a piece of it costs as much as all before."""
-        with reading(self.label, "Parquet"), pq.ParquetFile(self.path) as file:
+        with self._file() as file:
             stored = self._stored(columns)
             for batch in file.iter_batches(BLOCK_ROWS, row_groups=groups, columns=stored):
                 table = self._completed(pa.Table.from_batches([batch]), columns, first_row)
                 yield Block(self.label, first_row, partial(split, table))
                 first_row += batch.num_rows
+
+    @contextmanager
+    def _file(self) -> Iterator[pq.ParquetFile]:
+        with (
+            reading(self.label, "Parquet"),
+            opened(self.path) as source,
+            pq.ParquetFile(source) as file,
+        ):
+            yield file
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return [name for name in columns if name not in self.ranges]
@@ -251,7 +262,7 @@ class ParquetPart:
 class ZarrPart:
     """A zarr group whose arrays of one dimension are the columns, as xarray writes data sets."""
 
-    path: Path
+    path: Place
     label: str
     names: tuple[str, ...]
     labels: tuple[str, ...]  # coordinates, which a dataset does not count as variables either
@@ -259,7 +270,7 @@ class ZarrPart:
     step: int
 
     @classmethod
-    def of(cls, path: Path) -> ZarrPart:
+    def of(cls, path: Place) -> ZarrPart:
         label = f"zarr store {str(path)!r}"
         group = _zarr_group(path)
         arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
@@ -324,9 +335,9 @@ class ZarrPart:
             raise DataError(f"{self.label}: column {name!r} cannot be read: {error}") from error
 
 
-def _zarr_group(path: Path) -> zarr.Group:
+def _zarr_group(path: Place) -> zarr.Group:
     try:
-        return zarr.open_group(str(path), mode="r")
+        return zarr.open_group(str(path), mode="r", **options_of(path))
     except Exception as error:  # as above
         raise DataError(f"{str(path)!r} cannot be read as a zarr group: {error}") from error
 

@@ -7,7 +7,7 @@ read the blocks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import has_magic, iglob
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from dsgp.addresses import Place, files_below, matches, name_of, parts_within, place_of
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import joint_schema
 from dsgp.rows.sources.csv_format import CsvFormat
-from dsgp.rows.sources.files import FILE_TYPES, is_csv, refuse_address, require_columns, require_csv
+from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns, require_csv
 from dsgp.rows.sources.memory import listed
 from dsgp.rows.sources.parts import Block, CsvPart, ParquetPart, Part, ZarrPart
 
@@ -29,20 +30,24 @@ class Stored:
 
     Parameters
     ----------
-    path : str or Path
-        A CSV or Parquet file, a folder of them, a glob such as ``data/*.csv``, or a zarr store.
+    path : str, Path or UPath
+        A CSV or Parquet file, a folder of them, a glob such as ``data/*.csv``, or a zarr store; of
+        this machine or at an address, such as ``s3://bucket/*.parquet``.
     columns : sequence of str, optional
         The inputs; None means all but those in ``drop`` and what else is named in a fit (target,
         weight, …).
     drop : sequence of str
     format : CsvFormat
         How CSV files are written: delimiter, decimal point, encoding.
+    storage_options : mapping, optional
+        Of an address, for fsspec, e.g. ``{"anon": True}``.
     """
 
-    path: str | Path
+    path: str | Place
     columns: Sequence[str] | None = None
     drop: Sequence[str] = ()
     format: CsvFormat = field(default_factory=CsvFormat)
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def require_column_name(self, what: str, value: Any) -> None:
         """Raise ``DataError`` if what belongs to the rows is no name of a column."""
@@ -144,12 +149,16 @@ class StoredTable:
         )
 
 
-def open_table(path: str | Path, form: CsvFormat | None = None) -> StoredTable:
+def open_table(
+    path: str | Place,
+    form: CsvFormat | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> StoredTable:
     """Find the parts of a table and read their column names.
 
     Parameters
     ----------
-    path : str or Path
+    path, form, storage_options
         As for ``Stored``. Files of a folder are taken in the order of their names, in which 10
         comes after 9; those whose names start with ``_`` or ``.`` are left aside.
 
@@ -157,43 +166,65 @@ def open_table(path: str | Path, form: CsvFormat | None = None) -> StoredTable:
     ------
     DataError
         If there is nothing, or a part is not what its name says.
+    StorageError
+        If an address cannot be reached.
     """
-    refuse_address(path)
-    path = Path(path)
+    place = place_of(path, storage_options)
+    label = repr(str(place))
     form = CsvFormat() if form is None else form
-    if path.is_dir() and any((path / mark).exists() for mark in ("zarr.json", ".zgroup")):
-        require_csv(repr(str(path)), form)
-        return StoredTable(str(path), [ZarrPart.of(path)])
-    if path.is_dir():
-        files = _files_below(path)
-        labels = [f"part {str(file.relative_to(path))!r}" for file in files]
-    elif has_magic(str(path)) and not path.exists():
-        matches = (Path(match) for match in iglob(str(path), recursive=True))
-        files = _in_order(file for file in matches if file.is_file() and file.name[0] != "_")
+    is_zarr = any((place / mark).exists() for mark in ("zarr.json", ".zgroup"))
+    if is_zarr and not name_of(place).lower().endswith(FILE_TYPES):
+        require_csv(label, form)
+        return StoredTable(str(place), [ZarrPart.of(place)])
+    files: Sequence[Place]
+    if _is_pattern(place):
+        files = _matching(place)
         if not files:
-            raise DataError(f"no file matches {str(path)!r}; check the pattern")
+            raise DataError(f"no file matches {label}; check the pattern")
         labels = [f"part {str(file)!r}" for file in files]
+    elif place.is_dir():
+        files = _files_below(place)
+        labels = [f"part {'/'.join(parts_within(file, place))!r}" for file in files]
     else:
-        files, labels = [path], [repr(str(path))]
+        files, labels = [place], [label]
     if len({is_csv(file) for file in files}) > 1:
-        raise DataError(f"{str(path)!r} has both CSV and Parquet files; keep one kind")
+        raise DataError(f"{label} has both CSV and Parquet files; keep one kind")
     parts: list[Part] = []
-    for file, label in zip(files, labels, strict=True):
+    for file, own in zip(files, labels, strict=True):
         if is_csv(file):
-            parts.append(CsvPart.of(file, label, form))
+            parts.append(CsvPart.of(file, own, form))
         else:
-            require_csv(label, form)
-            parts.append(ParquetPart.of(file, label))
-    return StoredTable(str(path), parts)
+            require_csv(own, form)
+            parts.append(ParquetPart.of(file, own))
+    return StoredTable(str(place), parts)
 
 
-def _files_below(folder: Path) -> list[Path]:
+def _is_pattern(place: Place) -> bool:
+    if isinstance(place, Path):
+        return has_magic(str(place)) and not place.exists()
+    return has_magic(place.path.partition("?")[0])  # what follows is the query of a URL
+
+
+def _matching(place: Place) -> list[Place]:
+    found: Iterable[Place]
+    if isinstance(place, Path):
+        found = (Path(match) for match in iglob(str(place), recursive=True))
+    else:
+        found = matches(place)
+    return _in_order(file for file in found if file.is_file() and not name_of(file).startswith("_"))
+
+
+def _files_below(folder: Place) -> list[Place]:
+    found: Iterable[Place]
+    if isinstance(folder, Path):
+        found = (file for file in folder.rglob("*") if file.is_file())
+    else:
+        found = files_below(folder)
     files = _in_order(
         file
-        for file in folder.rglob("*")
-        if file.name.lower().endswith(FILE_TYPES)
-        and file.is_file()
-        and not any(name.startswith(("_", ".")) for name in file.relative_to(folder).parts)
+        for file in found
+        if name_of(file).lower().endswith(FILE_TYPES)
+        and not any(name.startswith(("_", ".")) for name in parts_within(file, folder))
     )
     if not files:
         raise DataError(
@@ -201,7 +232,7 @@ def _files_below(folder: Path) -> list[Path]:
             "group; check the path"
         )
     for file in files:
-        if keys := [name for name in file.relative_to(folder).parts[:-1] if "=" in name]:
+        if keys := [name for name in parts_within(file, folder)[:-1] if "=" in name]:
             raise DataError(
                 f"{str(folder)!r} keeps the column {keys[0].split('=')[0]!r} in the names of its "
                 "folders, where it is not read; write it without partitioning by columns"
@@ -209,7 +240,7 @@ def _files_below(folder: Path) -> list[Path]:
     return files
 
 
-def _in_order(files: Iterable[Path]) -> list[Path]:
+def _in_order(files: Iterable[Place]) -> list[Place]:
     """Sort by name, numbers within it by value: dask writes part.2 and part.10."""
     return sorted(
         files,

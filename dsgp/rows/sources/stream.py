@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
+from upath import UPath
 
 from dsgp.axis import Floats
 from dsgp.errors import DataError
@@ -94,7 +95,7 @@ def source_of(
     given = {role: values for role, values in (extra or {}).items() if values is not None}
     labels = None if labels is None else np.asarray(labels)
     roles = Roles(y, sample_weight, given, labels).map(_plain)
-    if isinstance(X, (str, Path, Stored)):
+    if isinstance(X, (str, Path, UPath, Stored)):
         return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, blank)
     by_name = match.needed if match is not None and match.named else ()
     X = plain_table(X, [*by_name, *roles.columns] if by_name else ())
@@ -274,7 +275,7 @@ def _stored_source(
     for what, name in {"y": roles.y, "sample_weight": roles.weight, **roles.extra}.items():
         if name is not None:
             stored.require_column_name(what, name)
-    table = open_table(stored.path, stored.format)
+    table = open_table(stored.path, stored.format, stored.storage_options)
     own = roles.columns
     if match is None:
         names = columns = _inputs(table, stored, own)

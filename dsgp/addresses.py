@@ -1,0 +1,266 @@
+"""Places elsewhere, such as ``s3://bucket/a.csv``: found, read and written through fsspec.
+
+What is at an address is either read where it is (tables, fields in zarr stores) or copied to a
+temporary folder first (models, files of netCDF). A result is made in a temporary folder and goes up
+when it is complete. What gives access is in the storage options, which are never stored.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from upath import UPath
+
+from dsgp.errors import ParameterError, StorageError
+
+Place: TypeAlias = Path | UPath
+
+# A scheme has two letters at least: C:/ is a disk.
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
+_LOCAL = ("file", "local")
+# The file that makes a folder a zarr store.
+_ROOT = "zarr.json"
+
+
+def address_of(path: object) -> str | None:
+    """Return the address, such as ``s3://bucket/a.csv``, that a path is meant to be; else None.
+
+    A ``Path`` has made one slash of two. Addresses of this machine's disk are none.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> address_of(Path("s3://bucket/a.csv")), address_of("folder/a.csv")
+    ('s3://bucket/a.csv', None)
+    """
+    parts = _ADDRESS.fullmatch(str(path))
+    if parts is None or parts[1].lower() in _LOCAL or os.path.exists(str(path)):
+        return None
+    return f"{parts[1]}://{parts[2]}"
+
+
+def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None = None) -> Place:
+    """Return a path of this machine, or one of fsspec's file systems.
+
+    Parameters
+    ----------
+    path : str, Path or UPath
+        A path, or an address: ``s3://bucket/a.csv``, ``https://host/a.csv``, ``memory://a.csv``.
+    storage_options : mapping, optional
+        What fsspec's file system takes, such as ``{"anon": True}`` of S3.
+
+    Raises
+    ------
+    ParameterError
+        If there are options, and the path is one of this machine.
+    StorageError
+        If fsspec knows no such file system, its package is not there, or it refuses the options.
+
+    Examples
+    --------
+    >>> from dsgp.addresses import place_of
+    >>> place_of("memory://tables/a.csv").name
+    'a.csv'
+    """
+    if isinstance(path, UPath) and not isinstance(path, Path):
+        return path if not storage_options else UPath(path, **storage_options)
+    address = address_of(path)
+    if address is None:
+        if storage_options:
+            raise ParameterError(
+                f"storage_options are of addresses such as s3://bucket/a.csv, and {str(path)!r} is "
+                "a path of this machine; leave them out"
+            )
+        return local_path(str(path))
+    try:
+        place = UPath(address, **(storage_options or {}))
+        _ = place.fs
+    except ImportError as error:
+        raise StorageError(
+            f"{address!r} needs a further package: {error} (pip install it beside dsgp)"
+        ) from error
+    # Each file system has types of its own for options that it does not take.
+    except Exception as error:
+        given = f" with the options {', '.join(storage_options)}" if storage_options else ""
+        raise StorageError(
+            f"{address!r} cannot be opened{given}: {error}; check the address and storage_options"
+        ) from error
+    return place
+
+
+def local_path(name: str) -> Path:
+    """Return a path of this machine, which may be written as ``file://…``."""
+    parts = _ADDRESS.fullmatch(name)
+    if parts is None or parts[1].lower() not in _LOCAL or os.path.exists(name):
+        return Path(name)
+    url = urlsplit(f"file:///{parts[2]}")
+    return Path(url2pathname(url.path))
+
+
+def is_remote(place: Place) -> bool:
+    """Tell a place of fsspec from one of this machine."""
+    return not isinstance(place, Path)
+
+
+def options_of(place: Place) -> dict[str, Any]:
+    """Return options with which xarray and zarr open a place given as text."""
+    return {} if isinstance(place, Path) else {"storage_options": dict(place.storage_options)}
+
+
+def zarr_options(place: Place) -> dict[str, Any]:
+    """Return options with which xarray opens a zarr store given as text.
+
+    On a disk metadata lie beside each other, and need not be consolidated.
+    """
+    consolidated = not isinstance(place, Path) and _is_consolidated(place)
+    return {"engine": "zarr", "consolidated": consolidated} | options_of(place)
+
+
+def _is_consolidated(place: UPath) -> bool:
+    try:
+        if not (place / _ROOT).exists():
+            return (place / ".zmetadata").exists()  # of the second format
+        return bool(json.loads((place / _ROOT).read_text()).get("consolidated_metadata"))
+    except (OSError, ValueError):  # no store: xarray says so
+        return False
+
+
+def name_of(place: Place) -> str:
+    """Return the last part of a place, without the query of a URL."""
+    return place.name if isinstance(place, Path) else re.split(r"[?#]", place.name)[0]
+
+
+def parts_within(place: Place, folder: Place) -> tuple[str, ...]:
+    """Return the names on the way from a folder to what lies in it."""
+    return PurePath(str(place)[len(str(folder)) :].lstrip("/\\")).parts
+
+
+def without_secrets(text: str) -> str:
+    """Return an address without the password and query that it may have.
+
+    Examples
+    --------
+    >>> without_secrets("sftp://me:word@host/a.csv"), without_secrets("https://host/a.csv?key=1")
+    ('sftp://host/a.csv', 'https://host/a.csv')
+    """
+    if "://" not in text:
+        return text
+    scheme, _, rest = text.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{re.split(r'[?#]', path)[0]}"
+
+
+def matches(place: UPath) -> list[UPath]:
+    """Return what fits a pattern such as ``s3://bucket/*.csv``, in no special order."""
+    with _reaching(place):
+        return _places(place, place.fs.glob(place.path))
+
+
+def files_below(place: UPath) -> list[UPath]:
+    """Return all files below a folder, in no special order."""
+    with _reaching(place):
+        return _places(place, place.fs.find(place.path))
+
+
+def signatures(place: UPath) -> list[str]:
+    """Return names, sizes and times of the files below a folder, or of a file."""
+    kept = ("size", "mtime", "created", "LastModified", "updated", "ETag", "etag")
+    with _reaching(place):
+        found = place.fs.find(place.path, detail=True)
+        return [
+            f"{name} " + " ".join(f"{key}={info[key]}" for key in kept if info.get(key))
+            for name, info in sorted(found.items())
+        ]
+
+
+def _places(place: UPath, names: list[str]) -> list[UPath]:
+    whole = (place.fs.unstrip_protocol(name) for name in names)
+    return [UPath(name, **place.storage_options) for name in whole]
+
+
+@contextmanager
+def _reaching(place: UPath) -> Iterator[None]:
+    try:
+        yield
+    # Clients of networks raise many types; all mean the same here.
+    except Exception as error:
+        raise StorageError(f"{str(place)!r} cannot be read: {error}") from error
+
+
+@contextmanager
+def local_copy(place: Place) -> Iterator[Path]:
+    """Give a path of this machine: that itself, or a copy that lasts as long as the block."""
+    if isinstance(place, Path):
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="dsgp-") as folder:
+        copy = Path(folder) / name_of(place)
+        with _reaching(place):
+            if place.is_dir():
+                for file in files_below(place):
+                    own = copy.joinpath(*parts_within(file, place))
+                    own.parent.mkdir(parents=True, exist_ok=True)
+                    place.fs.get_file(file.path, str(own))
+            else:
+                place.fs.get_file(place.path, str(copy))
+        yield copy
+
+
+def require_writable(place: UPath) -> None:
+    """Raise ``StorageError`` if nothing can be written at an address; a long job asks first."""
+    probe = place.with_name(f".{name_of(place)}.probe")
+    try:
+        with suppress(NotImplementedError):  # of stores that have no folders
+            probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    # Clients of networks raise many types; all mean the same here.
+    except Exception as error:
+        raise StorageError(
+            f"cannot write to {str(place)!r}: {error or type(error).__name__}; write to a path of "
+            "this machine, and copy it there when it is done"
+        ) from error
+
+
+def upload(made: Path, place: UPath) -> None:
+    """Put what is complete at an address: a file, or a folder with its root file last.
+
+    These stores cannot rename. So a store that is replaced is taken away first, its root file
+    before all others: at no time does a part of a store look like a whole one. If going up fails,
+    what is up already is taken away.
+    """
+    try:
+        if made.is_file():
+            place.fs.put_file(str(made), place.path)
+            return
+        remove(place)
+        files = sorted(file for file in made.rglob("*") if file.is_file())
+        last = [file for file in files if file == made / _ROOT]
+        for some in ([file for file in files if file not in last], last):
+            targets = [f"{place.path}/{file.relative_to(made).as_posix()}" for file in some]
+            place.fs.put(list(map(str, some)), targets)
+    except BaseException as error:
+        with suppress(Exception):
+            remove(place)
+        if not isinstance(error, Exception):
+            raise
+        raise StorageError(
+            f"cannot write to {str(place)!r}: {error or type(error).__name__}"
+        ) from error
+
+
+def remove(place: UPath) -> None:
+    """Take away a file, or a folder with its root file first; what is not there stays so."""
+    if (place / _ROOT).exists():
+        (place / _ROOT).unlink()
+    if place.exists():
+        place.fs.rm(place.path, recursive=place.is_dir())
