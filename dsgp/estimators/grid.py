@@ -299,7 +299,8 @@ class GridGP(OnDisk, BaseEstimator):
                 found = self._learn_sum(sums, found, points, y, variances)
         else:
             found = self._learn_gappy(sums, points, y, variances)
-        self._warn_of_short(found, points)
+        of_field = replace(found, terms=found.terms[len(self._effects) :])
+        self._warn_of_short(of_field, points)
         self._set_hyperparameters(found, None if per_cell else found.noise)
         self._variances = variances if isinstance(variances, np.ndarray) else None
         self.units_ = {axis.name: axis.unit_label for axis in field.axes}
@@ -417,9 +418,9 @@ class GridGP(OnDisk, BaseEstimator):
         begin = [starts(terms, points, variance, noise) for terms in sums]  # type: ignore[arg-type]
         if first is not None:
             begin[0] = first
+        effects: Sequence[Sequence[Kernel]] = ()
         if self._effects:
             effects = starts(self._effects, points, variance, noise).terms  # type: ignore[arg-type]
-            begin = [replace(one, terms=(*effects, *one.terms)) for one in begin]
         self.learnt_from_ = (
             "all observed cells"
             if self.field_.n_observed <= DENSE
@@ -434,6 +435,7 @@ class GridGP(OnDisk, BaseEstimator):
             seed=self.random_state,
             unknown_constant=self._constant_is_unknown,
             all_scales=isinstance(self.scales, (int, np.integer)),
+            effects=effects,
         )
 
     # ------------------------------------------------------------------ posterior

@@ -64,12 +64,15 @@ class Hyperparameters:
     learn_noise : bool
     sizes : tuple of int
         Points of each axis: one of a single point has no lengthscale to learn.
+    held : tuple of bool
+        Which of ``logs`` a search leaves as they are, beside those that are fixed; () for none.
     """
 
     terms: tuple[tuple[Kernel, ...], ...]
     noise: float
     learn_noise: bool
     sizes: tuple[int, ...]
+    held: tuple[bool, ...] = ()
 
     def free(self) -> tuple[Bools, Bools, bool]:
         """Say which lengthscales (C, D), amplitudes (C,) and noise are free."""
@@ -114,7 +117,8 @@ class Hyperparameters:
     def mask(self) -> Bools:
         """Which of ``logs`` are free."""
         lengthscales, amplitudes, noise = self.free()
-        return np.array([*lengthscales.ravel(), *amplitudes, noise])
+        free = np.array([*lengthscales.ravel(), *amplitudes, noise])
+        return free & ~np.array(self.held) if self.held else free
 
 
 def starts(
@@ -309,7 +313,8 @@ def below_step(found: Hyperparameters, points: Sequence[Floats]) -> Bools:
     """Say which learnt lengthscales (C, D) are below the step of their axis."""
     lengths = np.array([[float(k.lengthscale or 1.0) for k in term] for term in found.terms])
     steps = np.array([step_of(own) for own in points])
-    return np.asarray(found.free()[0] & (lengths < steps * (1 - 1e-9)))
+    free = found.mask()[: lengths.size].reshape(lengths.shape)
+    return np.asarray(free & (lengths < steps * (1 - 1e-9)))
 
 
 def raised_from(found: Hyperparameters, points: Sequence[Floats]) -> Hyperparameters | None:

@@ -22,9 +22,11 @@ from dsgp.grid.fit import (
     raised_from,
     step_of,
 )
+from dsgp.grid.fit_effects import effects_of_sample, sample_of_effects, with_effects
 from dsgp.grid.missing import Bools, CellSystem
 from dsgp.grid.points import amplitude
 from dsgp.grid.vecchia import VecchiaEvidence
+from dsgp.kernels import Kernel
 
 # A learner stops when an iteration gains less, in nats of the sample.
 _GAIN = 0.3
@@ -77,6 +79,7 @@ def learn_cells(
     seed: int,
     unknown_constant: bool = False,
     all_scales: bool = False,
+    effects: Sequence[Sequence[Kernel]] = (),
 ) -> Hyperparameters:
     """Learn from a field with gaps, or with noise that differs between cells.
 
@@ -99,6 +102,8 @@ def learn_cells(
         As for ``learn_complete``.
     all_scales : bool
         Take the last, whatever it gains; those before are where its search starts from.
+    effects : sequence of terms
+        Of a mean, which go in front of the others: see ``fit_effects``.
     """
     counts = [int(np.count_nonzero(piece.observed)) for piece in pieces]
     n = sum(counts)
@@ -107,8 +112,13 @@ def learn_cells(
     if n <= DENSE:
         exact = _dense_evidence(pieces, unknown_constant)
         search = _Search(lambda _: exact, points, variance, n, None)
-        chosen = search.raised(*search.choose(starts, all_scales))
-        return noise_alone(exact, chosen[0], chosen[1], variance)
+        chosen = search.choose(starts, all_scales)
+        if effects:
+            start = _of_size(starts, chosen[0])
+            found, value = with_effects(exact, chosen[0], start, effects, points, variance, n)
+            chosen = found, value, exact
+        found, value, _ = search.raised(*chosen)
+        return noise_alone(exact, found, value, variance)
     samples = [
         _Sample(pieces, counts, n_rows, min(neighbours, n_neighbours), seed)
         for n_rows, neighbours in (_FIRST, _SECOND)
@@ -125,8 +135,14 @@ def learn_cells(
             break
         best = reached
     assert best is not None
+    if effects:
+        few = replace(pieces[0], observed=sample_of_effects(pieces[0].observed, effects, seed))
+        series = _dense_evidence([few], unknown_constant)
+        start = _of_size(starts, best[0])
+        begins = effects_of_sample(series, best[0], start, effects, points, variance)
+        best = max((second.settled(begin) for begin in begins), key=lambda one: one[1])
     found, value, evidence = second.raised(*best)
-    return noise_alone(evidence, found, value, variance)
+    return replace(noise_alone(evidence, found, value, variance), held=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,9 +163,9 @@ class _Search:
     n: int
     stage: int | None
 
-    def once(self, start: Hyperparameters) -> Ascent:
-        """Ascend from one start."""
-        evidence = self.evidence_from(start)
+    def once(self, start: Hyperparameters, evidence: Evidence | None = None) -> Ascent:
+        """Ascend from one start, by the likelihood for it or by another."""
+        evidence = self.evidence_from(start) if evidence is None else evidence
         sampled = {} if self.stage is None else {"gain": _GAIN, "max_iter": _MAX_ITER}
         found, value = maximise(
             evidence,
@@ -215,6 +231,10 @@ class _Search:
             if other[1] > reached[1] + _PREFERRED:
                 return other
         return reached
+
+
+def _of_size(starts: Sequence[Hyperparameters], found: Hyperparameters) -> Hyperparameters:
+    return next(one for one in starts if len(one.terms) == len(found.terms))
 
 
 def _with_shorter(

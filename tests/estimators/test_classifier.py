@@ -504,8 +504,8 @@ def test_damaged_stores_are_refused(tmp_path, damage, monkeypatch):
     kept().fit(X, np.array(["x", "y", "z"])[codes]).save(tmp_path / "m.zarr")
     read = dsgp.storage.read
 
-    def damaged(path):
-        kind, settings, tree = read(path)
+    def damaged(path, options):
+        kind, settings, tree = read(path, options)
         settings = json.loads(json.dumps(settings))
         damage(settings)
         return kind, settings, tree

@@ -6,6 +6,7 @@ import xarray as xr
 
 from dsgp import GridGP, load
 from dsgp.errors import ParameterError
+from dsgp.grid import fit_cells, fit_effects
 from dsgp.kernels import Matern32, Matern52, Periodic, SquaredExponential
 from tests.grid.dense import Dense, close, gaps, uneven
 
@@ -205,6 +206,30 @@ def test_a_climatology_of_two_years_is_as_good_as_none_or_better(season):
         errors[mean] = np.sqrt(np.mean(squares))
     assert errors["time.month"] < (1.1 if season == 0 else 0.85) * errors["constant"]
     assert 0.85 < np.mean(covered) <= 1.0
+
+
+def test_seasons_of_many_cells_show_in_whole_series(monkeypatch):
+    """Vecchia's likelihood sees near cells only: none a year away."""
+    monkeypatch.setattr(fit_cells, "DENSE", 300)
+    monkeypatch.setattr(fit_effects, "_CELLS", 300)
+    random = np.random.default_rng(0)
+    months, x = np.arange(60.0), np.arange(4.0)
+    roots = [
+        np.linalg.cholesky(Matern52(length, 1.0).covariance(own) + 1e-9 * np.eye(len(own)))
+        for own, length in ((months, 3.0), (x, 4.0), (x, 4.0))
+    ]
+    field = np.einsum("ta,yb,xc,abc->tyx", *roots, random.standard_normal((60, 4, 4)))
+    field += 3.0 * np.cos(2 * np.pi * months / 12)[:, None, None] * (1 + 0.05 * x)
+    times = xr.date_range("2001-01-01", periods=60, freq="MS")
+    truth = xr.DataArray(10 + field, {"time": times, "y": x, "x": x})
+    hidden = random.random(truth.shape) < 0.3
+    hidden[-8:] = True
+    da = (truth + 0.1 * random.standard_normal(truth.shape)).where(~hidden)
+    assert da.count() > 300
+    posterior = GridGP(mean="time.month", scales=1).fit(da, domain=None).posterior()
+    error = (posterior["mean"] - truth)[-6:]
+    assert float(np.sqrt((error**2).mean())) < 1.2  # of the field 1.0, with the season 2.3
+    assert 0.85 < float((abs(error) < 1.96 * posterior["std"][-6:]).mean()) <= 1.0
 
 
 def test_a_climatology_is_saved_and_shown(tmp_path):

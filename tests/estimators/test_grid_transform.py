@@ -125,18 +125,18 @@ def test_accessor_eager_lazy_and_of_datasets(choice):
 
 def test_climatologies_act_on_the_scale_of_the_transform():
     da, _ = chlorophyll(steps=24, n=4)
-    model = GridGP(transform="log", mean="time.month").fit(da)
-    by_hand = GridGP(mean="time.month").fit(np.log(da))
+    model = GridGP(transform="log", scales=1, mean="time.month").fit(da)
+    by_hand = GridGP(scales=1, mean="time.month").fit(np.log(da))
     np.testing.assert_allclose(model.mean_, np.exp(by_hand.mean_))
     # Numbers are in the field's unit.
-    given = GridGP(transform="log", mean=2.0).fit(da)
+    given = GridGP(transform="log", scales=1, mean=2.0).fit(da)
     np.testing.assert_allclose(
         given.posterior(quantiles=[0.5])["quantiles"][0],
-        np.exp(GridGP(mean=np.log(2.0)).fit(np.log(da)).posterior()["mean"]),
+        np.exp(GridGP(scales=1, mean=np.log(2.0)).fit(np.log(da)).posterior()["mean"]),
     )
     field = xr.full_like(da, 2.0)
     np.testing.assert_allclose(
-        GridGP(transform="log", mean=field).fit(da).posterior()["mean"],
+        GridGP(transform="log", scales=1, mean=field).fit(da).posterior()["mean"],
         given.posterior()["mean"],
     )
     assert given.mean_ == pytest.approx(2.0)

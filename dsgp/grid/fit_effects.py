@@ -1,0 +1,137 @@
+"""Learning the terms of a mean, such as a climatology, beside the field's.
+
+What repeats after a year shows in series of many years at one place. Vecchia's likelihood does not
+see it: each cell is given its nearest ones, which share the season. So the terms are learned by the
+exact likelihood of whole series at a few pairs of neighbouring places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dsgp.axis import Floats
+from dsgp.grid.fit import GridEvidenceLike, Hyperparameters, maximise
+from dsgp.grid.missing import Bools
+from dsgp.grid.points import amplitude
+from dsgp.kernels import Kernel
+
+# Cells of the sample, and pairs of places at least.
+_CELLS, _PAIRS = 900, 3
+# A place counts if it has so much of the observations of the fullest.
+_FULL = 0.5
+# The field may have taken the season for its own: shares of its variance and of its lengthscale
+# along the dim from which it sets out.
+_SHARES = ((1.0, 1.0), (0.3, 0.3))
+
+Evidence = Callable[[Hyperparameters], GridEvidenceLike]
+Terms = Sequence[Sequence[Kernel]]
+
+
+def with_effects(
+    evidence: Evidence,
+    found: Hyperparameters,
+    start: Hyperparameters,
+    effects: Terms,
+    points: Sequence[Floats],
+    variance: float,
+    n_cells: int,
+) -> tuple[Hyperparameters, float]:
+    """Ascend a likelihood from the optimum of a field without a mean, with its terms in front.
+
+    Parameters
+    ----------
+    evidence : callable
+        Exact.
+    found, start : Hyperparameters
+        That optimum, and where the search for as many terms began.
+    effects : sequence of terms
+        With all parameters.
+    points : sequence of D ndarrays
+    variance : float
+        Of the observed cells.
+    n_cells : int
+
+    Returns
+    -------
+    hyperparameters : Hyperparameters
+        The likeliest that were reached.
+    value : float
+        The log likelihood there.
+    """
+    d = dim_of(effects)
+    begins = [_scaled(found.terms, d, height, length) for height, length in _SHARES]
+    reached = []
+    for terms in (*begins, start.terms):
+        begin = replace(found, terms=(*map(tuple, effects), *terms))
+        reached.append(
+            maximise(evidence, begin, points, variance, n_cells, what="learning the mean")
+        )
+    return max(reached, key=lambda one: one[1])
+
+
+def effects_of_sample(
+    evidence: Evidence,
+    found: Hyperparameters,
+    start: Hyperparameters,
+    effects: Terms,
+    points: Sequence[Floats],
+    variance: float,
+) -> list[Hyperparameters]:
+    """Learn the terms of a mean from ``sample_of_effects``, and hold them from then on.
+
+    Returns where a search of the whole may begin: with the field's terms of the sample, which saw
+    few distances, and with those of the optimum without a mean.
+    """
+    best, _ = with_effects(evidence, found, start, effects, points, variance, _CELLS)
+    n_effects, d = len(effects), dim_of(effects)
+    lengths = np.zeros((len(best.terms), len(points)), dtype=bool)
+    lengths[1:n_effects, d] = True
+    heights = (np.arange(len(best.terms)) < n_effects) & (np.arange(len(best.terms)) > 0)
+    own = replace(best, held=(*lengths.ravel().tolist(), *heights.tolist(), False))
+    others = _scaled(found.terms, d, 1.0, 1.0)
+    return [own, replace(own, terms=(*best.terms[:n_effects], *others), noise=found.noise)]
+
+
+def dim_of(effects: Terms) -> int:
+    """Return the dim along which a mean is taken: its first term does not vary there."""
+    return next(d for d, kernel in enumerate(effects[0]) if "lengthscale" in kernel.fixed)
+
+
+def sample_of_effects(observed: Bools, effects: Terms, seed: int) -> Bools:
+    """Choose observed cells: series at pairs of places, thinned at random where they are long.
+
+    The first of each pair is drawn at random, the second is the nearest one in steps.
+    """
+    d = dim_of(effects)
+    series = np.moveaxis(observed, d, -1)
+    by_place = series.reshape(-1, observed.shape[d])
+    counts = by_place.sum(axis=1)
+    random = np.random.default_rng([seed, 3])
+    full = np.flatnonzero(counts >= max(_FULL * counts.max(), 1))
+    n_pairs = max(_CELLS // (2 * int(counts.max())), _PAIRS)
+    chosen = set(random.choice(full, min(n_pairs, len(full)), replace=False).tolist())
+    where = np.stack(np.unravel_index(full, series.shape[:-1]), axis=1) if series.ndim > 1 else None
+    for place in sorted(chosen) if where is not None else ():
+        own = np.array(np.unravel_index(place, series.shape[:-1]))
+        apart = np.abs(where - own).sum(axis=1)
+        chosen.add(int(full[np.argmin(np.where(apart == 0, np.inf, apart))]))
+    kept = np.zeros_like(by_place)
+    limit = max(_CELLS // len(chosen), 1)
+    for place in sorted(chosen):
+        kept[place, random.permutation(np.flatnonzero(by_place[place]))[:limit]] = True
+    return np.moveaxis(kept.reshape(series.shape), -1, d)
+
+
+def _scaled(terms: Terms, d: int, height: float, length: float) -> list[tuple[Kernel, ...]]:
+    scaled = []
+    for term in terms:
+        own = list(term)
+        if "lengthscale" not in own[d].fixed:
+            own[d] = own[d].with_parameters(lengthscale=length * float(own[d].lengthscale or 1.0))
+        if all("variance" not in kernel.fixed for kernel in term):
+            own[0] = own[0].with_parameters(variance=height * amplitude(term))
+        scaled.append(tuple(own))
+    return scaled
