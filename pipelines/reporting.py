@@ -396,6 +396,8 @@ def draw_predictions(
             level=level,
             y_train_mean=target_mean,
             target=target,
+            # Of a transformed target they are not symmetric.
+            interval=(table["lower"], table["upper"]) if "lower" in table else None,
         ).savefig(folder / "predictions.png", dpi=DPI)
 
 

@@ -329,6 +329,19 @@ def test_predictions_are_annotated_and_drawn_by_density(n_rows):
     assert colours["observed = predicted"] == to_hex(identity.get_color())
 
 
+def test_intervals_that_are_not_symmetric_are_drawn_and_counted_as_they_are():
+    y, mean, std = np.array([1.0, 2.0, 9.0]), np.array([2.0, 2.0, 2.0]), np.full(3, 0.6)
+    lower, upper = np.array([1.5, 1.5, 1.5]), np.array([3.0, 3.0, 10.0])
+    axes = plot_predictions(y, mean, std, interval=(lower, upper)).axes[0]
+    assert "66.7% in 95% intervals" in axes.get_title()
+    bars = np.concatenate(
+        [own.get_segments() for own in axes.collections if hasattr(own, "get_segments")]
+    )
+    np.testing.assert_allclose(np.sort(bars[:, :, 1], axis=0), np.c_[lower, np.sort(upper)])
+    with pytest.raises(DataError, match=r"interval: expected two arrays of shape \(3,\)"):
+        plot_predictions(y, mean, std, interval=(lower[:2], upper))
+
+
 def test_residuals_too_far_out_stay_at_the_edge_and_are_counted():
     residuals = plot_predictions([0.0, 1.0, 50.0, 2.0], [0.0, 1.5, 0.0, 2.0], [1, 1, 1, 0]).axes[1]
     assert "1 rows beyond ±8 at the edge" in residuals.get_title()

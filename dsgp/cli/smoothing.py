@@ -28,6 +28,7 @@ from dsgp.grid.axes import axes_of
 from dsgp.grid.domain import CHOICES
 from dsgp.grid.outputs import Labels
 from dsgp.places import require_apart
+from dsgp.transforms import require_quantiles
 
 _MATERN = {
     "matern12": kernels.Matern12,
@@ -50,6 +51,7 @@ def smooth(
     domain: str,
     keep_observed: bool,
     include_noise: bool,
+    quantile: Sequence[float] | None,
     save_model: Path | None,
     model: Path | None,
     memory_limit: str | None,
@@ -59,6 +61,11 @@ def smooth(
     overwrite: bool,
 ) -> None:
     """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
+    if quantile and keep_observed:
+        raise ParameterError(
+            "--quantile is of the field, and --keep-observed gives observed values; leave one out"
+        )
+    require_quantiles(quantile)
     reach = Reach.of(storage_options, [*data, out, save_model, model])
     target = reach.place(out if address_of(out) else out.absolute())
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
@@ -81,6 +88,7 @@ def smooth(
         labels = Labels.of(name, command_line(context), include_noise)
         labels.require_free(dataset.coords)
         said = f"mean ({labels.mean}) and standard deviation ({labels.std})"
+        said += f" and quantiles ({labels.quantiles})" if quantile else ""
         fitted = None if model is None else load(reach.place(model))
         estimator = _estimator(dataset, da, context.params, fitted)
         free = memory.available() if limit is None else limit
@@ -90,7 +98,7 @@ def smooth(
         large = needed > free
         n_cells = None
         if not large:
-            asked = _Asked(mask, domain, keep_observed, include_noise)
+            asked = _Asked(mask, domain, keep_observed, include_noise, quantile)
             # With gaps it may turn out to need more: then in pieces, too.
             with suppress(MemoryLimitError), fields.place_for(target, overwrite) as place:
                 n_cells = _in_memory(estimator, dataset, da, asked, place, labels)
@@ -289,6 +297,7 @@ class _Asked:
     domain: str
     keep_observed: bool
     include_noise: bool
+    quantiles: Sequence[float] | None
 
 
 def _in_memory(
@@ -303,7 +312,7 @@ def _in_memory(
     da = da.load()
     mask = None if asked.mask is None else fields.mask_of(dataset, asked.mask, "--mask")
     estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
-    result = estimator.posterior(include_noise=asked.include_noise)
+    result = estimator.posterior(asked.include_noise, asked.quantiles)
     if asked.keep_observed:
         result = with_observed(result, estimator, asked.include_noise)
     write(result, dataset, str(da.name), place, labels)
@@ -337,8 +346,8 @@ def _require_simple(
         )
     if fields.is_netcdf(out):
         raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")
-    for name in ("mask", "keep_observed", "save_model", "transform"):
-        if context.params[name] not in (None, False, Transform.none):
+    for name in ("mask", "keep_observed", "quantile", "save_model", "transform"):
+        if context.params[name] not in (None, False, [], (), Transform.none):
             option = f"--{name.replace('_', '-')}"
             raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
     if context.params["domain"] not in ("all", *CHOICES):

@@ -49,7 +49,7 @@ def write(
 
     Parameters
     ----------
-    result : Dataset of ``mean`` and ``std``
+    result : Dataset of ``mean`` and ``std``, with or without ``quantiles``
     source : Dataset
         Whose global attributes, bounds and grid mapping go along.
     variable : str
@@ -61,14 +61,20 @@ def write(
     netcdf = is_netcdf(path)
     field = source[variable]
     stored = _encoding_of(field, netcdf)
-    named = result.rename({"mean": labels.mean, "std": labels.std})
+    names = {"mean": labels.mean, "std": labels.std, "quantiles": labels.quantiles}
+    named = result.rename({old: new for old, new in names.items() if old in result})
     named[labels.mean].attrs = labels.of_mean(result["mean"].attrs)
     named[labels.std].attrs = labels.of_std(field.attrs, variable)
+    if labels.quantiles in named:
+        named[labels.quantiles].attrs = labels.of_quantiles(field.attrs, variable)
     described = _with_descriptions(named, source, field)
     encoding: dict[Any, dict[str, Any]] = {
         name: _of_coordinate(one, netcdf) if name in described.coords else stored
         for name, one in described.variables.items()
     }
+    if labels.quantiles in encoding:  # a dim more
+        kept = ((key, value) for key, value in stored.items() if not key.startswith("chunk"))
+        encoding[labels.quantiles] = dict(kept)
     plain = described.drop_encoding()
     plain.attrs = labels.of_file(source.attrs, named.data_vars)
     with warnings.catch_warnings():  # of zarr, that its third format has no such metadata yet

@@ -15,6 +15,7 @@ from dsgp.errors import DataError
 from dsgp.estimators.training import Watch, encode_all, read_all, summed_by_bins
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
+from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.sources import Source
 from dsgp.rows.table import RowTable
 
@@ -171,6 +172,7 @@ def _responses(
         if not (exposure > 0).all():
             require_positive(exposure, EXPOSURE, row_of(source, int(np.argmin(exposure > 0))))
         offset = offset + np.log(exposure) if len(offset) else np.log(exposure)
+    report_columns({f"the target {source.target!r}": Extremes().add(numbers["y"])})
     trials = numbers.get(TRIALS, np.empty(0))
     if weight is not None and (weight == 1.0).all():
         weight = None

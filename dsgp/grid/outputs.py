@@ -61,6 +61,17 @@ class Labels:
         kept["long_name"] = what + ", of a new observation" * self.include_noise
         return kept
 
+    @property
+    def quantiles(self) -> str:
+        """The variable of quantiles."""
+        return f"{self.mean}_quantiles"
+
+    def of_quantiles(self, attrs: Mapping[Any, Any], variable: str) -> dict[Any, Any]:
+        """Return attributes of quantiles, which have the units of the field."""
+        kept = {key: attrs[key] for key in ("units", "grid_mapping") if key in attrs}
+        what = f"quantiles of {attrs.get('long_name', variable)}"
+        return kept | {"long_name": what + ", of a new observation" * self.include_noise}
+
     def of_file(self, attrs: Mapping[Any, Any], variables: Iterable[object]) -> dict[Any, Any]:
         """Return global attributes: those of the source, the mark, and a line of history."""
         told = dict(attrs)

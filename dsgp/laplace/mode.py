@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from dsgp.likelihoods import Likelihood
 # As of ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
 UNFELT = 0.1
 _HALVINGS = 40
+# Log density of a row below which functions to start from are compared with none.
+_HOPELESS = 1e6
 # Ω may fall by so much of itself through rounding.
 _ROUNDING = 1e-13
 # Of early steps: the error of their solution, in prior standard deviations, as a share of what the
@@ -123,6 +126,15 @@ def find_mode(
     around = mean if start is None else start
     found = linearise(level, around + shift)
     objective = found.log_density if start is None else -math.inf
+
+    def from_zero() -> tuple[Any, float]:
+        zero = linearise(level, shift)
+        return zero, zero.log_density - 0.5 * precision * (level - centre) ** 2
+
+    if start is not None and not found.log_density > -_HOPELESS * rows.n_rows:
+        begun = from_zero()
+        if not found.log_density > begun[1]:
+            start, around, (found, objective) = None, mean, begun
     trace: list[float] = []
     coarse: Callable[[], CoarseSpace] | None = None
     solve_tol, step_size, closing = _LOOSEST, math.inf, 0
@@ -172,6 +184,12 @@ def find_mode(
             solution = replace(solution, mean=mean, dual=dual, converged=False)
             level_step = 0.0
             break
+        if not trace and start is not None and value < found.log_density:
+            # Of the first step from given functions Ω is not known before; F = 0 is no worse.
+            begun = from_zero()
+            if value < begun[1]:
+                start, around, pair, (found, objective) = None, mean, (mean, dual), begun
+                continue
         mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
         level = tried_level
         pair = mean, dual

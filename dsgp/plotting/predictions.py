@@ -36,6 +36,7 @@ def plot_predictions(
     level: float = 0.95,
     y_train_mean: float | None = None,
     target: str | None = None,
+    interval: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Figure:
     """Draw predicted against observed targets, and what is left over in standard deviations.
 
@@ -55,6 +56,9 @@ def plot_predictions(
         Mean of the training targets, the reference of the NMSE; by default that of ``y``.
     target : str, optional
         Name and unit of the target, for the labels.
+    interval : (lower, upper), array_like of shape (n_rows,), optional
+        Ends of the intervals, as ``predict_interval`` of a transformed target or another likelihood
+        has them, which are not symmetric; by default those of a normal distribution.
 
     Returns
     -------
@@ -76,6 +80,16 @@ def plot_predictions(
     z = normal_quantile(level)
     y, mean, std = (np.asarray(values, dtype=np.float64) for values in (y, mean, std))
     covered = coverage(y, mean, std, level)  # checks shapes and values
+    lower, upper = mean - z * std, mean + z * std
+    if interval is not None:
+        lower, upper = (np.asarray(end, dtype=np.float64) for end in interval)
+        if not lower.shape == upper.shape == y.shape or np.isnan([lower, upper]).any():
+            raise DataError(
+                f"interval: expected two arrays of shape {y.shape} without missing values, got "
+                f"{lower.shape} and {upper.shape}"
+            )
+    missed = (y < lower) | (y > upper)
+    covered = covered if interval is None else float(1 - missed.mean())
     reference = float(np.mean(y)) if y_train_mean is None else y_train_mean
     try:
         error = f"NMSE {nmse(y, mean, reference):.3g}"
@@ -85,8 +99,8 @@ def plot_predictions(
     whole = ax is None
     if ax is None:
         ax, right = DisplayedFigure((8.6, 4.1), layout="constrained").subplots(1, 2)
-        _draw_residuals(right, y, mean, std, z)
-    _draw_predictions(ax, y, mean, std, z)
+        _draw_residuals(right, y, mean, std, z, missed)
+    _draw_predictions(ax, y, mean, lower, upper, missed)
     ax.set_title(
         f"{error},  {covered:.1%} in {level:.0%} intervals,  {len(y):,} rows", fontsize=8.5
     )
@@ -104,9 +118,10 @@ def plot_predictions(
     return ax.figure.figure
 
 
-def _draw_predictions(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float) -> None:
+def _draw_predictions(
+    ax: Axes, y: Floats, mean: Floats, bottom: Floats, top: Floats, missed: Any
+) -> None:
     low, high = limits(np.concatenate([y, mean]))
-    missed = np.abs(y - mean) > z * std
     ax.plot([low, high], [low, high], color=_LINE, linewidth=1.0, zorder=3, label="identity")
     ax.set(xlim=(low, high), ylim=(low, high))
     if len(y) > _HEXBIN_ROWS:
@@ -114,18 +129,16 @@ def _draw_predictions(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float) 
     else:
         _draw_dots(ax, y, mean, missed)
     if len(y) <= _ERROR_BAR_ROWS:
-        bottom, top = mean - z * std, mean + z * std
         for rows, colour in ((~missed, GREY), (missed, ACCENT)):
             ax.vlines(y[rows], bottom[rows], top[rows], colour, linewidth=0.8, zorder=1.5)
         ax.set_ylim(*limits(np.concatenate([y, bottom, top])))
     tidy(ax, x_ticks=5)
 
 
-def _draw_residuals(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float) -> None:
+def _draw_residuals(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float, missed: Any) -> None:
     """Draw (y − mean) / std against the mean; what is too far out stays at the edge."""
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = np.nan_to_num((y - mean) / std, nan=0.0)  # exact, and certain of it
-    missed = np.abs(y - mean) > z * std
     least, most = _RESIDUALS
     reach = float(np.clip(np.abs(residual).max(), max(least, 1.2 * z), max(most, 1.2 * z)))
     n_beyond = int(np.count_nonzero(np.abs(residual) > reach))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,6 +26,7 @@ from dsgp.pursuit.rows import (
     View,
 )
 from dsgp.pursuit.search import Level
+from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.sources import Rows, Source, naming
 from dsgp.rows.usable import (
     constant_target,
@@ -128,8 +129,10 @@ def prepare_rows(
     constant = _constant(source, varying)
     sketches = [found.sketches[j] for j in varying]
     limits = [_bulk(sketch.values, sketch.counts, sketch.low, sketch.high) for sketch in sketches]
+    told = _tell_codes(source, found.extremes)
     for j, bulk in zip(varying, limits, strict=True):
-        _tell_far(source.names[j], bulk, *ends[j])
+        if source.names[j] not in told:
+            _tell_far(source.names[j], bulk, *ends[j])
     pilot = _pilot(varying, limits, (found.target.low, found.target.high))
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
@@ -204,6 +207,14 @@ def _tell_far(name: str, limits: tuple[float, float], low: float, high: float) -
         )
 
 
+def _tell_codes(source: Source, extremes: Sequence[Extremes]) -> list[str]:
+    """Warn of values that look like codes; return the names of the inputs that have some."""
+    inputs = [f"input column {name!r}" for name in source.names]
+    target = f"the target {source.target!r}"
+    told = report_columns(dict(zip([*inputs, target], extremes, strict=True)), False)
+    return [name for name, what in zip(source.names, inputs, strict=True) if what in told]
+
+
 def _constant(source: Source, varying: list[int]) -> list[str]:
     constant = [name for j, name in enumerate(source.names) if j not in varying]
     tell_constant(constant)
@@ -247,9 +258,11 @@ def _in_memory(
         offset, spread = location_and_scale(rows.y, weight)
     centre, scale = np.empty(len(varying)), np.empty(len(varying))
     limits = np.empty((len(varying), 2))
+    told = _tell_codes(source, [Extremes().add(values) for values in (*rows.columns, rows.y)])
     for position, j in enumerate(varying):
         limits[position] = bulk = _bulk(np.sort(rows.columns[j]), None, *ends[j])
-        _tell_far(source.names[j], bulk, *ends[j])
+        if source.names[j] not in told:
+            _tell_far(source.names[j], bulk, *ends[j])
         centre[position], scale[position] = _moments_of(rows.columns[j], weight, *limits[position])
     response = None
     if likelihood is None:

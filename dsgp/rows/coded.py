@@ -138,14 +138,22 @@ def is_known_code(value: float) -> bool:
     return bool(np.isclose(abs(value), _KNOWN, rtol=3e-6, atol=0.0).any())
 
 
-def report_columns(extremes: Mapping[str, Extremes]) -> None:
+def report_columns(extremes: Mapping[str, Extremes], can_be_missing: bool = True) -> set[str]:
     """Warn of columns of a table in which some values look like codes for missing ones.
 
     Parameters
     ----------
     extremes : mapping of str to Extremes
         By the name of the column for messages, e.g. ``input column 'age'``.
+    can_be_missing : bool
+        Whether the model takes missing inputs.
+
+    Returns
+    -------
+    set of str
+        The columns that were warned of.
     """
+    told_of = set()
     for what, ends in extremes.items():
         codes = ends.codes_of_column()
         if not codes:
@@ -154,7 +162,7 @@ def report_columns(extremes: Mapping[str, Extremes]) -> None:
         told = " and ".join(f"{n} values are exactly {value:.7g}" for value, n in codes.items())
         listed = ", ".join(f"{value:.7g}" for value in codes)
         remedy = "leave such rows out"
-        if what.startswith("input"):
+        if what.startswith("input") and can_be_missing:
             options = " ".join(f"--missing-value={value:.7g}" for value in codes)
             remedy = (
                 f"say so, missing_values=[{listed}] with missing='ignore' ({options} --missing "
@@ -166,3 +174,5 @@ def report_columns(extremes: Mapping[str, Extremes]) -> None:
             DataWarning,
             stacklevel=2,
         )
+        told_of.add(what)
+    return told_of

@@ -112,6 +112,29 @@ def test_type_and_compression_are_those_of_the_source(tmp_path, dtype, further, 
                     assert tuple(own.get("chunksizes") or own["chunks"]) == (4, 9)
 
 
+@pytest.mark.parametrize("name", ["o.nc", "o.zarr"])
+def test_quantiles_are_written_when_asked_for(tmp_path, name, capsys):
+    data = source(tmp_path / "in.nc", chunksizes=(4, 9))
+    asked = ["--transform", "log", "--quantile", "0.05", "--quantile", "0.5"]
+    run("smooth", data, "--kernel", "lat=matern52", *asked, "--out", tmp_path / name)
+    with xr.open_dataset(tmp_path / name) as ds:
+        quantiles = ds["sst_quantiles"]
+        assert quantiles.dims == ("quantile", "lat", "lon")
+        np.testing.assert_allclose(ds["quantile"], [0.05, 0.5])
+        assert quantiles.attrs["units"] == "degC"
+        assert quantiles.attrs["long_name"] == "quantiles of temperature"
+        assert bool((quantiles[0] < quantiles[1]).all())
+        assert bool((quantiles[1] < ds["sst"]).all())  # a median of a logarithm
+    for refused, said in (
+        (["--quantile", "1.5"], "quantiles must be probabilities"),
+        (["--quantile", "0.5", "--keep-observed"], "leave one out"),
+        (["--quantile", "0.5", "--memory", "4kB"], "there is no --quantile"),
+    ):
+        with pytest.raises(SystemExit):
+            cli.main(["smooth", str(data), "--out", str(tmp_path / "p.zarr"), *refused])
+        assert said in capsys.readouterr().err
+
+
 def test_a_name_that_is_taken_is_said_first(tmp_path, capsys):
     data = source(tmp_path / "in.nc")
     with xr.open_dataset(data) as ds:

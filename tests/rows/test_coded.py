@@ -6,10 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dsgp import AdditiveGPRegressor, GeneralizedAdditiveGP, load
+from dsgp import (
+    AdditiveGPRegressor,
+    GeneralizedAdditiveGP,
+    ProjectionPursuitGPRegressor,
+    load,
+)
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators import training
 from dsgp.kernels import Matern52
+from dsgp.likelihoods import Poisson
 from dsgp.rows.coded import Extremes
 from dsgp.rows.sources import source_of
 from tests.rows.kinds import collected
@@ -127,3 +133,42 @@ def test_bins_see_codes_of_every_block(monkeypatch):
     model = AdditiveGPRegressor(Matern52(0.3, 1.0), noise_variance=0.1, learner=None)
     with pytest.warns(DataWarning, match="10 values are exactly -999"):
         model.fit(values[:, None], np.sin(6 * values))
+
+
+@pytest.mark.parametrize("what", ["the target 'y'", "input column 'a'"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        ProjectionPursuitGPRegressor(n_projections=1, n_starts=1),
+        GeneralizedAdditiveGP(Poisson(), learner=None, kernel=Matern52(0.3, 1.0)),
+        GeneralizedAdditiveGP(
+            Poisson(), learner=None, kernel=Matern52(0.3, 1.0), bins=50, solver="backfitting"
+        ),
+    ],
+    ids=["pursuit", "counts", "counts in bins"],
+)
+def test_models_of_every_kind_tell_of_codes(model, what):
+    X = pd.DataFrame({"a": RNG.uniform(0, 1, 400), "b": RNG.uniform(0, 1, 400)})
+    y = RNG.poisson(3.0, 400).astype(float)
+    if what == "input column 'a'":
+        X.loc[::7, "a"] = -9999
+    else:
+        y[::7] = 9999
+    with pytest.warns(DataWarning, match=rf"^{what}: 58 values are exactly -?9999") as told:
+        model.fit(X, y)
+    messages = [str(one.message) for one in told if "9999" in str(one.message)]
+    assert len(messages) == 1  # "far away" is not said as well
+    takes_gaps = not isinstance(model, ProjectionPursuitGPRegressor)
+    assert ("missing_values" in messages[0]) == (takes_gaps and what != "the target 'y'")
+
+
+def test_far_counts_among_small_ones_end_in_an_answer():
+    """Functions of other kernels to start from may lead to rates that overflow."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    y = rng.poisson(np.exp(np.sin(6 * X[:, 0]))).astype(float)
+    y[::7] = 9999
+    with pytest.warns(DataWarning, match="exactly 9999"):
+        model = GeneralizedAdditiveGP(Poisson()).fit(X, y)
+    assert np.isfinite(model.predict_latent(X)).all()
+    assert np.isfinite(model.log_marginal_likelihood_)

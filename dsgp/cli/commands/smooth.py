@@ -23,6 +23,9 @@ Examples:
   dsgp smooth 'sst-2024-*.nc' --variable sst --noise 'error^2' \\
       --out smooth.zarr
 
+  dsgp smooth chlorophyll.nc --transform log --quantile 0.05 \\
+      --quantile 0.5 --quantile 0.95 --out smooth.nc
+
 \b
 Gaps:
   dsgp smooth clouds.nc --variable sst --mask sea --out filled.zarr
@@ -132,6 +135,14 @@ def smooth(
     include_noise: Annotated[
         bool, Option("--include-noise", help="std of a new observation, not of the field.")
     ] = False,
+    quantile: Annotated[
+        list[float] | None,
+        Option(
+            metavar="P",
+            help="Write NAME_quantiles too: of the field, or with --include-noise of a new "
+            "observation; 0.5 is the median. Can be repeated.",
+        ),
+    ] = None,
     save_model: Annotated[
         Path | None,
         Option(metavar="MODEL.zarr", help="Save the fitted model too; see dsgp info."),
@@ -182,6 +193,7 @@ def smooth(
         domain=domain,
         keep_observed=keep_observed,
         include_noise=include_noise,
+        quantile=quantile,
         save_model=save_model,
         model=model,
         memory_limit=memory_limit,
