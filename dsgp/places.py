@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
 from glob import has_magic, iglob
 from pathlib import Path
@@ -90,6 +90,23 @@ def made_aside(place: Place) -> Iterator[Path]:
         raise cannot_write(place, error) from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file so that readers find this text or the one before, whole.
+
+    It is on the disk when this returns.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with aside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    finally:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def require_folder(place: Path) -> None:

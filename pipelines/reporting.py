@@ -7,9 +7,7 @@ business of each pipeline.
 import json
 import math
 import platform
-import shutil
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +27,7 @@ from sklearn.base import is_classifier
 
 from dsgp import plotting
 from dsgp.errors import DsgpError, StorageError
-from dsgp.places import move_into_place, require_apart
+from dsgp.places import cannot_write, made_aside, require_apart
 from dsgp.progress import progress
 
 try:
@@ -106,23 +104,16 @@ def output_folder(
         path = path.resolve()
     require_apart(path, inputs)
     _require_replaceable(path, pipeline, data, overwrite)
-    aside = None
     made = [folder for folder in path.parents if not folder.exists()]  # innermost first
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
-        complete = aside / "complete"
-        complete.mkdir()
-        yield complete
-        _require_replaceable(path, pipeline, data, overwrite)  # the run may have taken hours
-        move_into_place(complete, path, aside / "replaced")
-    except DsgpError:
-        raise
+        with made_aside(path) as complete:
+            complete.mkdir()
+            yield complete
+            _require_replaceable(path, pipeline, data, overwrite)  # the run may have taken hours
     except OSError as error:
-        raise StorageError(f"cannot write {str(out)!r}: {error.strerror or error}") from error
+        raise cannot_write(path, error) from error
     finally:
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
         for folder in made:
             with suppress(OSError):  # it holds the results
                 folder.rmdir()

@@ -4,16 +4,14 @@ Nothing here knows what a stage does.
 """
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dsgp.errors import DsgpError, StorageError
-from dsgp.places import move_into_place, require_apart
+from dsgp.places import made_aside, replace_text, require_apart
 from pipelines.reporting import MAKER, plain_json
 
 try:
@@ -60,7 +58,7 @@ def chain_folder(
         path.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             for rest in path.rglob(".*.part"):
-                shutil.rmtree(rest, ignore_errors=True)
+                shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
             write_json(path / MARKER, {"made_by": MAKER, "pipeline": "run", "data": data})
             yield path
     except DsgpError:
@@ -109,14 +107,9 @@ def _locked(path: Path) -> Iterator[None]:
 def written_stage(folder: Path) -> Iterator[Path]:
     """Yield an empty folder that replaces `folder` when the block ends well."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".part", dir=folder.parent))
-    try:
-        whole = aside / "whole"
+    with made_aside(folder) as whole:
         whole.mkdir()
         yield whole
-        move_into_place(whole, folder, aside / "replaced")
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def manifest_of(folder: Path) -> dict[str, Any] | None:
@@ -133,13 +126,7 @@ def manifest_of(folder: Path) -> dict[str, Any] | None:
 def write_json(path: Path, content: Any) -> None:
     """Write a JSON file, whole or not at all; numbers that are not finite become null."""
     text = json.dumps(plain_json(content), indent=2, ensure_ascii=False, allow_nan=False)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text + "\n", encoding="utf-8")
-        os.replace(aside, path)
-    finally:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
+    replace_text(path, text + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.metrics import coverage, mnlp, nmse
+from dsgp.places import replace_text
 from pipelines.datasets import Floats
 from pipelines.peers import peer_of
 from pipelines.reporting import environment, gathered_warnings, peak_memory_mb, plain_errors
@@ -123,10 +124,7 @@ def main() -> None:
             "versions": environment(),
             "machine": {"processors": os.cpu_count(), "system": platform.platform()},
         }
-        path = Path(asked["path"])
-        aside = path.with_suffix(".part")
-        aside.write_text(json.dumps(record, indent=2, allow_nan=False), encoding="utf-8")
-        aside.replace(path)
+        replace_text(Path(asked["path"]), json.dumps(record, indent=2, allow_nan=False))
 
 
 class Clock:

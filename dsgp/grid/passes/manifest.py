@@ -6,7 +6,6 @@ It holds the plan, so that a job is resumed as it was begun, and what tells anot
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Self
 
 from dsgp.errors import StorageError
 from dsgp.grid.passes.plan import Plan
+from dsgp.places import replace_text
 
 _FORMAT = 1
 _NAME = "manifest.json"
@@ -71,13 +71,8 @@ class Manifest:
                 "done": [[p, chain, sorted(which)] for (p, chain), which in self.done.items()],
             }
         )
-        aside = self.folder / f"{_NAME}.part"
         try:
-            with aside.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(self.folder / _NAME)
+            replace_text(self.folder / _NAME, text)
             self._saved = time.monotonic()
         except OSError as error:
             raise StorageError(
