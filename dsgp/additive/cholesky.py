@@ -44,10 +44,12 @@ def cholesky_to_rounding(matrix: Floats) -> Floats:
         return matrix.copy()
     diagonal = np.diag(matrix)
     for share in _SHARES:
-        tried = matrix.copy()
-        tried[np.diag_indices_from(tried)] = diagonal * (1 + share)
+        tried = matrix
+        if share:
+            tried = matrix.copy()
+            np.fill_diagonal(tried, diagonal * (1 + share))
         with suppress(LinAlgError):
-            factor = cholesky(tried, lower=True, overwrite_a=True, check_finite=False)
+            factor = cholesky(tried, lower=True, check_finite=False)
             if np.isfinite(factor[-1, -1]):
                 return factor
     raise LinAlgError("a covariance matrix is not positive definite to rounding")
