@@ -331,9 +331,9 @@ def _require_simple(
     context: typer.Context, needed: float, out: Place, paths: Sequence[Place]
 ) -> None:
     """Raise if a field that is worked through in pieces is asked for what needs it at once."""
-    what = (
-        f"the field needs about {needed / 2**30:.1f} GiB at once, and is worked through in pieces"
-    )
+    power, unit = (30, "GiB") if needed >= 2**30 else (20, "MiB")
+    size = f"{needed / 2**power:.1f} {unit}"
+    what = f"the field needs about {size} at once, and is worked through in pieces"
     if len(paths) > 1 or context.params["group"] is not None:
         raise ParameterError(
             f"{what}, for which it must be one store without --group: write it as one, "
