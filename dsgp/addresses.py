@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -140,8 +141,18 @@ def name_of(place: Place) -> str:
 
 
 def parts_within(place: Place, folder: Place) -> tuple[str, ...]:
-    """Return the names on the way from a folder to what lies in it."""
-    return PurePath(str(place)[len(str(folder)) :].lstrip("/\\")).parts
+    """Return the names on the way from a folder to what lies in it.
+
+    Raises
+    ------
+    StorageError
+        If the way leads out again: what is listed elsewhere is not trusted.
+    """
+    parts = PurePath(str(place)[len(str(folder)) :].lstrip("/\\")).parts
+    inside = str(place).startswith(str(folder).rstrip("/\\"))
+    if not inside or not parts or any(part in ("", ".", "..") or ":" in part for part in parts):
+        raise StorageError(f"{str(folder)!r} lists {str(place)!r}, which does not lie in it")
+    return parts
 
 
 def without_secrets(text: str) -> str:
@@ -152,11 +163,40 @@ def without_secrets(text: str) -> str:
     >>> without_secrets("sftp://me:word@host/a.csv"), without_secrets("https://host/a.csv?key=1")
     ('sftp://host/a.csv', 'https://host/a.csv')
     """
+    text = address_of(text) or text
     if "://" not in text:
         return text
     scheme, _, rest = text.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{re.split(r'[?#]', path)[0]}"
+
+
+def exists(place: Place) -> bool:
+    """Tell whether something is there; a store of zarr by its own files, without a listing.
+
+    Raises
+    ------
+    StorageError
+        If an address does not answer, or refuses to.
+    """
+    if isinstance(place, Path):
+        return place.exists()
+    with _reaching(place):
+        try:
+            place.fs.info(place.path)
+            return True
+        except FileNotFoundError as error:
+            # Of a server that cannot be reached fsspec says the same, with the true cause behind.
+            if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
+                status = getattr(error.__cause__, "status", None)
+                if status not in (404, 410) and not is_store(place):
+                    raise error.__cause__ from None
+            return is_store(place)
+
+
+def is_store(place: Place) -> bool:
+    """Tell whether there is a zarr store."""
+    return any((place / mark).exists() for mark in (_ROOT, ".zgroup", ".zmetadata"))
 
 
 def matches(place: UPath) -> list[UPath]:
@@ -172,14 +212,20 @@ def files_below(place: UPath) -> list[UPath]:
 
 
 def signatures(place: UPath) -> list[str]:
-    """Return names, sizes and times of the files below a folder, or of a file."""
+    """Return names, sizes and times of the files of a zarr array; else what describes it."""
     kept = ("size", "mtime", "created", "LastModified", "updated", "ETag", "etag")
-    with _reaching(place):
+    try:
         found = place.fs.find(place.path, detail=True)
-        return [
-            f"{name} " + " ".join(f"{key}={info[key]}" for key in kept if info.get(key))
-            for name, info in sorted(found.items())
-        ]
+    except Exception:  # a web server that lists nothing
+        found = {}
+    if not found:
+        with _reaching(place):
+            own = (place / mark for mark in (_ROOT, ".zarray"))
+            return [mark.read_text() for mark in own if mark.exists()]
+    return [
+        f"{name} " + " ".join(f"{key}={info[key]}" for key in kept if info.get(key))
+        for name, info in sorted(found.items())
+    ]
 
 
 def _places(place: UPath, names: list[str]) -> list[UPath]:
@@ -191,9 +237,15 @@ def _places(place: UPath, names: list[str]) -> list[UPath]:
 def _reaching(place: UPath) -> Iterator[None]:
     try:
         yield
+    except StorageError:
+        raise
     # Clients of networks raise many types; all mean the same here.
     except Exception as error:
-        raise StorageError(f"{str(place)!r} cannot be read: {error}") from error
+        told = str(error) or type(error).__name__
+        raise StorageError(
+            f"{without_secrets(str(place))!r} cannot be read: {told}; check the address, and what "
+            "gives access (storage_options, --storage-option)"
+        ) from error
 
 
 @contextmanager
@@ -219,8 +271,9 @@ def require_writable(place: UPath) -> None:
     """Raise ``StorageError`` if nothing can be written at an address; a long job asks first."""
     probe = place.with_name(f".{name_of(place)}.probe")
     try:
-        with suppress(NotImplementedError):  # of stores that have no folders
-            probe.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.exists() and place.parent.parent != place.parent:
+            with suppress(NotImplementedError):  # of stores that have no folders
+                probe.parent.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
         probe.unlink()
     # Clients of networks raise many types; all mean the same here.
@@ -238,10 +291,13 @@ def upload(made: Path, place: UPath) -> None:
     before all others: at no time does a part of a store look like a whole one. If going up fails,
     what is up already is taken away.
     """
-    try:
-        if made.is_file():
+    if made.is_file():
+        try:
             place.fs.put_file(str(made), place.path)
-            return
+        except Exception as error:
+            raise _not_up(made, place, error) from error
+        return
+    try:
         remove(place)
         files = sorted(file for file in made.rglob("*") if file.is_file())
         last = [file for file in files if file == made / _ROOT]
@@ -253,9 +309,17 @@ def upload(made: Path, place: UPath) -> None:
             remove(place)
         if not isinstance(error, Exception):
             raise
-        raise StorageError(
-            f"cannot write to {str(place)!r}: {error or type(error).__name__}"
-        ) from error
+        raise _not_up(made, place, error) from error
+
+
+def _not_up(made: Path, place: UPath, error: Exception) -> StorageError:
+    """Keep what could not go up, which may have taken hours to make; say where it is."""
+    kept = Path(tempfile.mkdtemp(prefix="dsgp-kept-")) / made.name
+    shutil.move(made, kept)
+    return StorageError(
+        f"cannot write to {without_secrets(str(place))!r}: {error or type(error).__name__}; the "
+        f"result is kept at {str(kept)!r}"
+    )
 
 
 def remove(place: UPath) -> None:

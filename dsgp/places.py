@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 from upath import UPath
 
 from dsgp.addresses import Place, address_of, local_path, name_of, require_writable, upload
-from dsgp.errors import StorageError
+from dsgp.errors import DsgpError, StorageError
 
 # Any of these marks the root of a zarr store.
 _OF_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
@@ -86,6 +87,8 @@ def made_aside(place: Place) -> Iterator[Path]:
         made = aside / place.name
         yield made
         move_into_place(made, place, aside / ".replaced")
+    except DsgpError:
+        raise
     except OSError as error:
         raise cannot_write(place, error) from error
     finally:
@@ -137,8 +140,9 @@ def move_into_place(made: Path, path: Path, replaced: Path) -> None:
 
 
 def _expanded(name: str) -> Iterator[str]:
-    if has_magic(name) and address_of(name) is None and not os.path.exists(name):
-        yield from iglob(name, recursive=True)
+    local = None if address_of(name) else str(local_path(name))
+    if local is not None and has_magic(local) and not os.path.exists(local):
+        yield from iglob(local, recursive=True)
     else:
         yield name
 
@@ -162,12 +166,23 @@ def _relation(out: str, source: str) -> str:
 
 
 def _relation_of_addresses(out: str, source: str) -> str:
-    a, b = out.rstrip("/") + "/", source.rstrip("/") + "/"
-    if a == b or ("*" in b and fnmatchcase(a, b)):
+    a, b = _normalised(out), _normalised(source)
+    same_depth = a.count("/") == b.count("/") or "**" in b
+    if a == b or (has_magic(b) and same_depth and fnmatchcase(a, b)):
         return "is"
     if a.startswith(b):  # as on a disk, a model beside tables is none of them
         return "lies in" if b.endswith(".zarr/") or not a.endswith(".zarr/") else ""
     return "contains" * b.startswith(a)
+
+
+def _normalised(address: str) -> str:
+    """Return one spelling of an address: no password or query, no empty or relative parts."""
+    scheme, _, rest = address.partition("://")
+    is_web = scheme.lower() in ("http", "https")
+    rest = rest.partition("?")[0].partition("#")[0] if is_web else rest
+    host, _, path = rest.partition("/")
+    parts = [part for part in posixpath.normpath(f"/{path}").split("/") if part]
+    return f"{scheme.lower()}://{'/'.join([host.rpartition('@')[2], *parts])}/"
 
 
 def _local(name: str) -> Path | None:

@@ -17,7 +17,7 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
-from dsgp.addresses import Place, local_copy, place_of, require_writable
+from dsgp.addresses import Place, exists, local_copy, place_of, require_writable
 from dsgp.errors import StorageError
 from dsgp.places import cannot_write, made_aside, require_folder
 
@@ -114,7 +114,7 @@ def read(
     place = place_of(path, storage_options)
     label = repr(str(place))
     if not _is_store(place):
-        if not place.exists():
+        if not exists(place):
             raise StorageError(f"there is no {label}; check the path")
         raise StorageError(f"{label} is no dsgp store (a folder written by dsgp fit or save)")
     with local_copy(place) as folder:

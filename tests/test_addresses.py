@@ -1,6 +1,7 @@
 """Tables, models and fields at addresses: fsspec's memory, and a server of this machine."""
 
 import contextlib
+import shutil
 import sys
 import threading
 from functools import partial
@@ -17,7 +18,7 @@ from upath import UPath
 
 import dsgp
 from dsgp import cli, storage
-from dsgp.addresses import address_of, place_of, upload
+from dsgp.addresses import address_of, parts_within, place_of, upload, without_secrets
 from dsgp.cli import app
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.places import require_apart
@@ -223,9 +224,69 @@ def test_what_is_wrong_with_a_table_is_said_as_of_a_disk(name, said, elsewhere, 
     assert f"{address}/{name}" in str(error.value)
 
 
-def test_a_server_that_does_not_answer_is_no_traceback():
-    with pytest.raises(DataError, match="there is no file"):
-        read_table("http://127.0.0.1:9/a.csv")
+@pytest.mark.parametrize("read", [read_table, open_table, dsgp.load])
+def test_a_server_that_does_not_answer_is_told_as_that(read):
+    with pytest.raises(StorageError, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"):
+        read("http://127.0.0.1:9/a.csv")
+
+
+class _Bare(_Quiet):
+    """A server that lists nothing, and whose folder 'closed' it refuses."""
+
+    def list_directory(self, path):
+        self.send_error(403 if "closed" in str(path) else 404)
+
+    def do_HEAD(self):
+        self.send_error(403) if "closed" in self.path else super().do_HEAD()
+
+    def do_GET(self):
+        self.send_error(403) if "closed" in self.path else super().do_GET()
+
+
+@pytest.fixture
+def bare(tmp_path):
+    handler = partial(_Bare, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield tmp_path, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:.*shortest.*")
+def test_a_store_of_a_server_without_listings(bare):
+    folder, address = bare
+    field_of().to_zarr(folder / "f.zarr", consolidated=True)
+    dsgp_of("smooth", f"{address}/f.zarr", *SMOOTH, "--out", folder / "o.zarr")
+    assert xr.open_zarr(folder / "o.zarr")["t"].shape == (12, 14)
+    ds = field_of().fillna(0.0)
+    ds.to_zarr(folder / "g.zarr", consolidated=True)
+    kernel = dsgp.kernels.Matern32(3.0, 1.0)
+    model = dsgp.GridGP({"lat": kernel, "lon": kernel}, noise=0.01, learner=None)
+    model.smooth_store(f"{address}/g.zarr", "t", folder / "p.zarr", memory=1e6)
+    assert xr.open_zarr(folder / "p.zarr")["mean"].shape == (12, 14)
+
+
+@pytest.mark.parametrize("read", [read_table, open_table, dsgp.load])
+def test_what_a_server_refuses_is_not_said_to_be_absent(bare, read):
+    _, address = bare
+    with pytest.raises(StorageError, match=r"cannot be read: 403"):
+        read(f"{address}/closed/a.csv")
+    with pytest.raises((DataError, StorageError), match=r"there is no"):
+        read(f"{address}/absent/a.csv")
+
+
+@pytest.mark.parametrize("listed", ["m.zarr/../evil", "m.zarr/a/../../evil", "evil", "m.zarr"])
+def test_what_is_listed_elsewhere_is_not_written_here(listed):
+    with pytest.raises(StorageError, match="does not lie in it"):
+        parts_within(Path("/store", listed), Path("/store/m.zarr"))
+    assert parts_within(Path("/store/m.zarr/a/0"), Path("/store/m.zarr")) == ("a", "0")
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_passwords_and_queries_are_left_out_of_what_is_told(kind):
+    assert without_secrets(str(kind("sftp://me:word@host/a.nc"))) == "sftp://host/a.nc"
+    assert without_secrets(str(kind("https://host/a.nc?key=1"))) == "https://host/a.nc"
+    assert without_secrets("sst.nc") == "sst.nc"
 
 
 # ---------------------------------------------------------------------- models
@@ -292,6 +353,24 @@ def test_what_breaks_on_its_way_up_is_taken_away(memory, tmp_path, monkeypatch):
     assert not (memory / "s.zarr").exists()
 
 
+def test_a_file_that_does_not_go_up_is_kept_and_the_one_before_too(memory, monkeypatch):
+    (memory / "p.csv").write_text("mean,std,lower,upper\n")
+
+    def breaking(*_, **__):
+        raise OSError("the line is dead")
+
+    monkeypatch.setattr(type(memory.fs), "put_file", breaking)
+    with (
+        pytest.raises(StorageError, match="the line is dead; the result is kept at") as error,
+        written_aside(memory / "p.csv", overwrite=True) as aside,
+    ):
+        aside.write_text("hours of work")
+    kept = Path(str(error.value).rpartition("kept at ")[2].strip("'"))
+    assert kept.read_text() == "hours of work"
+    assert (memory / "p.csv").read_text() == "mean,std,lower,upper\n"
+    shutil.rmtree(kept.parent)
+
+
 def test_predictions_go_to_an_address(memory):
     table = pd.DataFrame({"mean": [1.0], "std": [0.1], "lower": [0.8], "upper": [1.2]})
     with written_aside(memory / "p.csv", overwrite=False) as aside:
@@ -322,6 +401,10 @@ def test_predictions_go_to_an_address(memory):
     [
         ("memory://b/p.csv", "memory://b/*.csv", "is"),
         ("memory:/b/a.zarr", "memory://b/a.zarr", "is"),
+        ("memory://b/a1.csv", "memory://b/a?.csv", "is"),
+        ("memory://b/a1.csv", "memory://b/[ab]1.csv", "is"),
+        ("MEMORY://b//x/../a.csv", "memory://b/./a.csv", "is"),
+        ("sftp://me:word@h/a.csv", "sftp://h/a.csv", "is"),
         ("memory://b/a.zarr/x.zarr", "memory://b/a.zarr", "lies in"),
         ("memory://b", "memory://b/a.zarr", "contains"),
     ],
@@ -330,6 +413,7 @@ def test_nothing_goes_onto_an_input_at_an_address(out, source, how):
     with pytest.raises(StorageError, match=f" {how} the input "):
         require_apart(out, [source])
     require_apart("memory://b/tables/m.zarr", ["memory://b/tables"])
+    require_apart("memory://b/sub/p.csv", ["memory://b/*.csv"])
 
 
 # ---------------------------------------------------------------------- commands

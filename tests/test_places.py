@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from dsgp.errors import StorageError
-from dsgp.places import move_into_place, require_apart
+from dsgp.places import made_aside, move_into_place, require_apart
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def folder(tmp_path, monkeypatch):
         ("here/a.nc", "a.nc", "is"),
         ("a.nc", "file://{}/a.nc", "is"),
         ("a.nc", "*.nc", "is"),
+        ("a.nc", "file://{}/*.nc", "is"),
         ("tables/part.csv", "{}/**/*.csv", "is"),
         ("s.zarr/", "s.zarr", "is"),
         ("link.zarr", "s.zarr/", "is"),
@@ -71,6 +72,12 @@ def test_inputs_are_found_however_they_are_spelt(folder, out, source, how):
 )
 def test_other_places_are_free(folder, out, source):
     require_apart(out, [source])
+
+
+def test_errors_of_the_work_are_not_taken_for_those_of_the_place(folder):
+    with pytest.raises(StorageError, match=r"^there is no model$"), made_aside(folder / "p.csv"):
+        raise StorageError("there is no model")
+    assert not list(folder.glob(".*.part"))
 
 
 def test_what_was_there_stays_where_the_move_fails(folder, monkeypatch):

@@ -14,7 +14,7 @@ import xarray as xr
 
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
-from dsgp.addresses import Place, address_of, is_remote
+from dsgp.addresses import Place, is_remote
 from dsgp.cli import fields
 from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.messages import one_line
@@ -67,7 +67,8 @@ def smooth(
         )
     require_quantiles(quantile)
     reach = Reach.of(storage_options, [*data, out, save_model, model])
-    target = reach.place(out if address_of(out) else out.absolute())
+    target = reach.place(out)
+    target = target.absolute() if isinstance(target, Path) else target
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
     paths = expanded([reach.place(one) for one in data])
     require_apart(target, [*paths, model])
@@ -86,7 +87,7 @@ def smooth(
         name = fields.chosen(dataset, variable, str(paths[0]))
         da = dataset[name]
         labels = Labels.of(name, command_line(context), include_noise)
-        labels.require_free(dataset.coords)
+        labels.require_free(dataset.coords, with_quantiles=bool(quantile))
         said = f"mean ({labels.mean}) and standard deviation ({labels.std})"
         said += f" and quantiles ({labels.quantiles})" if quantile else ""
         fitted = None if model is None else load(reach.place(model))

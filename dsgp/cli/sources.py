@@ -10,7 +10,7 @@ from typing import Any
 
 import xarray as xr
 
-from dsgp.addresses import Place, is_remote, local_copy, matches, name_of, zarr_options
+from dsgp.addresses import Place, exists, is_remote, local_copy, matches, name_of, zarr_options
 from dsgp.errors import DataError
 
 NETCDF = (".nc", ".nc4", ".netcdf")
@@ -23,7 +23,7 @@ def expanded(places: Sequence[Place]) -> list[Place]:
     files: list[Place] = []
     for place in places:
         is_pattern = has_magic(str(place) if isinstance(place, Path) else place.path)
-        if place.exists():
+        if exists(place):
             files.append(place)
             continue
         found: list[Place] = []

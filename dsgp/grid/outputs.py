@@ -82,10 +82,11 @@ class Labels:
             told["history"] = "\n".join(filter(None, [line, str(attrs.get("history", ""))]))
         return told | mark(variables)
 
-    def require_free(self, names: Iterable[object]) -> None:
+    def require_free(self, names: Iterable[object], with_quantiles: bool = False) -> None:
         """Raise ``ParameterError`` if a coordinate has the name of a variable."""
-        for name in (self.mean, self.std):
-            if name in set(names):
+        taken = set(names)
+        for name in (self.mean, self.std, *([self.quantiles] if with_quantiles else [])):
+            if name in taken:
                 raise ParameterError(
                     f"the result has a variable {name!r}, and the field a coordinate of that name; "
                     "rename one of them in the file"

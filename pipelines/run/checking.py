@@ -1,11 +1,13 @@
 """What a configuration asks for and no run could do: told before the first stage."""
 
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
+from dsgp.addresses import address_of
 from dsgp.errors import ParameterError
 from dsgp.rows.sources import FILE_TYPES, open_table
 from pipelines.datasets import is_built_in
@@ -76,8 +78,16 @@ def _require_terms(options: Additive | Scoring, inputs: list[str] | None, comple
 
 def _inputs_of(load: Load) -> list[str] | None:
     """Return the inputs of a table on disk, whose other columns are there; None of other data."""
+    for name in (load.data, load.test):
+        if name is not None and (address := address_of(name)):
+            raise ParameterError(
+                f"load: {address!r} is an address, and a run goes on where it was by what the files "
+                "of this machine tell of their changes; copy the table here"
+            )
     path = Path(load.data)
     is_table = path.is_file() and load.data.lower().endswith(FILE_TYPES)
+    is_table |= path.is_dir() and load.data_dir is None  # else it is the name of a set
+    is_table |= has_magic(load.data)
     if not is_table or is_built_in(load.data) or load.target is None:
         return None
     table = open_table(path, load.format)

@@ -51,3 +51,22 @@ def test_columns_of_a_file_are_looked_up(tmp_path):
     assert planned({"m": {"additive": {"terms": {"a": "matern32"}}}}, **file)
     kept = {"learner": "none", "kernel": COMPLETE}
     assert planned({"m": {"scoring": kept}}, task="classification", **file)
+
+
+@pytest.mark.parametrize("data", ["{}", "{}/*.csv"])
+def test_columns_of_folders_and_patterns_are_looked_up(tmp_path, data):
+    for k in range(2):
+        pd.DataFrame({"a": [1.0], "b": [2.0], "y": [3.0]}).to_csv(
+            tmp_path / f"{k}.csv", index=False
+        )
+    table = {"data": data.format(tmp_path), "target": "y"}
+    with pytest.raises(DataError, match="no column 'z'"):
+        planned({"m": {"additive": {}}}, drop=["z"], **table)
+    with pytest.raises(ParameterError, match=r"models\.m\.additive: terms names \['z'\]"):
+        planned({"m": {"additive": {"terms": {"z": "matern32"}}}}, **table)
+    assert planned({"m": {"additive": {"terms": {"a": "matern32"}}}}, **table)
+
+
+def test_addresses_are_refused_since_their_changes_are_not_seen():
+    with pytest.raises(ParameterError, match=r"'s3://b/\*\.csv' is an address"):
+        planned({"m": {"additive": {}}}, data="s3://b/*.csv", target="y")

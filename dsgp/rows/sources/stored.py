@@ -15,7 +15,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from dsgp.addresses import Place, files_below, matches, name_of, parts_within, place_of
+from dsgp.addresses import (
+    Place,
+    exists,
+    files_below,
+    is_store,
+    matches,
+    name_of,
+    parts_within,
+    place_of,
+)
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import joint_schema
 from dsgp.rows.sources.csv_format import CsvFormat
@@ -172,12 +181,14 @@ def open_table(
     place = place_of(path, storage_options)
     label = repr(str(place))
     form = CsvFormat() if form is None else form
-    is_zarr = any((place / mark).exists() for mark in ("zarr.json", ".zgroup"))
-    if is_zarr and not name_of(place).lower().endswith(FILE_TYPES):
+    is_pattern = _is_pattern(place)
+    if not is_pattern and not exists(place):
+        raise DataError(f"there is no file {label}; check the path")
+    if not is_pattern and not name_of(place).lower().endswith(FILE_TYPES) and is_store(place):
         require_csv(label, form)
         return StoredTable(str(place), [ZarrPart.of(place)])
     files: Sequence[Place]
-    if _is_pattern(place):
+    if is_pattern:
         files = _matching(place)
         if not files:
             raise DataError(f"no file matches {label}; check the pattern")
@@ -202,7 +213,8 @@ def open_table(
 def _is_pattern(place: Place) -> bool:
     if isinstance(place, Path):
         return has_magic(str(place)) and not place.exists()
-    return has_magic(place.path.partition("?")[0])  # what follows is the query of a URL
+    # What follows a question mark is the query of a URL.
+    return has_magic(place.path.partition("?")[0]) and not exists(place)
 
 
 def _matching(place: Place) -> list[Place]:
