@@ -81,7 +81,7 @@ def _inputs_of(load: Load) -> list[str] | None:
     for name in (load.data, load.test):
         if name is not None and (address := address_of(name)):
             raise ParameterError(
-                f"load: {address!r} is an address, and a run goes on where it was by what the files "
+                f"load: {address!r} is an address, and a run goes on where it was by what files "
                 "of this machine tell of their changes; copy the table here"
             )
     path = Path(load.data)
