@@ -13,6 +13,7 @@ from dsgp.rows.sources import FILE_TYPES, open_table
 from pipelines.datasets import is_built_in
 from pipelines.run.config import Additive, Config, Kernel, Load, Scoring
 from pipelines.run.fitting import build_additive, build_pursuit, build_scoring
+from pipelines.run.loading import input_names
 
 
 def require_possible(config: Config) -> None:
@@ -91,6 +92,8 @@ def _inputs_of(load: Load) -> list[str] | None:
     if not is_table or is_built_in(load.data) or load.target is None:
         return None
     table = open_table(path, load.format)
+    if not path.is_file():  # read by blocks, with errors of its own
+        return input_names(list(table.names), load)
     exposure = [] if load.exposure is None else [load.exposure]
     table.require([load.target, *exposure, *(load.columns or ()), *load.drop])
     if load.columns is not None:

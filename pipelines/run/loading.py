@@ -152,7 +152,7 @@ def _text_columns(X: pd.DataFrame) -> list[str]:
 def _split_with_text(options: Load, task: str, seed: int, complete: bool) -> Split:
     """Split a file that has text among its inputs, by the rule of every other file."""
     frame = read_table(options.data, **asdict(options.format))
-    inputs = _input_names([str(name) for name in frame.columns], options)
+    inputs = input_names([str(name) for name in frame.columns], options)
     assert options.target is not None
     left_out = _LeftOut()
     if task == "classification":
@@ -191,10 +191,10 @@ def _split_with_text(options: Load, task: str, seed: int, complete: bool) -> Spl
 
 
 def _inputs(frame: pd.DataFrame, options: Load) -> pd.DataFrame:
-    return frame[_input_names([str(name) for name in frame.columns], options)]
+    return frame[input_names([str(name) for name in frame.columns], options)]
 
 
-def _input_names(names: list[str], options: Load) -> list[str]:
+def input_names(names: list[str], options: Load) -> list[str]:
     """Choose the inputs among the columns of a table."""
     if options.target is None or options.target not in names:
         came = "no target was named" if options.target is None else f"no column {options.target!r}"
@@ -274,7 +274,7 @@ def _write_streamed(work: Work, options: Load, task: str, seed: int, complete: b
             "once; load.test_share says how many rows of a large table are tested on"
         )
     table = open_table(options.data, options.format)
-    inputs = _input_names(list(table.names), options)
+    inputs = input_names(list(table.names), options)
     assert options.target is not None
     target = options.target
     wanted = [*inputs, target, *([options.exposure] if options.exposure else [])]

@@ -60,7 +60,7 @@ def test_columns_of_folders_and_patterns_are_looked_up(tmp_path, data):
             tmp_path / f"{k}.csv", index=False
         )
     table = {"data": data.format(tmp_path), "target": "y"}
-    with pytest.raises(DataError, match="no column 'z'"):
+    with pytest.raises(DataError, match=r"there is no column 'z'"):
         planned({"m": {"additive": {}}}, drop=["z"], **table)
     with pytest.raises(ParameterError, match=r"models\.m\.additive: terms names \['z'\]"):
         planned({"m": {"additive": {"terms": {"z": "matern32"}}}}, **table)
