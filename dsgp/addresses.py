@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from glob import has_magic
 from pathlib import Path, PurePath
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -269,6 +270,11 @@ def local_copy(place: Place) -> Iterator[Path]:
 
 def require_writable(place: UPath) -> None:
     """Raise ``StorageError`` if nothing can be written at an address; a long job asks first."""
+    if has_magic(place.path):  # fsspec would take others' files away with it
+        raise StorageError(
+            f"cannot write to {without_secrets(str(place))!r}: *, ? and [ in an address are a "
+            "pattern; choose another name"
+        )
     probe = place.with_name(f".{name_of(place)}.probe")
     try:
         if not place.parent.exists() and place.parent.parent != place.parent:

@@ -308,6 +308,18 @@ def test_a_model_goes_to_an_address_and_comes_back(memory):
     )
 
 
+def test_a_name_that_looks_like_a_pattern_takes_no_other_model_away(memory):
+    frame = frame_of()
+    model = quick().fit(frame[["x"]], frame["y"])
+    model.save(f"{memory}/ma.zarr")
+    for name in ("m*.zarr", "m?.zarr", "m[a].zarr"):
+        with pytest.raises(StorageError, match="are a pattern; choose another name"):
+            model.save(f"{memory}/{name}", overwrite=True)
+    np.testing.assert_array_equal(
+        dsgp.load(f"{memory}/ma.zarr").predict(frame[["x"]]), model.predict(frame[["x"]])
+    )
+
+
 def test_what_is_no_model_stays(memory):
     (memory / "notes.zarr").mkdir()
     (memory / "notes.zarr" / "a.txt").write_text("mine")
