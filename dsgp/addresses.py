@@ -29,8 +29,9 @@ Place: TypeAlias = Path | UPath
 # A scheme has two letters at least: C:/ is a disk.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _LOCAL = ("file", "local")
-# The file that makes a folder a zarr store.
+# The file that makes a folder a zarr store; of any format, one of these.
 _ROOT = "zarr.json"
+_OF_ZARR = (_ROOT, ".zgroup", ".zarray", ".zmetadata")
 
 
 def address_of(path: object) -> str | None:
@@ -73,6 +74,11 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
     >>> place_of("memory://tables/a.csv").name
     'a.csv'
     """
+    if storage_options is not None and not isinstance(storage_options, Mapping):
+        raise ParameterError(
+            "storage_options must be a mapping, such as {'anon': True}, got "
+            f"{type(storage_options).__name__}"
+        )
     if isinstance(path, UPath) and not isinstance(path, Path):
         return path if not storage_options else UPath(path, **storage_options)
     address = address_of(path)
@@ -83,6 +89,11 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
                 "a path of this machine; leave them out"
             )
         return local_path(str(path))
+    if ".." in address.split("/"):
+        raise StorageError(
+            f"{without_secrets(address)!r}: '..' in an address is a name to some stores and the "
+            "folder above to others; write it without"
+        )
     try:
         place = UPath(address, **(storage_options or {}))
         _ = place.fs
@@ -138,7 +149,13 @@ def _is_consolidated(place: UPath) -> bool:
 
 def name_of(place: Place) -> str:
     """Return the last part of a place, without the query of a URL."""
-    return place.name if isinstance(place, Path) else re.split(r"[?#]", place.name)[0]
+    is_url = not isinstance(place, Path) and is_web(place.protocol)
+    return re.split(r"[?#]", place.name)[0] if is_url else place.name
+
+
+def is_web(scheme: str) -> bool:
+    """Tell whether what follows ? and # in addresses of a scheme is no part of a name."""
+    return scheme.lower() in ("http", "https")
 
 
 def parts_within(place: Place, folder: Place) -> tuple[str, ...]:
@@ -169,7 +186,8 @@ def without_secrets(text: str) -> str:
         return text
     scheme, _, rest = text.partition("://")
     host, slash, path = rest.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{re.split(r'[?#]', path)[0]}"
+    path = re.split(r"[?#]", path)[0] if is_web(scheme) else path
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def exists(place: Place) -> bool:
@@ -197,7 +215,17 @@ def exists(place: Place) -> bool:
 
 def is_store(place: Place) -> bool:
     """Tell whether there is a zarr store."""
-    return any((place / mark).exists() for mark in (_ROOT, ".zgroup", ".zmetadata"))
+    return any((place / mark).exists() for mark in _OF_ZARR)
+
+
+def require_outside_stores(place: Place) -> None:
+    """Raise ``StorageError`` if a result would go into a store, and go when that is replaced."""
+    for folder in place.parents:
+        if is_store(folder):
+            raise StorageError(
+                f"{without_secrets(str(place))!r} lies in the zarr store "
+                f"{without_secrets(str(folder))!r}, and would be lost with it; choose another path"
+            )
 
 
 def matches(place: UPath) -> list[UPath]:
@@ -215,14 +243,18 @@ def files_below(place: UPath) -> list[UPath]:
 def signatures(place: UPath) -> list[str]:
     """Return names, sizes and times of the files of a zarr array; else what describes it."""
     kept = ("size", "mtime", "created", "LastModified", "updated", "ETag", "etag")
-    try:
-        found = place.fs.find(place.path, detail=True)
-    except Exception:  # a web server that lists nothing
-        found = {}
-    if not found:
-        with _reaching(place):
-            own = (place / mark for mark in (_ROOT, ".zarray"))
-            return [mark.read_text() for mark in own if mark.exists()]
+    with _reaching(place):
+        refused: Exception = FileNotFoundError(place.path)
+        try:
+            found = place.fs.find(place.path, detail=True)
+        # Many web servers list nothing, and say so in ways of their own.
+        except Exception as error:
+            found, refused = {}, error
+        if not found:
+            described = [place / mark for mark in (_ROOT, ".zarray") if (place / mark).exists()]
+            if not described:
+                raise refused
+            return [mark.read_text() for mark in described]
     return [
         f"{name} " + " ".join(f"{key}={info[key]}" for key in kept if info.get(key))
         for name, info in sorted(found.items())
@@ -278,16 +310,19 @@ def require_writable(place: UPath) -> None:
     probe = place.with_name(f".{name_of(place)}.probe")
     try:
         if not place.parent.exists() and place.parent.parent != place.parent:
-            with suppress(NotImplementedError):  # of stores that have no folders
-                probe.parent.mkdir(parents=True, exist_ok=True)
+            probe.parent.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
         probe.unlink()
     # Clients of networks raise many types; all mean the same here.
     except Exception as error:
+        told = str(error) or type(error).__name__
+        if isinstance(error, NotImplementedError):
+            told = f"{place.protocol} is for reading only"
         raise StorageError(
-            f"cannot write to {str(place)!r}: {error or type(error).__name__}; write to a path of "
-            "this machine, and copy it there when it is done"
+            f"cannot write to {without_secrets(str(place))!r}: {told}; write to a path of this "
+            "machine, and copy it there when it is done"
         ) from error
+    require_outside_stores(place)
 
 
 def upload(made: Path, place: UPath) -> None:

@@ -14,11 +14,18 @@ from pathlib import Path
 
 from upath import UPath
 
-from dsgp.addresses import Place, address_of, local_path, name_of, require_writable, upload
+from dsgp.addresses import (
+    Place,
+    address_of,
+    is_store,
+    is_web,
+    local_path,
+    name_of,
+    require_outside_stores,
+    require_writable,
+    upload,
+)
 from dsgp.errors import DsgpError, StorageError
-
-# Any of these marks the root of a zarr store.
-_OF_ZARR = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
 
 def require_apart(
@@ -113,9 +120,10 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def require_folder(place: Path) -> None:
-    """Raise ``StorageError`` if the folder is not there in which a result is to be."""
+    """Raise ``StorageError`` if the folder of a result is not there, or is part of a store."""
     if not place.parent.is_dir():
         raise StorageError(f"cannot write {str(place)!r}: there is no folder {str(place.parent)!r}")
+    require_outside_stores(place.absolute())
 
 
 def cannot_write(place: Place, error: OSError) -> StorageError:
@@ -160,8 +168,7 @@ def _relation(out: str, source: str) -> str:
         return "is"
     if read.is_dir() and any(_same(one, read) for one in place.parents):
         # A model beside the tables of a folder is none of its parts.
-        is_store = any((read / mark).exists() for mark in _OF_ZARR)
-        return "lies in" if is_store or place.suffix.lower() != ".zarr" else ""
+        return "lies in" if is_store(read) or place.suffix.lower() != ".zarr" else ""
     return "contains" if place.is_dir() and any(_same(one, place) for one in read.parents) else ""
 
 
@@ -178,8 +185,7 @@ def _relation_of_addresses(out: str, source: str) -> str:
 def _normalised(address: str) -> str:
     """Return one spelling of an address: no password or query, no empty or relative parts."""
     scheme, _, rest = address.partition("://")
-    is_web = scheme.lower() in ("http", "https")
-    rest = rest.partition("?")[0].partition("#")[0] if is_web else rest
+    rest = rest.partition("?")[0].partition("#")[0] if is_web(scheme) else rest
     host, _, path = rest.partition("/")
     parts = [part for part in posixpath.normpath(f"/{path}").split("/") if part]
     return f"{scheme.lower()}://{'/'.join([host.rpartition('@')[2], *parts])}/"

@@ -74,14 +74,12 @@ def write(
         _write_tree(root, tree)
 
 
-def check_writable(
-    path: str | Place, overwrite: bool = False, storage_options: Mapping[str, Any] | None = None
-) -> None:
+def check_writable(path: str | Place, overwrite: bool = False) -> None:
     """Raise ``StorageError`` if ``write`` could not put a store there; a long job asks first."""
-    place = place_of(path, storage_options)
+    place = place_of(path)
     if isinstance(place, Path):
         require_folder(place)
-    if place.exists():
+    if exists(place):
         if not overwrite:
             raise StorageError(
                 f"{str(place)!r} exists; choose another path, or overwrite it (overwrite=True, "
@@ -142,9 +140,9 @@ def _as_json(value: Any) -> Any:
     raise TypeError(f"{value!r} cannot be stored as JSON")
 
 
-def format_version(path: str | Place, storage_options: Mapping[str, Any] | None = None) -> int:
+def format_version(path: str | Place) -> int:
     """Return the format version of a store that ``read`` accepts."""
-    root = place_of(path, storage_options) / "zarr.json"
+    root = place_of(path) / "zarr.json"
     return int(json.loads(root.read_text(encoding="utf-8"))["attributes"]["format_version"])
 
 

@@ -106,13 +106,14 @@ def output_folder(
     _require_replaceable(path, pipeline, data, overwrite)
     made = [folder for folder in path.parents if not folder.exists()]  # innermost first
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(path, error) from error
         with made_aside(path) as complete:
             complete.mkdir()
             yield complete
             _require_replaceable(path, pipeline, data, overwrite)  # the run may have taken hours
-    except OSError as error:
-        raise cannot_write(path, error) from error
     finally:
         for folder in made:
             with suppress(OSError):  # it holds the results

@@ -43,14 +43,20 @@ class _Quiet(SimpleHTTPRequestHandler):
         pass
 
 
+@contextlib.contextmanager
+def serving(handler, folder):
+    """Give the address at which a folder of this machine is served."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.fixture
 def served(tmp_path):
     """A folder and the address at which it is served."""
-    handler = partial(_Quiet, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield tmp_path, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(_Quiet, tmp_path) as address:
+        yield tmp_path, address
 
 
 def frame_of(n=60, seed=0):
@@ -109,6 +115,29 @@ def test_what_is_lacking_is_said(address, said):
         with pytest.raises(StorageError, match=said) as error:
             read(address)
         assert address in str(error.value)
+
+
+def test_options_are_a_mapping_and_addresses_go_one_way(tmp_path):
+    with pytest.raises(ParameterError, match=r"storage_options must be a mapping.* got str"):
+        dsgp.load("memory://m.zarr", storage_options="anon=true")
+    for address in ("memory://x/../m.zarr", "s3://bucket/../a.csv"):
+        with pytest.raises(StorageError, match=r"'\.\.' in an address"):
+            place_of(address)
+
+
+@pytest.mark.parametrize("name", ["a#b.csv", "a?b.csv", "a[1].csv"])
+def test_odd_names_are_names_but_of_web_servers(name, memory):
+    (memory / name).write_text("x,y\n1,2\n")
+    assert read_table(f"{memory}/{name}").shape == (1, 2)
+    assert len(open_table(f"{memory}/{name}").parts) == 1
+
+
+def test_a_wrong_option_is_told_as_that(served):
+    folder, address = served
+    frame_of().to_csv(folder / "a.csv", index=False)
+    with pytest.raises(StorageError, match=r"nonsense.*storage_options, --storage-option"):
+        dsgp_of("fit", f"{address}/a.csv", "--target", "y", "--out", folder / "m.zarr",
+                "--storage-option", "nonsense=1")  # fmt: skip
 
 
 def test_options_of_a_path_of_this_machine_are_refused(tmp_path):
@@ -245,11 +274,8 @@ class _Bare(_Quiet):
 
 @pytest.fixture
 def bare(tmp_path):
-    handler = partial(_Bare, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield tmp_path, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(_Bare, tmp_path) as address:
+        yield tmp_path, address
 
 
 @pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:.*shortest.*")
@@ -286,7 +312,8 @@ def test_what_is_listed_elsewhere_is_not_written_here(listed):
 def test_passwords_and_queries_are_left_out_of_what_is_told(kind):
     assert without_secrets(str(kind("sftp://me:word@host/a.nc"))) == "sftp://host/a.nc"
     assert without_secrets(str(kind("https://host/a.nc?key=1"))) == "https://host/a.nc"
-    assert without_secrets("sst.nc") == "sst.nc"
+    for plain in ("sst.nc", "s3://bucket/a?.csv", "a#b.nc"):
+        assert without_secrets(plain) == plain
 
 
 # ---------------------------------------------------------------------- models
@@ -318,6 +345,22 @@ def test_a_name_that_looks_like_a_pattern_takes_no_other_model_away(memory):
     np.testing.assert_array_equal(
         dsgp.load(f"{memory}/ma.zarr").predict(frame[["x"]]), model.predict(frame[["x"]])
     )
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_nothing_goes_into_a_store_with_which_it_would_be_lost(elsewhere, memory, tmp_path):
+    frame = frame_of()
+    model = quick().fit(frame[["x"]], frame["y"])
+    place = memory if elsewhere else tmp_path
+    model.save(place / "m.zarr")
+    for name in ("m.zarr/inner.zarr", "m.zarr/terms/inner.zarr"):
+        with pytest.raises(StorageError, match="lies in the zarr store"):
+            model.save(place / name)
+    with (
+        pytest.raises(StorageError, match="lies in the zarr store"),
+        written_aside(place / "m.zarr" / "p.csv", overwrite=False),
+    ):
+        pass
 
 
 def test_what_is_no_model_stays(memory):
@@ -437,7 +480,8 @@ def test_tables_and_models_of_commands(memory, tmp_path):
     put(tmp_path, memory)
     fit = ["--target", "y", "--drop", "id", "--learner", "none", "--lengthscale", "0.3",
            "--variance", "1", "--noise-variance", "0.01"]  # fmt: skip
-    dsgp_of("fit", f"{memory}/a.csv", *fit, "--out", f"{memory}/m.zarr")
+    said = dsgp_of("fit", f"{memory}/a.csv", *fit, "--out", f"{memory}/m.zarr")
+    assert f"saved in {memory}/m.zarr" in said
     dsgp_of("fit", tmp_path / "a.csv", *fit, "--out", tmp_path / "m.zarr")
     predict = ["--keep", "id", "--storage-option", "skip_instance_cache=true"]
     dsgp_of("predict", f"{memory}/m.zarr", f"{memory}/a.csv", *predict, "--out", f"{memory}/p.csv")

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from dsgp import storage
-from dsgp.addresses import Place
+from dsgp.addresses import Place, without_secrets
 from dsgp.cli.choices import Learner, Model
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
@@ -67,7 +67,7 @@ def fit(
     else:
         _fit_in_memory(estimator, model, source, roles, drop_missing, form)
     estimator.save(saved, overwrite)
-    typer.echo(f"{estimator.summary()}\n\nsaved in {out}")
+    typer.echo(f"{estimator.summary()}\n\nsaved in {without_secrets(str(out))}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pandas as pd
 import typer
 
 from dsgp import storage
-from dsgp.addresses import Place, name_of
+from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import outputs_of
 from dsgp.cli.reaching import Reach
@@ -73,7 +73,7 @@ def predict(
                     write(copy(as_stored, outputs.of(X, numbers)))
                 n_rows += len(table)
                 bar.update(len(table))
-    typer.echo(f"{n_rows} predictions saved in {out}")
+    typer.echo(f"{n_rows} predictions saved in {without_secrets(str(out))}")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import xarray as xr
 
 from dsgp import kernels, memory, storage
 from dsgp.accessor import with_observed
-from dsgp.addresses import Place, is_remote
+from dsgp.addresses import Place, is_remote, without_secrets
 from dsgp.cli import fields
 from dsgp.cli.choices import GRID_KERNELS, Transform
 from dsgp.cli.messages import one_line
@@ -73,6 +73,7 @@ def smooth(
     paths = expanded([reach.place(one) for one in data])
     require_apart(target, [*paths, model])
     fields.check_place(target, overwrite)
+    where = without_secrets(str(out))
     saved = None if save_model is None else reach.place(save_model)
     if saved is not None:
         require_apart(saved, [*paths, model], "--save-model")
@@ -108,9 +109,9 @@ def smooth(
         if n_cells is not None:
             if scheduler is not None:
                 one_line("Note", "the field fits into memory, so that --scheduler was not used")
-            typer.echo(f"{estimator.summary()}\n\n{said} of {n_cells:,} cells saved in {out}")
+            typer.echo(f"{estimator.summary()}\n\n{said} of {n_cells:,} cells saved in {where}")
             if save_model is not None:
-                typer.echo(f"model saved in {save_model}")
+                typer.echo(f"model saved in {without_secrets(str(save_model))}")
             return
         _require_simple(context, needed, target, paths)
     with connected(scheduler), _speaking_of_options(out):
@@ -126,7 +127,7 @@ def smooth(
             overwrite=overwrite,
             labels=labels,
         )
-    typer.echo(f"{estimator.summary()}\n\n{said} of {da.size:,} cells saved in {out}")
+    typer.echo(f"{estimator.summary()}\n\n{said} of {da.size:,} cells saved in {where}")
     typer.echo(
         f"in pieces: {report.n_run + report.n_resumed} tasks"
         + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")

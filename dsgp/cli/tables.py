@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from dsgp.addresses import Place, is_remote
+from dsgp.addresses import Place, exists, is_remote
 from dsgp.errors import DataError
 from dsgp.rows.sources import CsvFormat, open_table, read_table
 
@@ -22,6 +22,8 @@ def names_of(listed: str) -> list[str]:
 
 def is_streamed(data: Place) -> bool:
     """Tell whether a table is read block by block: it has parts, or is large."""
+    if is_remote(data) and not exists(data):  # a pattern, or nothing: reading tells
+        return True
     if not data.is_file() or (is_remote(data) and data.is_dir()):  # a server may have it as both
         return True
     size: int | None = data.stat().st_size

@@ -11,7 +11,7 @@ import xarray as xr
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.addresses import Place
+from dsgp import storage
 from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators import persistence
@@ -25,6 +25,7 @@ from dsgp.estimators.parameters import (
     require_numbers,
 )
 from dsgp.estimators.responses import Responses
+from dsgp.estimators.saved import Saved
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
 from dsgp.kernels import Matern, Matern32
 from dsgp.learning.search import require_complete
@@ -39,7 +40,7 @@ _LEAST = -745.0
 Moments = list[tuple[Floats, Floats]]
 
 
-class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
+class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
     r"""Additive Gaussian process classification.
 
     With two classes
@@ -451,31 +452,8 @@ class AdditiveGPClassifier(ClassifierMixin, BaseEstimator):
         ]
         return "\n\n".join(parts)
 
-    def save(
-        self,
-        path: str | Place,
-        overwrite: bool = False,
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write the model to a zarr store, to be read by ``dsgp.load``.
-
-        Parameters
-        ----------
-        path : str, Path or UPath
-            A folder to be, or an address such as ``s3://bucket/model.zarr``.
-        overwrite : bool
-            Replace a dsgp store that is there.
-        storage_options : mapping, optional
-            Of an address, for fsspec.
-
-        Raises
-        ------
-        StorageError
-            If something is there already, or the place cannot be written.
-        """
-        check_is_fitted(self)
-        persistence.save_classes(self, path, overwrite, storage_options)
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
+        return persistence.classes_described(self)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:

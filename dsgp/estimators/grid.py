@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import kernels as kernel_module
 from dsgp import memory, storage
-from dsgp.addresses import Place
 from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
 from dsgp.estimators.grid_options import (
@@ -35,6 +34,7 @@ from dsgp.estimators.grid_transform import (
     tell_skewed_field,
     transformed,
 )
+from dsgp.estimators.saved import Saved
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.constant import UnknownConstant
@@ -75,7 +75,7 @@ _PLAIN = (
 )
 
 
-class GridGP(OnDisk, BaseEstimator):
+class GridGP(Saved, OnDisk, BaseEstimator):
     r"""Gaussian process regression of a field on a grid of any number of dims.
 
     .. math:: y = \mu + f + \varepsilon, \quad
@@ -609,30 +609,7 @@ class GridGP(OnDisk, BaseEstimator):
 
     # ------------------------------------------------------------------ saving
 
-    def save(
-        self,
-        path: str | Place,
-        overwrite: bool = False,
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write the model as zarr and JSON; ``dsgp.load`` reads it.
-
-        Parameters
-        ----------
-        path : str, Path or UPath
-            A folder to be, or an address such as ``s3://bucket/model.zarr``.
-        overwrite : bool
-            Replace a dsgp store that is there.
-        storage_options : mapping, optional
-            Of an address, for fsspec.
-
-        Raises
-        ------
-        StorageError
-            If the place cannot be written or holds something else.
-        """
-        check_is_fitted(self)
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
         self._require_field()
         settings, tree = pack(self.field_)
         arrays: dict[str, Any] = {"field": tree, "mean": self._mean.arrays()}
@@ -658,7 +635,7 @@ class GridGP(OnDisk, BaseEstimator):
             "n_effects": len(self._effects),
             "mean_text": self.mean if isinstance(self.mean, str) else None,
         }
-        storage.write(path, type(self).__name__, parameters, arrays, overwrite, storage_options)
+        return parameters, arrays
 
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp import kernels, storage
+from dsgp import kernels
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
-from dsgp.addresses import Place
 from dsgp.axis import Axis, Floats
 from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.term import Term
@@ -56,23 +55,8 @@ EQUATION_TOTALS = ("total_weight", "total_information")
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
 
-def save(
-    model: Any,
-    path: str | Place,
-    overwrite: bool,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Write a fitted model to a store."""
-    storage.write(path, type(model).__name__, *described(model), overwrite, storage_options)
-
-
-def save_classes(
-    model: Any,
-    path: str | Place,
-    overwrite: bool,
-    storage_options: Mapping[str, Any] | None = None,
-) -> None:
-    """Write a classifier to a store: its labels, and the model of each."""
+def classes_described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings and arrays of a classifier: its labels, and the model of each."""
     parts = [described(own) for own in model.estimators_]
     settings = {
         "parameters": _parameters_settings(model),
@@ -82,7 +66,7 @@ def save_classes(
         "models": [own for own, _ in parts],
     }
     tree = {f"class{k}": arrays for k, (_, arrays) in enumerate(parts)}
-    storage.write(path, type(model).__name__, settings, tree, overwrite, storage_options)
+    return settings, tree
 
 
 def classes(settings: dict[str, Any]) -> NDArray[Any]:

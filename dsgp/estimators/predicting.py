@@ -15,7 +15,7 @@ import xarray as xr
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp import memory
+from dsgp import memory, storage
 from dsgp.additive import MAX_ITER, AdditiveSystem, Equations
 from dsgp.additive.posterior import (
     joint_covariance,
@@ -23,7 +23,6 @@ from dsgp.additive.posterior import (
     together_of,
     vector_bytes,
 )
-from dsgp.addresses import Place
 from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataWarning
@@ -31,6 +30,7 @@ from dsgp.estimators import persistence
 from dsgp.estimators.fitting import Outcome
 from dsgp.estimators.inference import Posterior
 from dsgp.estimators.parameters import generator, require_count
+from dsgp.estimators.saved import Saved
 from dsgp.estimators.summary import Summary, summarise
 from dsgp.estimators.term import Term
 from dsgp.rows.sources import Rows, is_lazy, map_table, matching_source
@@ -47,7 +47,7 @@ Finish = Callable[[Rows, Floats, Floats | None], list[Floats]]
 Check = Callable[[Rows, int], None]
 
 
-class AdditivePredictor:
+class AdditivePredictor(Saved):
     """A fitted sum of functions of one input each: predictions, draws, summary, store.
 
     An estimator inherits from it, and from scikit-learn's classes after it. Its ``fit`` ends with
@@ -512,32 +512,8 @@ class AdditivePredictor:
         check_is_fitted(self)
         return self._summary().text()
 
-    def save(
-        self,
-        path: str | Place,
-        overwrite: bool = False,
-        *,
-        storage_options: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Write the model to a zarr store, to be read by ``dsgp.load``.
-
-        Parameters
-        ----------
-        path : str, Path or UPath
-            A folder to be, usually named ``*.zarr``, or an address such as
-            ``s3://bucket/model.zarr``. It is written aside and put into place.
-        overwrite : bool
-            Replace a dsgp store that is there.
-        storage_options : mapping, optional
-            Of an address, for fsspec.
-
-        Raises
-        ------
-        StorageError
-            If something is there already, or the place cannot be written.
-        """
-        check_is_fitted(self)
-        persistence.save(self, path, overwrite, storage_options)
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
+        return persistence.described(self)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 
 import xarray as xr
 
-from dsgp.addresses import Place, local_copy, zarr_options
+from dsgp.addresses import Place, exists, local_copy, zarr_options
 from dsgp.errors import StorageError
 
 _MARK = ("dsgp", "grid posterior")
@@ -63,7 +63,7 @@ def require_replaceable(path: Place, overwrite: bool, how: str) -> None:
     how : str
         How to ask for that.
     """
-    if not path.exists():
+    if not exists(path):
         return
     if not is_posterior(path):
         raise StorageError(

@@ -80,7 +80,7 @@ def plot_predictions(
     z = normal_quantile(level)
     y, mean, std = (np.asarray(values, dtype=np.float64) for values in (y, mean, std))
     covered = coverage(y, mean, std, level)  # checks shapes and values
-    lower, upper = mean - z * std, mean + z * std
+    lower, upper, missed = mean - z * std, mean + z * std, np.abs(y - mean) > z * std
     if interval is not None:
         lower, upper = (np.asarray(end, dtype=np.float64) for end in interval)
         if not lower.shape == upper.shape == y.shape or np.isnan([lower, upper]).any():
@@ -88,8 +88,8 @@ def plot_predictions(
                 f"interval: expected two arrays of shape {y.shape} without missing values, got "
                 f"{lower.shape} and {upper.shape}"
             )
-    missed = (y < lower) | (y > upper)
-    covered = covered if interval is None else float(1 - missed.mean())
+        missed = (y < lower) | (y > upper)
+        covered = float(1 - missed.mean())
     reference = float(np.mean(y)) if y_train_mean is None else y_train_mean
     try:
         error = f"NMSE {nmse(y, mean, reference):.3g}"

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dsgp.addresses import Place, name_of
+from dsgp.addresses import Place, exists, name_of
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.places import made_aside
 from dsgp.rows.sources import FILE_TYPES, opened
@@ -127,7 +127,7 @@ def written_parts(folder: Place, overwrite: bool = False) -> Iterator[Callable[[
 
 def _require_replaceable(path: Place, ours: bool, overwrite: bool) -> None:
     """Raise ``StorageError`` if something is there, unless it may and can be overwritten."""
-    if not path.exists() or (ours and overwrite):
+    if not exists(path) or (ours and overwrite):
         return
     remedy = (
         ", or --overwrite"

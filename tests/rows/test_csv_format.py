@@ -101,3 +101,14 @@ def test_other_files_have_no_delimiter(tmp_path):
         read_table(tmp_path / "t.parquet", delimiter=";")
     with pytest.raises(ParameterError, match="of CSV files only"):
         open_table(tmp_path / "t.parquet", CsvFormat(decimal=","))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_named_with_its_order(tmp_path, encoding):
+    path = tmp_path / "t.csv"
+    path.write_bytes("x,y\n1,2\n3,4\n".encode(encoding))
+    for said in ("utf-8", "utf-16"):
+        with pytest.raises(DataError, match=rf"--encoding {encoding}\)") as error:
+            read_table(path, ["x"], encoding=said)
+        assert str(error.value).isprintable()
+    assert read_table(path, encoding=encoding).shape == (2, 2)

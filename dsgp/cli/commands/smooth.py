@@ -22,7 +22,6 @@ Examples:
   dsgp smooth https://host/sst.zarr --out smooth.zarr
   dsgp smooth 'sst-2024-*.nc' --variable sst --noise 'error^2' \\
       --out smooth.zarr
-
   dsgp smooth chlorophyll.nc --transform log --quantile 0.05 \\
       --quantile 0.5 --quantile 0.95 --out smooth.nc
 
@@ -78,7 +77,7 @@ def smooth(
         str | None,
         Option(
             metavar="learn|S2|NAME|NAME^2",
-            help="Noise variance, in squared units of the field: learnt (the default), a number, "
+            help="Noise variance, in squared units of the field: learned (the default), a number, "
             "or a variable of IN with that of each cell; NAME^2 if it holds standard deviations.",
         ),
     ] = None,
@@ -95,8 +94,8 @@ def smooth(
         Transform,
         Option(
             help="What is modelled of a skewed field: its logarithm, or the power transform of Yeo "
-            "and Johnson, whose power is learnt. mean and std are in the field's units, --noise is "
-            "on the scale of the transform.",
+            "and Johnson, whose power is learned. mean and std are in the field's units, --noise "
+            "is on the scale of the transform.",
         ),
     ] = Transform.none,
     scales: Annotated[
@@ -151,7 +150,7 @@ def smooth(
         Path | None,
         Option(
             metavar="MODEL.zarr",
-            help="Take kernels, noise and kind of mean of this one: nothing is learnt.",
+            help="Take kernels, noise and kind of mean of this one: nothing is learned.",
         ),
     ] = None,
     memory_limit: Annotated[
@@ -178,7 +177,7 @@ def smooth(
     """Smooth a field on a grid, fill its gaps, and say how sure that is.
 
     Writes the mean of each cell under the name of the field, and its standard deviation as
-    NAME_std, in the units of the field and on its grid. What is not given is learnt from the field.
+    NAME_std, in the units of the field and on its grid. What is not given is learned from it.
 
     A field that does not fit into memory is worked through in pieces on disk; if that is
     interrupted, the same command goes on.

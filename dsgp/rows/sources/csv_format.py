@@ -124,8 +124,12 @@ def _other_encoding(head: bytes, encoding: str) -> str | None:
     name = codecs.lookup(encoding).name
     marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     zeros = max(head[::2].count(0), head[1::2].count(0)) > len(head) / 8
+    little = head[1::2].count(0) > head[::2].count(0)
+    wanted = "utf-16" if marked else "utf-16-le" if little else "utf-16-be"
     if (marked or zeros) and not name.startswith("utf-16"):
-        return "; it seems to be in UTF-16: encoding='utf-16' (--encoding utf-16)"
+        return f"; it seems to be in UTF-16: encoding={wanted!r} (--encoding {wanted})"
+    if zeros and not marked and name == "utf-16":
+        return f"; it has no byte order mark: encoding={wanted!r} (--encoding {wanted})"
     try:
         codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeError:

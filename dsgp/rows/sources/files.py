@@ -152,6 +152,7 @@ def reading(
         raise DataError(f"{label} cannot be decoded{told}") from error
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = "".join(filter(str.isprintable, reason))  # UTF-16 read as UTF-8 is half zeros
         if names and (found := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
             column, line, what = found.groups()
             where = f" in line {line}" if line else ""

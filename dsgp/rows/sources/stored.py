@@ -20,6 +20,7 @@ from dsgp.addresses import (
     exists,
     files_below,
     is_store,
+    is_web,
     matches,
     name_of,
     parts_within,
@@ -213,8 +214,9 @@ def open_table(
 def _is_pattern(place: Place) -> bool:
     if isinstance(place, Path):
         return has_magic(str(place)) and not place.exists()
-    # What follows a question mark is the query of a URL.
-    return has_magic(place.path.partition("?")[0]) and not exists(place)
+    # A question mark begins the query of a URL.
+    path = place.path.partition("?")[0] if is_web(place.protocol) else place.path
+    return has_magic(path) and not exists(place)
 
 
 def _matching(place: Place) -> list[Place]:
