@@ -19,7 +19,7 @@ from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 from sklearn.gaussian_process.kernels import Matern as DenseMatern
 
 from dsgp import kernels
-from dsgp.axis import Axis, Observations
+from dsgp.terms import Axis, Observations
 
 try:
     import spleaf.cov
@@ -107,7 +107,7 @@ class Dsgp(Contender):
     def all(self) -> tuple[float, Floats, Floats, Floats]:
         posterior = self.axis.posterior(self.kernel, self.seen)
         e = posterior.evidence
-        gradient = np.array([e.by_log_variance, e.by_log_lengthscale, e.by_log_noise])
+        gradient = np.array([e.by_log["variance"], e.by_log["lengthscale"], e.by_log_noise])
         return e.value, gradient, posterior.mean, posterior.variance
 
 

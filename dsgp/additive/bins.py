@@ -15,11 +15,7 @@ import numpy as np
 
 from dsgp.additive.equations import Equations
 from dsgp.additive.system import AdditiveSystem
-from dsgp.axis import Axis, Floats
-from dsgp.kernels import Matern
-
-# Of a uniform density: its fourth central moment over its squared variance.
-_FOURTH_MOMENT = 9 / 5
+from dsgp.terms import Floats
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,8 @@ class BinError:
         """Estimate from the posterior mean."""
         bias = np.zeros(system.layout.size)
         rest = noise = 0.0
-        for axis, kernel, part, weight, spread, shift in zip(
-            system.layout.axes,
+        for cells, kernel, part, weight, spread, shift in zip(
+            system.layout.cells,
             system.kernels,
             system.layout.parts(dual),
             system.layout.parts(system.weight),
@@ -56,16 +52,10 @@ class BinError:
             system.layout.parts(bias),
             strict=True,
         ):
-            share = weight / weight.sum()
-            slope, bent, fourth = _slopes(axis, kernel, part)
-            noise += float(np.sum(share * slope**2 * spread))
-            if kernel.order < 3:
-                left = left_open(kernel, np.sqrt(12 * spread))
-                noise += float(np.sum(share * left)) if kernel.order == 1 else 0.0
-            else:
-                shift[:] = 0.5 * bent * spread
-                left = (_FOURTH_MOMENT / 24 * fourth * spread**2) ** 2
-            rest += float(np.sum(share * left))
+            found = cells.bin_shift(kernel, part, weight, spread)
+            shift[:] = found.bias
+            rest += found.rest
+            noise += found.noise
         return cls(bias, math.sqrt(rest), noise)
 
     def size(self, system: AdditiveSystem) -> float:
@@ -80,27 +70,5 @@ class BinError:
             information=equations.information - equations.multiply(self.bias),
             quadratic=equations.squares(self.bias),
             total_information=equations.total_information
-            - float(np.sum(equations.weight * self.bias)),
+            - float(np.sum(equations.ones * self.bias)),
         )
-
-
-def _slopes(axis: Axis, kernel: Matern, dual: Floats) -> tuple[Floats, Floats, Floats]:
-    """First, second and fourth derivative of the mean at the points."""
-    mean = axis.kernel_sum(kernel, dual)
-    if len(axis) < 3:
-        return np.zeros(len(axis)), np.zeros(len(axis)), np.zeros(len(axis))
-    if kernel.order == 1:
-        slope = np.gradient(mean(axis.points), axis.points)
-    else:
-        slope = mean.slope(axis.points)
-    bent = np.gradient(slope, axis.points)
-    return slope, bent, np.gradient(np.gradient(bent, axis.points), axis.points)
-
-
-def left_open(kernel: Matern, width: Floats) -> Floats:
-    """Prior variance midway between two known points a bin's width apart."""
-    variance = kernel.std**2
-    half, whole = (
-        kernel.covariance(np.zeros(1), width * factor)[0] / variance for factor in (0.5, 1.0)
-    )
-    return np.maximum(variance * (1 - 2 * half**2 / (1 + whole)), 0.0)

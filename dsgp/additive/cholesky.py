@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky
 
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 # Shares of the diagonal that are added until a matrix is positive definite: the relative errors
 # that sums over many rows leave in its entries.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dsgp.additive.system import AdditiveSystem, Candidate, Pair, Solution, dot
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 # After so many checks in a row at which rounding made up the bound and it did not fall, the floor
 # of what float64 can do is met.

@@ -22,8 +22,8 @@ import numpy as np
 from dsgp.additive.multigrid import CoarseSpace, multigrid
 from dsgp.additive.system import AdditiveSystem
 from dsgp.additive.variance import Covariance, DenseCovariance
-from dsgp.axis import Floats, KernelSum
 from dsgp.errors import ConvergenceWarning
+from dsgp.terms import Cells, Floats, Function
 
 # Of the solve for u_d, in prior standard deviations of the widest term; what it may end at.
 _TOLERANCE, _ACCEPTED = 1e-7, 1e-4
@@ -39,14 +39,16 @@ class UnknownConstant:
     ----------
     precision : float
         s, of the constant with all terms unknown.
-    functions : list of KernelSum
+    cells : tuple of Cells
+    functions : list of callables
         u_d.
     centres : list of float
         Weighted means of u_d over the training rows.
     """
 
     precision: float
-    functions: list[KernelSum]
+    cells: tuple[Cells, ...]
+    functions: list[Function]
     centres: list[float]
 
     @property
@@ -65,8 +67,8 @@ class UnknownConstant:
             n, which no column tells where there is no term.
         """
         left = np.ones(n_rows)
-        for function, inputs in zip(self.functions, columns, strict=True):
-            seen = np.isfinite(inputs)
+        for cells, function, inputs in zip(self.cells, self.functions, columns, strict=True):
+            seen = ~cells.is_missing(inputs)
             if seen.all():
                 left -= function(inputs)
             else:
@@ -106,20 +108,20 @@ def unknown_constant(
     else:
         mean, dual = _functions_of_ones(system, coarse)
         # To second order in what is left of the residual.
-        residual = system.weight - system.multiply(mean[None])[0] - dual
-        information = total - float(np.sum(mean * (system.weight + residual)))
+        residual = system.ones - system.multiply(mean[None])[0] - dual
+        information = total - float(np.sum(mean * (system.ones + residual)))
     # No less than the plain average of the rows would tell.
     variance = sum(kernel.std**2 for kernel in system.kernels)
     least = 1 / (1 / total + variance) if total > 0 else 0.0
     precision = max(information, least) + prior_precision
     functions, centres = [], []
-    for axis, kernel, part, weight in zip(
-        layout.axes, system.kernels, layout.parts(dual), layout.parts(system.weight), strict=True
+    for term, (cells, kernel, part) in enumerate(
+        zip(layout.cells, system.kernels, layout.parts(dual), strict=True)
     ):
-        functions.append(axis.kernel_sum(kernel, part))
-        share = weight / max(float(weight.sum()), _SMALLEST)
-        centres.append(float(np.sum(share * axis.multiply(kernel, part))))
-    return UnknownConstant(max(precision, _SMALLEST), functions, centres)
+        functions.append(cells.kernel_sum(kernel, part))
+        share = system.equations.share(term)
+        centres.append(float(np.sum(share * cells.multiply(kernel, part))))
+    return UnknownConstant(max(precision, _SMALLEST), layout.cells, functions, centres)
 
 
 def _functions_of_ones(
@@ -129,7 +131,7 @@ def _functions_of_ones(
     # Bounds are in prior standard deviations: ones of the widest term's.
     unit = max(kernel.std for kernel in system.kernels)
     solution = multigrid(
-        system, unit * system.weight, tol=_TOLERANCE, max_iter=_MAX_ITER, coarse=coarse
+        system, unit * system.ones, tol=_TOLERANCE, max_iter=_MAX_ITER, coarse=coarse
     )
     if solution.error_bound > _ACCEPTED:
         warnings.warn(

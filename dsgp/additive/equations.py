@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Self
 
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
 from dsgp.additive.tables import TABLE_BYTES, TwoWayTables, affordable_bins
-from dsgp.axis import Floats
 from dsgp.compute import run
-from dsgp.jit.rows import gather, scatter_add
 from dsgp.rows.table import Layout, RowTable
+from dsgp.terms import Floats
 
 _MOVE = 2e-9  # seconds per row and term
 _GATHER_ROWS = 65_536  # of one task
 _UNWEIGHTED = np.empty(0)
+_TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Equations(ABC):
     ----------
     layout : Layout
     weight : ndarray of shape (Σ U_d,)
-        Σ w of the rows at each point: the diagonal of ZᵀWZ.
+        Σ w z² of the rows in each cell: the diagonal of ZᵀWZ.
     information : ndarray of shape (Σ U_d,)
         ZᵀWy.
     quadratic : float
@@ -47,6 +47,8 @@ class Equations(ABC):
         Σ log w over them.
     total_weight, total_information : float
         Σ w and Σ w y over all rows: the same as ``weight`` and ``information``, of a constant.
+    multiplied : ndarray of shape (Σ U_d,), optional
+        ZᵀW1, where some rows have multipliers z; otherwise it is ``weight``.
     """
 
     layout: Layout
@@ -57,6 +59,12 @@ class Equations(ABC):
     log_weight: float
     total_weight: float
     total_information: float
+    multiplied: Floats | None = field(default=None, kw_only=True)
+
+    @property
+    def ones(self) -> Floats:
+        """ZᵀW1, (Σ U_d,): what the cells have in common with a constant."""
+        return self.weight if self.multiplied is None else self.multiplied
 
     @abstractmethod
     def multiply(self, flat: Floats) -> Floats:
@@ -79,10 +87,26 @@ class Equations(ABC):
         weight, information = self.total_weight, self.total_information
         return replace(
             self,
-            information=self.information - constant * self.weight,
+            information=self.information - constant * self.ones,
             quadratic=self.quadratic - constant * (2 * information - constant * weight),
             total_information=information - constant * weight,
         )
+
+    def share(self, term: int) -> Floats:
+        """Weights of the cells of a term in the mean over the rows of what they get of it."""
+        weight = self.layout.part(self.weight, term)
+        if self.multiplied is None:
+            return weight / max(float(weight.sum()), _TINY)
+        return self.layout.part(self.ones, term) / max(self.total_weight, _TINY)
+
+    def moments(self, term: int, mean: Floats) -> tuple[float, float]:
+        """Mean and variance over the rows of what they get of a term, (U_d,) at its cells."""
+        centre = float(np.sum(self.share(term) * mean))
+        if self.multiplied is None:
+            return centre, float(np.sum(self.share(term) * (mean - centre) ** 2))
+        weight = self.layout.part(self.weight, term)
+        square = float(np.sum(weight * mean**2)) / max(self.total_weight, _TINY)
+        return centre, max(square - centre**2, 0.0)
 
     def squares(self, mean: Floats) -> float:
         """Weighted sum of squared residuals of the rows, at a mean (Σ U_d,)."""
@@ -129,8 +153,9 @@ class RowEquations(Equations):
         ones = np.ones(table.n_rows) if weight is None else weight
         return cls(
             layout=table,
-            weight=_scattered(table, ones),
+            weight=_scattered(table, ones, 2),
             information=_scattered(table, weighted),
+            multiplied=_scattered(table, ones) if table.multipliers else None,
             quadratic=float(np.sum(weighted * y)),
             n_rows=table.n_rows if weight is None else int(np.count_nonzero(weight)),
             log_weight=0.0 if weight is None else float(np.sum(np.log(weight[weight > 0]))),
@@ -146,18 +171,24 @@ class RowEquations(Equations):
         out = np.zeros(flats.shape)
         for rows, codes in self.table.blocks():
             for vector, total in zip(flats, out, strict=True):
-                values: Floats = self._gather(codes, vector)
+                values: Floats = self._gather(codes, rows, vector)
                 if len(self.row_weight):
                     values *= self.row_weight[rows]
-                _scatter(self.table, codes, values, total)
+                _scatter(self.table, codes, rows, values, total)
         return out.reshape(flat.shape)
 
-    def _gather(self, codes: NDArray[np.integer], flat: Floats) -> Floats:
+    def _gather(self, codes: NDArray[np.integer], rows: slice, flat: Floats) -> Floats:
         n = codes.shape[1]
         values = np.empty(n)
-        offsets = self.layout.offsets
         tasks = [
-            partial(gather, codes, offsets, flat, start, min(start + _GATHER_ROWS, n), values)
+            partial(
+                self.table.gather_part,
+                codes,
+                rows,
+                flat,
+                slice(start, min(start + _GATHER_ROWS, n)),
+                values,
+            )
             for start in range(0, n, _GATHER_ROWS)
         ]
         run(tasks, _MOVE * n * self.layout.n_terms, in_place=True)
@@ -165,12 +196,12 @@ class RowEquations(Equations):
 
     def tables(self, n_bins: int) -> TwoWayTables:
         """Count the rows on about so many bins a term; the last tables are kept."""
-        affordable = affordable_bins(self.layout.n_terms, self.n_rows, n_bins, TABLE_BYTES)
+        affordable = affordable_bins(self.layout.cells, self.n_rows, n_bins, TABLE_BYTES)
         kept: dict[int, TwoWayTables] = self.__dict__.setdefault("_tables", {})
         if affordable not in kept:
             kept.clear()
             kept[affordable] = TwoWayTables.of(
-                self.table, self.information, self.row_weight, affordable
+                self.table, self.information, self.ones, self.row_weight, affordable
             )
         return kept[affordable]
 
@@ -186,7 +217,7 @@ class RowEquations(Equations):
             random.standard_normal(out=values)
             if len(self.row_weight):
                 values *= np.sqrt(self.row_weight[rows])
-            _scatter(self.table, codes, values, out)
+            _scatter(self.table, codes, rows, values, out)
         return out
 
 
@@ -266,17 +297,24 @@ class _BinsFitted(Fitted):
         self.parts[term] += change
 
 
-def _scattered(table: RowTable, values: Floats) -> Floats:
+def _scattered(table: RowTable, values: Floats, power: int = 1) -> Floats:
     out = np.zeros(table.size)
     for rows, codes in table.blocks():
-        _scatter(table, codes, values[rows], out)
+        _scatter(table, codes, rows, values[rows], out, power)
     return out
 
 
-def _scatter(table: RowTable, codes: NDArray[np.integer], values: Floats, flat: Floats) -> None:
-    """Add the values of a block of rows to the tables of all terms."""
+def _scatter(
+    table: RowTable,
+    codes: NDArray[np.integer],
+    rows: slice,
+    values: Floats,
+    flat: Floats,
+    power: int = 1,
+) -> None:
+    """Add the values of a block of rows to the tables of all terms, as ``RowTable.scatter``."""
     tasks = [
-        partial(scatter_add, code, values, part)
-        for code, part in zip(codes, table.parts(flat), strict=True)
+        partial(table.scatter_block, term, code, rows, values, part, power)
+        for term, (code, part) in enumerate(zip(codes, table.parts(flat), strict=True))
     ]
     run(tasks, _MOVE * len(values) * table.n_terms, in_place=True)

@@ -19,9 +19,9 @@ from scipy.linalg import cho_solve, lapack
 from dsgp.additive.meanfield import MeanField
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.system import AdditiveSystem, Solution
-from dsgp.axis import LOG_2PI, Axis, Floats, Observations
 from dsgp.compute import run
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
+from dsgp.terms import LOG_2PI, Cells, Floats, Observations
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
 
@@ -77,9 +77,9 @@ def mean_field(system: AdditiveSystem) -> MeanField:
 
     def alone(factor: Floats) -> tuple[Floats, Floats]:
         tasks = [
-            partial(_alone, axis, kernel, weight / omega)
-            for axis, kernel, weight, omega in zip(
-                layout.axes, system.kernels, layout.parts(system.weight), factor, strict=True
+            partial(_alone, cells, kernel, weight / omega)
+            for cells, kernel, weight, omega in zip(
+                layout.cells, system.kernels, layout.parts(system.weight), factor, strict=True
             )
         ]
         found = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
@@ -104,8 +104,8 @@ def coarse_mean_field(coarse: CoarseSpace, system: AdditiveSystem) -> MeanField:
     return MeanField.of(alone, len(spectra), system.equations.n_rows)
 
 
-def _alone(axis: Axis, kernel: Matern, weight: Floats) -> tuple[float, float]:
-    posterior = axis.posterior(kernel, Observations(np.zeros(len(axis)), weight))
+def _alone(cells: Cells, kernel: Kernel, weight: Floats) -> tuple[float, float]:
+    posterior = cells.posterior(kernel, Observations(np.zeros(len(cells)), weight))
     return posterior.log_det, float(np.sum(weight * posterior.variance))
 
 
@@ -117,8 +117,8 @@ def _constant_dof(system: AdditiveSystem, coarse: CoarseSpace | None) -> float:
         solved = cho_solve(coarse.factor, sums, check_finite=False)
         taken, squared = float(sums @ solved), float(solved @ (coarse.normal @ solved)) / noise
     elif system.layout.n_terms:
-        mean, _ = system.solvers[0].solve(system.weight)
-        taken, squared = float(system.weight @ mean), float(system.weight @ mean**2)
+        mean, _ = system.solvers[0].solve(system.ones)
+        taken, squared = float(system.ones @ mean), float(system.weight @ mean**2)
     else:
         taken = squared = 0.0
     left = total - taken

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 _TOLERANCE = 1e-3
 _MAX_ITER = 100

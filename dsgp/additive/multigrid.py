@@ -26,9 +26,9 @@ from scipy.linalg.lapack import dpstrf
 from dsgp.additive.conjugate_gradients import conjugate_gradients
 from dsgp.additive.equations import RowEquations
 from dsgp.additive.system import AdditiveSystem, Pair, Solution
-from dsgp.additive.tables import BINS, TwoWayTables, spread
-from dsgp.axis import Axis, Floats
-from dsgp.kernels import Matern
+from dsgp.additive.tables import BINS, TwoWayTables
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats
 
 # Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
 _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
@@ -61,10 +61,10 @@ class TermSpace:
     @classmethod
     def of(
         cls,
-        axis: Axis,
-        kernel: Matern,
+        cells: Cells,
+        kernel: Kernel,
         points: NDArray[np.int64],
-        bins: Floats,
+        bins: Cells,
         precision: float = 0.0,
     ) -> TermSpace:
         """Choose among ``points`` by pivoted Cholesky.
@@ -74,24 +74,24 @@ class TermSpace:
         share that may be left out), points that it could not tell from their prior mean are left
         out too.
         """
-        prior = kernel.covariance(axis.points[points])
-        tolerance = _RESOLVED * prior[0, 0]
+        prior = cells.prior(kernel, cells.points[points], cells.points[points])
+        tolerance = _RESOLVED * float(np.diag(prior).max())
         factor, pivots, rank, _ = dpstrf(prior, tol=tolerance, lower=1, overwrite_a=1)
         if precision > 0:
             # What n points leave open is the sum of the eigenvalues beyond the n-th, which fall
             # like n^(−2ν−1): the next one is 2ν / n of it.
             left = np.diag(factor)[1:rank] ** 2
             number = np.arange(1, rank)
-            unfelt = left * precision * 2 * kernel.smoothness < number
+            unfelt = left * precision * (2 * kernel.order - 1) < number
             rank = int(number[np.argmax(unfelt)]) if unfelt.any() else rank
         chosen = points[pivots[:rank] - 1]
         lower = np.tril(factor[:rank, :rank])
         space = cls(chosen, lower, np.empty((rank, 0)))
-        return replace(space, at_bins=space.at(axis, kernel, bins))
+        return replace(space, at_bins=space.at(cells, kernel, bins.points))
 
-    def at(self, axis: Axis, kernel: Matern, inputs: Floats) -> Floats:
+    def at(self, cells: Cells, kernel: Kernel, inputs: Floats) -> Floats:
         """L⁻¹ K_d(u_d, inputs), the features φ, (n_coarse, n_inputs)."""
-        cross = kernel.covariance(axis.points[self.points], inputs)
+        cross = cells.prior(kernel, cells.points[self.points], inputs)
         return solve_triangular(self.lower, cross, lower=True, check_finite=False)
 
 
@@ -106,17 +106,17 @@ class CoarseSpace:
         budget = max(8, _ALL_POINTS // layout.n_terms)
         self.spaces = [
             TermSpace.of(
-                axis,
+                cells,
                 kernel,
-                spread(axis.points, weight, min(_POINTS[kernel.order], budget)),
+                cells.chosen(weight, min(_POINTS[kernel.order], budget)),
                 bins,
                 float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
             )
-            for axis, kernel, weight, bins in zip(
-                layout.axes,
+            for cells, kernel, weight, bins in zip(
+                layout.cells,
                 system.kernels,
                 layout.parts(system.weight),
-                tables.positions,
+                tables.cells,
                 strict=True,
             )
         ]
@@ -152,12 +152,22 @@ class CoarseSpace:
         """Return Φᵀ W Φ, without the noise."""
         codes = equations.table.codes[:, :]
         features = np.empty((self.rows[-1].stop, codes.shape[1]))
-        for rows, space, axis, kernel, code in zip(
-            self.rows, self.spaces, self.system.layout.axes, self.system.kernels, codes, strict=True
+        for d, (rows, space, cells, kernel, code) in enumerate(
+            zip(
+                self.rows,
+                self.spaces,
+                self.system.layout.cells,
+                self.system.kernels,
+                codes,
+                strict=True,
+            )
         ):
-            at_points = space.at(axis, kernel, axis.points)
+            at_cells = space.at(cells, kernel, cells.points)
             # A missing input has no feature.
-            features[rows] = np.pad(at_points, ((0, 0), (0, 1)))[:, np.minimum(code, len(axis))]
+            features[rows] = np.pad(at_cells, ((0, 0), (0, 1)))[:, np.minimum(code, len(cells))]
+            multiplier = equations.table.multiplier(d)
+            if multiplier is not None:
+                features[rows] *= multiplier
         weight = equations.row_weight
         return (features * weight if len(weight) else features) @ features.T
 
@@ -165,9 +175,7 @@ class CoarseSpace:
         """Return Φᵀ W Φ, without the noise, but for what rows within a bin differ by."""
         normal = np.empty((self.rows[-1].stop, self.rows[-1].stop))
         for d, (rows, space) in enumerate(zip(self.rows, self.spaces, strict=True)):
-            normal[rows, rows] = _gram(
-                space, tables.positions[d], tables.weights[d], tables.spreads[d]
-            )
+            normal[rows, rows] = _gram(space, tables.cells[d], tables.weights[d], tables.spreads[d])
             for e in range(d):
                 block = space.at_bins @ tables.pairs[e, d].T @ self.spaces[e].at_bins.T
                 normal[rows, self.rows[e]] = block
@@ -178,16 +186,16 @@ class CoarseSpace:
         """Return Φᵀ W 1, without the noise, of the same rows or bins as ``normal``."""
         layout = self.system.layout
         if not self.of_rows:
-            pairs = zip(self.spaces, self.tables.weights, strict=True)
+            pairs = zip(self.spaces, self.tables.ones, strict=True)
             return np.concatenate([space.at_bins @ weight for space, weight in pairs])
         return np.concatenate(
             [
-                space.at(axis, kernel, axis.points) @ weight
-                for space, axis, kernel, weight in zip(
+                space.at(cells, kernel, cells.points) @ ones
+                for space, cells, kernel, ones in zip(
                     self.spaces,
-                    layout.axes,
+                    layout.cells,
                     self.system.kernels,
-                    layout.parts(self.system.equations.weight),
+                    layout.parts(self.system.equations.ones),
                     strict=True,
                 )
             ]
@@ -233,15 +241,14 @@ class CoarseSpace:
         return mean, dual
 
 
-def _gram(space: TermSpace, positions: Floats, weights: Floats, spreads: Floats) -> Floats:
+def _gram(space: TermSpace, bins: Cells, weights: Floats, spreads: Floats) -> Floats:
     """Sum of φφᵀ over the rows, by value and slope of φ in each bin.
 
     Without the slopes the coarse matrix of a rough kernel beside little noise would be too small:
     the correction would go too far, and "coarse, smooth, coarse" would not be positive.
     """
     gram = (space.at_bins * weights) @ space.at_bins.T
-    if len(positions) > 1 and spreads.any():
-        slopes = np.gradient(space.at_bins, positions, axis=1)
+    if spreads.any() and (slopes := bins.slopes(space.at_bins)) is not None:
         gram += (slopes * (weights * spreads)) @ slopes.T
     return gram
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from dsgp.additive.multigrid import CoarseSpace, multigrid
 from dsgp.additive.system import AdditiveSystem, Solution
-from dsgp.axis import Axis, Floats
 from dsgp.compute import run
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats
 
 _SAMPLE = 2e-7  # seconds of compiled work per point and sample
 # Vectors solved at once: beyond, memory grows and nothing is saved.
@@ -30,8 +30,8 @@ def joint_covariance(
     Parameters
     ----------
     system : AdditiveSystem
-    columns : list of ndarray of shape (r,), one a term
-        NaN is a missing input.
+    columns : list of ndarray of shape (r,) or (r, k), one a term
+        Its inputs; NaN is a missing one.
     tol : float
         On the error bound of the solves; entries are good to its square.
 
@@ -44,12 +44,12 @@ def joint_covariance(
     layout = system.layout
     prior = np.zeros((n, n))
     cross = np.zeros((n, layout.size))
-    for axis, kernel, inputs, part in zip(
-        layout.axes, system.kernels, columns, layout.parts(cross), strict=True
+    for cells, kernel, inputs, part in zip(
+        layout.cells, system.kernels, columns, layout.parts(cross), strict=True
     ):
-        seen = np.isfinite(inputs)
-        prior[np.ix_(seen, seen)] += kernel.covariance(inputs[seen])
-        part[seen] = kernel.covariance(inputs[seen], axis.points)
+        seen = ~cells.is_missing(inputs)
+        prior[np.ix_(seen, seen)] += cells.prior(kernel, inputs[seen], inputs[seen])
+        part[seen] = cells.prior(kernel, inputs[seen], cells.points)
     rhs = system.multiply(cross)
     solutions = _solved(system, rhs, tol, max_iter)
     mean = np.concatenate([solution.mean for solution in solutions])
@@ -103,15 +103,15 @@ def joint_samples(
         tasks = [
             partial(
                 _draw_prior,
-                axis,
+                cells,
                 kernel,
                 inputs,
                 [noise[term] for noise in noises],
                 part,
                 out[first : first + len(some)],
             )
-            for term, (axis, kernel, inputs, part) in enumerate(
-                zip(layout.axes, system.kernels, columns, layout.parts(prior), strict=True)
+            for term, (cells, kernel, inputs, part) in enumerate(
+                zip(layout.cells, system.kernels, columns, layout.parts(prior), strict=True)
             )
         ]
         for drawn in run(tasks, _SAMPLE * len(some) * (layout.size + n), in_place=True):
@@ -120,12 +120,12 @@ def joint_samples(
         rhs = information - system.multiply(prior) - noise / np.sqrt(system.noise_variance)
         solved = multigrid(system, rhs, tol=tol, max_iter=max_iter, coarse=coarse)
         converged &= solved.converged
-        for axis, kernel, inputs, duals in zip(
-            layout.axes, system.kernels, columns, layout.parts(solved.dual), strict=True
+        for cells, kernel, inputs, duals in zip(
+            layout.cells, system.kernels, columns, layout.parts(solved.dual), strict=True
         ):
-            seen = np.isfinite(inputs)
+            seen = ~cells.is_missing(inputs)
             values = np.zeros((int(seen.sum()), len(some)))
-            axis.kernel_sums(kernel, duals).add_to(inputs[seen], values)
+            cells.kernel_sums(kernel, duals).add_to(inputs[seen], values)
             out[first : first + len(some), seen] += values.T
     return out, converged
 
@@ -141,22 +141,23 @@ def vector_bytes(system: AdditiveSystem) -> float:
 
 
 def _draw_prior(
-    axis: Axis,
-    kernel: Matern,
+    cells: Cells,
+    kernel: Kernel,
     inputs: Floats,
     streams: list[np.random.Generator],
-    at_points: Floats,
+    at_cells: Floats,
     out: Floats,
 ) -> Floats:
-    """Draw one term at its points, into ``at_points``, and return it at the inputs."""
-    seen = np.isfinite(inputs)
-    union, where = np.unique(np.concatenate([axis.points, inputs[seen]]), return_inverse=True)
-    joint = Axis(union)
+    """Draw one term at its cells, into ``at_cells``, and return what rows get of it."""
+    seen = ~cells.is_missing(inputs)
+    joint, codes, new_codes = cells.with_inputs(inputs[seen])
+    multipliers = cells.multipliers(inputs[seen])
     drawn = np.zeros_like(out)
     for k, stream in enumerate(streams):
         values = joint.sample(kernel, stream)
-        at_points[k] = values[where[: len(axis)]]
-        drawn[k, seen] = values[where[len(axis) :]]
+        at_cells[k] = values[codes]
+        new = values[new_codes]
+        drawn[k, seen] = new if multipliers is None else new * multipliers
     return drawn
 
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from dsgp.additive.equations import BinEquations, Equations, RowEquations
 from dsgp.additive.tables import TwoWayTables, pairs_of
-from dsgp.axis import Axis, Floats
 from dsgp.compute import over_blocks, over_chunks, run
 from dsgp.errors import DataError
 from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells
@@ -27,6 +26,8 @@ from dsgp.rows.coded import Extremes
 from dsgp.rows.encode import Bins, Cells, Sketch
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import BLOCK, Layout, RowTable
+from dsgp.terms import Axis, Floats
+from dsgp.terms.spreading import increasing
 
 # Rows of a logical block. Longer ones would take more memory, shorter ones more additions.
 LOGICAL_BLOCK = 2**19
@@ -407,7 +408,7 @@ def _statistics(
         in_bins = total.weights[d][filled[d]]
         shift = total.shifts[d][filled[d]] / in_bins
         points = cut.origin[filled[d]] + (0.0 if cut.exact else shift)
-        positions.append(_increasing(points))
+        positions.append(increasing(points))
         squares = total.squares[d][filled[d]] / in_bins
         spreads.append(np.maximum(squares - shift**2, 0.0) if not cut.exact else 0 * shift)
     location, scale = pilot
@@ -419,8 +420,8 @@ def _statistics(
         (b[f] / weight_scale - mean * w) / std
         for b, f, w in zip(total.information, filled, weights, strict=True)
     ]
-    axes = tuple(map(Axis, positions))
-    layout = Layout(names, axes)
+    cells = tuple(map(Axis, positions))
+    layout = Layout(names, cells)
     shared: dict[str, Any] = {
         "weight": np.concatenate(weights) if weights else np.zeros(0),
         "information": np.concatenate(information) if weights else np.zeros(0),
@@ -436,11 +437,11 @@ def _statistics(
             (d, e): pair[np.ix_(filled[d], filled[e])] / weight_scale
             for (d, e), pair in total.pairs.items()
         }
-        tables = TwoWayTables(positions, weights, information, pairs, spreads)
+        tables = TwoWayTables(list(cells), weights, information, pairs, spreads)
         equations = BinEquations(layout=layout, bins=tables, **shared)
     else:
         codes, row_weight = kept.finished(filled, weight_scale)
-        table = RowTable(names, axes, codes)
+        table = RowTable(names, cells, codes)
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     numbers = {} if kept is None else kept.numbers()
     cell_sums = [
@@ -450,14 +451,6 @@ def _statistics(
     return Statistics(
         equations, spreads, location + scale * mean, scale * std, weight_scale, numbers, cell_sums
     )
-
-
-def _increasing(points: Floats) -> Floats:
-    """Part means of neighbouring bins that rounding has made equal."""
-    if (np.diff(points) <= 0).any():
-        for i in range(1, len(points)):
-            points[i] = max(points[i], np.nextafter(points[i - 1], np.inf))
-    return points
 
 
 class _KeptRows:

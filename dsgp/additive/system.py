@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsgp.additive.equations import Equations
-from dsgp.axis import Axis, AxisSolver, Floats
 from dsgp.compute import run
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats, Solver
 
 # Compiled work in seconds per point; they only decide whether a graph is worth its cost.
 _SOLVE = 2e-8
@@ -75,7 +75,7 @@ class AdditiveSystem:
     def __init__(
         self,
         equations: Equations,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         noise_variance: float,
         unfelt: float = 0.0,
         constant: float | None = None,
@@ -87,7 +87,10 @@ class AdditiveSystem:
         self.unfelt = unfelt
         self.constant = constant
         self.weight = equations.weight / noise_variance
-        """Sum of the precisions at each point, (Σ U_d,)."""
+        """Sum of the precisions in each cell, (Σ U_d,)."""
+        same = equations.multiplied is None
+        self.ones = self.weight if same else equations.ones / noise_variance
+        """ZᵀW1, (Σ U_d,): the same where no term has multipliers."""
 
     @property
     def total_weight(self) -> float:
@@ -101,12 +104,12 @@ class AdditiveSystem:
         if self.constant is None:
             return information
         total = self.equations.total_information / self.noise_variance
-        return information - (total / max(self.total_weight, _SMALLEST)) * self.weight
+        return information - (total / max(self.total_weight, _SMALLEST)) * self.ones
 
     def constant_at(self, mean: Floats) -> float:
         """Posterior mean of the constant, where that of the terms is (Σ U_d,)."""
         total = self.equations.total_information / self.noise_variance
-        return float((total - np.sum(self.weight * mean)) / max(self.total_weight, _SMALLEST))
+        return float((total - np.sum(self.ones * mean)) / max(self.total_weight, _SMALLEST))
 
     def given_constant(self, constant: float) -> AdditiveSystem:
         """Return the system of the targets less a constant that is known."""
@@ -115,12 +118,12 @@ class AdditiveSystem:
         )
 
     @cached_property
-    def solvers(self) -> list[AxisSolver]:
+    def solvers(self) -> list[Solver]:
         """The smoother of each term, its gains computed."""
         tasks = [
-            partial(axis.solver, kernel, weight)
-            for axis, kernel, weight in zip(
-                self.layout.axes, self.kernels, self.layout.parts(self.weight), strict=True
+            partial(cells.solver, kernel, weight)
+            for cells, kernel, weight in zip(
+                self.layout.cells, self.kernels, self.layout.parts(self.weight), strict=True
             )
         ]
         return run(tasks, _FILTER * self.layout.size)
@@ -129,9 +132,17 @@ class AdditiveSystem:
     def _constants(self) -> list[tuple[Floats, Floats, float]]:
         """What each smoother makes of a target of ones, its dual, and 1ᵀ V_d⁻¹ 1."""
         found = []
-        for solver, weight in zip(self.solvers, self.layout.parts(self.weight), strict=True):
-            mean, dual = solver.solve(weight)
-            left = max(self.total_weight - float(weight.sum()), 0.0) + float(dual.sum())
+        for solver, weight, ones in zip(
+            self.solvers,
+            self.layout.parts(self.weight),
+            self.layout.parts(self.ones),
+            strict=True,
+        ):
+            mean, dual = solver.solve(ones)
+            if self.equations.multiplied is None:
+                left = max(self.total_weight - float(weight.sum()), 0.0) + float(dual.sum())
+            else:
+                left = max(self.total_weight - float(np.sum(ones * mean)), 0.0)
             found.append((mean, dual, left))
         return found
 
@@ -141,8 +152,8 @@ class AdditiveSystem:
         """Zᵀ W Z times vectors; W without what a constant takes up, if there is one."""
         product = self.equations.multiply(flat) / self.noise_variance
         if self.constant is not None:
-            sums = np.einsum("...i,i->...", flat, self.weight) / max(self.total_weight, _SMALLEST)
-            product -= sums[..., None] * self.weight
+            sums = np.einsum("...i,i->...", flat, self.ones) / max(self.total_weight, _SMALLEST)
+            product -= sums[..., None] * self.ones
         return product
 
     def solve_term(self, term: int, information: Floats) -> Pair:
@@ -153,11 +164,11 @@ class AdditiveSystem:
         """Correct what a smoother gives for W_d without what a constant takes up."""
         if self.constant is None:
             return pair
-        # By Sherman and Morrison: W_d lacks b bᵀ / Σ w, b the weights at the points.
+        # By Sherman and Morrison: W_d lacks b bᵀ / Σ w, b = ZᵀW1.
         means, duals = pair
         mean, dual, left = self._constants[term]
-        weight = self.layout.part(self.weight, term)
-        share = np.einsum("ki,i->k", means, weight)[:, None] / max(left, _SMALLEST)
+        ones = self.layout.part(self.ones, term)
+        share = np.einsum("ki,i->k", means, ones)[:, None] / max(left, _SMALLEST)
         return means + share * mean, duals + share * dual
 
     def smooth(self, information: Floats) -> Pair:
@@ -176,9 +187,9 @@ class AdditiveSystem:
     def multiply_prior(self, flat: Floats) -> Floats:
         """K̃ times vectors."""
         tasks = [
-            partial(_multiply, axis, kernel, part)
-            for axis, kernel, part in zip(
-                self.layout.axes, self.kernels, self.layout.parts(flat), strict=True
+            partial(_multiply, cells, kernel, part)
+            for cells, kernel, part in zip(
+                self.layout.cells, self.kernels, self.layout.parts(flat), strict=True
             )
         ]
         parts = run(tasks, _SOLVE * flat.size)
@@ -194,17 +205,17 @@ def dot(a: Floats, b: Floats) -> Floats:
     return np.einsum("ki,ki->k", a, b)
 
 
-def _solve(solver: AxisSolver, information: Floats) -> Pair:
+def _solve(solver: Solver, information: Floats) -> Pair:
     means, duals = np.empty(information.shape), np.empty(information.shape)
     for k, vector in enumerate(information):
         means[k], duals[k] = solver.solve(vector)
     return means, duals
 
 
-def _multiply(axis: Axis, kernel: Matern, vectors: Floats) -> Floats:
+def _multiply(cells: Cells, kernel: Kernel, vectors: Floats) -> Floats:
     out = np.empty(vectors.shape)
     for k, vector in enumerate(vectors):
-        out[k] = axis.multiply(kernel, vector)
+        out[k] = cells.multiply(kernel, vector)
     return out
 
 

@@ -7,16 +7,19 @@ through these tables; they do not depend on the hyperparameters and take one pas
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
-from dsgp.axis import Axis, Floats, sum_by
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
+from dsgp.terms import Cells, Floats, sum_by
 
 # Bins of an axis by the order of its kernel; what all two-way tables together may take.
 BINS = {1: 832, 2: 256, 3: 256, 4: 256}
@@ -24,6 +27,8 @@ TABLE_BYTES = 160e6
 # There are always so many, and no more than this share of the rows.
 _FEWEST = 16
 _PER_BIN = 2
+# Cells of a table of pairs that is dense whatever the rows.
+_DENSE_CELLS = 2**20
 _MOVE = 2e-9  # seconds per row
 
 
@@ -33,63 +38,72 @@ class TwoWayTables:
 
     Attributes
     ----------
-    positions : list of ndarray of shape (n_bins,)
-        Weighted mean of the inputs in each bin of each axis.
+    cells : list of Cells
+        Of each term: bins at the weighted means of their inputs, or all cells.
     weights : list of ndarray of shape (n_bins,)
-        Σ w.
+        Σ w z².
     information : list of ndarray of shape (n_bins,)
-        Σ w y.
-    pairs : dict of (int, int) to ndarray of shape (n_bins, n_bins)
-        Σ w of the rows in both bins, for terms d < e.
+        Σ w z y.
+    pairs : dict of (int, int) to ndarray of shape (n_bins, n_bins), or a sparse one
+        Σ w z z' of the rows in both bins, for terms d < e.
     spreads : list of ndarray of shape (n_bins,)
         Weighted variance of the inputs in each bin.
+    multiplied : list of ndarray of shape (n_bins,), optional
+        Σ w z, where some rows have multipliers z; otherwise they are ``weights``.
     """
 
-    positions: list[Floats]
+    cells: list[Cells]
     weights: list[Floats]
     information: list[Floats]
-    pairs: dict[tuple[int, int], Floats]
+    pairs: dict[tuple[int, int], Any]
     spreads: list[Floats]
+    multiplied: list[Floats] | None = None
 
     @classmethod
-    def of(cls, table: RowTable, information: Floats, weight: Floats, n_bins: int) -> TwoWayTables:
+    def of(
+        cls, table: RowTable, information: Floats, ones: Floats, weight: Floats, n_bins: int
+    ) -> TwoWayTables:
         """Count all rows, in one pass a pair of terms.
 
         Parameters
         ----------
         table : RowTable
         information : ndarray of shape (Σ U_d,)
-            Σ w y at each point.
+            Σ w z y of each cell.
+        ones : ndarray of shape (Σ U_d,)
+            Σ w z of each cell.
         weight : ndarray of shape (n_rows,), or of length 0 for ones
         n_bins : int
-            An axis with fewer points keeps them.
+            A term with fewer cells keeps them.
         """
-        positions, weights, informations, spreads, bins = [], [], [], [], []
-        for term, axis in enumerate(table.axes):
-            at_points = table.scatter(term, weight if len(weight) else np.ones(table.n_rows))
-            bin_of_point = bins_of(axis, at_points, n_bins)
-            size = int(bin_of_point[-1]) + 1
-            in_bins = sum_by(bin_of_point, size, at_points)
-            means = axis.points
-            spread = np.zeros(size)
-            if size < len(axis):
-                # Around one of its points, so that inputs far from 0 lose no digits.
-                origin = axis.points[np.searchsorted(bin_of_point, np.arange(size))]
-                away = axis.points - origin[bin_of_point]
-                counted = np.where(in_bins > 0, in_bins, 1.0)  # all its rows may have weight 0
-                shift = sum_by(bin_of_point, size, at_points * away) / counted
-                means = origin + shift
-                squares = sum_by(bin_of_point, size, at_points * away**2) / counted
-                spread = np.maximum(squares - shift**2, 0.0)
-            positions.append(means)
-            weights.append(in_bins)
-            informations.append(sum_by(bin_of_point, size, table.part(information, term)))
+        merged, weights, informations, spreads, bins, multiplied = [], [], [], [], [], []
+        for term, cells in enumerate(table.cells):
+            in_cells = table.scatter(term, weight if len(weight) else np.ones(table.n_rows), 2)
+            bin_of_cell = cells.bins(in_cells, n_bins)
+            size = int(bin_of_cell[-1]) + 1
+            means, spread = cells.merged(bin_of_cell, in_cells)
+            merged.append(means)
+            weights.append(sum_by(bin_of_cell, size, in_cells))
+            informations.append(sum_by(bin_of_cell, size, table.part(information, term)))
+            multiplied.append(sum_by(bin_of_cell, size, table.part(ones, term)))
             spreads.append(spread)
-            bins.append(bin_of_point)
+            bins.append(bin_of_cell)
         keys = pairs_of(table.n_terms)
         tasks = [partial(_count, table, d, e, bins[d], bins[e], weight) for d, e in keys]
         pairs = dict(zip(keys, run(tasks, _MOVE * table.n_rows * len(keys)), strict=True))
-        return cls(positions, weights, informations, pairs, spreads)
+        return cls(
+            merged,
+            weights,
+            informations,
+            pairs,
+            spreads,
+            multiplied if table.multipliers else None,
+        )
+
+    @property
+    def ones(self) -> list[Floats]:
+        """Σ w z of each term: what its bins have in common with a constant."""
+        return self.weights if self.multiplied is None else self.multiplied
 
     @property
     def n_terms(self) -> int:
@@ -124,63 +138,26 @@ def pairs_of(n_terms: int) -> list[tuple[int, int]]:
     return [(d, e) for d in range(n_terms) for e in range(d + 1, n_terms)]
 
 
-def affordable_bins(n_terms: int, n_rows: int, wanted: int, table_bytes: float) -> int:
+def affordable_bins(cells: Sequence[Cells], n_rows: int, wanted: int, table_bytes: float) -> int:
     """How many bins a term may have: what is wanted, if the tables and the rows allow it."""
-    n_pairs = max(n_terms * (n_terms - 1) // 2, 1)
-    affordable = int(math.sqrt(table_bytes / 8 / n_pairs))
-    return max(_FEWEST, min(affordable, wanted, max(64, n_rows // _PER_BIN)))
+    n_pairs = max(len(cells) * (len(cells) - 1) // 2, 1)
+    most = max(_FEWEST, min(wanted, max(64, n_rows // _PER_BIN)))
+    affordable = most
+    if any(own.fewest_bins() > 1 for own in cells):
+        # Tables of cells that cannot merge come first; sparse ones take no more than the rows.
+        def needed(n_bins: int) -> float:
+            sizes = [min(max(n_bins, own.fewest_bins()), len(own)) for own in cells]
+            return sum(8.0 * min(sizes[d] * sizes[e], 2 * n_rows) for d, e in pairs_of(len(sizes)))
+
+        while affordable > _FEWEST and needed(affordable) > table_bytes:
+            affordable = max(_FEWEST, affordable // 2)
+        return affordable
+    return max(_FEWEST, min(int(math.sqrt(table_bytes / 8 / n_pairs)), most))
 
 
-def measure(points: Floats, weight: Floats) -> Floats:
-    """Share of the axis up to each point: half by weight of rows, half by distance.
-
-    Bins by rows alone would be too wide in the tails, and bins by distance alone in the bulk where
-    there are outliers.
-    """
-    share = np.cumsum(weight) / weight.sum()
-    extent = points[-1] - points[0]
-    distance = (points - points[0]) / extent if extent > 0 else share
-    return 0.5 * share + 0.5 * distance
-
-
-def bins_of(axis: Axis, weight: Floats, n_bins: int) -> NDArray[np.int64]:
-    """Bin of each point: its own while there are few, else equal parts of ``measure``."""
-    if len(axis) <= n_bins:
-        return np.arange(len(axis))
-    bins = np.minimum((measure(axis.points, weight) * n_bins).astype(np.int64), n_bins - 1)
-    return np.unique(bins, return_inverse=True)[1]
-
-
-def spread(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
-    """Indices of ``n_points`` points at most, both ends among them, evenly by ``measure``."""
-    chosen = np.searchsorted(measure(points, weight), np.linspace(0.0, 1.0, n_points))
-    return np.unique(np.concatenate([[0], np.minimum(chosen, len(points) - 1)]))
-
-
-def spread_beside_gaps(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
-    """Indices of about ``n_points`` points as ``spread`` has them, but few for wide gaps.
-
-    A gap counts as no more of the distance than two of the points that are chosen: nothing is to be
-    gained within it. The points on both sides of such a gap are among those chosen.
-    """
-    gaps = np.diff(points)
-    widest = _widest_gap(gaps, n_points)
-    sides = np.flatnonzero(gaps > widest)
-    shortened = np.concatenate([[0.0], np.cumsum(np.minimum(gaps, widest))])
-    chosen = spread(shortened, weight, max(n_points - len(sides), 2))
-    return np.unique(np.concatenate([chosen, sides, sides + 1]))
-
-
-def _widest_gap(gaps: Floats, n_points: int) -> float:
-    """Solve g = 2 Σ min(gap, g) / n_points for the length that longer gaps are shortened to."""
-    if len(gaps) <= n_points // 2:
-        return float(np.max(gaps, initial=0.0))
-    longest = np.sort(gaps)[::-1]
-    rest = np.cumsum(longest[::-1])[::-1]  # of this gap and all shorter ones
-    n_longer = np.arange(min(n_points // 2, len(gaps) - 1))
-    lengths = 2 * rest[n_longer] / np.maximum(n_points - 2 * n_longer, 1)
-    fits = longest[n_longer] <= lengths
-    return float(lengths[np.argmax(fits)] if fits.any() else longest[n_longer[-1]])
+def is_sparse(n_first: int, n_second: int, n_rows: int) -> bool:
+    """Whether a table of pairs is mostly empty, and worth being kept so."""
+    return n_first * n_second > max(_DENSE_CELLS, 4 * n_rows)
 
 
 def _count(
@@ -190,10 +167,35 @@ def _count(
     bins_d: NDArray[np.int64],
     bins_e: NDArray[np.int64],
     weight: Floats,
-) -> Floats:
-    counts = np.zeros((bins_d[-1] + 1, bins_e[-1] + 1))
+) -> Any:
+    shape = (int(bins_d[-1]) + 1, int(bins_e[-1]) + 1)
+    multipliers = [z for z in (table.multiplier(d), table.multiplier(e)) if z is not None]
+    if multipliers:
+        weight = math.prod(multipliers) * (weight if len(weight) else 1.0)
+    if is_sparse(*shape, table.n_rows):
+        return _sparse_count(table, d, e, bins_d, bins_e, weight, shape)
+    counts = np.zeros(shape)
     for rows, codes in table.blocks():
         two_way_table(
             codes[d], codes[e], bins_d, bins_e, weight[rows] if len(weight) else weight, counts
         )
     return counts
+
+
+def _sparse_count(
+    table: RowTable,
+    d: int,
+    e: int,
+    bins_d: NDArray[np.int64],
+    bins_e: NDArray[np.int64],
+    weight: Floats,
+    shape: tuple[int, int],
+) -> Any:
+    first, second, values = [], [], []
+    for rows, codes in table.blocks():
+        seen = (codes[d] < len(bins_d)) & (codes[e] < len(bins_e))
+        first.append(bins_d[codes[d][seen]].astype(np.int32))
+        second.append(bins_e[codes[e][seen]].astype(np.int32))
+        values.append((weight[rows] if len(weight) else np.ones(len(seen)))[seen])
+    where = (np.concatenate(first), np.concatenate(second))
+    return coo_array((np.concatenate(values), where), shape).tocsr()

@@ -28,9 +28,10 @@ from dsgp.additive.equations import RowEquations
 from dsgp.additive.evidence import coarse_mean_field, mean_field
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.system import AdditiveSystem
-from dsgp.axis import Axis, Floats, KernelSum, KernelSums, VarianceFunction
+from dsgp.additive.tables import TwoWayTables
 from dsgp.compute import run
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats, Function, Sum
 
 # Rows up to which variances are dense, by the order of the kernel. A row predicted then costs the
 # square of the training rows, some 50 µs with 300 and 150 µs with 1000. Coupled variances take 5 to
@@ -50,6 +51,7 @@ _SMOOTH = 2e-7  # seconds of compiled work per point
 # Eigenvectors of the coupling that together change the variance by less than this share are left
 # out.
 _NEGLIGIBLE = 1e-3
+_TINY = np.finfo(float).tiny
 
 
 class Covariance(Protocol):
@@ -88,9 +90,10 @@ class DenseCovariance:
     factor : ndarray of shape (n_rows, n_rows)
     """
 
-    axes: tuple[Axis, ...]
-    kernels: list[Matern]
+    cells: tuple[Cells, ...]
+    kernels: list[Kernel]
     codes: NDArray[np.integer]
+    multipliers: dict[int, Floats]
     shares: list[Floats]
     root: Floats
     factor: Floats
@@ -99,7 +102,7 @@ class DenseCovariance:
     @cached_property
     def complete(self) -> bool:
         """Whether no training row misses an input."""
-        sizes = np.array([len(axis) for axis in self.axes])
+        sizes = np.array([len(cells) for cells in self.cells])
         return bool((self.codes < sizes[:, None]).all())
 
     @classmethod
@@ -107,18 +110,25 @@ class DenseCovariance:
         """Factor the covariance of the rows of positive weight."""
         codes = np.asarray(equations.table.codes[:, :])
         weight = equations.row_weight if len(equations.row_weight) else np.ones(codes.shape[1])
-        codes = codes[:, weight > 0]
+        used = weight > 0
+        codes = codes[:, used]
+        multipliers = {d: z[used] for d, z in equations.table.multipliers.items()}
         root = np.sqrt(weight[weight > 0] / system.noise_variance)
         matrix = np.zeros((len(root), len(root)))
-        for axis, kernel, code in zip(system.layout.axes, system.kernels, codes, strict=True):
-            prior = _padded(kernel.covariance(axis.points))
-            seen = np.minimum(code, len(axis))
-            matrix += prior[np.ix_(seen, seen)]
+        for d, (cells, kernel, code) in enumerate(
+            zip(system.layout.cells, system.kernels, codes, strict=True)
+        ):
+            prior = _padded(cells.prior(kernel, cells.points, cells.points))
+            seen = np.minimum(code, len(cells))
+            of_rows = prior[np.ix_(seen, seen)]
+            if d in multipliers:
+                of_rows = of_rows * np.outer(multipliers[d], multipliers[d])
+            matrix += of_rows
         matrix *= root[:, None] * root
         matrix[np.diag_indices_from(matrix)] += 1.0
-        shares = [weight / weight.sum() for weight in system.layout.parts(system.weight)]
+        shares = [equations.share(term) for term in range(system.layout.n_terms)]
         factor = cholesky_to_rounding(matrix)
-        return cls(system.layout.axes, system.kernels, codes, shares, root, factor)
+        return cls(system.layout.cells, system.kernels, codes, multipliers, shares, root, factor)
 
     def ones(self) -> tuple[Floats, float]:
         """Z_dᵀ V⁻¹ 1 of all terms (Σ U_d,), and 1ᵀ V⁻¹ 1: V is the covariance of the targets."""
@@ -127,8 +137,12 @@ class DenseCovariance:
             self.factor, half, lower=True, trans="T", check_finite=False
         )
         duals = [
-            np.bincount(np.minimum(code, len(axis)), solved, len(axis) + 1)[:-1]
-            for axis, code in zip(self.axes, self.codes, strict=True)
+            np.bincount(
+                np.minimum(code, len(cells)),
+                solved * self.multipliers[d] if d in self.multipliers else solved,
+                len(cells) + 1,
+            )[:-1]
+            for d, (cells, code) in enumerate(zip(self.cells, self.codes, strict=True))
         ]
         return np.concatenate(duals) if duals else np.zeros(0), float(half @ half)
 
@@ -149,30 +163,39 @@ class DenseCovariance:
         cross = np.zeros((self.codes.shape[1], n))
         prior = np.zeros(n)
         for term, inputs in enumerate(columns):
-            seen = np.isfinite(inputs)
+            cells, kernel = self.cells[term], self.kernels[term]
+            seen = ~cells.is_missing(inputs)
             if seen.all():
                 cross += self._cross(term, inputs)
+                prior += cells.prior_variance(kernel, inputs)
             else:
                 cross[:, seen] += self._cross(term, inputs[seen])
-            prior += np.where(seen, self.kernels[term].std ** 2, 0.0)
+                prior[seen] += cells.prior_variance(kernel, inputs[seen])
         return self._given_rows(prior, cross)
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one centred term, (n,)."""
-        axis, kernel, share = self.axes[term], self.kernels[term], self.shares[term]
-        mean_covariance = axis.multiply(kernel, share)
-        with_mean = axis.kernel_sum(kernel, share)(inputs)
-        prior = kernel.std**2 - 2 * with_mean + float(np.sum(share * mean_covariance))
-        code = np.minimum(self.codes[term], len(axis))
+        cells, kernel, share = self.cells[term], self.kernels[term], self.shares[term]
+        mean_covariance = cells.multiply(kernel, share)
+        with_mean = cells.kernel_sum(kernel, share)(inputs)
+        prior = cells.prior_variance(kernel, inputs)
+        prior = prior - 2 * with_mean + float(np.sum(share * mean_covariance))
+        code = np.minimum(self.codes[term], len(cells))
         of_mean = np.append(mean_covariance, 0.0)[code]
+        if term in self.multipliers:
+            of_mean = of_mean * self.multipliers[term]
         return self._given_rows(prior, self._cross(term, inputs) - of_mean[:, None])
 
     def _cross(self, term: int, inputs: Floats) -> Floats:
-        axis, kernel, code = self.axes[term], self.kernels[term], self.codes[term]
-        covariance = kernel.covariance(axis.points, inputs)
+        cells, kernel, code = self.cells[term], self.kernels[term], self.codes[term]
+        covariance = cells.prior(kernel, cells.points, inputs)
         if self.complete:
-            return covariance[code]
-        return np.pad(covariance, ((0, 1), (0, 0)))[np.minimum(code, len(axis))]
+            of_rows = covariance[code]
+        else:
+            of_rows = np.pad(covariance, ((0, 1), (0, 0)))[np.minimum(code, len(cells))]
+        if term in self.multipliers:
+            of_rows = of_rows * self.multipliers[term][:, None]
+        return of_rows
 
     def _given_rows(self, prior: Floats, cross: Floats) -> Floats:
         seen = cross * self.root[:, None]
@@ -191,10 +214,11 @@ def _padded(matrix: Floats) -> Floats:
 class CoupledTerm:
     """One term: its smoother's variance, and its parts of the coupling's eigenfunctions."""
 
-    smoothed: VarianceFunction
-    with_mean: KernelSum
+    cells: Cells
+    smoothed: Function
+    with_mean: Function
     mean_variance: float
-    functions: KernelSums
+    functions: Sum
     means: Floats
 
 
@@ -227,23 +251,27 @@ class CoupledCovariance:
         tasks = [
             partial(
                 _coupled_term,
-                axis,
+                cells,
                 kernel,
                 weight / omega,
+                system.equations.share(term),
                 space.points,
                 solve_triangular(space.lower, vectors[rows], lower=True, trans="T"),
                 space.at_bins.T @ vectors[rows],
-                in_bins,
+                in_bins / max(total, _TINY),
             )
-            for axis, kernel, weight, omega, space, rows, in_bins in zip(
-                system.layout.axes,
-                system.kernels,
-                system.layout.parts(system.weight),
-                field.factor,
-                coarse.spaces,
-                coarse.rows,
-                tables.weights,
-                strict=True,
+            for term, (cells, kernel, weight, omega, space, rows, in_bins, total) in enumerate(
+                zip(
+                    system.layout.cells,
+                    system.kernels,
+                    system.layout.parts(system.weight),
+                    field.factor,
+                    coarse.spaces,
+                    coarse.rows,
+                    tables.ones,
+                    _totals(system, tables),
+                    strict=True,
+                )
             )
         ]
         return cls(run(tasks, _SMOOTH * system.layout.size), eigenvalues, fine)
@@ -254,7 +282,7 @@ class CoupledCovariance:
         total = np.zeros(n)
         sums = np.zeros((n, len(self.eigenvalues)))
         for term, inputs in zip(self.terms, columns, strict=True):
-            seen = np.isfinite(inputs)
+            seen = ~term.cells.is_missing(inputs)
             if seen.all():
                 total += term.smoothed(inputs)
                 term.functions.add_to(inputs, sums)
@@ -307,22 +335,30 @@ def _coupling(coarse: CoarseSpace, noise_variance: float, own: Floats) -> tuple[
     return values[kept], np.ascontiguousarray(vectors[:, kept])
 
 
+def _totals(system: AdditiveSystem, tables: TwoWayTables) -> list[float]:
+    """What sums over the bins of each term are divided by for a mean over the rows."""
+    if tables.multiplied is None:
+        return [float(weights.sum()) for weights in tables.weights]
+    return [system.equations.total_weight] * len(tables.weights)
+
+
 def _coupled_term(
-    axis: Axis,
-    kernel: Matern,
+    cells: Cells,
+    kernel: Kernel,
     weight: Floats,
+    share: Floats,
     points: NDArray[np.int64],
     duals: Floats,
     at_bins: Floats,
-    in_bins: Floats,
+    bin_share: Floats,
 ) -> CoupledTerm:
-    share = weight / weight.sum()
-    covariance, dual = axis.solver(kernel, weight).solve(share)
-    coarse_axis = Axis(axis.points[np.sort(points)])
+    covariance, dual = cells.solver(kernel, weight).solve(share)
+    coarse_cells = cells.subset(np.sort(points))
     return CoupledTerm(
-        smoothed=axis.variance_function(kernel, weight),
-        with_mean=axis.kernel_sum(kernel, dual),
+        cells=cells,
+        smoothed=cells.variance_function(kernel, weight),
+        with_mean=cells.kernel_sum(kernel, dual),
         mean_variance=float(np.sum(share * covariance)),
-        functions=coarse_axis.kernel_sums(kernel, duals[np.argsort(points)].T),
-        means=(in_bins / in_bins.sum()) @ at_bins,
+        functions=coarse_cells.kernel_sums(kernel, duals[np.argsort(points)].T),
+        means=bin_share @ at_bins,
     )

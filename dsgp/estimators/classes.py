@@ -12,15 +12,15 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ParameterError
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.laplace.mode import find_mode
 from dsgp.likelihoods import Bernoulli
+from dsgp.terms import Floats
 
 # Points of the rule that averages a softmax, half of them mirrored.
 _POINTS = 256
@@ -137,7 +137,7 @@ def fit_softmax(
     scoring: Scoring,
     responses: Responses,
     n_classes: int,
-    kernels: dict[str, Matern],
+    kernels: dict[str, Kernel],
     clock: Clock,
 ) -> Softmax:
     """Fit f of every class: class after class, until the probabilities of all settle.

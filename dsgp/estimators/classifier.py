@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
-from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators import persistence
 from dsgp.estimators.classes import average_softmax, fit_softmax, row_weights, softmax
@@ -27,10 +26,11 @@ from dsgp.estimators.parameters import (
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.saved import Saved
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.kernels import Matern, Matern32
+from dsgp.kernels import Kernel, Matern32
 from dsgp.learning.search import require_complete
 from dsgp.likelihoods import Bernoulli
 from dsgp.rows.sources import Rows, classes_of, source_of
+from dsgp.terms import Floats
 
 # The log of a probability that has none counts as this.
 _LEAST = -745.0
@@ -116,12 +116,12 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: Matern | None = None,
+        kernel: Kernel | None = None,
         *,
         link: str = "logit",
         multi_class: str = "softmax",
         class_weight: Mapping[Any, float] | str | None = None,
-        terms: Mapping[str, Matern] | None = None,
+        terms: Mapping[str, Kernel] | None = None,
         intercept: float | None = None,
         solver: str = "multigrid",
         learner: str | None = "marginal",
@@ -241,7 +241,7 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
         scoring: Scoring,
         responses: Responses,
         n_classes: int,
-        kernels: dict[str, Matern],
+        kernels: dict[str, Kernel],
         clock: Clock,
     ) -> tuple[list[ScoringOutcome], int, float]:
         """Fits, rounds over the classes, and the change of a probability in the last of them."""

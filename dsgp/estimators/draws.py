@@ -13,7 +13,6 @@ import xarray as xr
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.parameters import require_count
@@ -26,6 +25,7 @@ from dsgp.pursuit.joint import State
 from dsgp.pursuit.projection import Rows as ProjectionRows
 from dsgp.pursuit.rows import Standard
 from dsgp.rows.sources import Rows
+from dsgp.terms import Floats
 
 # R-hat beyond which chains do not agree.
 RHAT_LIMIT = 1.1

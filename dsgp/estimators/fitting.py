@@ -7,8 +7,6 @@ import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-import numpy as np
-
 from dsgp.additive import (
     MAX_ITER,
     SOLVERS,
@@ -42,7 +40,7 @@ from dsgp.estimators.refining import (
 )
 from dsgp.estimators.term import Term
 from dsgp.estimators.training import Training, prepare
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.nodes import SCAN_GAIN
 from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.progress import Bar, progress
@@ -114,27 +112,29 @@ class Outcome:
         """Return the fitted terms in the user's units."""
         layout, scale = self.training.equations.layout, self.training.scale
         terms = []
-        for name, axis, kernel, mean, dual, weight, dof in zip(
-            layout.names,
-            layout.axes,
-            self.fit.system.kernels,
-            layout.parts(self.fit.solution.mean),
-            layout.parts(self.fit.solution.dual),
-            layout.parts(self.fit.system.weight),
-            self.fit.complexity.dof_of_terms,
-            strict=True,
+        equations = self.fit.system.equations
+        for d, (name, cells, kernel, mean, dual, weight, dof) in enumerate(
+            zip(
+                layout.names,
+                layout.cells,
+                self.fit.system.kernels,
+                layout.parts(self.fit.solution.mean),
+                layout.parts(self.fit.solution.dual),
+                layout.parts(self.fit.system.weight),
+                self.fit.complexity.dof_of_terms,
+                strict=True,
+            )
         ):
-            share = weight / weight.sum()
-            centre = float(np.sum(share * mean))
+            centre, variance = equations.moments(d, mean)
             terms.append(
                 Term(
                     name=name,
-                    kernel=_rescaled(kernel, scale),
-                    axis=axis,
+                    kernel=kernel.scaled(scale),
+                    cells=cells,
                     dual=dual / scale,
                     weight=weight / scale**2,
                     centre=scale * centre,
-                    explained_variance=scale**2 * float(np.sum(share * (mean - centre) ** 2)),
+                    explained_variance=scale**2 * variance,
                     effective_dof=float(dof),
                 )
             )
@@ -203,7 +203,7 @@ class Procedure:
             verbose=model.verbose,
         )
 
-    def fit(self, source: Source, kernels: dict[str, Matern], clock: Clock) -> Outcome:
+    def fit(self, source: Source, kernels: dict[str, Kernel], clock: Clock) -> Outcome:
         """Fit an additive model to the columns of a source.
 
         Parameters
@@ -236,12 +236,12 @@ class Procedure:
             outcome = self._from_start(outcome, *self._start(training, kernels))
             return self._resolved(source, outcome, found.noise_bounds, clock)
 
-    def prepare(self, source: Source, kernels: dict[str, Matern], clock: Clock) -> Training:
+    def prepare(self, source: Source, kernels: dict[str, Kernel], clock: Clock) -> Training:
         """Read the rows and make them ready."""
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
             return prepare(source, _orders(kernels), self.bins, Reading(bar, clock))
 
-    def learn(self, training: Training, kernels: dict[str, Matern]) -> Found:
+    def learn(self, training: Training, kernels: dict[str, Kernel]) -> Found:
         """Find hyperparameters in the units of ``training``.
 
         ``kernels``, as of ``fit``, may name columns that turned out to be constant.
@@ -262,15 +262,15 @@ class Procedure:
                 watch=lambda value: bar.update(value=value),
             )
 
-    def _start(self, training: Training, kernels: dict[str, Matern]) -> tuple[list[Matern], float]:
+    def _start(self, training: Training, kernels: dict[str, Kernel]) -> tuple[list[Kernel], float]:
         """Kernels and noise variance as the user gave them, in the units of ``training``."""
         names = training.equations.layout.names
-        starts = [_rescaled(kernels[name], 1 / training.scale) for name in names]
+        starts = [kernels[name].scaled(1 / training.scale) for name in names]
         if self.noise_variance is None:
             return starts, NOISE_START
         return starts, float(self.noise_variance) / training.noise_scale
 
-    def _kept(self, training: Training, kernels: dict[str, Matern]) -> Found:
+    def _kept(self, training: Training, kernels: dict[str, Kernel]) -> Found:
         """Take the hyperparameters as they are."""
         starts, noise = self._start(training, kernels)
         require_resolvable(starts, noise)
@@ -340,7 +340,7 @@ class Procedure:
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
 
-    def _from_start(self, outcome: Outcome, starts: list[Matern], noise_variance: float) -> Outcome:
+    def _from_start(self, outcome: Outcome, starts: list[Kernel], noise_variance: float) -> Outcome:
         """Learn again from the user's start if the learner could not keep it, if that is better."""
         if self.learner != "marginal" or not starts:
             return outcome
@@ -353,7 +353,7 @@ class Procedure:
     def _relearned(
         self,
         outcome: Outcome,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         noise_variance: float,
         noise_bounds: tuple[float, float],
     ) -> Outcome:
@@ -408,7 +408,7 @@ class Procedure:
     def _refined(self, source: Source, outcome: Outcome) -> Outcome:
         """Take as many bins as bring their error down, or all distinct values, and solve again."""
         training, found, fit = outcome.training, outcome.found, outcome.fit
-        largest = max(map(len, training.equations.layout.axes))
+        largest = max(map(len, training.equations.layout.cells))
         # What they cost falls at least with their number, and noise with its square.
         excess = max(fit.bin_error / BIN_LIMIT, (fit.bin_noise / BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
@@ -457,16 +457,9 @@ class Reading:
         self.rows = rows
 
 
-def _orders(kernels: dict[str, Matern]) -> dict[str, int]:
+def _orders(kernels: dict[str, Kernel]) -> dict[str, int]:
     return {name: kernel.order for name, kernel in kernels.items()}
 
 
 def _too_coarse(fit: Fit) -> bool:
     return fit.bin_error > BIN_LIMIT or fit.bin_noise > BIN_NOISE_LIMIT
-
-
-def _rescaled(kernel: Matern, scale: float) -> Matern:
-    """Return the kernel of ``scale`` times the function."""
-    if kernel.variance is None:
-        return kernel
-    return kernel.with_parameters(variance=kernel.variance * scale**2)

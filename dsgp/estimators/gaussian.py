@@ -14,13 +14,13 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.estimators.parameters import require_choice, require_level
 from dsgp.estimators.predicting import AdditivePredictor
 from dsgp.estimators.summary import Summary
 from dsgp.estimators.transforming import Target, sample_of_rows, tell_skewness
 from dsgp.rows.sources import Rows, Source, computed
+from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings
 
 # Role of observations that a prediction is compared with.

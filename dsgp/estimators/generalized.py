@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from dsgp.axis import Floats
 from dsgp.errors import DataWarning, ParameterError
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
@@ -26,6 +25,7 @@ from dsgp.kernels import Matern
 from dsgp.learning.search import require_complete
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.rows.sources import is_lazy, source_of
+from dsgp.terms import Floats
 
 # Of f on the scale of a logarithm: beyond, an average is more than e times the median.
 _DOUBTFUL_VARIANCE = 2.0

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import kernels as kernel_module
 from dsgp import memory, storage
-from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
 from dsgp.estimators.grid_options import (
     TILES,
@@ -53,7 +52,8 @@ from dsgp.grid.scales import other_scales_show
 from dsgp.grid.stored import pack, unpack
 from dsgp.grid.systems import GappySystem, complete_system, require_few
 from dsgp.grid.targets import Targets
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
+from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings, require_quantiles
 
 # Beyond so many cells the hyperparameters of a complete field are learnt from parts of it.
@@ -90,7 +90,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     Parameters
     ----------
-    kernels : mapping of dim to Kernel, or sequence of such mappings, optional
+    kernels : mapping of dim to Stationary, or sequence of such mappings, optional
         One separable kernel, or a sum of several. Dims not named get Matérn 3/2. Parameters that
         a kernel lacks are learnt from a start of our own, given ones are starts, those it names
         in ``fixed`` are kept. Lengthscales are in the unit of the coordinate, for times in the
@@ -140,7 +140,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     Attributes
     ----------
-    kernels_ : dict of dim to Kernel, or list of such dicts
+    kernels_ : dict of dim to Stationary, or list of such dicts
         The amplitude is in the first dim's kernel, the others have variance 1.
     noise_variance_ : float or None
         None where it is given for each cell.
@@ -214,7 +214,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     _axes: tuple[GridAxis, ...]
     # Terms of the covariance that are a climatology; the first ones.
-    _effects: tuple[tuple[Kernel, ...], ...] = ()
+    _effects: tuple[tuple[Stationary, ...], ...] = ()
 
     # ------------------------------------------------------------------ fit
 
@@ -345,7 +345,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
             self.mean_ = self._shown_mean()
 
     def _learn_complete(
-        self, term: Sequence[Kernel], points: list[Floats], y: Floats, noise: float | None
+        self, term: Sequence[Stationary], points: list[Floats], y: Floats, noise: float | None
     ) -> Hyperparameters:
         if self.learner is None:
             return self._kept([term], points, noise)
@@ -363,8 +363,8 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         )
 
     def _effects_of_mean(
-        self, kernels: Sequence[Kernel], variances: float | Floats | None
-    ) -> tuple[tuple[Kernel, ...], ...]:
+        self, kernels: Sequence[Stationary], variances: float | Floats | None
+    ) -> tuple[tuple[Stationary, ...], ...]:
         """Make terms of the covariance of a climatology, which then is an unknown."""
         if self.learner is None:
             return ()
@@ -387,7 +387,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     def _learn_sum(
         self,
-        sums: Sequence[Sequence[Sequence[Kernel]]],
+        sums: Sequence[Sequence[Sequence[Stationary]]],
         one: Hyperparameters,
         points: list[Floats],
         y: Floats,
@@ -403,7 +403,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     def _learn_gappy(
         self,
-        sums: Sequence[Sequence[Sequence[Kernel]]],
+        sums: Sequence[Sequence[Sequence[Stationary]]],
         points: list[Floats],
         y: Floats,
         variances: float | Floats | None,
@@ -418,7 +418,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         begin = [starts(terms, points, variance, noise) for terms in sums]  # type: ignore[arg-type]
         if first is not None:
             begin[0] = first
-        effects: Sequence[Sequence[Kernel]] = ()
+        effects: Sequence[Sequence[Stationary]] = ()
         if self._effects:
             effects = starts(self._effects, points, variance, noise).terms  # type: ignore[arg-type]
         self.learnt_from_ = (
@@ -769,7 +769,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
             self.mean_ = self._shown_mean()
         self.kernels_ = self._by_dim()
 
-    def _by_dim(self) -> dict[str, Kernel] | list[dict[str, Kernel]]:
+    def _by_dim(self) -> dict[str, Stationary] | list[dict[str, Stationary]]:
         names = [axis.name for axis in self._axes]
         fitted = self._fitted_terms[len(self._effects) :]
         terms = [dict(zip(names, term, strict=True)) for term in fitted]

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims, check_period
 from dsgp.grid.covariance import LONG
 from dsgp.grid.field import Field
-from dsgp.kernels import Kernel, Matern32, Periodic
+from dsgp.kernels import Matern32, Periodic, Stationary
+from dsgp.terms import Floats
 from dsgp.transforms import require_transform
 
-Kernels = Mapping[str, Kernel]
+Kernels = Mapping[str, Stationary]
 
 # Parts of a field that its hyperparameters are learnt from: how many blocks, and cells of each.
 TILES, _TILE_CELLS = 4, 2**18
@@ -62,7 +62,7 @@ def check_options(model: Any) -> None:
 
 def sums_of(
     given: Any, scales: int | str | None, axes: Sequence[GridAxis], learner: str | None
-) -> list[list[list[Kernel]]]:
+) -> list[list[list[Stationary]]]:
     """Return the sums of kernels among which the learner chooses, by their number of terms.
 
     Where the number is given, those before the last are where its search starts from. Where
@@ -75,7 +75,7 @@ def sums_of(
     return [terms_of(given, k, axes) for k in range(1, (number or MOST_SCALES) + 1)]
 
 
-def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[list[Kernel]]:
+def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[list[Stationary]]:
     """Return the kernels of every term and axis, as they start; by default one term."""
     if given is None or isinstance(given, Mapping):
         mappings = _scaled(given or {}, scales or 1)
@@ -101,7 +101,7 @@ def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[l
         term = []
         for axis in axes:
             kernel = mapping.get(axis.name, default_kernel(axis))
-            if not isinstance(kernel, Kernel):
+            if not isinstance(kernel, Stationary):
                 raise ParameterError(
                     f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
                     "of dsgp.kernels, such as Matern32()"
@@ -113,7 +113,7 @@ def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[l
     return terms
 
 
-def default_kernel(axis: GridAxis) -> Kernel:
+def default_kernel(axis: GridAxis) -> Stationary:
     """Return the kernel of a dim that is not named: periodic for longitudes round the globe."""
     if axis.is_closed and len(axis) <= LONG:
         assert axis.circle is not None
@@ -139,7 +139,7 @@ def given_noise(noise: Any, field: Field) -> float | Floats | None:
 
 
 def require_given(
-    terms: Sequence[Sequence[Kernel]], axes: Sequence[GridAxis], noise: float | None
+    terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: float | None
 ) -> None:
     """Raise ``ParameterError`` if a parameter is not given that nothing learns."""
     for term in terms:
@@ -175,7 +175,7 @@ def tile_size(shape: Sequence[int]) -> list[int]:
 
 
 def _lengthscales(mapping: Kernels) -> bool:
-    return any(isinstance(own, Kernel) and own.lengthscale for own in mapping.values())
+    return any(isinstance(own, Stationary) and own.lengthscale for own in mapping.values())
 
 
 def _scaled(mapping: Kernels, n_terms: int) -> list[Kernels]:
@@ -183,7 +183,7 @@ def _scaled(mapping: Kernels, n_terms: int) -> list[Kernels]:
     return [
         {
             dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)
-            if isinstance(own, Kernel) and own.lengthscale and "lengthscale" not in own.fixed
+            if isinstance(own, Stationary) and own.lengthscale and "lengthscale" not in own.fixed
             else own
             for dim, own in mapping.items()
         }

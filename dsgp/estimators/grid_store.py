@@ -14,7 +14,6 @@ import numpy as np
 import xarray as xr
 
 from dsgp.addresses import Place, place_of
-from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.grid_options import (
     TILES,
@@ -43,8 +42,9 @@ from dsgp.grid.passes import (
 )
 from dsgp.grid.passes.regions import regions
 from dsgp.grid.systems import GappySystem, complete_system
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.rows.coded import Extremes
+from dsgp.terms import Floats
 from dsgp.transforms import Transform
 
 
@@ -64,7 +64,7 @@ class OnDisk:
     max_iter: int
     random_state: int
     _axes: tuple[GridAxis, ...]
-    _effects: tuple[tuple[Kernel, ...], ...]
+    _effects: tuple[tuple[Stationary, ...], ...]
     _set_hyperparameters: Any
 
     def smooth_store(
@@ -283,7 +283,7 @@ class OnDisk:
 
     def _learn_parts(
         self,
-        sums: Sequence[Sequence[Sequence[Kernel]]],
+        sums: Sequence[Sequence[Sequence[Stationary]]],
         tiles: Sequence[tuple[Any, Floats]],
         points: list[Floats],
         mean: float,
@@ -340,7 +340,7 @@ class OnDisk:
                 )
 
     def _kept(
-        self, terms: Sequence[Sequence[Kernel]], points: list[Floats], noise: float | None
+        self, terms: Sequence[Sequence[Stationary]], points: list[Floats], noise: float | None
     ) -> Hyperparameters:
         require_given(terms, self._axes, noise)
         self.learnt_from_ = "nothing: given"

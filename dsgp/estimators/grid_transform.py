@@ -12,11 +12,11 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtri
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.transforming import tell_skewness
 from dsgp.grid.field import Field
 from dsgp.rows.encode import Sketch
+from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
 
 # Residuals by which skewness is judged, at most.

@@ -19,13 +19,13 @@ from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.additive.variance import Covariance, covariance_of
-from dsgp.axis import Floats
 from dsgp.estimators.parameters import require_resolvable
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.marginal import Learned, marginal
 from dsgp.learning.nodes import Rows
 from dsgp.learning.search import Search, search_for
 from dsgp.learning.vbem import vbem
+from dsgp.terms import Floats
 
 # A noise variance that moves by less than this share need not be solved for again.
 _SAME_NOISE = 1e-3
@@ -75,7 +75,7 @@ class Found:
         Where a solver may start.
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variance: float
     noise_bounds: tuple[float, float]
     learner: str | None
@@ -88,7 +88,7 @@ class Found:
 
 def learn(
     equations: Equations,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     noise_bounds: tuple[float, float],
     *,
@@ -112,10 +112,8 @@ def learn(
         wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
         tables = equations.tables(wanted)
         searches = [
-            search_for(kernel, points, weight, len(kernels))
-            for kernel, points, weight in zip(
-                kernels, tables.positions, tables.weights, strict=True
-            )
+            search_for(kernel, cells, weight, len(kernels))
+            for kernel, cells, weight in zip(kernels, tables.cells, tables.weights, strict=True)
         ]
         require_resolvable([search.middle for search in searches], noise_variance)
         result = _at_nodes(
@@ -180,7 +178,7 @@ def by_nodes(result: Learned, noise_bounds: tuple[float, float], notes: list[str
 
 def by_vbem(
     equations: Equations,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     noise_bounds: tuple[float, float],
     *,
@@ -189,7 +187,7 @@ def by_vbem(
     max_iter: int,
     watch: Callable[[float], None],
     notes: list[str],
-    shortest: list[float] | None = None,
+    shortest: list[float | None] | None = None,
 ) -> Found:
     """Learn by variational Bayes EM, on every point of all axes.
 
@@ -199,13 +197,13 @@ def by_vbem(
     searches = [
         search_for(
             kernel,
-            axis.points,
+            cells,
             weight,
             len(kernels),
             shortest=None if shortest is None else shortest[d],
         )
-        for d, (kernel, axis, weight) in enumerate(
-            zip(kernels, layout.axes, layout.parts(equations.weight), strict=True)
+        for d, (kernel, cells, weight) in enumerate(
+            zip(kernels, layout.cells, layout.parts(equations.weight), strict=True)
         )
     ]
     require_resolvable([search.start for search in searches], noise_variance)
@@ -327,7 +325,7 @@ def _attempt(
     noise_variance: float,
     start: Pair | None,
     *,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     solver: str,
     tol: float,
     max_iter: int,

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from dsgp import kernels
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
-from dsgp.axis import Axis, Floats
 from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.term import Term
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.rows.table import Layout, RowTable
+from dsgp.terms import Axis, Floats
 from dsgp.transforms import Transform
 from dsgp.transforms import from_settings as transform_from_settings
 
@@ -101,7 +101,7 @@ def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         ],
     }
     arrays = {
-        f"term{position}": {"points": term.axis.points, "dual": term.dual, "weight": term.weight}
+        f"term{position}": {"points": term.cells.points, "dual": term.dual, "weight": term.weight}
         for position, term in enumerate(model.terms_)
     }
     kept = model._equations
@@ -130,16 +130,16 @@ def _equation_arrays(kept: Equations) -> dict[str, Any]:
 def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term]) -> Equations:
     """Return the equations."""
     stored = tree["equations"]
-    layout = Layout(tuple(term.name for term in terms), tuple(term.axis for term in terms))
+    layout = Layout(tuple(term.name for term in terms), tuple(term.cells for term in terms))
     shared = {name: settings["equations"][name] for name in EQUATION_NUMBERS}
     shared |= {"weight": stored["weight"], "information": stored["information"]}
     shared |= _totals(settings, stored, layout)
     if "codes" in stored:
-        table = RowTable(layout.names, layout.axes, stored["codes"])
+        table = RowTable(layout.names, layout.cells, stored["codes"])
         row_weight = stored.get("row_weight", np.empty(0))
         return RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     bins = TwoWayTables(
-        positions=[axis.points for axis in layout.axes],
+        cells=list(layout.cells),
         weights=layout.parts(stored["weight"]),
         information=layout.parts(stored["information"]),
         pairs={(d, e): stored["pairs"][f"{d}-{e}"] for d, e in pairs_of(len(terms))},
@@ -207,7 +207,7 @@ def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
     return Term(
         name=settings["name"],
         kernel=_kernel_from(settings["kernel"]),
-        axis=Axis(arrays["points"]),
+        cells=Axis(arrays["points"]),
         dual=arrays["dual"],
         weight=arrays["weight"],
         **{number: settings[number] for number in TERM_NUMBERS},
@@ -216,13 +216,13 @@ def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
 
 def _parameter_settings(value: Any) -> Any:
     """Return a parameter as JSON: kernels as mappings, anything else as it is."""
-    if isinstance(value, Matern):
+    if isinstance(value, Kernel):
         return value.to_settings()
     if isinstance(value, Likelihood):
         return {"likelihood": value.to_settings()}
     if isinstance(value, Transform):
         return {"transform": value.settings()}
-    if isinstance(value, Mapping) and all(isinstance(own, Matern) for own in value.values()):
+    if isinstance(value, Mapping) and all(isinstance(own, Kernel) for own in value.values()):
         return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
         return {"by_label": [[_plain(label), float(own)] for label, own in value.items()]}
@@ -253,12 +253,12 @@ def _parameter_from(stored: Any) -> Any:
     return {name: _kernel_from(kernel) for name, kernel in stored.items()}
 
 
-def _kernel_from(settings: dict[str, Any]) -> Matern:
+def _kernel_from(settings: dict[str, Any]) -> Kernel:
     """Undo ``to_settings``; only the library's own kernels are ever made."""
     try:
         made = kernels.from_settings(settings)
     except ParameterError as error:
         raise StorageError(f"the kernel of a term cannot be restored: {error}") from error
-    if not isinstance(made, Matern):
+    if not isinstance(made, Kernel):
         raise StorageError(f"the store has {made!r} as the kernel of a term, which must be Matérn")
     return made

@@ -23,7 +23,6 @@ from dsgp.additive.posterior import (
     together_of,
     vector_bytes,
 )
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ConvergenceWarning, DataWarning
 from dsgp.estimators import persistence
@@ -34,6 +33,7 @@ from dsgp.estimators.saved import Saved
 from dsgp.estimators.summary import Summary, summarise
 from dsgp.estimators.term import Term
 from dsgp.rows.sources import Rows, is_lazy, map_table, matching_source
+from dsgp.terms import Floats
 
 _ROW_BLOCK = 4_096  # rows of one prediction task
 # Seconds of compiled work per row and term.

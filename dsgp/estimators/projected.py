@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.axis import Floats
 from dsgp.errors import DataWarning
 from dsgp.estimators.draws import DrawsPredictor
 from dsgp.estimators.fitting import Outcome, Procedure
@@ -28,6 +27,7 @@ from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.ridges import Ridge, Ridges
 from dsgp.pursuit.rows import Standard, standardised
 from dsgp.rows.sources import MappedSource, Rows, Source
+from dsgp.terms import Floats
 
 _LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",

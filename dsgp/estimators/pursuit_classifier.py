@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.compute import over_chunks
 from dsgp.estimators import persistence
 from dsgp.estimators.classes import row_weights
@@ -25,6 +24,7 @@ from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Bernoulli
 from dsgp.rows.sources import Rows, Source, classes_of, source_of
 from dsgp.rows.table import RowTable
+from dsgp.terms import Floats
 
 
 class ProjectionPursuitGPClassifier(AdditiveGPClassifier):

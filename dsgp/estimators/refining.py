@@ -14,15 +14,14 @@ from scipy.linalg import LinAlgError
 
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS
-from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.inference import Fit, Found, by_nodes, by_vbem, note_of_nodes
-from dsgp.kernels import Matern
-from dsgp.kernels.base import PARAMETERS
+from dsgp.kernels import Kernel
 from dsgp.learning.marginal import marginal
 from dsgp.learning.nodes import Rows, enough_nodes, first_nodes
 from dsgp.learning.scales import Start, finer_start
-from dsgp.learning.search import SHORTEST, search_for, spacing, typical_width
+from dsgp.learning.search import SHORTEST, search_for
+from dsgp.terms import Cells, Floats
 
 # Nodes of all terms for which the joint marginal likelihood is worth its time, and bins of a term
 # that they may be among.
@@ -34,7 +33,7 @@ ROUNDS = 3
 
 def learn_from(
     equations: Equations,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     noise_bounds: tuple[float, float],
     *,
@@ -51,7 +50,7 @@ def learn_from(
     layout = equations.layout
     weights = layout.parts(equations.weight)
     shortest = [
-        shortest_of(axis.points, weight) for axis, weight in zip(layout.axes, weights, strict=True)
+        shortest_of(cells, weight) for cells, weight in zip(layout.cells, weights, strict=True)
     ]
     for wanted in (max(BINS[kernel.order] for kernel in kernels), _MORE_BINS):
         if len(kernels) == 1:
@@ -65,9 +64,9 @@ def learn_from(
                 tables,
                 Rows(equations.quadratic, equations.n_rows, equations.log_weight),
                 [
-                    search_for(kernel, points, weight, len(kernels), shortest=low)
-                    for kernel, points, weight, low in zip(
-                        kernels, tables.positions, tables.weights, shortest, strict=True
+                    search_for(kernel, cells, weight, len(kernels), shortest=low)
+                    for kernel, cells, weight, low in zip(
+                        kernels, tables.cells, tables.weights, shortest, strict=True
                     )
                 ],
                 noise_variance,
@@ -96,9 +95,10 @@ def learn_from(
     )
 
 
-def shortest_of(points: Floats, counts: Floats) -> float:
+def shortest_of(cells: Cells, counts: Floats) -> float | None:
     """Least lengthscale where there may be fine structure: the distance of neighbouring points."""
-    return min(SHORTEST * typical_width(points, counts), spacing(points))
+    scale = cells.scale(counts)
+    return None if scale is None else min(SHORTEST * scale.width, scale.spacing)
 
 
 def left_structure(fit: Fit, noise_bounds: tuple[float, float]) -> Start | None:
@@ -109,30 +109,31 @@ def left_structure(fit: Fit, noise_bounds: tuple[float, float]) -> Start | None:
         system.kernels,
         system.noise_variance,
         fit.solution.mean,
-        free=[free_parameters(kernel) for kernel in system.kernels],
+        free=[kernel.free for kernel in system.kernels],
         noise_bounds=noise_bounds,
     )
 
 
-def free_parameters(kernel: Matern) -> tuple[str, ...]:
-    """Name the parameters that a learner may change."""
-    return tuple(name for name in PARAMETERS if name not in kernel.fixed)
+def lengthscales_given(kernel: Kernel) -> list[float]:
+    """Return the lengthscales of a kernel that have values."""
+    names = [name for name in kernel.parameters if name.startswith("lengthscale")]
+    return [value for name in names if (value := kernel.value(name)) is not None]
 
 
 def start_beyond_nodes(
-    equations: Equations, kernels: list[Matern], noise_variance: float
-) -> list[Matern] | None:
+    equations: Equations, kernels: list[Kernel], noise_variance: float
+) -> list[Kernel] | None:
     """Return the kernels where the user's start is, if the usual nodes would not resolve it.
 
     None where no lengthscale was given, or nodes will do.
     """
-    if not any(kernel.lengthscale is not None for kernel in kernels):
+    if not any(lengthscales_given(kernel) for kernel in kernels):
         return None
     layout = equations.layout
     start = [
-        search_for(kernel, axis.points, weight, len(kernels)).start
-        for kernel, axis, weight in zip(
-            kernels, layout.axes, layout.parts(equations.weight), strict=True
+        search_for(kernel, cells, weight, len(kernels)).start
+        for kernel, cells, weight in zip(
+            kernels, layout.cells, layout.parts(equations.weight), strict=True
         )
     ]
     tables = equations.tables(max(BINS[kernel.order] for kernel in kernels))
@@ -140,7 +141,7 @@ def start_beyond_nodes(
         enough = enough_nodes(tables, start, noise_variance)
     except LinAlgError:
         enough = None
-    return None if enough == first_nodes(start) else start
+    return None if enough == first_nodes(start, tables) else start
 
 
 def warn_of_structure(

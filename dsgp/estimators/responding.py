@@ -11,7 +11,6 @@ import numpy as np
 from scipy.special import logit, ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.parameters import generator, require_level
 from dsgp.estimators.predicting import AdditivePredictor
@@ -29,6 +28,7 @@ from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.likelihoods.lognormal import supported_moments
 from dsgp.rows.sources import Rows, computed
+from dsgp.terms import Floats
 
 _LEGEND = (
     "lengthscale is in the column's units, std (prior standard deviation of the function) on the",

@@ -10,7 +10,6 @@ import numpy as np
 
 from dsgp.additive import RowEquations
 from dsgp.additive.streaming import survey
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.estimators.training import Watch, encode_all, read_all, summed_by_bins
 from dsgp.laplace.rows import ResponseRows
@@ -18,6 +17,7 @@ from dsgp.likelihoods import Likelihood
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.sources import Source
 from dsgp.rows.table import RowTable
+from dsgp.terms import Floats
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: beyond, bins
 # change a likelihood's functions by far less than the rows leave open.

@@ -24,7 +24,6 @@ from dsgp.additive.bins import BinError
 from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning
 from dsgp.estimators.fitting import BIN_WARNING, E_STEP_TOL, Reading
@@ -36,10 +35,10 @@ from dsgp.estimators.parameters import (
     require_number,
     require_positive,
 )
-from dsgp.estimators.refining import ROUNDS, free_parameters, shortest_of, warn_of_structure
+from dsgp.estimators.refining import ROUNDS, lengthscales_given, shortest_of, warn_of_structure
 from dsgp.estimators.responses import Responses, prepare_responses
 from dsgp.estimators.term import Term
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.laplace.binned import BINS, BinnedRows, counts_of
 from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
@@ -51,6 +50,7 @@ from dsgp.learning.search import VARIANCE, Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
 from dsgp.rows.table import RowTable
+from dsgp.terms import Floats
 
 # Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
 # events or the other class are absent the evidence asks for ever more, and the posterior, whose W
@@ -135,10 +135,10 @@ class ScoringOutcome:
         layout, rows = system.layout, self.responses.rows
         ones = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
         terms = []
-        for d, (name, axis, kernel, mean, dual, weight, dof) in enumerate(
+        for d, (name, cells, kernel, mean, dual, weight, dof) in enumerate(
             zip(
                 layout.names,
-                layout.axes,
+                layout.cells,
                 system.kernels,
                 layout.parts(solution.mean),
                 layout.parts(solution.dual),
@@ -147,18 +147,16 @@ class ScoringOutcome:
                 strict=True,
             )
         ):
-            counts = rows.table.scatter(d, ones)
-            share = weight / max(float(weight.sum()), np.finfo(float).tiny)
-            centre = float(np.sum(share * mean))
+            centre, _ = system.equations.moments(d, mean)
             terms.append(
                 Term(
                     name=name,
                     kernel=kernel,
-                    axis=axis,
+                    cells=cells,
                     dual=dual,
                     weight=weight,
                     centre=centre,
-                    explained_variance=_variance(mean, counts),
+                    explained_variance=_variance(mean, rows, d, ones),
                     effective_dof=float(dof),
                 )
             )
@@ -229,7 +227,7 @@ class Scoring:
         )
 
     def prepare(
-        self, source: Any, kernels: dict[str, Matern], clock: Clock, n_functions: int = 1
+        self, source: Any, kernels: dict[str, Kernel], clock: Clock, n_functions: int = 1
     ) -> Responses:
         """Read the rows and make them ready for so many functions beside each other."""
         orders = {name: kernel.order for name, kernel in kernels.items()}
@@ -242,7 +240,7 @@ class Scoring:
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: dict[str, Matern],
+        kernels: dict[str, Kernel],
         clock: Clock,
         before: ScoringOutcome | None = None,
     ) -> ScoringOutcome:
@@ -295,7 +293,7 @@ class Scoring:
             clock.stage("solve")
             start = None if before is None else before.mode.solution.mean
             if learned is not None:
-                start = learned.functions(rows.table.axes)
+                start = learned.functions(rows.table.cells)
             outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
             if learned is None:
                 return outcome
@@ -319,7 +317,7 @@ class Scoring:
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         level: float,
         before: ScoringOutcome | None,
     ) -> Learned:
@@ -332,9 +330,9 @@ class Scoring:
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
         searches = [
-            search_for(kernel, axis.points, counts, len(kernels), unit, largest)
-            for kernel, axis, counts in zip(
-                kernels, binned.rows.table.axes, binned.counts, strict=True
+            search_for(kernel, cells, counts, len(kernels), unit, largest)
+            for kernel, cells, counts in zip(
+                kernels, binned.rows.table.cells, binned.counts, strict=True
             )
         ]
         if before is not None and before.learned is not None and not before.learned.at_points:
@@ -366,7 +364,7 @@ class Scoring:
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         level: float,
         constant: float | None,
         learned: Learned | None,
@@ -420,21 +418,23 @@ class Scoring:
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
 
-    def _from_start(self, outcome: ScoringOutcome, kernels: list[Matern]) -> ScoringOutcome:
+    def _from_start(self, outcome: ScoringOutcome, kernels: list[Kernel]) -> ScoringOutcome:
         """Learn again from the user's start if nodes cannot have kept it, if that is better."""
-        if not any(kernel.lengthscale is not None for kernel in kernels):
+        given = [lengthscales_given(kernel) for kernel in kernels]
+        if not any(given):
             return outcome
         searches = self._searches(outcome.responses, outcome.likelihood, kernels)
         start = [search.start for search in searches]
         if all(
-            kernel.lengthscale is None or float(kernel.lengthscale) > _NODES_KEEP * search.width
-            for kernel, search in zip(kernels, searches, strict=True)
+            length > _NODES_KEEP * search.width
+            for lengths, search in zip(given, searches, strict=True)
+            for length in lengths
         ):
             return outcome
         return self._climbed(outcome, start, None)
 
     def _climbed(
-        self, outcome: ScoringOutcome, kernels: list[Matern], mean: Floats | None
+        self, outcome: ScoringOutcome, kernels: list[Kernel], mean: Floats | None
     ) -> ScoringOutcome:
         """Return the better of an outcome and what working models give from other kernels."""
         responses, learned = outcome.responses, outcome.learned
@@ -495,7 +495,7 @@ class Scoring:
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         *,
         fine: bool = False,
     ) -> list[Search]:
@@ -505,14 +505,16 @@ class Scoring:
         return [
             search_for(
                 kernel,
-                axis.points,
+                cells,
                 counts,
                 len(kernels),
                 unit,
                 _largest(likelihood),
-                shortest_of(axis.points, counts) if fine else None,
+                shortest_of(cells, counts) if fine else None,
             )
-            for kernel, axis, counts in zip(kernels, rows.table.axes, counts_of(rows), strict=True)
+            for kernel, cells, counts in zip(
+                kernels, rows.table.cells, counts_of(rows), strict=True
+            )
         ]
 
     def _solve_roughly(self, system: AdditiveSystem, start: Pair | None) -> Solution:
@@ -524,7 +526,7 @@ class Scoring:
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: list[Matern],
+        kernels: list[Kernel],
         constant: float | None,
         level: float,
         start: Floats | None,
@@ -603,21 +605,31 @@ def _left_structure(outcome: ScoringOutcome) -> Start | None:
         mode.system.kernels,
         1.0,
         mode.solution.mean,
-        free=[free_parameters(kernel) for kernel in mode.system.kernels],
+        free=[kernel.free for kernel in mode.system.kernels],
         noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
     )
 
 
-def _variance(values: Floats, counts: Floats) -> float:
-    """Variance of a function over the rows."""
+def _variance(values: Floats, rows: ResponseRows, term: int, ones: Floats) -> float:
+    """Variance of what rows get of a term, (U_d,) at its cells."""
+    counts = rows.table.scatter(term, ones, 0)
     share = counts / max(float(counts.sum()), np.finfo(float).tiny)
-    return float(np.sum(share * (values - np.sum(share * values)) ** 2))
+    if term not in rows.table.multipliers:
+        return float(np.sum(share * (values - np.sum(share * values)) ** 2))
+    total = max(float(ones.sum()), np.finfo(float).tiny)
+    first, second = (
+        float(np.sum(rows.table.scatter(term, ones, power) * values**power)) / total
+        for power in (1, 2)
+    )
+    return max(second - first**2, 0.0)
 
 
 def _not_resolved(table: RowTable) -> str:
     """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
-    finest = [float(np.diff(axis.points).min(initial=np.inf)) for axis in table.axes]
-    extents = [float(axis.points[-1] - axis.points[0]) for axis in table.axes]
+    lines = [cells.line for cells in table.cells]
+    points = [np.zeros(1) if line is None else line for line in lines]
+    finest = [float(np.diff(own).min(initial=np.inf)) for own in points]
+    extents = [float(own[-1] - own[0]) for own in points]
     ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
     worst = int(np.argmax(ratios))
     return (

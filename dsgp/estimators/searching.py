@@ -10,7 +10,6 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive import SOLVERS
-from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, DataWarning, ParameterError
 from dsgp.estimators.parameters import (
     require_bins,
@@ -30,6 +29,7 @@ from dsgp.pursuit.search import (
     search_bytes,
     step_tolerance,
 )
+from dsgp.terms import Floats
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,9 @@ def terms_table(model: Any) -> pd.DataFrame:
             {
                 "term": term.name,
                 "kernel": type(term.kernel).__name__,
-                "lengthscale": term.kernel.lengthscale,
-                "std": float(np.sqrt(term.kernel.variance)),
-                "points": len(term.axis),
+                "lengthscale": term.kernel.value("lengthscale"),
+                "std": term.kernel.std,
+                "points": len(term.cells),
                 "edf": term.effective_dof,
                 "share": term.explained_variance / model.target_variance_,
             }

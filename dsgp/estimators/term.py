@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from dsgp.axis import Axis, Floats, KernelSum
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats, Function
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Term:
     name : str
         The column.
     kernel : kernel
-    axis : Axis
-        Distinct values of the column in the training rows, or means of bins.
+    cells : Cells
+        Distinct values of its inputs in the training rows, or means of bins.
     dual : ndarray of shape (n_points,)
         K⁻¹ f: the posterior mean anywhere is k(x, points) @ dual.
     weight : ndarray of shape (n_points,)
@@ -33,8 +33,8 @@ class Term:
     """
 
     name: str
-    kernel: Matern
-    axis: Axis
+    kernel: Kernel
+    cells: Cells
     dual: Floats
     weight: Floats
     centre: float
@@ -42,6 +42,6 @@ class Term:
     effective_dof: float
 
     @cached_property
-    def mean(self) -> KernelSum:
+    def mean(self) -> Function:
         """The posterior mean as a function of the input, not centred."""
-        return self.axis.kernel_sum(self.kernel, self.dual)
+        return self.cells.kernel_sum(self.kernel, self.dual)

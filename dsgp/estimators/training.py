@@ -21,7 +21,6 @@ from dsgp.additive.streaming import (
     survey,
 )
 from dsgp.additive.tables import BINS, TABLE_BYTES
-from dsgp.axis import Axis, Floats
 from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError, DataWarning, MemoryLimitError
 from dsgp.learning.scales import bins_too_wide
@@ -45,6 +44,7 @@ from dsgp.rows.usable import (
     require_usable_target,
     tell_constant,
 )
+from dsgp.terms import Axis, Floats
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
 EXACT_INPUTS = 100_000
@@ -220,8 +220,8 @@ def encode_all(
     names: tuple[str, ...], columns: list[Floats], n_rows: int
 ) -> tuple[RowTable, list[str]]:
     """Encode the columns that vary; name the others."""
-    cells = sum(map(len, columns))
-    found = run([partial(encode, column) for column in columns], _ENCODE * cells)
+    n_inputs = sum(map(len, columns))
+    found = run([partial(encode, column) for column in columns], _ENCODE * n_inputs)
     for name, (axis, _) in zip(names, found, strict=True):
         if axis is not None:
             require_usable_range(name, float(axis.points[0]), float(axis.points[-1]))
@@ -234,11 +234,11 @@ def encode_all(
     varying = [axis is not None and len(axis) > 1 for axis, _ in found]
     constant = [name for name, varies in zip(names, varying, strict=True) if not varies]
     tell_constant(constant)
-    axes: list[Axis] = []
+    cells: list[Axis] = []
     codes = []
     for (axis, code), varies in zip(found, varying, strict=True):
         if varies and axis is not None:
-            axes.append(axis)
+            cells.append(axis)
             codes.append(code)
     # One type for all; its largest number stands for a missing input.
     kind = max((code.dtype for code in codes), default=np.dtype(np.uint16))
@@ -247,7 +247,7 @@ def encode_all(
         row[:] = code
         row[code == np.iinfo(code.dtype).max] = np.iinfo(kind).max
     kept = tuple(name for name, varies in zip(names, varying, strict=True) if varies)
-    return RowTable(kept, tuple(axes), table), constant
+    return RowTable(kept, tuple(cells), table), constant
 
 
 # ---------------------------------------------------------------- bins

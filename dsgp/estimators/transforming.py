@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from dsgp.additive.streaming import LOGICAL_BLOCK, of_positive_weight
-from dsgp.axis import Floats
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError, DataWarning
 from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import RetargetedSource, Rows, Source
+from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
 
 # Rows by which residuals are judged, at most; with fewer than the least nothing is said.

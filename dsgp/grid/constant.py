@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 
 @dataclass(frozen=True, eq=False)

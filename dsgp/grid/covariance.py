@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Axis, Floats
 from dsgp.compute import run
 from dsgp.errors import ParameterError
 from dsgp.grid.points import amplitude
@@ -22,7 +21,8 @@ from dsgp.grid.products import kron_mvprod
 from dsgp.grid.scattered import Cross, sums_along, sums_at
 from dsgp.jit.sampler import simulate
 from dsgp.jit.vecchia import Tables
-from dsgp.kernels import Kernel, Matern
+from dsgp.kernels import Matern, Stationary
+from dsgp.terms import Axis, Floats
 
 # Points of an axis beyond which no dense matrix of it is made: 128 MB each.
 LONG = 4096
@@ -62,7 +62,7 @@ class SeparableSum:
     """
 
     points: tuple[Floats, ...]
-    terms: tuple[tuple[Kernel, ...], ...]
+    terms: tuple[tuple[Stationary, ...], ...]
     direct: bool = False
 
     def __post_init__(self) -> None:
@@ -253,26 +253,26 @@ def along(function: Callable[[Floats], Floats], grid: Floats, d: int, size: int)
     return np.ascontiguousarray(np.moveaxis(out, -1, d))
 
 
-def _multiplied(own: Floats, kernel: Kernel) -> Callable[[Floats], Floats]:
+def _multiplied(own: Floats, kernel: Stationary) -> Callable[[Floats], Floats]:
     axis = Axis(own)
     return lambda row: axis.multiply(kernel, row)  # type: ignore[arg-type]
 
 
-def _evaluated(own: Floats, kernel: Kernel, new: Floats) -> Callable[[Floats], Floats]:
+def _evaluated(own: Floats, kernel: Stationary, new: Floats) -> Callable[[Floats], Floats]:
     axis = Axis(own)
     return lambda row: axis.kernel_sum(kernel, row)(new)  # type: ignore[arg-type]
 
 
-def _crossed(kernel: Kernel, own: Floats) -> Cross:
+def _crossed(kernel: Stationary, own: Floats) -> Cross:
     return lambda new: kernel.covariance(new, own)
 
 
-def _summed(own: Floats, kernel: Kernel, rows: Floats) -> Callable[[int, Floats], Floats]:
+def _summed(own: Floats, kernel: Stationary, rows: Floats) -> Callable[[int, Floats], Floats]:
     axis = Axis(own)
     return lambda j, new: axis.kernel_sum(kernel, rows[j])(new)  # type: ignore[arg-type]
 
 
-def _simulated(own: Floats, kernel: Kernel, normal: Floats, d: int, state: int) -> Floats:
+def _simulated(own: Floats, kernel: Stationary, normal: Floats, d: int, state: int) -> Floats:
     """Give fibres along a long axis its covariance; the axis ``state`` of ``normal`` is used up."""
     assert isinstance(kernel, Matern)
     step = Axis(own).step

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
-from dsgp.axis import LOG_2PI, Floats
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.scattered import indices, inner_shape
 from dsgp.grid.vecchia import VecchiaEvidence
+from dsgp.terms import LOG_2PI, Floats
 
 # Target cells whose covariances with the observed ones are held at a time.
 _TARGETS = 4096

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.coordinates import PER_DAY
 from dsgp.grid.covariance import LONG
-from dsgp.kernels import Kernel, Matern12, Periodic
+from dsgp.kernels import Matern12, Periodic, Stationary
+from dsgp.terms import Floats
 
 # Larger grids have plain averages: the terms make each solve some times dearer.
 LARGEST = 2**18
@@ -38,9 +38,9 @@ _OF_PERIOD, _OF_EXTENT, _OF_VARIANCE = 1 / 6, 1 / 4, 0.3
 def effects_of(
     spec: object,
     axes: Sequence[GridAxis],
-    kernels: Sequence[Kernel],
+    kernels: Sequence[Stationary],
     variance: float,
-) -> tuple[tuple[Kernel, ...], ...]:
+) -> tuple[tuple[Stationary, ...], ...]:
     """Return the terms of a mean such as "time" or "time.month", as they start; () if it has none.
 
     Parameters
@@ -62,7 +62,7 @@ def effects_of(
     d = names.index(dim)
     height = _OF_VARIANCE * variance
     extent = float(np.ptp(axes[d].points)) or 1.0
-    along: list[Kernel] = [Matern12(_ENDLESS * extent, 1.0, fixed=("lengthscale",))]
+    along: list[Stationary] = [Matern12(_ENDLESS * extent, 1.0, fixed=("lengthscale",))]
     if part:
         if len(axes[d]) > LONG:
             return ()
@@ -74,7 +74,7 @@ def effects_of(
     return tuple((term[0].with_parameters(variance=height), *term[1:]) for term in terms)
 
 
-def _across(points: Floats, kernel: Kernel) -> Kernel:
+def _across(points: Floats, kernel: Stationary) -> Stationary:
     """Return the kernel along another dim: rough, as maps of means are."""
     extent = float(np.ptp(points)) or 1.0
     if isinstance(kernel, Periodic):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 
 from dsgp.errors import DataError
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 
 Floats = NDArray[np.float64]
 
@@ -138,10 +138,10 @@ class AxisCovariance:
     ----------
     points : ndarray of shape (G,)
         Ascending.
-    kernel : Kernel
+    kernel : Stationary
     """
 
-    def __init__(self, points: Floats, kernel: Kernel) -> None:
+    def __init__(self, points: Floats, kernel: Stationary) -> None:
         self.points = points
         self.kernel = kernel.with_parameters(variance=1.0)
         steps = np.linspace(points[0], points[-1], len(points))

@@ -14,14 +14,14 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dsgp.axis import LOG_2PI, Axis, Evidence, Floats, Observations
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.kronecker import Eigenbasis, GridEvidence
 from dsgp.grid.rotation import Rotation
 from dsgp.grid.scattered import Cross, squared, sums_along, sums_at
-from dsgp.kernels import Kernel, Matern
+from dsgp.kernels import Matern, Stationary
 from dsgp.kernels.base import LARGEST, SMALLEST
+from dsgp.terms import LOG_2PI, Axis, Evidence, Floats, Observations
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -97,7 +97,7 @@ class FibreSystem:
     def __init__(
         self,
         points: Sequence[ArrayLike],
-        kernels: Sequence[Kernel],
+        kernels: Sequence[Stationary],
         noise_variance: float,
         long: int,
     ) -> None:
@@ -182,14 +182,14 @@ class FibreSystem:
         found = self._along(learn, _SMOOTHING)
         traces = np.array([trace for _, trace in found])
         by_log_lengthscale = np.empty(len(self.shape))
-        by_log_lengthscale[self.long] = sum(own.by_log_lengthscale for own, _ in found)
+        by_log_lengthscale[self.long] = sum(own.by_log["lengthscale"] for own, _ in found)
         for position, d in enumerate(self._others):
             slope = self.kernels[d].by_log_lengthscale(self.axes[d].points)
             by_log_lengthscale[d] = self._rotation.score(position, slope, duals, products, traces)
         return GridEvidence(
             value=float(sum(own.value for own, _ in found)),
             by_log_lengthscale=by_log_lengthscale,
-            by_log_variance=float(sum(own.by_log_variance for own, _ in found)),
+            by_log_variance=float(sum(own.by_log["variance"] for own, _ in found)),
             by_log_noise=float(sum(own.by_log_noise for own, _ in found)),
         )
 
@@ -472,7 +472,7 @@ class FibreSystem:
         n = len(fibre)
         quadratic = float(fibre @ fibre) / self.noise_variance
         value = -0.5 * (quadratic + n * (LOG_2PI + math.log(self.noise_variance)))
-        return Evidence(value, 0.0, 0.0, 0.5 * (quadratic - n))
+        return Evidence(value, {"lengthscale": 0.0, "variance": 0.0}, 0.5 * (quadratic - n))
 
     def _moved(self, points: list[Floats]) -> FibreSystem:
         return FibreSystem(points, self.kernels, self.noise_variance, self.long)

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.axis import LOG_2PI, Floats
 from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import GridEvidence, KroneckerSystem
 from dsgp.grid.missing import Bools
 from dsgp.grid.points import amplitude
 from dsgp.grid.systems import complete_system
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.progress import progress
+from dsgp.terms import LOG_2PI, Floats
 
 # A learner stops when an iteration gains less, in nats.
 _GAIN = 1e-2
@@ -68,7 +68,7 @@ class Hyperparameters:
         Which of ``logs`` a search leaves as they are, beside those that are fixed; () for none.
     """
 
-    terms: tuple[tuple[Kernel, ...], ...]
+    terms: tuple[tuple[Stationary, ...], ...]
     noise: float
     learn_noise: bool
     sizes: tuple[int, ...]
@@ -122,7 +122,7 @@ class Hyperparameters:
 
 
 def starts(
-    kernels: Sequence[Sequence[Kernel]],
+    kernels: Sequence[Sequence[Stationary]],
     points: Sequence[Floats],
     variance: float,
     noise: float | None,
@@ -265,7 +265,7 @@ def _bounds(
 
 def likely_starts(
     evidence: Callable[[Hyperparameters], GridEvidenceLike],
-    kernels: Sequence[Kernel],
+    kernels: Sequence[Stationary],
     points: Sequence[Floats],
     variance: float,
     noise: float | None,
@@ -337,7 +337,7 @@ def _at_bound(found: Hyperparameters, points: Sequence[Floats], variance: float)
 
 
 def learn_complete(
-    kernels: Sequence[Kernel],
+    kernels: Sequence[Stationary],
     pieces: Sequence[tuple[Sequence[Floats], Floats]],
     points: Sequence[Floats],
     noise: float | None,

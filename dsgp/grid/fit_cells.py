@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.dense import DenseSystem
 from dsgp.grid.fit import (
@@ -26,7 +25,8 @@ from dsgp.grid.fit_effects import effects_of_sample, sample_of_effects, with_eff
 from dsgp.grid.missing import Bools, CellSystem
 from dsgp.grid.points import amplitude
 from dsgp.grid.vecchia import VecchiaEvidence
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
+from dsgp.terms import Floats
 
 # A learner stops when an iteration gains less, in nats of the sample.
 _GAIN = 0.3
@@ -79,7 +79,7 @@ def learn_cells(
     seed: int,
     unknown_constant: bool = False,
     all_scales: bool = False,
-    effects: Sequence[Sequence[Kernel]] = (),
+    effects: Sequence[Sequence[Stationary]] = (),
 ) -> Hyperparameters:
     """Learn from a field with gaps, or with noise that differs between cells.
 

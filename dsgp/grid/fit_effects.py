@@ -12,11 +12,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.grid.fit import GridEvidenceLike, Hyperparameters, maximise
 from dsgp.grid.missing import Bools
 from dsgp.grid.points import amplitude
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
+from dsgp.terms import Floats
 
 # Cells of the sample, and pairs of places at least.
 _CELLS, _PAIRS = 900, 3
@@ -27,7 +27,7 @@ _FULL = 0.5
 _SHARES = ((1.0, 1.0), (0.3, 0.3))
 
 Evidence = Callable[[Hyperparameters], GridEvidenceLike]
-Terms = Sequence[Sequence[Kernel]]
+Terms = Sequence[Sequence[Stationary]]
 
 
 def with_effects(
@@ -125,7 +125,7 @@ def sample_of_effects(observed: Bools, effects: Terms, seed: int) -> Bools:
     return np.moveaxis(kept.reshape(series.shape), -1, d)
 
 
-def _scaled(terms: Terms, d: int, height: float, length: float) -> list[tuple[Kernel, ...]]:
+def _scaled(terms: Terms, d: int, height: float, length: float) -> list[tuple[Stationary, ...]]:
     scaled = []
     for term in terms:
         own = list(term)

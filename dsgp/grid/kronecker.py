@@ -20,7 +20,7 @@ from dsgp.grid.points import amplitude, ascending, points_of
 from dsgp.grid.products import Array, Workspace, grams, kron_mvprod, multiply
 from dsgp.grid.scattered import squared, sums_at
 from dsgp.grid.spectrum import Spectrum
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.kernels.base import LARGEST, SMALLEST
 from dsgp.memory import require
 
@@ -114,7 +114,7 @@ class KroneckerSystem:
     def __init__(
         self,
         points: Sequence[ArrayLike],
-        kernels: Sequence[Kernel],
+        kernels: Sequence[Stationary],
         noise_variance: float,
         dtype: DTypeLike = np.float64,
     ) -> None:
@@ -149,7 +149,7 @@ class KroneckerSystem:
                 "take the state-space engine for its longest axis, or a coarser grid",
             )
         # Axes that are the same are decomposed once.
-        known: dict[tuple[bytes, Kernel], AxisCovariance] = {}
+        known: dict[tuple[bytes, Stationary], AxisCovariance] = {}
         self._axes = []
         for own, kernel in zip(self.points, self.kernels, strict=True):
             key = own.tobytes(), kernel.with_parameters(variance=1.0)

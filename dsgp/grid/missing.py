@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.errors import ConvergenceWarning, ParameterError
 from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.scattered import indices, inner_shape
@@ -32,6 +31,7 @@ from dsgp.grid.vecchia import (
 )
 from dsgp.kernels import Matern
 from dsgp.progress import progress
+from dsgp.terms import Floats
 
 Bools = NDArray[np.bool_]
 # Candidates of a target's neighbours, from all cells and from each of ever smaller samples of them.

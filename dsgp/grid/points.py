@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.kernels.base import LARGEST, SMALLEST
 
 Floats = NDArray[np.float64]
 
 
-def amplitude(kernels: Sequence[Kernel]) -> float:
+def amplitude(kernels: Sequence[Stationary]) -> float:
     """Product of the variances, within the range of one."""
     # In logs too: factors may be large and small in turn. (std raises if one is missing.)
     log = sum(2.0 * math.log(kernel.std) for kernel in kernels)

@@ -12,10 +12,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.compute import run
 from dsgp.errors import DataError
 from dsgp.grid.kronecker import Eigenbasis, kron_mvprod
+from dsgp.terms import Floats
 
 Result = TypeVar("Result")
 

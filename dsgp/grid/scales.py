@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.products import kron_mvprod
+from dsgp.terms import Floats
 
 # Lengthscales of a second kernel that are tried, relative to those of the first, and the score, in
 # standard deviations, from which it is worth a search.

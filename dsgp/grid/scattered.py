@@ -12,9 +12,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.compute import run
 from dsgp.grid.products import Array, kron_mvprod
+from dsgp.terms import Floats
 
 # Covariances of new points (h,) of one axis with its own, (h, G_d).
 Cross = Callable[[Floats], Floats]

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 from scipy.ndimage import map_coordinates, uniform_filter
 
-from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.dense import DenseSystem
@@ -22,7 +21,8 @@ from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.missing import Bools, CellSystem, Solve, local_excess
 from dsgp.grid.scattered import indices
-from dsgp.kernels import Kernel, Matern
+from dsgp.kernels import Matern, Stationary
+from dsgp.terms import Floats
 
 # Seconds of an evaluation of likelihood and gradient: of an axis of n points by dense algebra, n³;
 # by smoothing along it, for each cell and for each fibre.
@@ -41,7 +41,7 @@ _LARGEST_EXCESS = 0.15
 
 
 def complete_system(
-    points: Sequence[Floats], kernels: Sequence[Kernel], noise: float
+    points: Sequence[Floats], kernels: Sequence[Stationary], noise: float
 ) -> KroneckerSystem | FibreSystem:
     """Return the algebra of a complete grid with one separable kernel and one noise variance.
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from dsgp.axis import Floats
 from dsgp.compute import run
 from dsgp.grid.covariance import SeparableSum
 from dsgp.grid.points import amplitude
 from dsgp.jit import vecchia as jit
 from dsgp.kernels import Periodic
+from dsgp.terms import Floats
 
 # How many nearby cells a search looks at before it gives up.
 _OFFSETS = 20000

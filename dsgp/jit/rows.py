@@ -27,6 +27,22 @@ def gather(codes, offsets, tables, start, stop, out):
 
 
 @compiled
+def gather_multiplied(codes, offsets, tables, where, multipliers, start, stop, out):
+    """As ``gather``, each term times a row of ``multipliers``; a negative ``where[d]`` is 1."""
+    for i in range(start, stop):
+        out[i] = 0.0
+    for d in range(codes.shape[0]):
+        offset = offsets[d]
+        size = offsets[d + 1] - offset
+        row = where[d]
+        for i in range(start, stop):
+            code = codes[d, i]
+            if code < size:
+                value = tables[offset + code]
+                out[i] += value if row < 0 else value * multipliers[row, i - start]
+
+
+@compiled
 def gather_add(codes, table, scale, out):
     """Add scale * table[codes[i]] to out[i]."""
     size = table.shape[0]

@@ -1,12 +1,20 @@
 """Covariance functions: parameters, dense matrices, state-space form. numpy and scipy only."""
 
-from dsgp.kernels.base import Kernel
+from dsgp.kernels.base import REGISTRY, Kernel, Stationary
+from dsgp.kernels.combined import Product, Sum
+from dsgp.kernels.custom import Custom, kernel_of
+from dsgp.kernels.effects import Constant, Independent
 from dsgp.kernels.matern import Matern, Matern12, Matern32, Matern52, Matern72
 from dsgp.kernels.periodic import Periodic
+from dsgp.kernels.rational import RationalQuadratic
 from dsgp.kernels.settings import from_settings
 from dsgp.kernels.spectral import SquaredExponential
 
 __all__ = [
+    "REGISTRY",
+    "Constant",
+    "Custom",
+    "Independent",
     "Kernel",
     "Matern",
     "Matern12",
@@ -14,6 +22,11 @@ __all__ = [
     "Matern52",
     "Matern72",
     "Periodic",
+    "Product",
+    "RationalQuadratic",
     "SquaredExponential",
+    "Stationary",
+    "Sum",
     "from_settings",
+    "kernel_of",
 ]

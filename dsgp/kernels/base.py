@@ -1,4 +1,9 @@
-"""What all kernels share: their parameters, and dense matrices. State-space forms are elsewhere."""
+"""What all kernels share: their parameters, and dense matrices. State-space forms are elsewhere.
+
+A new kernel is one file: a frozen dataclass that inherits from ``Kernel`` (or ``Stationary``) and
+fills a covariance matrix. Its class is in the registry from then on, by which stores, YAML and the
+command line find it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import Field, fields, replace
+from inspect import isabstract
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -14,24 +20,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import ParameterError
 
-PARAMETERS = ("lengthscale", "variance")
 # Beyond these, rates, squares and their products leave the range of float64.
 SMALLEST, LARGEST = 1e-150, 1e150
+# Of the logarithm of a parameter, for derivatives by differences.
+_STEP = 1e-5
+
+REGISTRY: dict[str, type[Kernel]] = {}
+"""All kernels by the names of their classes."""
 
 
 class Kernel(ABC):
-    r"""Base of all kernels: a covariance of the function that depends on a distance alone.
+    r"""Base of all kernels: the covariance of a function at two inputs.
 
-    A kernel is a frozen dataclass with at least the three attributes below. It fills two matrices,
-    from the distances of its inputs.
+    A kernel is a frozen dataclass; its parameters are attributes, and None where they are to be
+    chosen from the data.
 
     Attributes
     ----------
-    lengthscale : float or None
-        :math:`\ell`, in the units of the input. None: chosen from the data by the model.
-    variance : float or None
-        :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
-    fixed : tuple of {"lengthscale", "variance"}
+    fixed : tuple of str
         Parameters that a learner must leave as given.
 
     Raises
@@ -40,24 +46,36 @@ class Kernel(ABC):
         If a parameter is not a positive number within 1e-150 to 1e150, or a fixed one is not given.
     """
 
-    lengthscale: float | None
-    variance: float | None
+    parameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance")
+    """Names of what can be learned: positive numbers. One that begins with "lengthscale" is in the
+    units of the input, one that begins with "variance" in squared units of the target, and any
+    other has no unit."""
+
+    order: int = 3
+    """Derivatives that the function has, plus one; 4 at most. It says how fine the grids must be
+    that hold the function."""
+
     fixed: Iterable[str]
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
+    def __init_subclass__(cls, *, is_base: bool = False, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not is_base and not isabstract(cls) and not cls.__name__.startswith("_"):
+            REGISTRY[cls.__name__] = cls
+
     def __post_init__(self) -> None:
         fixed = (self.fixed,) if isinstance(self.fixed, str) else tuple(self.fixed)
         object.__setattr__(self, "fixed", fixed)
-        for name in PARAMETERS:
-            if getattr(self, name) is not None:
+        for name in self.parameters:
+            if self.value(name) is not None:
                 self._require_number(name)
         for name in fixed:
-            if name not in PARAMETERS:
+            if name not in self.parameters:
                 raise ParameterError(
-                    f"{type(self).__name__}: fixed names {name!r}; it can name {PARAMETERS}"
+                    f"{type(self).__name__}: fixed names {name!r}; it can name {self.parameters}"
                 )
-            if getattr(self, name) is None:
+            if self.value(name) is None:
                 raise ParameterError(
                     f"{type(self).__name__}: {name} is marked fixed but has no value; give it one"
                 )
@@ -85,14 +103,56 @@ class Kernel(ABC):
         ]
         return f"{type(self).__name__}({', '.join(words)})"
 
+    def __add__(self, other: Any) -> Kernel:
+        """Covariance of the sum of two independent functions."""
+        return REGISTRY["Sum"].of(self, other)  # type: ignore[attr-defined, no-any-return]
+
+    def __mul__(self, other: Any) -> Kernel:
+        """Covariance of the product of two independent functions."""
+        return REGISTRY["Product"].of(self, other)  # type: ignore[attr-defined, no-any-return]
+
+    # ------------------------------------------------------------------ parameters
+
+    def value(self, name: str) -> float | None:
+        """Return the value of a parameter, or None if it has none yet."""
+        value: float | None = getattr(self, name)
+        return value
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Parameters that a learner may change."""
+        return tuple(name for name in self.parameters if name not in self.fixed)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Parameters without a value."""
+        return tuple(name for name in self.parameters if self.value(name) is None)
+
     @property
     def std(self) -> float:
-        """Prior standard deviation s of the function."""
-        return math.sqrt(self._values()[1])
+        """Prior standard deviation s of the function, the largest of all inputs."""
+        return math.sqrt(self._complete("variance"))
+
+    def natural_width(self) -> float | None:
+        """Width of an input over which the function varies, where the kernel itself says so."""
+        return None
+
+    def limits(self, name: str) -> tuple[float, float, float]:
+        """Least value, start and greatest value of a parameter that has no unit."""
+        return 0.05, 1.0, 50.0
 
     def with_parameters(self, **values: float) -> Self:
-        """Return a copy with other ``lengthscale`` or ``variance``."""
+        """Return a copy with other values of some ``parameters``."""
         return replace(self, **values)
+
+    def scaled(self, factor: float) -> Self:
+        """Return the kernel of ``factor`` times the function."""
+        variances = {
+            name: float(value) * factor**2
+            for name in self.parameters
+            if name.startswith("variance") and (value := self.value(name)) is not None
+        }
+        return self.with_parameters(**variances) if variances else self
 
     def to_settings(self) -> dict[str, Any]:
         """Return the kernel as values that JSON can hold; ``from_settings`` undoes it.
@@ -106,6 +166,14 @@ class Kernel(ABC):
         own = {own.name: getattr(self, own.name) for own in fields(self)}
         return {"type": type(self).__name__, **own, "fixed": list(self.fixed)}
 
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        """Undo ``to_settings``, of a kernel of this class; ``settings`` without its type."""
+        return cls(**settings)
+
+    # ------------------------------------------------------------------ matrices
+
+    @abstractmethod
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         """Dense covariance matrix between two sets of inputs.
 
@@ -126,11 +194,59 @@ class Kernel(ABC):
         array([[2.    , 0.7358],
                [0.7358, 2.    ]])
         """
+
+    def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Derivative of ``covariance`` by the log of a parameter, of the same shape.
+
+        Central differences, good to some 1e-10 of the variance, where a kernel does not know it.
+        """
+        if name == "variance":
+            return self.covariance(x, y)
+        value = self._complete(name)
+        up, down = (
+            self.with_parameters(**{name: value * math.exp(step)}).covariance(x, y)
+            for step in (_STEP, -_STEP)
+        )
+        return (up - down) / (2 * _STEP)
+
+    def _complete(self, name: str) -> float:
+        """Return the value of a parameter, or raise ``ParameterError`` if it has none yet."""
+        value = self.value(name)
+        if value is None:
+            raise ParameterError(
+                f"{self!r} has no {name} yet; give it one, or take the kernel from a fitted "
+                "model's kernels_"
+            )
+        return value
+
+
+class Stationary(Kernel):
+    r"""Base of kernels with a lengthscale and a variance that depend on a distance alone.
+
+    Attributes
+    ----------
+    lengthscale : float or None
+        :math:`\ell`, in the units of the input. None: chosen from the data by the model.
+    variance : float or None
+        :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
+    fixed : tuple of {"lengthscale", "variance"}
+        Parameters that a learner must leave as given.
+    """
+
+    lengthscale: float | None
+    variance: float | None
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         return self._covariance_at(self._distances(x, y))
 
     def by_log_lengthscale(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         """Derivative of ``covariance`` by log ℓ, of the same shape."""
         return self._by_log_lengthscale_at(self._distances(x, y))
+
+    def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        return (
+            self.by_log_lengthscale(x, y) if name == "lengthscale" else super().by_log(name, x, y)
+        )
 
     def _distances(self, x: ArrayLike, y: ArrayLike | None) -> NDArray[np.float64]:
         """Distances of all pairs of inputs, in a new array (n, k)."""
@@ -148,9 +264,4 @@ class Kernel(ABC):
         """Return the derivative of ``_covariance_at`` by log ℓ."""
 
     def _values(self) -> tuple[float, float]:
-        if self.lengthscale is None or self.variance is None:
-            raise ParameterError(
-                f"{self!r} has no {'lengthscale' if self.lengthscale is None else 'variance'} yet; "
-                "give it one, or take the kernel from a fitted model's kernels_"
-            )
-        return self.lengthscale, self.variance
+        return self._complete("lengthscale"), self._complete("variance")

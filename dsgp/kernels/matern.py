@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.special import comb
 
 from dsgp.errors import ParameterError
-from dsgp.kernels.base import Kernel
+from dsgp.kernels.base import Stationary
 
 
 @dataclass(frozen=True, repr=False)
-class Matern(Kernel):
+class Matern(Stationary, is_base=True):
     r"""Base of the half-integer Matérn kernels, smoothness :math:`\nu = m - 1/2`.
 
     .. math:: k(x, x') = s^2 e^{-\tau} \sum_k c_k \tau^k, \quad

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import ParameterError
-from dsgp.kernels.base import Kernel
+from dsgp.kernels.base import Stationary
 from dsgp.kernels.matern import Matern12, Matern32, Matern52, Matern72
 from dsgp.kernels.spectral import SquaredExponential
 
@@ -25,7 +25,7 @@ _PLANAR = {
 
 
 @dataclass(frozen=True, repr=False)
-class Periodic(Kernel):
+class Periodic(Stationary):
     r"""Kernel of functions that repeat: a kernel of the plane, on a circle.
 
     .. math:: k(x, x') = k_\nu(c), \quad
@@ -36,7 +36,8 @@ class Periodic(Kernel):
     usual periodic kernel (scikit-learn's ``ExpSineSquared`` with ``length_scale`` 2πℓ/p), and
     Matérn for a function with fewer derivatives.
 
-    For the axes of a grid: longitude, the hour of the day, the day of the year.
+    For the axes of a grid (longitude, the hour of the day, the day of the year) and the columns of
+    a table.
 
     Parameters
     ----------
@@ -82,13 +83,20 @@ class Periodic(Kernel):
             )
         object.__setattr__(self, "smoothness", float(self.smoothness))
 
+    @property
+    def order(self) -> int:  # type: ignore[override]
+        return int(min(self.smoothness + 0.5, 4))
+
+    def natural_width(self) -> float:
+        return self.period / 8
+
     def to_settings(self) -> dict[str, Any]:
         # JSON has no infinity.
         smooth = {} if math.isinf(self.smoothness) else {"smoothness": self.smoothness}
         return {k: v for k, v in super().to_settings().items() if k != "smoothness"} | smooth
 
     @property
-    def _planar(self) -> Kernel:
+    def _planar(self) -> Stationary:
         """The kernel of the plane, as a function of the chord."""
         return _PLANAR[self.smoothness](*self._values())
 

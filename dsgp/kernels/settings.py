@@ -1,4 +1,4 @@
-"""Kernels from stored settings: only the library's own are ever made."""
+"""Kernels from stored settings: only those in the registry are ever made."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dsgp.errors import ParameterError
-from dsgp.kernels.base import Kernel
-from dsgp.kernels.matern import Matern12, Matern32, Matern52, Matern72
-from dsgp.kernels.periodic import Periodic
-from dsgp.kernels.spectral import SquaredExponential
-
-_KERNELS: dict[str, type[Kernel]] = {
-    kernel.__name__: kernel
-    for kernel in (Matern12, Matern32, Matern52, Matern72, SquaredExponential, Periodic)
-}
+from dsgp.kernels.base import REGISTRY, Kernel
 
 
 def from_settings(settings: Mapping[str, Any]) -> Kernel:
@@ -42,15 +34,15 @@ def from_settings(settings: Mapping[str, Any]) -> Kernel:
     """
     values = dict(settings)
     name = values.pop("type", None)
-    make = _KERNELS.get(name) if isinstance(name, str) else None
+    make = REGISTRY.get(name) if isinstance(name, str) else None
     if make is None:
         raise ParameterError(
             f"the settings name a kernel {name!r} that this release does not have; it has "
-            f"{sorted(_KERNELS)}"
+            f"{sorted(REGISTRY)}"
         )
     try:
-        return make(**values)
-    except TypeError as error:
+        return make.from_settings(values)
+    except (KeyError, TypeError) as error:
         raise ParameterError(
             f"the settings of a kernel {name} do not fit it: {error}; take them from to_settings()"
         ) from error

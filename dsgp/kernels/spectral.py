@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.kernels.base import Kernel
+from dsgp.kernels.base import Stationary
 
 
 @dataclass(frozen=True, repr=False)
-class SquaredExponential(Kernel):
+class SquaredExponential(Stationary):
     r"""Squared exponential (Gaussian, RBF) kernel: the limit of Matérn for endless smoothness.
 
     .. math:: k(x, x') = s^2 \exp\left(-\frac{(x - x')^2}{2 \ell^2}\right)
 
-    For the axes of a grid; it has no exact state-space form.
+    For the axes of a grid and the columns of a table; it has no exact state-space form.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ class SquaredExponential(Kernel):
     lengthscale: float | None = None
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
+
+    order: ClassVar[int] = 4
 
     def _covariance_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         half = self._half_square(distance)

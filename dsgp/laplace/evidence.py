@@ -19,15 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgp.additive import TwoWayTables
-from dsgp.axis import Floats
-from dsgp.kernels import Matern, Matern52
+from dsgp.kernels import Constant, Kernel
 from dsgp.laplace.rows import Linearised, PairTables, ResponseRows
 from dsgp.learning.nodes import Basis, NodePosterior, Nodes
 from dsgp.likelihoods import Likelihood
+from dsgp.terms import Axis, Cells, Floats
 
 # Prior variance of the constant that is learned beside the terms, around the level of the rows, in
 # units of what a term varies by: so large that it says nothing.
 _LEVEL_VARIANCE = 100.0
+# Its cells.
+CONSTANT: Cells = Axis(np.zeros(1))
 # Halvings of a step before the Newton iteration gives up.
 _HALVINGS = 40
 # Ω may fall by so much of itself through rounding.
@@ -68,23 +70,23 @@ class NodeModel:
         """
         table = self.rows.table
         weights, information = table.parts(found.weight), table.parts(found.gradient)
-        positions, spreads = [axis.points for axis in table.axes], list(self.spreads)
+        cells, spreads = list(table.cells), list(self.spreads)
         pairs = dict(found.pairs)
         if self.constant:
-            d = table.n_terms
-            pairs |= {(e, d): weights[e][:, None] for e in range(d)}
-            positions.append(np.zeros(1))
+            d, ones = table.n_terms, table.parts(found.ones)
+            pairs |= {(e, d): ones[e][:, None] for e in range(d)}
+            cells.append(CONSTANT)
             weights.append(np.array([found.total_weight]))
             information.append(np.array([found.total_gradient]))
             spreads.append(np.zeros(1))
-        tables = TwoWayTables(positions, weights, information, pairs, spreads)
+        tables = TwoWayTables(cells, weights, information, pairs, spreads)
         if not tables.n_terms:
             return tables
         around = np.split(tables.multiply(flat[None])[0], tables.offsets[1:-1])
         both = [a + b for a, b in zip(around, information, strict=True)]
-        return TwoWayTables(positions, weights, both, pairs, spreads)
+        return TwoWayTables(cells, weights, both, pairs, spreads)
 
-    def kernels(self, kernels: list[Matern]) -> list[Matern]:
+    def kernels(self, kernels: list[Kernel]) -> list[Kernel]:
         """Add that of the constant."""
         return [*kernels, *([constant_kernel(self.constant)] if self.constant else [])]
 
@@ -104,9 +106,9 @@ class NodeModel:
         return self.basis.nodes(self.tables(found, self.at(values)[0]))
 
 
-def constant_kernel(unit: float) -> Matern:
-    """Prior of the constant: with one point its lengthscale says nothing."""
-    return Matern52(1.0, _LEVEL_VARIANCE * unit, fixed=("lengthscale", "variance"))
+def constant_kernel(unit: float) -> Kernel:
+    """Prior of the constant."""
+    return Constant(_LEVEL_VARIANCE * unit, fixed=("variance",))
 
 
 @dataclass(frozen=True)
@@ -153,15 +155,20 @@ class NodeMode:
             block = block if left is None else left @ block
             return block if right is None else block @ right.T
 
-        own = [np.diag(at_bins(d, d)).copy() for d in range(n_terms)]
+        own = [posterior.variances(d, alone=alone) for d in range(n_terms)]
         constant = 0.0
         if model.constant:
             constant = float(posterior.covariance(n_terms, n_terms, alone=alone)[0, 0])
-            if not alone:
-                for d in range(n_terms):
-                    own[d] += 2 * at_bins(d, n_terms)[:, 0]
+        crossed: list[Floats] = []
+        if model.constant and not alone:
+            crossed = [2 * at_bins(d, n_terms)[:, 0] for d in range(n_terms)]
         pairs = {} if alone else {(d, e): 2 * at_bins(d, e) for d, e in self.found.pairs}
-        return PairTables(constant, np.concatenate(own) if own else np.zeros(0), pairs)
+        return PairTables(
+            constant,
+            np.concatenate(own) if own else np.zeros(0),
+            pairs,
+            np.concatenate(crossed) if crossed else None,
+        )
 
     def moved(self, variance: PairTables) -> Floats:
         """Derivative of −½ log det by F through W, carried to white coordinates and solved.
@@ -179,30 +186,37 @@ class NodeMode:
         at_nodes = model.basis.at_nodes(parts) if parts else np.zeros(0)
         return -0.5 * self.posterior.solve(self.posterior.whiten(at_nodes))
 
-    def through_mode(self, moved: Floats) -> tuple[Floats, Floats]:
-        """Part of the evidence's gradient, by log ℓ and log s², that comes by way of the mode."""
+    def through_mode(self, moved: Floats) -> list[dict[str, float]]:
+        """Part of the evidence's gradient, by logs of parameters, that comes by way of the mode."""
         posterior = self.posterior
         weights = posterior.whites(self.values) if len(self.values) else self.values
         duals, moved_duals = posterior.duals(weights), posterior.duals(moved)
-        by_lengthscale = [
-            moved_dual @ derivative @ dual
-            for moved_dual, derivative, dual in zip(
-                moved_duals, posterior.derivatives, duals, strict=True
-            )
-        ]
-        by_variance = [moved[part] @ weights[part] for part in posterior.basis.parts]
-        return np.array(by_lengthscale), np.array(by_variance)
+        found = []
+        for d, (kernel, part, dual, moved_dual) in enumerate(
+            zip(posterior.kernels, posterior.basis.parts, duals, moved_duals, strict=True)
+        ):
+            by_log = {}
+            for name in kernel.parameters:
+                if name == "variance":
+                    by_log[name] = float(moved[part] @ weights[part])
+                else:
+                    by_log[name] = float(moved_dual @ posterior.derivative(d, name) @ dual)
+            found.append(by_log)
+        return found
 
-    def gradient(self, *, alone: bool = False) -> tuple[Floats, Floats]:
-        """Gradient of the evidence by log ℓ and log s² of every term (and the constant's)."""
+    def gradient(self, *, alone: bool = False) -> list[dict[str, float]]:
+        """Gradient of the evidence by logs of parameters of every term (and the constant's)."""
         fixed = self.posterior.gradients(alone=alone)
         moving = self.through_mode(self.moved(self.variance_tables(alone=alone)))
-        return fixed[0] + moving[0], fixed[1] + moving[1]
+        return [
+            {name: value + by[name] for name, value in own.items()}
+            for own, by in zip(fixed, moving, strict=True)
+        ]
 
 
 def node_mode(
     model: NodeModel,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     values: Floats,
     *,
     tol: float,

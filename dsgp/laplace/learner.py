@@ -18,10 +18,9 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import TwoWayTables
-from dsgp.axis import Axis, Floats
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.laplace.binned import BinnedRows, counts_of
-from dsgp.laplace.evidence import NodeMode, NodeModel, constant_kernel, node_mode
+from dsgp.laplace.evidence import CONSTANT, NodeMode, NodeModel, constant_kernel, node_mode
 from dsgp.laplace.parameters import better_likelihood
 from dsgp.learning.marginal import Tilt, maximise
 from dsgp.learning.nodes import (
@@ -30,14 +29,15 @@ from dsgp.learning.nodes import (
     SCAN_GAIN,
     Basis,
     Rows,
+    eliminated_of,
     evidence,
     more_nodes,
     open_variances,
     other_lengthscales,
 )
 from dsgp.learning.search import Search
-from dsgp.learning.splines import interpolated
 from dsgp.likelihoods import Likelihood
+from dsgp.terms import Cells, Floats
 
 # Nodes a term begins with: a row says less than one with a little noise does.
 NODES = {1: 64, 2: 32, 3: 24, 4: 20}
@@ -87,7 +87,7 @@ class Learned:
         kernels, likelihood, level and trace are of that search.
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     likelihood: Likelihood
     level: float
     mode: NodeMode
@@ -100,13 +100,12 @@ class Learned:
     resolved: bool
     at_points: bool = False
 
-    def functions(self, axes: tuple[Axis, ...]) -> Floats:
-        """Functions of all terms at the points of axes, one after the other."""
+    def functions(self, cells: tuple[Cells, ...]) -> Floats:
+        """Functions of all terms at other cells of theirs, one after the other."""
         basis = self.mode.model.basis
         found = []
-        for axis, points, part in zip(axes, basis.positions, basis.parts, strict=False):
-            values = self.mode.values[part]
-            found.append(interpolated(points, values, axis.points))
+        for own, nodes, part in zip(cells, basis.cells, basis.parts, strict=False):
+            found.append(nodes.interpolated(self.mode.values[part], own))
         return np.concatenate(found) if found else np.zeros(0)
 
 
@@ -179,7 +178,7 @@ def learn(
         evaluations=search.evaluations,
         passes=search.passes,
         converged=search.converged,
-        n_nodes=[len(points) for points in mode.model.basis.positions[:terms]],
+        n_nodes=[len(nodes) for nodes in mode.model.basis.cells[:terms]],
         open_variance=share[:terms],
         resolved=sum(share[:terms]) <= 4 * RESOLUTION,
     )
@@ -187,7 +186,7 @@ def learn(
 
 @dataclass(frozen=True)
 class _State:
-    kernels: list[Matern]
+    kernels: list[Kernel]
     mode: NodeMode
     value: float
     tables: TwoWayTables
@@ -226,10 +225,7 @@ class _Search:
             binned.rows, binned.spreads, Basis([], [], []), likelihood, level, constant
         )
         if before is None:
-            counts = [
-                min(NODES[kernel.order], max(8, ALL_NODES // (2 * max(len(kernels), 1))))
-                for kernel in kernels
-            ]
+            counts = _first_nodes(kernels, binned)
             model = _with_nodes(model, counts)
             values = np.zeros(model.basis.size)
         else:
@@ -240,7 +236,7 @@ class _Search:
             state = self._ascend(model, kernels, values, scans)
             scans = 0
             model = state.mode.model
-            counts = [len(points) for points in model.basis.positions]
+            counts = [len(nodes) for nodes in model.basis.cells]
             open_variance = open_variances(
                 state.tables, model.basis, state.mode.posterior.kernels, 1.0
             )
@@ -253,21 +249,20 @@ class _Search:
             if growths == _GROWTHS or model.basis.size <= state.mode.model.basis.size:
                 break
             kernels = state.kernels
-            values = np.concatenate(
-                [
-                    interpolated(old, state.mode.values[part], new)
-                    for old, part, new in zip(
-                        state.mode.model.basis.positions,
-                        state.mode.model.basis.parts,
-                        model.basis.positions,
-                        strict=True,
-                    )
-                ]
-            )
+            before_basis = state.mode.model.basis
+            values = np.empty(model.basis.size)
+            for old, part, new, where in zip(
+                before_basis.cells,
+                before_basis.parts,
+                model.basis.cells,
+                model.basis.parts,
+                strict=True,
+            ):
+                values[where] = old.interpolated(state.mode.values[part], new)
             self.trace = []  # values for other nodes do not compare
         return state
 
-    def _mode(self, model: NodeModel, kernels: list[Matern], values: Floats, tol: float) -> _State:
+    def _mode(self, model: NodeModel, kernels: list[Kernel], values: Floats, tol: float) -> _State:
         mode = node_mode(model, kernels, values, tol=tol, max_iter=100)
         self.evaluations += 1
         self.passes += mode.passes
@@ -277,7 +272,7 @@ class _Search:
         return _State(kernels, mode, value, model.tables(mode.found, flat))
 
     def _ascend(
-        self, model: NodeModel, kernels: list[Matern], values: Floats, scans: int
+        self, model: NodeModel, kernels: list[Kernel], values: Floats, scans: int
     ) -> _State:
         tol = self.tol * _NEWTON_SHARE
         state = self._mode(model, kernels, values, max(tol, 1.0))
@@ -327,11 +322,11 @@ class _Search:
         self.trace[-1] = state.value
         return state
 
-    def _step(self, state: _State) -> tuple[list[Matern], Floats]:
+    def _step(self, state: _State) -> tuple[list[Kernel], Floats]:
         _, kernels, _ = self._surrogate(state, _RADIUS)
         return kernels, self._predicted(state, kernels)
 
-    def _predicted(self, state: _State, kernels: list[Matern]) -> Floats:
+    def _predicted(self, state: _State, kernels: list[Kernel]) -> Floats:
         """Values at the nodes by the working model with other kernels: where Newton starts."""
         model = state.mode.model
         found = evidence(state.mode.posterior.nodes, self._rows(state), model.kernels(kernels), 1.0)
@@ -340,17 +335,12 @@ class _Search:
     def _rows(self, state: _State) -> Rows:
         return Rows(0.0, state.mode.model.rows.n_counted, 0.0)
 
-    def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Matern], Likelihood]:
+    def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Kernel], Likelihood]:
         """What the surrogate's maximum promises, kernels there, and a better likelihood."""
         mode, model = state.mode, state.mode.model
         variance = mode.variance_tables(alone=self.alone)
         moved = mode.moved(variance)
-        by_lengthscale, by_variance = mode.through_mode(moved)
-        tilt = Tilt(
-            model.kernels(state.kernels),
-            {"lengthscale": by_lengthscale, "variance": by_variance},
-            self.alone,
-        )
+        tilt = Tilt(model.kernels(state.kernels), mode.through_mode(moved), self.alone)
         searches = [
             _within(search, kernel, radius)
             for search, kernel in zip(self.searches, state.kernels, strict=True)
@@ -376,7 +366,7 @@ class _Search:
         likelihood, more = better_likelihood(mode, variance, moved, radius, self.unit)
         return promised + more, found.kernels[: len(state.kernels)], likelihood
 
-    def _scanned(self, state: _State) -> list[Matern]:
+    def _scanned(self, state: _State) -> list[Kernel]:
         model = state.mode.model
         flat = model.at(state.mode.values)[0]
         searches = [
@@ -390,27 +380,37 @@ class _Search:
 def _with_nodes(model: NodeModel, counts: list[int]) -> NodeModel:
     """Choose nodes among the bins, by the rows there."""
     table = model.rows.table
-    positions = [axis.points for axis in table.axes]
-    weights = counts_of(model.rows)
+    cells, weights = list(table.cells), counts_of(model.rows)
     if model.constant:
-        positions.append(np.zeros(1))
+        cells.append(CONSTANT)
         weights.append(np.ones(1))
         counts = [*counts[: table.n_terms], 1]
-    nothing = [np.zeros(len(points)) for points in positions]
-    tables = TwoWayTables(positions, weights, nothing, {}, nothing)
-    return replace(model, basis=Basis.of(tables, counts))
+    nothing = [np.zeros(len(own)) for own in cells]
+    tables = TwoWayTables(cells, weights, nothing, {}, nothing)
+    return replace(model, basis=Basis.of(tables, counts, eliminated_of(tables)))
 
 
-def _kept(kernel: Matern) -> Search:
+def _first_nodes(kernels: list[Kernel], binned: BinnedRows) -> list[int]:
+    """Nodes that the terms begin with; cells that are no points of a line are all nodes."""
+    fixed = [0 if own.line is not None else len(own) for own in binned.rows.table.cells]
+    n_free = sum(not size for size in fixed)
+    left = max(ALL_NODES - min(sum(fixed), ALL_NODES // 2), 0)
+    most = max(8, left // (2 * max(n_free, 1)))
+    return [
+        size or min(NODES[kernel.order], most) for size, kernel in zip(fixed, kernels, strict=True)
+    ]
+
+
+def _kept(kernel: Kernel) -> Search:
     """Search of a kernel that stays as it is."""
     return Search(kernel, kernel, (), 1.0, (), np.empty(0), np.empty(0))
 
 
-def _within(search: Search, kernel: Matern, radius: float) -> Search:
+def _within(search: Search, kernel: Kernel, radius: float) -> Search:
     """Keep a search within some distance of where it is."""
     if not search.names:
         return search
-    here = np.log([getattr(kernel, name) for name in search.names])
+    here = np.log([float(kernel.value(name) or 1.0) for name in search.names])
     return replace(
         search,
         lower=np.minimum(np.maximum(search.lower, here - radius), here),
@@ -418,12 +418,12 @@ def _within(search: Search, kernel: Matern, radius: float) -> Search:
     )
 
 
-def _moved(state: _State, kernels: list[Matern], likelihood: Likelihood) -> float:
+def _moved(state: _State, kernels: list[Kernel], likelihood: Likelihood) -> float:
     """Largest change of the log of a hyperparameter."""
     logs = [
-        abs(math.log(getattr(b, name) / getattr(a, name)))
+        abs(math.log(float(b.value(name) or 1.0) / float(a.value(name) or 1.0)))
         for a, b in zip(state.kernels, kernels, strict=True)
-        for name in ("lengthscale", "variance")
+        for name in a.parameters
     ]
     before = state.mode.model.likelihood.unconstrained()
     return max([*logs, *np.abs(likelihood.unconstrained() - before)], default=0.0)

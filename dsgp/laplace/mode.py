@@ -16,10 +16,10 @@ import numpy as np
 
 from dsgp.additive import SOLVERS, AdditiveSystem, Solution
 from dsgp.additive.multigrid import CoarseSpace
-from dsgp.axis import Floats
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
+from dsgp.terms import Floats
 
 # As of ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
 UNFELT = 0.1
@@ -75,7 +75,7 @@ def find_mode(
     rows: ResponseRows,
     likelihood: Likelihood,
     level: float,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     *,
     spreads: list[Floats] | None,
     shift: Floats | None = None,

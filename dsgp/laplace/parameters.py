@@ -12,11 +12,11 @@ from functools import partial
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.axis import Floats
 from dsgp.compute import run
 from dsgp.laplace.evidence import NodeMode
 from dsgp.laplace.rows import PairTables, ResponseRows
 from dsgp.likelihoods import Likelihood
+from dsgp.terms import Floats
 
 _TASK_ROWS = 32_768
 _DENSITY = 4e-7  # seconds per row

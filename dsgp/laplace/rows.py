@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
-from dsgp.axis import Floats
 from dsgp.compute import run
-from dsgp.jit.rows import gather, gather_pair, scatter_add
+from dsgp.jit.rows import gather_add, gather_pair
 from dsgp.jit.sketch import count_pairs
 from dsgp.likelihoods import Likelihood
 from dsgp.rows.table import RowTable
+from dsgp.terms import Floats
 
 # Rows of one task.
 _TASK_ROWS = 32_768
@@ -45,13 +45,15 @@ class Linearised:
     gradient : ndarray of shape (Σ U_d,)
         Zᵀ w ∇ at the points of all axes.
     weight : ndarray of shape (Σ U_d,)
-        Zᵀ w W.
+        Sums of w W z² of the rows in each cell, z their multipliers.
     total_gradient, total_weight : float
         Σ w ∇ and Σ w W: the same of a constant.
     pairs : dict of (int, int) to ndarray
         w W by pairs of points, if they were asked for.
     row_weight : ndarray of shape (n_rows,)
         w W, if pairs were not asked for.
+    multiplied : ndarray of shape (Σ U_d,), optional
+        Zᵀ w W, where some rows have multipliers; otherwise it is ``weight``.
     """
 
     log_density: float
@@ -61,6 +63,12 @@ class Linearised:
     total_weight: float
     pairs: dict[tuple[int, int], Floats]
     row_weight: Floats
+    multiplied: Floats | None = None
+
+    @property
+    def ones(self) -> Floats:
+        """Zᵀ w W, (Σ U_d,): what the cells have in common with a constant."""
+        return self.weight if self.multiplied is None else self.multiplied
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,11 @@ class ResponseRows:
             codes[:, chosen[slice(*np.searchsorted(chosen, (rows.start, rows.stop)))] - rows.start]
             for rows, codes in self.table.blocks()
         ]
-        table = replace(self.table, codes=np.concatenate(picked, axis=1))
+        table = replace(
+            self.table,
+            codes=np.concatenate(picked, axis=1),
+            multipliers={d: z[chosen] for d, z in self.table.multipliers.items()},
+        )
         return ResponseRows(table, *(_part(values, chosen) for values in self._arrays))
 
     def on(self, table: RowTable) -> ResponseRows:
@@ -148,25 +160,31 @@ class ResponseRows:
         """Sum a likelihood's value, gradient and weights at functions (Σ U_d,): one pass."""
         table = self.table
         keys = pairs_of(table.n_terms) if with_pairs else []
-        sizes = [len(axis) for axis in table.axes]
+        sizes = [len(cells) for cells in table.cells]
         pairs = {(d, e): np.zeros((sizes[d], sizes[e])) for d, e in keys}
         gradient, weight = np.zeros(table.size), np.zeros(table.size)
+        multiplied = np.zeros(table.size) if table.multipliers else None
         row_weight = _NONE if with_pairs else np.empty(self.n_rows)
         totals = np.zeros(3)
         for block in self._blocks():
             n = len(block.y)
             by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[block.rows]]
-            task = partial(_linearise, block, likelihood, level, table.offsets, flat, by_row)
+            task = partial(_linearise, block, likelihood, level, flat, by_row)
             for sums in self._by_task(task, n, _LIKELIHOOD + _MOVE * table.n_terms):
                 totals += sums
             tasks: list[Callable[[], None]] = []
-            for code, gradients, weights in zip(
-                block.codes, table.parts(gradient), table.parts(weight), strict=True
+            for d, (code, gradients, weights) in enumerate(
+                zip(block.codes, table.parts(gradient), table.parts(weight), strict=True)
             ):
-                tasks.append(partial(scatter_add, code, by_row[0], gradients))
-                tasks.append(partial(scatter_add, code, by_row[1], weights))
+                add = partial(table.scatter_block, d, code, block.rows)
+                tasks.append(partial(add, by_row[0], gradients))
+                tasks.append(partial(add, by_row[1], weights, 2))
+                if multiplied is not None:
+                    tasks.append(partial(add, by_row[1], table.part(multiplied, d)))
             tasks += [
-                partial(count_pairs, block.codes[d], block.codes[e], by_row[1], pair)
+                partial(
+                    count_pairs, block.codes[d], block.codes[e], block.times(by_row[1], d, e), pair
+                )
                 for (d, e), pair in pairs.items()
             ]
             run(tasks, _MOVE * n * len(tasks), in_place=True)
@@ -178,6 +196,7 @@ class ResponseRows:
             float(totals[2]),
             pairs,
             row_weight,
+            multiplied,
         )
 
     def curvature_change(
@@ -197,12 +216,12 @@ class ResponseRows:
         for block in self._blocks():
             n = len(block.y)
             by_row = np.empty(n)
-            task = partial(_change, block, likelihood, level, table.offsets, flat, variance, by_row)
+            task = partial(_change, block, likelihood, level, flat, variance, by_row)
             per_row = _LIKELIHOOD + _MOVE * (2 * table.n_terms + len(variance.pairs))
             total += sum(self._by_task(task, n, per_row))
             tasks = [
-                partial(scatter_add, code, by_row, part)
-                for code, part in zip(block.codes, table.parts(out), strict=True)
+                partial(table.scatter_block, d, code, block.rows, by_row, part)
+                for d, (code, part) in enumerate(zip(block.codes, table.parts(out), strict=True))
             ]
             run(tasks, _MOVE * n * table.n_terms, in_place=True)
         return out, total
@@ -216,14 +235,14 @@ class ResponseRows:
         """Posterior variance of f of every row, (n_rows,)."""
         out = np.empty(self.n_rows)
         for block in self._blocks():
-            task = partial(_variance, block, self.table.offsets, variance, out[block.rows])
+            task = partial(_variance, block, variance, out[block.rows])
             per_row = _MOVE * (self.table.n_terms + len(variance.pairs))
             self._by_task(task, len(block.y), per_row)
         return out
 
     def _blocks(self) -> Iterator[_Block]:
         for rows, codes in self.table.blocks():
-            yield _Block(rows, codes, *(_part(values, rows) for values in self._arrays))
+            yield _Block(self.table, rows, codes, *(_part(values, rows) for values in self._arrays))
 
     def _by_task(self, task: Callable[[slice], Any], n: int, seconds: float) -> list[Any]:
         parts = [slice(start, min(start + _TASK_ROWS, n)) for start in range(0, n, _TASK_ROWS)]
@@ -244,16 +263,18 @@ class ResponseRows:
             "n_rows": self.n_rows,
             "log_weight": 0.0,
             "total_weight": found.total_weight,
-            "total_information": found.total_gradient + float(np.sum(found.weight * flat)),
+            "total_information": found.total_gradient + float(np.sum(found.ones * flat)),
+            "multiplied": found.multiplied,
         }
         equations: RowEquations | BinEquations
         if not len(found.row_weight) and self.n_rows:
             tables = TwoWayTables(
-                [axis.points for axis in table.axes],
+                list(table.cells),
                 table.parts(found.weight),
                 table.parts(found.gradient),
                 found.pairs,
-                spreads or [np.zeros(len(axis)) for axis in table.axes],
+                spreads or [np.zeros(len(cells)) for cells in table.cells],
+                None if found.multiplied is None else table.parts(found.multiplied),
             )
             equations = BinEquations(layout=table, bins=tables, **shared)
             information = found.gradient + equations.multiply(flat)
@@ -274,15 +295,19 @@ class PairTables:
         What each term adds by itself.
     pairs : dict of (int, int) to ndarray
         What pairs of terms add.
+    crossed : ndarray of shape (Σ U_d,), optional
+        What each term adds together with a constant.
     """
 
     constant: float
     alone: Floats
     pairs: dict[tuple[int, int], Floats]
+    crossed: Floats | None = None
 
 
 @dataclass(frozen=True)
 class _Block:
+    table: RowTable
     rows: slice
     codes: NDArray[np.integer]
     y: Floats
@@ -290,14 +315,27 @@ class _Block:
     offset: Floats
     trials: Floats
 
-    def latent(self, level: float, offsets: NDArray[np.int64], flat: Floats, part: slice) -> Floats:
-        codes = self.codes[:, part]
-        f = np.empty(codes.shape[1])
-        gather(codes, offsets, flat, 0, len(f), f)
+    def gathered(self, flat: Floats, part: slice) -> Floats:
+        """Sum what some rows get of all terms, (n,)."""
+        out = np.empty(part.stop - part.start)
+        rows = slice(self.rows.start + part.start, self.rows.start + part.stop)
+        self.table.gather_part(self.codes[:, part], rows, flat, slice(0, len(out)), out)
+        return out
+
+    def latent(self, level: float, flat: Floats, part: slice) -> Floats:
+        f = self.gathered(flat, part)
         f += level
         if len(self.offset):
             f += self.offset[part]
         return f
+
+    def times(self, values: Floats, *terms: int, part: slice = slice(None)) -> Floats:
+        """Multiply values of some rows by the multipliers of terms."""
+        for term in terms:
+            multiplier = self.table.multiplier(term, self.rows)
+            if multiplier is not None:
+                values = values * multiplier[part]
+        return values
 
     def seen(self, part: slice) -> tuple[Floats, Floats | None]:
         """Targets and trials."""
@@ -312,12 +350,11 @@ def _linearise(
     block: _Block,
     likelihood: Likelihood,
     level: float,
-    offsets: NDArray[np.int64],
     flat: Floats,
     by_row: Any,
     part: slice,
 ) -> Floats:
-    f = block.latent(level, offsets, flat, part)
+    f = block.latent(level, flat, part)
     y, trials = block.seen(part)
     value = likelihood.log_density(y, f, trials)
     gradient, weight, _ = likelihood.derivatives(y, f, trials)
@@ -332,28 +369,42 @@ def _change(
     block: _Block,
     likelihood: Likelihood,
     level: float,
-    offsets: NDArray[np.int64],
     flat: Floats,
     variance: PairTables,
     by_row: Floats,
     part: slice,
 ) -> float:
-    f = block.latent(level, offsets, flat, part)
+    f = block.latent(level, flat, part)
     y, trials = block.seen(part)
     _, _, slope = likelihood.derivatives(y, f, trials)
     out = by_row[part]
-    _variance(block, offsets, variance, by_row, part)
+    _variance(block, variance, by_row, part)
     out *= slope
     if len(block.weight):
         out *= block.weight[part]
     return float(out.sum())
 
 
-def _variance(
-    block: _Block, offsets: NDArray[np.int64], variance: PairTables, out: Floats, part: slice
-) -> None:
+def _variance(block: _Block, variance: PairTables, out: Floats, part: slice) -> None:
     codes, values = block.codes[:, part], out[part]
-    gather(codes, offsets, variance.alone, 0, len(values), values)
+    if not block.table.multipliers:
+        alone = variance.alone
+        if variance.crossed is not None:
+            alone = alone + variance.crossed
+        values[:] = block.gathered(alone, part)
+    else:
+        values[:] = 0.0
+        for d, table in enumerate(block.table.parts(variance.alone)):
+            own = np.zeros(len(values))
+            gather_add(codes[d], table, 1.0, own)
+            values += block.times(own, d, d, part=part)
+        if variance.crossed is not None:
+            values += block.gathered(variance.crossed, part)
     values += variance.constant
     for (d, e), pair in variance.pairs.items():
-        gather_pair(codes[d], codes[e], pair, 1.0, values)
+        if block.table.multipliers:
+            own = np.zeros(len(values))
+            gather_pair(codes[d], codes[e], pair, 1.0, own)
+            values += block.times(own, d, e, part=part)
+        else:
+            gather_pair(codes[d], codes[e], pair, 1.0, values)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
-from dsgp.axis import Floats, Observations
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.laplace.mode import Mode
 from dsgp.laplace.parameters import likelihood_at
 from dsgp.laplace.rows import PairTables, ResponseRows
 from dsgp.learning.search import Search
 from dsgp.learning.vbem import vbem
 from dsgp.likelihoods import Likelihood
+from dsgp.terms import Floats, Observations
 
 # Iterations of EM on one working model: it changes before more are worth it.
 _EM_STEPS = 4
@@ -46,7 +46,7 @@ class State:
         Log marginal likelihood.
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     likelihood: Likelihood
     mode: Mode
     value: float
@@ -168,9 +168,9 @@ def _row_variances(rows: ResponseRows, mode: Mode) -> Floats:
     system = mode.system
     layout = system.layout
     variances = [
-        axis.posterior(kernel, Observations(np.zeros(len(axis)), weight)).variance
-        for axis, kernel, weight in zip(
-            layout.axes, system.kernels, layout.parts(system.weight), strict=True
+        cells.posterior(kernel, Observations(np.zeros(len(cells)), weight)).variance
+        for cells, kernel, weight in zip(
+            layout.cells, system.kernels, layout.parts(system.weight), strict=True
         )
     ]
     return rows.variances(PairTables(0.0, np.concatenate(variances), {}))

@@ -23,14 +23,14 @@ from scipy.linalg import LinAlgError
 from scipy.optimize import minimize
 
 from dsgp.additive import TwoWayTables
-from dsgp.axis import Floats
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.nodes import (
     RESOLUTION,
     Basis,
     Evidence,
     Nodes,
     Rows,
+    eliminated_of,
     evidence,
     first_nodes,
     more_nodes,
@@ -38,6 +38,7 @@ from dsgp.learning.nodes import (
     other_lengthscales,
 )
 from dsgp.learning.search import Search
+from dsgp.terms import Floats
 
 _SCANS = 3
 # Updates of the noise alone before anything else moves: it is the parameter known best.
@@ -65,7 +66,7 @@ class Learned:
         Whether that is small enough to rely on.
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variance: float
     trace: list[float]
     evaluations: int
@@ -83,24 +84,24 @@ class Tilt:
     ----------
     kernels : list of kernels
         Where it is 0.
-    slopes : dict of str to ndarray of shape (n_terms,)
-        By the log of "lengthscale" and of "variance".
+    slopes : list of dict of str to float
+        Of each term, by the logs of its parameters.
     alone : bool
         Whether the determinant is that of terms as if independent.
     """
 
-    kernels: list[Matern]
-    slopes: dict[str, Floats]
+    kernels: list[Kernel]
+    slopes: list[dict[str, float]]
     alone: bool = False
 
-    def value(self, kernels: list[Matern]) -> float:
+    def value(self, kernels: list[Kernel]) -> float:
         """Return it at other kernels."""
-        return sum(
-            float(slope) * math.log(getattr(now, name) / getattr(then, name))
-            for name, slopes in self.slopes.items()
-            for now, then, slope in zip(kernels, self.kernels, slopes, strict=True)
-            if slope
-        )
+        total = 0.0
+        for now, then, slopes in zip(kernels, self.kernels, self.slopes, strict=True):
+            for name, slope in slopes.items():
+                if slope:
+                    total += slope * math.log(_value(now, name) / _value(then, name))
+        return total
 
 
 class _Objective:
@@ -131,11 +132,11 @@ class _Objective:
         upper = [b for search in searches for b in search.upper] + [self.noise_bounds[1]]
         self.bounds = np.array([lower, upper]) * self.scale
 
-    def pack(self, kernels: list[Matern], noise_variance: float) -> Floats:
-        logs = [math.log(getattr(kernels[d], name)) for d, name in self.free]
+    def pack(self, kernels: list[Kernel], noise_variance: float) -> Floats:
+        logs = [math.log(_value(kernels[d], name)) for d, name in self.free]
         return np.clip(np.array([*logs, math.log(noise_variance)]) * self.scale, *self.bounds)
 
-    def unpack(self, x: Floats) -> tuple[list[Matern], float]:
+    def unpack(self, x: Floats) -> tuple[list[Kernel], float]:
         logs = x / self.scale
         kernels = [search.start for search in self.searches]
         values: list[dict[str, float]] = [{} for _ in kernels]
@@ -158,14 +159,15 @@ class _Objective:
             # A step too far for float64: the line search comes back.
             return 2 * abs(self.trace[0]) * self.size, np.zeros_like(x)
         value = found.value
-        by = {"lengthscale": found.by_log_lengthscale, "variance": found.by_log_variance}
+        slopes = [found.by_log[d][name] for d, name in self.free]
         if self.tilt is not None:
             value += self.tilt.value(kernels)
-            by = {name: by[name] + self.tilt.slopes[name] for name in by}
+            tilts = [self.tilt.slopes[d].get(name, 0.0) for d, name in self.free]
+            slopes = [slope + tilt for slope, tilt in zip(slopes, tilts, strict=True)]
         self.watch(value)
         if not self.trace or value > self.trace[-1]:
             self.trace.append(value)
-        gradient = np.array([*(by[name][d] for d, name in self.free), found.by_log_noise])
+        gradient = np.array([*slopes, found.by_log_noise])
         return -value * self.size, -gradient / self.scale * self.size
 
 
@@ -207,10 +209,11 @@ def marginal(
     """
     kernels = [search.middle for search in searches]
     if counts is None:
-        counts = first_nodes(kernels)
+        counts = first_nodes(kernels, tables)
+    eliminated = eliminated_of(tables)
     evaluations = 0
     while True:
-        basis = Basis.of(tables, counts)
+        basis = Basis.of(tables, counts, eliminated)
         nodes = basis.nodes(tables)
         objective = _Objective(nodes, rows, searches, noise_bounds, watch)
         for _ in range(_NOISE_UPDATES):
@@ -241,7 +244,7 @@ def marginal(
         trace=objective.trace,  # values for other nodes do not compare
         evaluations=evaluations,
         converged=best.converged,
-        n_nodes=[len(points) for points in basis.positions],
+        n_nodes=[len(nodes) for nodes in basis.cells],
         open_variance=open_variance,
         resolved=sum(open_variance) <= 4 * RESOLUTION,
     )
@@ -249,22 +252,28 @@ def marginal(
 
 def _require_finite(result: Evidence) -> None:
     """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would go on with NaN."""
-    slopes = (result.by_log_lengthscale, result.by_log_variance, [result.by_log_noise])
-    if not (math.isfinite(result.value) and np.isfinite(np.concatenate(slopes)).all()):
+    slopes = [result.by_log_noise, *(v for term in result.by_log for v in term.values())]
+    if not (math.isfinite(result.value) and np.isfinite(slopes).all()):
         raise LinAlgError("the likelihood at the nodes has overflowed")
+
+
+def _value(kernel: Kernel, name: str) -> float:
+    value = kernel.value(name)
+    assert value is not None  # kernels of a search are complete
+    return value
 
 
 class Optimum(NamedTuple):
     """Where a search on fixed nodes ended."""
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variance: float
     value: float
     converged: bool
 
 
 def _search(
-    objective: _Objective, kernels: list[Matern], noise_variance: float, tol: float, max_iter: int
+    objective: _Objective, kernels: list[Kernel], noise_variance: float, tol: float, max_iter: int
 ) -> Optimum:
     start = objective.pack(kernels, noise_variance)
     objective.size = 1.0
@@ -288,7 +297,7 @@ def maximise(
     nodes: Nodes,
     rows: Rows,
     searches: list[Search],
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     *,
     noise_bounds: tuple[float, float],

@@ -17,18 +17,17 @@ import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
+from scipy.sparse import issparse
 
 from dsgp.additive import TwoWayTables
-from dsgp.additive.bins import left_open
 from dsgp.additive.cholesky import cholesky_to_rounding
-from dsgp.additive.tables import spread_beside_gaps
-from dsgp.axis import LOG_2PI, Axis, Floats, Observations
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.search import Search
-from dsgp.learning.splines import spline_matrix
+from dsgp.terms import LOG_2PI, Cells, Floats, Observations
 
 # Nodes a term begins with, by the order of its kernel, and all terms together at most: a Cholesky
 # factor of that size takes some 50 ms.
@@ -40,6 +39,9 @@ _JITTER = 1e-9
 # Lengthscales tried for every single term at the optimum, in widths of the bulk of its rows.
 _SCAN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SCAN_GAIN = 1.0  # nats worth another search
+# Cells of a term that are worth eliminating, and nodes of all other terms that a factor is made of.
+_ELIMINATED = 64
+MOST_NODES = 2600
 # Rows that the degrees of freedom leave, as a share, while the noise is updated.
 _LEAST_LEFT = 0.05
 
@@ -50,55 +52,87 @@ class Basis:
 
     Attributes
     ----------
-    positions : list of ndarray of shape (M_d,)
+    cells : list of Cells
+        The nodes of each term.
     parts : list of slice
-        Where each term is among all nodes.
+        Where each term is among all nodes. One that is eliminated comes last.
     splines : list of ndarray of shape (n_bins, M_d), or None
         C; None where the nodes are the bins.
+    eliminated : int or None
+        A term whose prior is a variance times the identity, which is solved for first: its nodes
+        are all of its cells, however many.
     """
 
-    positions: list[Floats]
+    cells: list[Cells]
     parts: list[slice]
     splines: list[Floats | None]
+    eliminated: int | None = None
 
     @classmethod
-    def of(cls, tables: TwoWayTables, counts: list[int]) -> Basis:
+    def of(cls, tables: TwoWayTables, counts: list[int], eliminated: int | None = None) -> Basis:
         """Choose about so many nodes a term among its bins."""
-        positions, splines = [], []
-        for points, weight, count in zip(tables.positions, tables.weights, counts, strict=True):
-            nodes = (
-                points
-                if len(points) <= count
-                else points[spread_beside_gaps(points, weight, count)]
-            )
-            positions.append(nodes)
-            exact = len(nodes) == len(points)
-            splines.append(None if exact else spline_matrix(nodes, points))
-        ends = np.cumsum([0, *(len(nodes) for nodes in positions)])
-        return cls(positions, [slice(a, b) for a, b in pairwise(ends)], splines)
+        nodes, splines = [], []
+        for bins, weight, count in zip(tables.cells, tables.weights, counts, strict=True):
+            chosen = bins.nodes(weight, count)
+            nodes.append(bins if len(chosen) == len(bins) else bins.subset(chosen))
+            splines.append(bins.interpolation(chosen))
+        order = [d for d in range(len(nodes)) if d != eliminated]
+        order += [] if eliminated is None else [eliminated]
+        ends = np.cumsum([0, *(len(nodes[d]) for d in order)])
+        parts = dict(zip(order, (slice(int(a), int(b)) for a, b in pairwise(ends)), strict=True))
+        return cls(nodes, [parts[d] for d in range(len(nodes))], splines, eliminated)
 
     @property
     def size(self) -> int:
         """Nodes of all terms together."""
-        return self.parts[-1].stop if self.parts else 0
+        return max((part.stop for part in self.parts), default=0)
+
+    @property
+    def kept(self) -> list[int]:
+        """Terms that are not eliminated."""
+        return [d for d in range(len(self.parts)) if d != self.eliminated]
+
+    @property
+    def kept_size(self) -> int:
+        """Nodes of the terms that are not eliminated."""
+        return sum(len(self.cells[d]) for d in self.kept)
 
     def nodes(self, tables: TwoWayTables) -> Nodes:
         """Move statistics from the bins to the nodes."""
-        matrix = np.empty((self.size, self.size))
-        for d, part in enumerate(self.parts):
-            diagonal = np.diag(tables.weights[d])
-            matrix[part, part] = self.between(d, diagonal, d)
-            for e in range(d):
+        size = self.kept_size
+        matrix = np.empty((size, size))
+        kept = self.kept
+        for position, d in enumerate(kept):
+            part = self.parts[d]
+            matrix[part, part] = self.within(d, tables.weights[d])
+            for e in kept[:position]:
                 block = self.between(e, tables.pairs[e, d], d)
                 matrix[self.parts[e], part] = block
                 matrix[part, self.parts[e]] = block.T
-        return Nodes(self, matrix, self.at_nodes(tables.information))
+        information = self.at_nodes(tables.information)
+        if self.eliminated is None:
+            return Nodes(self, matrix, information)
+        last = self.eliminated
+        coupling = np.empty((size, len(self.cells[last])))
+        for d in kept:
+            table = tables.pairs[d, last] if d < last else tables.pairs[last, d].T
+            coupling[self.parts[d]] = self.between(d, table, last)
+        return Nodes(self, matrix, information, coupling, tables.weights[last])
 
-    def between(self, d: int, table: Floats, e: int) -> Floats:
+    def within(self, d: int, weights: Floats) -> Floats:
+        """C_dᵀ times a diagonal matrix of the bins of a term times C_d."""
+        spline = self.splines[d]
+        if spline is None:
+            return np.diag(weights)
+        table = np.diag(weights)
+        return (spline.T @ table) @ spline
+
+    def between(self, d: int, table: Any, e: int) -> Floats:
         """C_dᵀ times a table of the bins of two terms times C_e."""
         left, right = self.splines[d], self.splines[e]
         table = table if left is None else left.T @ table
-        return table if right is None else table @ right
+        table = table if right is None else table @ right
+        return table.toarray() if issparse(table) else table
 
     def at_bins(self, values: Floats) -> Floats:
         """Values at the nodes carried to the bins, all terms one after the other."""
@@ -112,13 +146,10 @@ class Basis:
 
     def at_nodes(self, sums: list[Floats]) -> Floats:
         """Cᵀ times sums by bins of each term."""
-        return np.concatenate(
-            [
-                b if spline is None else spline.T @ b
-                for spline, b in zip(self.splines, sums, strict=True)
-            ]
-            or [np.zeros(0)]
-        )
+        out = np.empty(self.size)
+        for part, spline, b in zip(self.parts, self.splines, sums, strict=True):
+            out[part] = b if spline is None else spline.T @ b
+        return out
 
 
 @dataclass(frozen=True)
@@ -128,14 +159,30 @@ class Nodes:
     Attributes
     ----------
     basis : Basis
-    matrix : ndarray of shape (Σ M_d, Σ M_d)
-        G, the weighted normal matrix.
+    matrix : ndarray of shape (M, M)
+        G, the weighted normal matrix, of the terms that are not eliminated.
     information : ndarray of shape (Σ M_d,)
+        Of all terms.
+    coupling : ndarray of shape (M, U), or None
+        The part of G between them and the eliminated term.
+    weights : ndarray of shape (U,), or None
+        The diagonal of G that belongs to it.
     """
 
     basis: Basis
     matrix: Floats
     information: Floats
+    coupling: Floats | None = None
+    weights: Floats | None = None
+
+    def squares(self, values: Floats) -> float:
+        """Valuesᵀ G values, of all nodes."""
+        size = len(self.matrix)
+        kept, others = values[:size], values[size:]
+        total = kept @ self.matrix @ kept
+        if self.coupling is not None and self.weights is not None:
+            total += 2 * (kept @ self.coupling @ others) + np.sum(self.weights * others**2)
+        return float(total)
 
 
 @dataclass(frozen=True)
@@ -150,10 +197,14 @@ class Rows:
 class NodePosterior:
     """Posterior of the values at the nodes, in coordinates α = L⁻¹ F in which the prior is white.
 
+    An eliminated term ℓ, with K_ℓ = v I and weights w_ℓ, has the diagonal D = 1 + v w_ℓ / σ² in
+    these coordinates, so that with B the coupling the others' matrix is S = A − B D⁻¹ Bᵀ:
+    log determinants add up, and nothing of the size of U² is ever made.
+
     Attributes
     ----------
-    lowers : list of ndarray of shape (M_d, M_d)
-        L of each term, K_d = L Lᵀ.
+    lowers : dict of int to ndarray of shape (M_d, M_d)
+        L of each term that is not eliminated, K_d = L Lᵀ.
     whitened : ndarray of shape (Σ M_d,)
         Lᵀ times the information.
     weights : ndarray of shape (Σ M_d,)
@@ -162,60 +213,86 @@ class NodePosterior:
         log det(I + K̃ G / σ²).
     """
 
-    def __init__(self, nodes: Nodes, kernels: list[Matern], noise_variance: float) -> None:
+    def __init__(self, nodes: Nodes, kernels: list[Kernel], noise_variance: float) -> None:
         self.nodes, self.kernels, self.noise_variance = nodes, kernels, noise_variance
         self.basis = nodes.basis
-        parts = self.basis.parts
-        self.lowers = [
-            prior_factor(kernel, points)
-            for kernel, points in zip(kernels, self.basis.positions, strict=True)
-        ]
+        kept = [(d, self.basis.parts[d]) for d in self.basis.kept]
+        self.lowers = {d: prior_factor(kernels[d], self.basis.cells[d]) for d, _ in kept}
         matrix = np.empty(nodes.matrix.shape, order="F")
-        for part, lower in zip(parts, self.lowers, strict=True):
-            matrix[part] = lower.T @ nodes.matrix[part]
-        for part, lower in zip(parts, self.lowers, strict=True):
-            matrix[:, part] = matrix[:, part] @ lower
+        for d, part in kept:
+            matrix[part] = self.lowers[d].T @ nodes.matrix[part]
+        for d, part in kept:
+            matrix[:, part] = matrix[:, part] @ self.lowers[d]
         matrix /= noise_variance
-        self._blocks = [matrix[part, part].copy() for part in parts]
+        self._blocks = {d: matrix[part, part].copy() for d, part in kept}
         matrix[np.diag_indices_from(matrix)] += 1.0
+        self._size = len(matrix)
+        log_det = 0.0
+        if self.basis.eliminated is not None:
+            self._eliminate(matrix)
+            log_det = float(np.sum(np.log(self._diagonal)))
         self._factor = cholesky_to_rounding(matrix)
         self.whitened = self.whiten(nodes.information) / noise_variance
         self.weights = self.solve(self.whitened)
-        self.log_det = 2 * float(np.sum(np.log(np.diag(self._factor))))
+        self.log_det = log_det + 2 * float(np.sum(np.log(np.diag(self._factor))))
+
+    def _eliminate(self, matrix: Floats) -> None:
+        """Subtract B D⁻¹ Bᵀ, in place."""
+        assert self.basis.eliminated is not None
+        assert self.nodes.coupling is not None
+        assert self.nodes.weights is not None
+        self._std = self.kernels[self.basis.eliminated].std
+        self._diagonal = 1.0 + self.nodes.weights * (self._std**2 / self.noise_variance)
+        self._coupling = np.empty(self.nodes.coupling.shape)
+        for d, lower in self.lowers.items():
+            part = self.basis.parts[d]
+            self._coupling[part] = lower.T @ self.nodes.coupling[part]
+        self._coupling *= self._std / self.noise_variance
+        matrix -= (self._coupling / self._diagonal) @ self._coupling.T
 
     def whiten(self, information: Floats) -> Floats:
         """Lᵀ times a vector of the nodes."""
-        return np.concatenate(
-            [
-                lower.T @ information[part]
-                for part, lower in zip(self.basis.parts, self.lowers, strict=True)
-            ]
-            or [np.zeros(0)]
-        )
+        out = np.empty(self.basis.size)
+        for d, lower in self.lowers.items():
+            part = self.basis.parts[d]
+            out[part] = lower.T @ information[part]
+        if self.basis.eliminated is not None:
+            out[self._size :] = self._std * information[self._size :]
+        return out
 
     def values(self, weights: Floats) -> Floats:
         """L times a vector: from white coordinates to values at the nodes."""
-        return np.concatenate(
-            [lower @ weights[part] for part, lower in self._terms()] or [np.zeros(0)]
-        )
+        out = np.empty(self.basis.size)
+        for d, lower in self.lowers.items():
+            part = self.basis.parts[d]
+            out[part] = lower @ weights[part]
+        if self.basis.eliminated is not None:
+            out[self._size :] = self._std * weights[self._size :]
+        return out
 
     def whites(self, values: Floats) -> Floats:
         """L⁻¹ times values at the nodes."""
-        return np.concatenate(
-            [
-                lapack.dtrtrs(lower, values[part], lower=1)[0].ravel()
-                for part, lower in self._terms()
-            ]
-        )
+        out = np.empty(self.basis.size)
+        for d, lower in self.lowers.items():
+            part = self.basis.parts[d]
+            out[part] = lapack.dtrtrs(lower, values[part], lower=1)[0].ravel()
+        if self.basis.eliminated is not None:
+            out[self._size :] = values[self._size :] / self._std
+        return out
 
     def solve(self, whitened: Floats) -> Floats:
         """(I + Lᵀ G L / σ²)⁻¹ times a vector."""
+        if self.basis.eliminated is None:
+            return self._solve_kept(whitened)
+        kept, others = whitened[: self._size], whitened[self._size :]
+        first = self._solve_kept(kept - self._coupling @ (others / self._diagonal))
+        second = (others - self._coupling.T @ first) / self._diagonal
+        return np.concatenate([first, second])
+
+    def _solve_kept(self, whitened: Floats) -> Floats:
         if not len(whitened):  # LAPACK takes no empty matrix
             return whitened
         return lapack.dpotrs(self._factor, whitened, lower=1)[0]
-
-    def _terms(self) -> list[tuple[slice, Floats]]:
-        return list(zip(self.basis.parts, self.lowers, strict=True))
 
     @cached_property
     def mean(self) -> Floats:
@@ -224,7 +301,7 @@ class NodePosterior:
 
     @cached_property
     def inverse(self) -> Floats:
-        """(I + Lᵀ G L / σ²)⁻¹: the posterior covariance in white coordinates."""
+        """(I + Lᵀ G L / σ²)⁻¹ of the terms that are not eliminated: their posterior covariance."""
         if not len(self._factor):
             return self._factor
         lower, _ = lapack.dpotri(self._factor, lower=1)
@@ -232,77 +309,136 @@ class NodePosterior:
         return lower + np.tril(lower, -1).T
 
     @cached_property
-    def inverses_alone(self) -> list[Floats]:
-        """The same of every term by itself, the others known."""
-        found = []
-        for block in self._blocks:
+    def _variances(self) -> Floats:
+        """Posterior variances of the eliminated term in white coordinates, (U,)."""
+        coupled = np.einsum("ku,ku->u", self._coupling, self.inverse @ self._coupling)
+        return 1.0 / self._diagonal + coupled / self._diagonal**2
+
+    @property
+    def dof(self) -> float:
+        """Degrees of freedom of all terms."""
+        dof = self._size - float(np.trace(self.inverse))
+        if self.basis.eliminated is not None:
+            dof += float(np.sum(1.0 - self._variances))
+        return dof
+
+    @cached_property
+    def inverses_alone(self) -> dict[int, Floats]:
+        """The posterior covariance of every such term by itself, the others known."""
+        found = {}
+        for d, block in self._blocks.items():
             factor = cholesky_to_rounding(block + np.eye(len(block)))
             inverse, _ = lapack.dpotri(factor, lower=1)
-            found.append(np.tril(inverse) + np.tril(inverse, -1).T)
+            found[d] = np.tril(inverse) + np.tril(inverse, -1).T
         return found
 
     @cached_property
     def log_det_alone(self) -> float:
         """Σ_d log det(I + K_d G_d / σ²): the determinant of terms as if independent."""
-        return sum(
-            float(np.linalg.slogdet(block + np.eye(len(block)))[1]) for block in self._blocks
+        total = sum(
+            float(np.linalg.slogdet(block + np.eye(len(block)))[1])
+            for block in self._blocks.values()
         )
+        if self.basis.eliminated is not None:
+            total += float(np.sum(np.log(self._diagonal)))
+        return total
 
     def covariance(self, d: int, e: int, *, alone: bool = False) -> Floats:
-        """Posterior covariance of the values of two terms at their nodes."""
+        """Posterior covariance of the values of two terms at their nodes, of two that differ.
+
+        That of an eliminated term with itself has only its diagonal: see ``variances``.
+        """
+        last = self.basis.eliminated
+        if alone and d != e:
+            return np.zeros((len(self.basis.cells[d]), len(self.basis.cells[e])))
+        if last is not None and last in (d, e):
+            assert d != e
+            other = e if d == last else d
+            part = self.basis.parts[other]
+            crossed = -(self.inverse[part] @ self._coupling) / self._diagonal
+            crossed = self._std * (self.lowers[other] @ crossed)
+            return crossed.T if d == last else crossed
         if alone:
-            inverse = self.inverses_alone[d] if d == e else None
+            inverse = self.inverses_alone[d]
         else:
             inverse = self.inverse[self.basis.parts[d], self.basis.parts[e]]
-        left, right = self.lowers[d], self.lowers[e]
-        if inverse is None:
-            return np.zeros((len(left), len(right)))
-        return left @ inverse @ right.T
+        return self.lowers[d] @ inverse @ self.lowers[e].T
 
-    @cached_property
-    def derivatives(self) -> list[Floats]:
-        """∂K_d / ∂ log ℓ_d at the nodes."""
-        return [
-            kernel.by_log_lengthscale(points)
-            for kernel, points in zip(self.kernels, self.basis.positions, strict=True)
-        ]
+    def variances(self, d: int, *, alone: bool = False) -> Floats:
+        """Posterior variances of a term at the bins, (n_bins,)."""
+        spline = self.basis.splines[d]
+        if d == self.basis.eliminated:
+            own = 1.0 / self._diagonal if alone else self._variances
+            return self._std**2 * own
+        block = self.covariance(d, d, alone=alone)
+        if spline is not None:
+            block = (spline @ block) @ spline.T
+        return np.diag(block).copy()
+
+    def derivative(self, d: int, name: str) -> Floats:
+        """∂K_d / ∂ log of a parameter, at the nodes of a term that is not eliminated."""
+        key = (d, name)
+        kept: dict[tuple[int, str], Floats] = self.__dict__.setdefault("_derivatives", {})
+        if key not in kept:
+            kept[key] = self.basis.cells[d].prior_by_log(self.kernels[d], name)
+        return kept[key]
 
     def duals(self, weights: Floats) -> list[Floats]:
         """L⁻ᵀ times a vector, term by term: K_d⁻¹ of the values."""
-        return [
-            lapack.dtrtrs(lower, weights[part], lower=1, trans=1)[0].ravel()
-            for part, lower in self._terms()
-        ]
+        found = []
+        for d, part in enumerate(self.basis.parts):
+            if d == self.basis.eliminated:
+                found.append(weights[part] / self._std)
+            else:
+                dual = lapack.dtrtrs(self.lowers[d], weights[part], lower=1, trans=1)[0]
+                found.append(dual.ravel())
+        return found
 
-    def gradients(self, *, alone: bool = False) -> tuple[Floats, Floats]:
-        """Derivatives by log ℓ and log s² of −½ (log determinant + αᵀα) where F stays.
+    def gradients(self, *, alone: bool = False) -> list[dict[str, float]]:
+        """Derivatives by the logs of parameters of −½ (log determinant + αᵀα) where F stays.
 
         That of the log marginal likelihood, as the fit is stationary in F; ``alone`` with the
         determinant of terms as if independent.
         """
-        by_lengthscale, by_variance = np.empty(len(self.kernels)), np.empty(len(self.kernels))
-        for d, (part, lower) in enumerate(self._terms()):
+        found: list[dict[str, float]] = []
+        for d, (kernel, part) in enumerate(zip(self.kernels, self.basis.parts, strict=True)):
+            if d == self.basis.eliminated:
+                own = 1.0 / self._diagonal if alone else self._variances
+                weights = self.weights[part]
+                found.append({"variance": 0.5 * float(weights @ weights - np.sum(1.0 - own))})
+                continue
+            lower = self.lowers[d]
             block = self.inverses_alone[d] if alone else self.inverse[part, part]
             learned = np.eye(len(block)) - block
-            # L⁻ᵀ (learned, weights): half of the score, and the dual of the mean.
-            half, _ = lapack.dtrtrs(
-                lower, np.column_stack([learned, self.weights[part]]), lower=1, trans=1
-            )
-            dual = half[:, -1]
-            score, _ = lapack.dtrtrs(lower, half[:, :-1].T, lower=1, trans=1)
-            derivative = self.derivatives[d]
-            by_lengthscale[d] = 0.5 * (dual @ derivative @ dual - np.sum(score * derivative))
-            by_variance[d] = 0.5 * (self.weights[part] @ self.weights[part] - np.trace(learned))
-        return by_lengthscale, by_variance
+            by_log: dict[str, float] = {}
+            others = [name for name in kernel.parameters if name != "variance"]
+            if others:
+                # L⁻ᵀ (learned, weights): half of the score, and the dual of the mean.
+                half, _ = lapack.dtrtrs(
+                    lower, np.column_stack([learned, self.weights[part]]), lower=1, trans=1
+                )
+                dual = half[:, -1]
+                score, _ = lapack.dtrtrs(lower, half[:, :-1].T, lower=1, trans=1)
+                for name in others:
+                    derivative = self.derivative(d, name)
+                    by_log[name] = 0.5 * float(
+                        dual @ derivative @ dual - np.sum(score * derivative)
+                    )
+            if "variance" in kernel.parameters:
+                by_log["variance"] = 0.5 * float(
+                    self.weights[part] @ self.weights[part] - np.trace(learned)
+                )
+            found.append(by_log)
+        return found
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The log marginal likelihood and its derivatives by log ℓ, log s² and log σ²."""
+    """The log marginal likelihood and its derivatives by the logs of parameters and of σ²."""
 
     value: float
-    by_log_lengthscale: Floats
-    by_log_variance: Floats
+    by_log: list[dict[str, float]]
+    """Of each term, by the names of its parameters."""
     by_log_noise: float
     mean: Floats
     """Posterior mean at the nodes."""
@@ -313,7 +449,7 @@ class Evidence:
 def evidence(
     nodes: Nodes,
     rows: Rows,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     *,
     alone: bool = False,
@@ -331,21 +467,18 @@ def evidence(
         + rows.quadratic / noise_variance
         - fit
     )
-    by_lengthscale, by_variance = posterior.gradients(alone=alone)
     mean = posterior.mean
-    squares = (
-        rows.quadratic - 2 * nodes.information @ mean + mean @ nodes.matrix @ mean
-    ) / noise_variance
-    dof = nodes.basis.size - float(np.trace(posterior.inverse))
+    squares = (rows.quadratic - 2 * nodes.information @ mean + nodes.squares(mean)) / noise_variance
+    dof = posterior.dof
     by_noise = 0.5 * (squares + dof - rows.n_rows)
     left = max(rows.n_rows - dof, _LEAST_LEFT * rows.n_rows)
     next_noise = noise_variance * float(squares) / left
-    return Evidence(value, by_lengthscale, by_variance, float(by_noise), mean, next_noise)
+    return Evidence(value, posterior.gradients(alone=alone), float(by_noise), mean, next_noise)
 
 
-def prior_factor(kernel: Matern, points: Floats) -> Floats:
+def prior_factor(kernel: Kernel, nodes: Cells) -> Floats:
     """Cholesky factor of the prior at the nodes."""
-    prior = kernel.covariance(points)
+    prior = nodes.prior(kernel, nodes.points, nodes.points)
     prior[np.diag_indices_from(prior)] *= 1 + _JITTER
     factor, failed = lapack.dpotrf(prior, lower=1, clean=1)
     if failed:
@@ -357,41 +490,59 @@ def prior_factor(kernel: Matern, points: Floats) -> Floats:
 
 
 def open_variances(
-    tables: TwoWayTables, basis: Basis, kernels: list[Matern], noise_variance: float
+    tables: TwoWayTables, basis: Basis, kernels: list[Kernel], noise_variance: float
 ) -> list[float]:
     """Prior variance given the nodes, averaged over the rows, as a share of the noise variance.
 
     Between the means of the bins, and within the bins.
     """
     found = []
-    for points, bins, weight, squares, kernel in zip(
-        basis.positions, tables.positions, tables.weights, tables.spreads, kernels, strict=True
+    for d, (nodes, bins, weight, squares, kernel) in enumerate(
+        zip(basis.cells, tables.cells, tables.weights, tables.spreads, kernels, strict=True)
     ):
-        variance = float(kernel.variance or 0.0)
+        if d == basis.eliminated or bins.line is None:
+            found.append(0.0)  # every cell is a node
+            continue
+        variance = kernel.std**2
         features, _ = lapack.dtrtrs(
-            prior_factor(kernel, points), kernel.covariance(points, bins), lower=1
+            prior_factor(kernel, nodes), bins.prior(kernel, nodes.points, bins.points), lower=1
         )
         left = np.maximum(variance - np.sum(features**2, axis=0) - 2 * _JITTER * variance, 0.0)
-        left += left_open(kernel, np.sqrt(12 * squares))
+        left += bins.left_open(kernel, squares)
         # The weights of confident rows may all vanish.
         total = max(float(np.sum(weight)), np.finfo(float).tiny)
         found.append(float(np.sum(weight * left)) / total / noise_variance)
     return found
 
 
-def first_nodes(kernels: list[Matern]) -> list[int]:
-    """Nodes that the terms begin with."""
-    most = max(8, ALL_NODES // (2 * max(len(kernels), 1)))
-    return [min(NODES[kernel.order], most) for kernel in kernels]
+def first_nodes(kernels: list[Kernel], tables: TwoWayTables | None = None) -> list[int]:
+    """Nodes that the terms begin with; cells that are no points of a line are all nodes."""
+    fixed = [0] * len(kernels)
+    if tables is not None:
+        fixed = [0 if bins.line is not None else len(bins) for bins in tables.cells]
+    n_free = sum(not size for size in fixed)
+    left = max(ALL_NODES - min(sum(fixed), ALL_NODES // 2), 0)
+    most = max(8, left // (2 * max(n_free, 1)))
+    return [
+        size or min(NODES[kernel.order], most) for size, kernel in zip(fixed, kernels, strict=True)
+    ]
+
+
+def eliminated_of(tables: TwoWayTables) -> int | None:
+    """The term that is worth eliminating: of cells whose prior is diagonal, the one with most."""
+    sizes = [len(bins) if bins.is_diagonal else 0 for bins in tables.cells]
+    largest = int(np.argmax(sizes)) if sizes else 0
+    return largest if sizes and sizes[largest] >= _ELIMINATED else None
 
 
 def enough_nodes(
-    tables: TwoWayTables, kernels: list[Matern], noise_variance: float
+    tables: TwoWayTables, kernels: list[Kernel], noise_variance: float
 ) -> list[int] | None:
     """Nodes that resolve functions of given kernels, or None if the budget does not allow it."""
-    counts = first_nodes(kernels)
+    counts = first_nodes(kernels, tables)
+    eliminated = eliminated_of(tables)
     while True:
-        basis = Basis.of(tables, counts)
+        basis = Basis.of(tables, counts, eliminated)
         left = open_variances(tables, basis, kernels, noise_variance)
         if sum(left) <= RESOLUTION:
             return counts
@@ -402,7 +553,7 @@ def enough_nodes(
 
 
 def more_nodes(
-    tables: TwoWayTables, counts: list[int], kernels: list[Matern], open_variance: list[float]
+    tables: TwoWayTables, counts: list[int], kernels: list[Kernel], open_variance: list[float]
 ) -> list[int]:
     """More nodes for the terms that leave too much open, within the budget.
 
@@ -410,13 +561,15 @@ def more_nodes(
     """
     share = RESOLUTION / max(len(counts), 1)
     granted = list(counts)
-    left = ALL_NODES - sum(counts)
+    left = ALL_NODES - sum(
+        counts[d] for d in range(len(counts)) if tables.cells[d].line is not None
+    )
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:
-        n_bins, excess = len(tables.positions[d]), open_variance[d] / share
+        n_bins, excess = len(tables.cells[d]), open_variance[d] / share
         if excess <= 1 or counts[d] >= n_bins:
             continue
-        wanted = math.ceil(1.1 * counts[d] * excess ** (0.5 / kernels[d].smoothness))
+        wanted = math.ceil(1.1 * counts[d] * excess ** (1 / (2 * kernels[d].order - 1)))
         more = min(wanted, n_bins) - counts[d]
         if more <= left:
             granted[d] += more
@@ -428,9 +581,9 @@ def other_lengthscales(
     tables: TwoWayTables,
     mean: Floats,
     searches: list[Search],
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
-) -> list[Matern]:
+) -> list[Kernel]:
     """Try lengthscales far from the optimum for every single term, the other terms as they are.
 
     By the 1-D marginal likelihood of the term's partial residual; ``mean`` is that at the bins,
@@ -447,7 +600,7 @@ def other_lengthscales(
         rest = (tables.information[d] - fit[part]) / np.where(weight > 0, weight, 1.0)
         target = rest + mean[part]
         value = partial(
-            Axis(tables.positions[d]).log_marginal_likelihood,
+            tables.cells[d].log_marginal_likelihood,
             seen=Observations(target, weight / noise_variance),
         )
         best_value = value(kernel) + SCAN_GAIN

@@ -20,9 +20,8 @@ from scipy.stats import chi2
 from scipy.stats import f as f_distribution
 
 from dsgp.additive import Equations
-from dsgp.axis import Axis, Floats, Observations
-from dsgp.kernels import Matern
-from dsgp.learning.search import spacing, typical_width
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats, Observations
 
 # Probability that the screen stops at white noise, for all scales and terms together.
 SIGNIFICANCE = 1e-3
@@ -202,7 +201,7 @@ class Start:
         Nats, the other terms as they are.
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variance: float
     mean: Floats
     terms: list[int]
@@ -211,7 +210,7 @@ class Start:
 
 def finer_start(
     equations: Equations,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     mean: Floats,
     *,
@@ -253,15 +252,18 @@ def finer_start(
         for term in range(layout.n_terms):
             if "lengthscale" not in free[term]:
                 continue
-            axis, weight = layout.axes[term], layout.part(equations.weight, term)
+            cells, weight = layout.cells[term], layout.part(equations.weight, term)
+            points = cells.line
+            if points is None or cells.scale(weight) is None:
+                continue
             score = fitted.residual(term)
             seen = structure(
-                axis.points, weight / noise_variance, score / noise_variance, layout.n_terms
+                points, weight / noise_variance, score / noise_variance, layout.n_terms
             )
             if seen is None:
                 continue
             scan = _Scan.of(
-                axis, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
+                cells, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
             )
             gain, candidate = scan.best(
                 kernels[term], noise_variance, seen, free[term], noise_bounds
@@ -271,11 +273,11 @@ def finer_start(
         if best is None:
             break
         gain, term, candidate = best
-        axis, weight = layout.axes[term], layout.part(equations.weight, term)
+        cells, weight = layout.cells[term], layout.part(equations.weight, term)
         before = layout.part(mean, term).copy()
         information = fitted.residual(term) + weight * before
         kernels[term], noise_variance = candidate.kernel, candidate.noise_variance
-        solver = axis.solver(candidate.kernel, weight / noise_variance)
+        solver = cells.solver(candidate.kernel, weight / noise_variance)
         after, _ = solver.solve(information / noise_variance)
         residual = information - weight * before
         change = after - before
@@ -291,7 +293,7 @@ def finer_start(
 
 
 class _Candidate(NamedTuple):
-    kernel: Matern
+    kernel: Kernel
     noise_variance: float
     value: float
 
@@ -304,7 +306,7 @@ class _Scan:
     otherwise, and σ² = (q + scatter within points) / N is best.
     """
 
-    axis: Axis
+    cells: Cells
     seen: Observations
     within: float
     n_rows: int
@@ -312,7 +314,7 @@ class _Scan:
     @classmethod
     def of(
         cls,
-        axis: Axis,
+        cells: Cells,
         weight: Floats,
         score: Floats,
         mean: Floats,
@@ -321,33 +323,33 @@ class _Scan:
         level: int,
     ) -> _Scan:
         used = weight > 0
-        points, weight = axis.points[used], weight[used]
+        cells, weight = cells.subset(np.flatnonzero(used)), weight[used]
         rest = score[used] / weight
         target = rest + mean[used]
         within = squares - float(np.sum(weight * rest**2))
         # Blocks of fewer points than those that differ by a factor of four still show it.
-        merge = min(max(level - 2, 0), (len(points) // _SCAN_POINTS).bit_length())
+        merge = min(max(level - 2, 0), (len(cells) // _SCAN_POINTS).bit_length())
         if merge:
-            first = np.arange(0, len(points), 2**merge)
+            first = np.arange(0, len(cells), 2**merge)
             total = np.add.reduceat(weight, first)
             merged = np.add.reduceat(weight * target, first) / total
             within += float(np.sum(weight * target**2) - np.sum(total * merged**2))
             # Rounding of a mean may leave it at a neighbour; the first point will do as well.
-            points, weight, target = points[first], total, merged
-        return cls(Axis(points), Observations(target, weight), max(within, 0.0), n_rows)
+            cells, weight, target = cells.subset(first), total, merged
+        return cls(cells, Observations(target, weight), max(within, 0.0), n_rows)
 
     def best(
         self,
-        kernel: Matern,
+        kernel: Kernel,
         noise_variance: float,
         seen: Structure,
         free: tuple[str, ...],
         noise_bounds: tuple[float, float],
     ) -> tuple[float, _Candidate]:
         """Return the best of all lengthscales, and what it gains over the kernel's own."""
-        points, weight = self.axis.points, self.seen.weight
-        width = typical_width(points, weight)
-        shortest = max(_SHORTER * seen.distance, spacing(points))
+        scale = self.cells.scale(self.seen.weight)
+        assert scale is not None
+        width, shortest = scale.width, max(_SHORTER * seen.distance, scale.spacing)
         n_steps = max(math.ceil(_PER_OCTAVE * math.log2(max(width / shortest, 2.0))), 1)
         trial = self._free if "variance" in free else self._fixed
         ratio = kernel.std**2 / noise_variance
@@ -357,7 +359,7 @@ class _Scan:
         ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         best = _Candidate(kernel, noise_variance, before)
         lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1)
-        for length in (float(kernel.lengthscale or width), *lengths):
+        for length in (float(kernel.value("lengthscale") or width), *lengths):
             tried = trial(kernel.with_parameters(lengthscale=float(length)), ratio, noise_bounds)
             if tried.value > best.value:
                 best = tried
@@ -365,7 +367,7 @@ class _Scan:
                 ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         return best.value - before, best
 
-    def _free(self, kernel: Matern, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
+    def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
         """Climb in the ratio of the variance to the noise."""
 
         def at(ratio: float) -> _Candidate:
@@ -374,7 +376,7 @@ class _Scan:
 
         return _climbed(at, ratio)
 
-    def _fixed(self, kernel: Matern, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
+    def _fixed(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
         """Climb in the noise alone."""
         variance = kernel.std**2
 
@@ -387,9 +389,9 @@ class _Scan:
 
         return _climbed(at, ratio)
 
-    def _value(self, unit: Matern, noise_bounds: tuple[float, float]) -> tuple[float, float]:
+    def _value(self, unit: Kernel, noise_bounds: tuple[float, float]) -> tuple[float, float]:
         """Best noise, and the log likelihood but for a constant; ``unit`` is of noise 1."""
-        quadratic, log_det = self.axis.likelihood_terms(unit, self.seen)
+        quadratic, log_det = self.cells.likelihood_terms(unit, self.seen)
         total = quadratic + self.within
         noise = min(max(total / self.n_rows, noise_bounds[0]), noise_bounds[1])
         return noise, -0.5 * (self.n_rows * math.log(noise) + total / noise + log_det)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern
-from dsgp.kernels.base import PARAMETERS
+from dsgp.kernels import Kernel
+from dsgp.terms import Cells, Floats
 
 # Variances relative to that of the target. The lower end of a term's variance is as good as
 # no term at all.
@@ -28,10 +27,8 @@ LONGEST = 10.0
 SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
 MIDDLE_LENGTHSCALE = 1.0
-# Gaps that are no part of a column's width: so many at most, and so many times the other gaps
-# together.
-_MOST_GAPS = 8
-_EXTRAORDINARY = 3.0
+# Of several lengthscales of one kernel, each to the one before.
+_NEXT_LENGTHSCALE = 0.125
 OTHER_LENGTHSCALES = (0.5,)
 
 
@@ -48,15 +45,15 @@ class Search:
         Further starts, tried when the learner begins and again when it would end: the likelihood
         of one term often has an optimum at a long and one at a short lengthscale.
     width : float
-        Of the bulk of the rows; see ``typical_width``.
+        Of the bulk of the rows; see ``Cells.scale``.
     names : tuple of str
-        The free ones among "lengthscale" and "variance".
+        The free parameters.
     lower, upper : ndarray of shape (len(names),)
     """
 
-    start: Matern
-    middle: Matern
-    others: tuple[Matern, ...]
+    start: Kernel
+    middle: Kernel
+    others: tuple[Kernel, ...]
     width: float
     names: tuple[str, ...]
     lower: Floats
@@ -67,7 +64,7 @@ class Search:
         position = self.names.index(name)
         return bool(self.lower[position] <= np.log(value) <= self.upper[position])
 
-    def kernel(self, log_values: Floats) -> Matern:
+    def kernel(self, log_values: Floats) -> Kernel:
         """Return the kernel with other values of its free parameters."""
         values = np.exp(np.clip(log_values, self.lower, self.upper))
         return self.start.with_parameters(
@@ -75,44 +72,16 @@ class Search:
         )
 
 
-def typical_width(points: Floats, counts: Floats) -> float:
-    """Distance between the 10 % and the 90 % quantile of the rows, without extraordinary gaps.
-
-    Outliers and heavy tails do not move it, unlike a standard deviation. Gaps that by far exceed
-    all others together do not count: a number that stands for a missing value, or clusters far
-    apart, say nothing of how a function varies where the rows are. It is the range if the quantiles
-    are equal.
-    """
-    share = np.cumsum(counts) / np.sum(counts)
-    ends = np.searchsorted(share, [0.1, 0.9])
-    if ends[0] == ends[1]:
-        ends = np.array([0, len(points) - 1])
-    gaps = np.diff(points[ends[0] : ends[1] + 1])
-    n_most = min(_MOST_GAPS, len(gaps) // 4)
-    if n_most:
-        largest = np.sort(gaps)[::-1]
-        rest = np.cumsum(largest[::-1])[::-1][1 : n_most + 1]
-        extraordinary = np.flatnonzero(largest[:n_most] > _EXTRAORDINARY * rest)
-        if len(extraordinary):
-            return float(rest[extraordinary[-1]])
-    return float(points[ends[1]] - points[ends[0]])
-
-
-def spacing(points: Floats) -> float:
-    """Distance of neighbouring points where they are close: a quarter are no farther apart."""
-    return float(np.quantile(np.diff(points), 0.25))
-
-
 def search_for(
-    kernel: Matern,
-    points: Floats,
+    kernel: Kernel,
+    cells: Cells,
     counts: Floats,
     n_terms: int,
     unit: float = 1.0,
     largest: float = VARIANCE[1],
     shortest: float | None = None,
 ) -> Search:
-    """Make the search for one term, from points of its axis and the rows (weights) there.
+    """Make the search for one term, from its cells and the rows (weights) there.
 
     ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
     it the variance of one may be. Lengthscales are no shorter than ``shortest``, by default a share
@@ -120,36 +89,47 @@ def search_for(
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
-    rougher only as the data ask for it, and the variance at an equal share of the target's.
+    rougher only as the data ask for it, and the variance at an equal share of the target's. Of
+    several lengthscales in one kernel each starts at a fraction of the one before.
     """
-    width = typical_width(points, counts)
-    extent = float(points[-1] - points[0])
-    bounds = {
-        "lengthscale": (SHORTEST * width if shortest is None else shortest, LONGEST * extent),
-        "variance": (VARIANCE[0] * unit, largest * unit),
-    }
-    default = {"lengthscale": LENGTHSCALE_START * width, "variance": unit / n_terms}
-    values, names, lower, upper = {}, [], [], []
-    for name, (low, high) in bounds.items():
-        given = getattr(kernel, name)
-        values[name] = default[name] if given is None else given
+    scale = cells.scale(counts)
+    width, extent = (1.0, 1.0) if scale is None else (scale.width, scale.extent)
+    longest = LONGEST * extent
+    natural = kernel.natural_width()
+    if natural is not None:
+        width, longest = natural, LENGTHSCALE_START * natural
+    lengthscales = [name for name in kernel.parameters if name.startswith("lengthscale")]
+    variances = [name for name in kernel.parameters if name.startswith("variance")]
+    values, middles, names, lower, upper = {}, {}, [], [], []
+    for name in kernel.parameters:
+        given = kernel.value(name)
+        if name in lengthscales:
+            fraction = _NEXT_LENGTHSCALE ** lengthscales.index(name)
+            low, high = SHORTEST * width if shortest is None else shortest, longest
+            start, middle = LENGTHSCALE_START * width, MIDDLE_LENGTHSCALE * width
+            start, middle = fraction * start, fraction * middle
+        elif name in variances:
+            low, high = VARIANCE[0] * unit, largest * unit
+            start = middle = unit / n_terms / len(variances)
+        else:
+            low, start, high = kernel.limits(name)
+            middle = start
+        values[name] = start if given is None else given
+        middles[name] = middle if given is None else given
         if name not in kernel.fixed:
             names.append(name)
             # A given start outside the usual range widens it.
             lower.append(min(low, values[name]))
             upper.append(max(high, values[name]))
-    start = kernel.with_parameters(**values)
-    middle = start
-    if kernel.lengthscale is None:
-        middle = start.with_parameters(lengthscale=MIDDLE_LENGTHSCALE * width)
+    start_kernel = kernel.with_parameters(**values)
     others = [
-        start.with_parameters(lengthscale=factor * width)
+        start_kernel.with_parameters(lengthscale=factor * width)
         for factor in OTHER_LENGTHSCALES
         if "lengthscale" in names
     ]
     return Search(
-        start=start,
-        middle=middle,
+        start=start_kernel,
+        middle=kernel.with_parameters(**middles),
         width=width,
         others=tuple(others),
         names=tuple(names),
@@ -158,11 +138,11 @@ def search_for(
     )
 
 
-def require_complete(kernels: Mapping[str, Matern]) -> None:
+def require_complete(kernels: Mapping[str, Kernel]) -> None:
     """Raise ``ParameterError`` unless every kernel is complete (``learner=None``)."""
     for column, kernel in kernels.items():
-        if missing := [name for name in PARAMETERS if getattr(kernel, name) is None]:
+        if missing := kernel.missing:
             raise ParameterError(
-                f"learner=None keeps the given hyperparameters, but the kernel of column "
+                f"learner=None keeps the given hyperparameters, but the kernel of term "
                 f"{column!r}, {kernel!r}, has no {' and no '.join(missing)}: give it"
             )

@@ -27,10 +27,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
-from dsgp.axis import LOG_2PI, Axis, Floats, Observations, Posterior
 from dsgp.compute import run
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.search import Search
+from dsgp.terms import LOG_2PI, Cells, Floats, Observations, Posterior
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
 # A term moves on after so many L-BFGS iterations, or at a gradient, in nats per unit of a log
@@ -57,7 +57,7 @@ Solve = Callable[[AdditiveSystem, Pair | None], Solution]
 
 def expectation(
     equations: Equations,
-    kernels: list[Matern],
+    kernels: list[Kernel],
     noise_variance: float,
     solve: Solve,
     start: Pair | None = None,
@@ -79,11 +79,11 @@ def expectation(
     layout = equations.layout
     solution = solve(system, start)
     residual = system.information - system.multiply(solution.mean)
-    target = residual / system.weight + solution.mean
+    target = residual / np.where(system.weight > 0, system.weight, 1.0) + solution.mean
     tasks = [
-        partial(axis.posterior, kernel, Observations(t, w))
-        for axis, kernel, t, w in zip(
-            layout.axes, kernels, layout.parts(target), layout.parts(system.weight), strict=True
+        partial(cells.posterior, kernel, Observations(t, w))
+        for cells, kernel, t, w in zip(
+            layout.cells, kernels, layout.parts(target), layout.parts(system.weight), strict=True
         )
     ]
     posteriors = run(tasks, _SMOOTH * layout.size)
@@ -112,7 +112,7 @@ class Learned:
     converged : bool
     """
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variance: float
     trace: list[float]
     pair: Pair
@@ -185,7 +185,7 @@ def vbem(
 class _Step(NamedTuple):
     """Result of an M-step: kernels, noise variances to try in turn, where the solver goes on."""
 
-    kernels: list[Matern]
+    kernels: list[Kernel]
     noise_variances: tuple[float, float]
     pair: Pair
 
@@ -203,17 +203,19 @@ def _m_step(
     proportional to σ², Σ w (y − f̂)² / (N − Σ v / σ²) is tried first: what the creep would lead to.
     """
     layout, noise = equations.layout, state.noise_variance
-    kernels: list[Matern] = []
+    kernels: list[Kernel] = []
     mean, dual = state.solution.mean.copy(), state.solution.dual.copy()
     fitted = equations.fitted(mean)
     dof = 0.0  # Σ v / σ²
     for term, search in enumerate(searches):
         old = layout.part(mean, term)
         weight = layout.part(equations.weight, term)
-        seen = Observations(fitted.residual(term) / weight + old, weight / noise)
+        seen = Observations(
+            fitted.residual(term) / np.where(weight > 0, weight, 1.0) + old, weight / noise
+        )
         starts = [state.posteriors[term].kernel, *(search.others if everywhere else ())]
         kernel, posterior = max(
-            (maximise(search, start, layout.axes[term], seen) for start in starts),
+            (maximise(search, start, layout.cells[term], seen) for start in starts),
             key=lambda found: found[1].evidence.value,
         )
         kernels.append(kernel)
@@ -228,8 +230,8 @@ def _m_step(
 
 
 def maximise(
-    search: Search, kernel: Matern, axis: Axis, seen: Observations
-) -> tuple[Matern, Posterior]:
+    search: Search, kernel: Kernel, cells: Cells, seen: Observations
+) -> tuple[Kernel, Posterior]:
     """Improve one kernel by the 1-D log marginal likelihood of its partial residual.
 
     The result is never worse than the kernel it starts from.
@@ -238,14 +240,14 @@ def maximise(
 
     def loss(log_values: Floats) -> tuple[float, Floats]:
         nonlocal best
-        posterior = axis.posterior(search.kernel(log_values), seen)
+        posterior = cells.posterior(search.kernel(log_values), seen)
         evidence = posterior.evidence
         if best is None or evidence.value > best.evidence.value:
             best = posterior
-        gradient = [getattr(evidence, f"by_log_{name}") for name in search.names]
+        gradient = [evidence.by_log[name] for name in search.names]
         return -evidence.value, -np.array(gradient)
 
-    start = np.log([getattr(kernel, name) for name in search.names])
+    start = np.log([kernel.value(name) for name in search.names])
     if search.names:
         minimize(
             loss,

@@ -13,7 +13,6 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import confusion_matrix, roc_curve
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.metrics import (
     CalibrationCurve,
@@ -26,6 +25,7 @@ from dsgp.metrics import (
 )
 from dsgp.metrics.classification import class_columns
 from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame, label, normal_quantile
+from dsgp.terms import Floats
 
 _LINE = "#30363c"  # what a perfect model would have
 _COLOURS = (

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.term import Term
 from dsgp.plotting.figures import DisplayedFigure
@@ -37,6 +36,7 @@ from dsgp.plotting.style import (
     write_below,
 )
 from dsgp.rows.sources import Rows, numbers_of, plain_table
+from dsgp.terms import Floats
 
 
 def plot_components(
@@ -186,7 +186,7 @@ def _column_names(model: Any) -> list[str]:
 def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     """Distinct inputs of each term, ascending, and the weight of each."""
     if X is None:
-        return [(term.axis.points, term.weight) for term in terms]
+        return [(term.cells.points, term.weight) for term in terms]
     X = plain_table(X)
     if hasattr(model, "projections_"):  # inputs of terms are made of all columns
         names = [term.name for term in model.terms_]

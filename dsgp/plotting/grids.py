@@ -18,11 +18,11 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, FAINT, INK, frame, label, normal_quantile
+from dsgp.terms import Floats
 
 _BLANK = "#eceef0"  # of cells without a value
 _MEAN, _SIGNED, _STD = "viridis", "RdBu_r", "YlOrBr"

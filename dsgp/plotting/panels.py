@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ParameterError
 from dsgp.estimators.term import Term
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
+from dsgp.terms import Floats
 
 _TAILS = 0.005  # weight that may be cut off at either end of an axis …
 _LONG = 2.0  # … when the whole range is longer than this many times the rest …
@@ -82,7 +82,7 @@ def panels_of(
         Half the width of a band, in standard deviations.
     """
     few = [
-        max(len(term.axis), len(points)) <= _FEW_VALUES
+        max(len(term.cells), len(points)) <= _FEW_VALUES
         for term, (points, _) in zip(terms, seen, strict=True)
     ]
 

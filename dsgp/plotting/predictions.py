@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.metrics import coverage, nmse
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, GREY, INK, label, limits, normal_quantile, tidy
+from dsgp.terms import Floats
 
 _LINE = "#30363c"  # references: identity, borders of the intervals
 # Without their palest third: a single row must be seen on white.

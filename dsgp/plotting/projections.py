@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.axis import Floats
 from dsgp.errors import ParameterError
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import (
@@ -37,6 +36,7 @@ from dsgp.plotting.style import (
     tidy,
     write_below,
 )
+from dsgp.terms import Floats
 
 _NAME = 17  # characters of an input's name, a line
 _MANY = 4  # more projections than that are drawn in two columns
@@ -114,7 +114,7 @@ def plot_projections(
     terms = model.terms_[:max_terms]
     # One by one: they do not share a scale.
     panels = [
-        panels_of(model, [term], [(term.axis.points, term.weight)], n_points, z)[0]
+        panels_of(model, [term], [(term.cells.points, term.weight)], n_points, z)[0]
         for term in terms
     ]
     directions = [_largest(weights.loc[term.name], max_inputs) for term in terms]

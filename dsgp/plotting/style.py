@@ -10,8 +10,8 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from scipy.special import ndtri
 
-from dsgp.axis import Floats
 from dsgp.errors import ParameterError
+from dsgp.terms import Floats
 
 INK = "#1f5a94"
 FAINT = "#8a949e"  # of what the data do not tell from zero

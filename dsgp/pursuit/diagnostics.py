@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 
 def split_rhat(draws: ArrayLike) -> float:

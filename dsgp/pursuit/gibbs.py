@@ -22,7 +22,6 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern52
@@ -30,6 +29,7 @@ from dsgp.pursuit.chain import Chain, Draw, Model, Priors
 from dsgp.pursuit.diagnostics import effective_sample_size, split_rhat
 from dsgp.pursuit.projection import Rows
 from dsgp.pursuit.splines import evaluate_splines, natural_splines
+from dsgp.terms import Floats
 
 # From so many rows on they are put into so many bins along a projection, or more.
 _MANY_ROWS, _BINS = 20_000, 8192

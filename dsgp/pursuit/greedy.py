@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.pursuit.projection import ProjectionFit, Rows, fit_projection, linear_start, random_starts
+from dsgp.terms import Floats
 
 # Terms that the automatic choice goes up to.
 AUTO_LIMIT = 64

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dsgp.axis import Floats
-from dsgp.kernels import Matern
+from dsgp.kernels import Kernel
 from dsgp.learning.marginal import maximise
 from dsgp.learning.nodes import Basis, Nodes, evidence
 from dsgp.learning.nodes import Rows as RowSums
@@ -17,6 +16,7 @@ from dsgp.pursuit.moments import fill_rows
 from dsgp.pursuit.response import best_parameters
 from dsgp.pursuit.ridges import MOST_NODES
 from dsgp.pursuit.rows import NO_WEIGHT, Block, RowSet
+from dsgp.terms import Axis, Floats
 
 # Bounds of a ridge's kernel: lengthscales in standard deviations of the projection, variances in
 # those of the target.
@@ -34,7 +34,7 @@ def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
     values = ridges.values
     fit = matrix @ values
     nodes = Nodes(
-        Basis([term.nodes for term in ridges.terms], ridges.parts, [None] * len(ridges)),
+        Basis([Axis(term.nodes) for term in ridges.terms], ridges.parts, [None] * len(ridges)),
         matrix,
         residual + fit,
     )
@@ -60,7 +60,7 @@ def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
     )
 
 
-def _nearest(rows: RowSet, state: State, kernels: list[Matern], values: Floats) -> State:
+def _nearest(rows: RowSet, state: State, kernels: list[Kernel], values: Floats) -> State:
     """Give the functions new kernels, and move towards the values that go with them.
 
     Those are the best ones of the linearised model; what the likelihood allows may be less.
@@ -110,7 +110,7 @@ def _variances(state: State, inputs: Floats) -> Floats:
     return out
 
 
-def _search(kernel: Matern) -> Search:
+def _search(kernel: Kernel) -> Search:
     bounds = np.log([LENGTHSCALE, VARIANCE])
     return Search(
         start=kernel,

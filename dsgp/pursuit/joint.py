@@ -24,12 +24,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import LinAlgError, lapack, solve_triangular
 
-from dsgp.axis import LOG_2PI, Floats
 from dsgp.learning.search import NOISE
 from dsgp.pursuit.moments import Moments, deviance, moments
 from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import Ridge, Ridges, normalised
 from dsgp.pursuit.rows import RowSet
+from dsgp.terms import LOG_2PI, Floats
 
 # Gamma prior of the precisions α of the inputs: irrelevant ones end near SHAPE / RATE, which leaves
 # them a weight of about 1 %: enough to come back when another term needs them.

@@ -11,7 +11,6 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive.streaming import of_positive_weight, survey
-from dsgp.axis import Floats
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError, DataWarning
 from dsgp.likelihoods import Likelihood
@@ -36,6 +35,7 @@ from dsgp.rows.usable import (
     require_usable_target,
     tell_constant,
 )
+from dsgp.terms import Floats
 
 # Rows of the first level, and how many times as many the next ones have. Directions begin, and
 # nodes are placed, by so many rows of any level.

@@ -9,11 +9,11 @@ from operator import add
 import numpy as np
 from scipy.linalg import blas
 
-from dsgp.axis import Floats
 from dsgp.jit.ridge import fill_design, projection_range
 from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import Ridges
 from dsgp.pursuit.rows import Block, RowSet
+from dsgp.terms import Floats
 
 # Rows of one matrix product: the design of so many stays in the cache of a core.
 _PRODUCT_ROWS = 1024

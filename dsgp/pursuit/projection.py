@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 
-from dsgp.axis import Axis, Floats, Observations, Posterior, sum_by
 from dsgp.errors import DataError, ParameterError
 from dsgp.jit.projection import bin_rows, differentiate, project_rows
 from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE, VARIANCE
+from dsgp.terms import Axis, Floats, Observations, Posterior, sum_by
 
 # In lengthscales. Within wider bins the function is not a line.
 WIDEST_BIN = 1 / 32
@@ -253,8 +253,8 @@ def projected_evidence(
     return ProjectedEvidence(
         value=evidence.value - loss,
         by_direction=by_direction / noise_variance,
-        by_log_lengthscale=evidence.by_log_lengthscale,
-        by_log_variance=evidence.by_log_variance,
+        by_log_lengthscale=evidence.by_log["lengthscale"],
+        by_log_variance=evidence.by_log["variance"],
         by_log_noise=evidence.by_log_noise + loss,
         fitted=fitted,
         posterior=posterior,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.likelihoods import Likelihood
 from dsgp.pursuit.rows import EXPOSURE, TRIALS, Block, offsets
 from dsgp.rows.sources import Rows
+from dsgp.terms import Floats
 
 # Of a working residual, so that rows that tell nothing stay finite.
 _LEAST_WEIGHT = 1e-6

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.linalg import lapack
 
-from dsgp.axis import Floats
 from dsgp.jit.ridge import evaluate_ridges
 from dsgp.kernels import Matern
 from dsgp.pursuit.splines import natural_splines, place_nodes
+from dsgp.terms import Floats
 
 # Nodes of a function: two a lengthscale, within these limits.
 FEWEST_NODES, MOST_NODES = 16, 64

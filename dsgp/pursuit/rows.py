@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.compute import over_blocks, run
 from dsgp.rows.sources import Rows, Source
+from dsgp.terms import Floats
 
 # Rows in memory are summed in so many parts, whatever the number of threads.
 _PARTS = 8

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.linalg import LinAlgError
 
-from dsgp.axis import Floats
 from dsgp.kernels import Matern
 from dsgp.pursuit.hyperparameters import with_hyperparameters, with_parameters
 from dsgp.pursuit.joint import Frame, State, improved, opened, renewed, rescaled, with_values
@@ -18,6 +17,7 @@ from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import FEWEST_NODES, Ridge, Ridges, nodes_for
 from dsgp.pursuit.rows import MATRICES, Block, RowSet
 from dsgp.pursuit.starts import best_start, random_directions
+from dsgp.terms import Floats
 
 # "auto" goes up to so many projections, and to so many parameters of all of them: the cost grows
 # with the squares of both.

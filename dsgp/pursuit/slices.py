@@ -16,7 +16,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from dsgp.axis import Floats
+from dsgp.terms import Floats
 
 # Degrees of freedom of the ellipses: heavy tails reach what the warm-up has not seen.
 _FREEDOM = 5.0

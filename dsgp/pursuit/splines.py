@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.jit.ridge import evaluate_ridges
+from dsgp.terms import Floats
 
 # Share of the range by which nodes go beyond the rows.
 _MARGIN = 0.02

@@ -17,7 +17,6 @@ from itertools import cycle
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from dsgp.axis import Floats, sum_by
 from dsgp.compute import run
 from dsgp.kernels import Matern
 from dsgp.pursuit.hyperparameters import with_hyperparameters
@@ -25,6 +24,7 @@ from dsgp.pursuit.joint import Frame, State, improved, renewed, with_values
 from dsgp.pursuit.response import Response
 from dsgp.pursuit.ridges import Ridge, Ridges, nodes_for
 from dsgp.pursuit.rows import Block, MemoryRows
+from dsgp.terms import Floats, sum_by
 
 _HESSIAN_DIRECTIONS = 4
 _RANDOM_DIRECTIONS = 48

@@ -10,8 +10,8 @@ from typing import Self
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.errors import DataWarning
+from dsgp.terms import Floats
 
 # Codes in use; a value of 9.96921e36, say, is netCDF's own.
 _KNOWN = np.array(

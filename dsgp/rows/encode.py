@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Axis, Floats, sum_by
 from dsgp.errors import DataError
 from dsgp.jit.rows import find_bins
 from dsgp.jit.sketch import count_distinct, hash_of, reinsert
+from dsgp.terms import Axis, Floats, sum_by
 
 # Distinct values that a sketch keeps: 512 bins of a continuous column are then equal to some 20 %.
 SKETCH = 2**14

@@ -1,22 +1,23 @@
 """The rows of a fit as codes, and the moves between rows and tables.
 
-A *table* is a vector along the axis of one term. The tables of all terms lie one after the other
+A *table* is a vector of the cells of one term. The tables of all terms lie one after the other
 in one flat vector, so that a solver's dot products are single calls; ``Layout`` splits it again.
+What a row gets of a term is the entry of its cell, times its multiplier where the term has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Axis, Floats
 from dsgp.errors import DataError
-from dsgp.jit.rows import gather, gather_add, scatter_add
+from dsgp.jit.rows import gather, gather_add, gather_multiplied, scatter_add
+from dsgp.terms import Cells, Floats
 
 # Rows that are moved at a time: their sums stay in the cache, and codes on disk never come whole.
 BLOCK = 2**18
@@ -24,26 +25,26 @@ BLOCK = 2**18
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and axes of all terms: how a flat vector is made of tables.
+    """Names and cells of all terms: how a flat vector is made of tables.
 
     Attributes
     ----------
     names : tuple of str, length n_terms
-    axes : tuple of Axis, length n_terms
+    cells : tuple of Cells, length n_terms
     """
 
     names: tuple[str, ...]
-    axes: tuple[Axis, ...]
+    cells: tuple[Cells, ...]
 
     @property
     def n_terms(self) -> int:
         """Number of terms D."""
-        return len(self.axes)
+        return len(self.cells)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where each term's table begins in a flat vector, and the end: shape (n_terms + 1,)."""
-        return np.cumsum([0, *(len(axis) for axis in self.axes)], dtype=np.int64)
+        return np.cumsum([0, *(len(own) for own in self.cells)], dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -61,23 +62,26 @@ class Layout:
 
 @dataclass(frozen=True)
 class RowTable(Layout):
-    """Codes of all rows on the axes of all terms.
+    """Codes of all rows in the tables of all terms.
 
     Attributes
     ----------
     names : tuple of str, length n_terms
-    axes : tuple of Axis, length n_terms
+    cells : tuple of Cells, length n_terms
     codes : integer array of shape (n_terms, n_rows)
         In memory, or anything that gives a block of columns when sliced, as a zarr array does. A
-        code that is not below the length of its axis stands for a missing input.
+        code that is not below the number of cells stands for a missing input.
+    multipliers : dict of int to ndarray of shape (n_rows,)
+        What a term's function is multiplied by in each row, where that is not 1.
     """
 
     codes: Any
+    multipliers: dict[int, Floats] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not len(self.names) == len(self.axes) == self.codes.shape[0]:
+        if not len(self.names) == len(self.cells) == self.codes.shape[0]:
             raise DataError(
-                f"{len(self.names)} names, {len(self.axes)} axes and codes of shape "
+                f"{len(self.names)} names, {len(self.cells)} tables and codes of shape "
                 f"{self.codes.shape} do not agree on the number of terms"
             )
 
@@ -92,21 +96,62 @@ class RowTable(Layout):
             rows = slice(start, min(start + BLOCK, self.n_rows))
             yield rows, np.asarray(self.codes[:, rows])
 
+    def multiplier(self, term: int, rows: slice = slice(None)) -> Floats | None:
+        """What one term is multiplied by in some rows; None for 1."""
+        return self.multipliers[term][rows] if term in self.multipliers else None
+
+    def gather_part(
+        self, codes: NDArray[Any], rows: slice, flat: Floats, part: slice, out: Floats
+    ) -> None:
+        """Set ``out`` (n,) to Σ_d of each row's entry in table d, for a part of a block of rows."""
+        if not self.multipliers:
+            gather(codes, self.offsets, flat, part.start, part.stop, out)
+            return
+        first = rows.start
+        where = np.full(self.n_terms, -1)
+        where[list(self.multipliers)] = np.arange(len(self.multipliers))
+        multipliers = np.stack(
+            [z[first + part.start : first + part.stop] for z in self.multipliers.values()]
+        )
+        gather_multiplied(codes, self.offsets, flat, where, multipliers, part.start, part.stop, out)
+
     def gather(self, flat: Floats) -> Floats:
         """Σ_d of each row's entry in table d, (n_rows,)."""
         out = np.empty(self.n_rows)
         for rows, codes in self.blocks():
-            gather(codes, self.offsets, flat, 0, codes.shape[1], out[rows])
+            self.gather_part(codes, rows, flat, slice(0, codes.shape[1]), out[rows])
         return out
 
     def gather_add(self, term: int, table: Floats, scale: float, out: Floats) -> None:
-        """Add scale times each row's entry in one term's table to ``out`` (n_rows,)."""
+        """Add scale times what each row gets of one term's table to ``out`` (n_rows,)."""
+        multiplier = self.multiplier(term)
+        total = out if multiplier is None else np.zeros(self.n_rows)
         for rows, codes in self.blocks():
-            gather_add(codes[term], table, scale, out[rows])
+            gather_add(codes[term], table, scale, total[rows])
+        if multiplier is not None:
+            out += multiplier * total
 
-    def scatter(self, term: int, values: Floats) -> Floats:
-        """Sum the values of the rows (n_rows,) at the points of one term, (n_points,)."""
-        out = np.zeros(len(self.axes[term]))
+    def scatter(self, term: int, values: Floats, power: int = 1) -> Floats:
+        """Sum the values of the rows (n_rows,) at the cells of one term, (n_cells,).
+
+        Each row is multiplied by that power of its multiplier.
+        """
+        out = np.zeros(len(self.cells[term]))
         for rows, codes in self.blocks():
-            scatter_add(codes[term], values[rows], out)
+            self.scatter_block(term, codes[term], rows, values[rows], out, power)
         return out
+
+    def scatter_block(
+        self,
+        term: int,
+        codes: NDArray[Any],
+        rows: slice,
+        values: Floats,
+        out: Floats,
+        power: int = 1,
+    ) -> None:
+        """Add the values of a block of rows to the table ``out`` of one term, as ``scatter``."""
+        multiplier = self.multiplier(term, rows)
+        if multiplier is not None and power:
+            values = values * (multiplier if power == 1 else multiplier**power)
+        scatter_add(codes, values, out)

@@ -6,9 +6,9 @@ import warnings
 
 import numpy as np
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, DataWarning
 from dsgp.kernels.base import LARGEST, SMALLEST
+from dsgp.terms import Floats
 
 # Targets whose variance, times what a search may try, is a number that kernels accept.
 _TARGET_RANGE = (1e-60, 1e60)

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from dsgp import memory
-from dsgp.axis import LOG_2PI, Floats
 from dsgp.errors import DataError
 from dsgp.grid.kronecker import GridEvidence, KroneckerSystem
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.progress import progress
+from dsgp.terms import LOG_2PI, Floats
 
 OURS, FULL = "Kronecker", "full GP"
 _LENGTHSCALE, _VARIANCE, _NOISE = 1.0, 1.0, 0.5
@@ -50,7 +50,7 @@ class Timing:
 
 
 def timings_of(
-    dims: Sequence[int], full_limit: float, kernel: Callable[..., Kernel], seed: int
+    dims: Sequence[int], full_limit: float, kernel: Callable[..., Stationary], seed: int
 ) -> tuple[list[Timing], str]:
     """Time both methods; the full GP until it does not fit or would take longer than a limit.
 
@@ -96,18 +96,18 @@ def _reason(d: int, timings: Sequence[Timing], limit: float) -> str:
     return ""
 
 
-def _kronecker(y: Floats, kernel: Callable[..., Kernel]) -> Callable[[], float]:
+def _kronecker(y: Floats, kernel: Callable[..., Stationary]) -> Callable[[], float]:
     points, kernels = _axes(y.ndim, kernel)
     return lambda: KroneckerSystem(points, kernels, _NOISE).evidence(y).value
 
 
-def _full(y: Floats, kernel: Callable[..., Kernel]) -> Callable[[], float]:
+def _full(y: Floats, kernel: Callable[..., Stationary]) -> Callable[[], float]:
     points, kernels = _axes(y.ndim, kernel)
     return lambda: full_evidence(points, kernels, _NOISE, y).value
 
 
 def full_evidence(
-    points: Sequence[Floats], kernels: Sequence[Kernel], noise: float, y: Floats
+    points: Sequence[Floats], kernels: Sequence[Stationary], noise: float, y: Floats
 ) -> GridEvidence:
     """What ``KroneckerSystem.evidence`` returns, by the N × N covariance and its inverse.
 
@@ -148,7 +148,7 @@ def full_evidence(
     return GridEvidence(value, by_log_lengthscale, 0.5 * float(inner.sum()), by_log_noise)
 
 
-def _axes(d: int, kernel: Callable[..., Kernel]) -> tuple[list[Floats], list[Kernel]]:
+def _axes(d: int, kernel: Callable[..., Stationary]) -> tuple[list[Floats], list[Stationary]]:
     kernels = [kernel(lengthscale=_LENGTHSCALE, variance=_VARIANCE) for _ in range(d)]
     return [np.array([-1.0, 1.0]) for _ in range(d)], kernels
 

@@ -11,9 +11,9 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
 
-from dsgp.axis import Floats
 from dsgp.plotting import plot_field, plot_predictions
 from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame
+from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
 from pipelines.grid.corners import Timing
 from pipelines.grid.filling import LEVEL, Filling

@@ -14,9 +14,9 @@ import xarray as xr
 from scipy.ndimage import gaussian_filter
 
 from dsgp import GridGP
-from dsgp.axis import Floats
 from dsgp.metrics import coverage
 from dsgp.progress import progress
+from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
 from pipelines.peers.gaps import Dineof, linear
 from pipelines.reporting import Stopwatch

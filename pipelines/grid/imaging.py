@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from dsgp import GridGP
-from dsgp.axis import Floats
-from dsgp.kernels import Kernel
+from dsgp.kernels import Stationary
 from dsgp.metrics import coverage
 from dsgp.progress import progress
+from dsgp.terms import Floats
 from pipelines.grid.pictures import (
     Picture,
     as_field,
@@ -88,7 +88,7 @@ class Task:
 
 
 def tasks_of(
-    picture: Picture, noise: float, kernel: Callable[..., Kernel], seed: int
+    picture: Picture, noise: float, kernel: Callable[..., Stationary], seed: int
 ) -> list[Task]:
     """Do everything: the image as it is, and with noise; smoothed, and interpolated.
 
@@ -134,7 +134,7 @@ def tasks_of(
 
 
 def _smoothed(
-    given: Floats, clean: Floats | None, kernel: Callable[..., Kernel], noise: float
+    given: Floats, clean: Floats | None, kernel: Callable[..., Stationary], noise: float
 ) -> Iterator[Reconstruction]:
     if clean is not None:
         yield _scored("nothing: the noisy image", given, None, clean, {})
@@ -149,7 +149,7 @@ def _smoothed(
 
 
 def _interpolated(
-    few: Floats, clean: Floats, kernel: Callable[..., Kernel], observed: bool
+    few: Floats, clean: Floats, kernel: Callable[..., Stationary], observed: bool
 ) -> Iterator[Reconstruction]:
     """Reconstruct all pixels; `observed`: those left out have the noise of those given."""
     for name, order in (("bilinear", 1), ("bicubic", 3)):
@@ -165,7 +165,7 @@ def _ours(
     given: Floats,
     shape: tuple[int, ...] | None,
     clean: Floats | None,
-    kernel: Callable[..., Kernel],
+    kernel: Callable[..., Stationary],
     noise: Any,
     include_noise: bool = False,
 ) -> Reconstruction:

@@ -14,8 +14,8 @@ from matplotlib.image import imread
 from scipy.ndimage import gaussian_filter, map_coordinates
 from sklearn.datasets import load_sample_image
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError, ParameterError
+from dsgp.terms import Floats
 
 try:
     from skimage import data as skimage_images

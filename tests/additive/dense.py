@@ -25,7 +25,7 @@ def inputs(n, n_terms, correlation, seed=0):
 def bins_of(equations):
     """The same equations as two-way tables, one bin a point."""
     layout = equations.layout
-    most = max(map(len, layout.axes), default=1)
+    most = max(map(len, layout.cells), default=1)
     return BinEquations(
         layout=layout,
         weight=equations.weight,
@@ -35,7 +35,10 @@ def bins_of(equations):
         log_weight=equations.log_weight,
         total_weight=equations.total_weight,
         total_information=equations.total_information,
-        bins=TwoWayTables.of(equations.table, equations.information, equations.row_weight, most),
+        multiplied=equations.multiplied,
+        bins=TwoWayTables.of(
+            equations.table, equations.information, equations.ones, equations.row_weight, most
+        ),
     )
 
 
@@ -92,7 +95,7 @@ class Problem:
         return np.concatenate(
             [
                 covariance(kernel, axis.points, x) @ alpha
-                for kernel, axis, x in zip(self.kernels, self.table.axes, self.rows.T, strict=True)
+                for kernel, axis, x in zip(self.kernels, self.table.cells, self.rows.T, strict=True)
             ]
         )
 
@@ -139,6 +142,6 @@ def prior_std(system):
     return np.concatenate(
         [
             np.full(len(axis), kernel.std)
-            for axis, kernel in zip(system.layout.axes, system.kernels, strict=True)
+            for axis, kernel in zip(system.layout.cells, system.kernels, strict=True)
         ]
     )

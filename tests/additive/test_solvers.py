@@ -100,9 +100,9 @@ def test_backfitting_is_gauss_seidel_on_the_tables(kind):
     table, kernels = given.table, given.kernels
     own = given.equations if kind == "rows" else bins_of(given.equations)
     solution = backfitting(AdditiveSystem(own, kernels, given.noise), tol=1e-12, max_iter=1)
-    pick = [np.eye(len(axis))[code] for axis, code in zip(table.axes, table.codes, strict=True)]
-    fits = [np.zeros(len(axis)) for axis in table.axes]
-    for d, (axis, kernel) in enumerate(zip(table.axes, kernels, strict=True)):
+    pick = [np.eye(len(axis))[code] for axis, code in zip(table.cells, table.codes, strict=True)]
+    fits = [np.zeros(len(axis)) for axis in table.cells]
+    for d, (axis, kernel) in enumerate(zip(table.cells, kernels, strict=True)):
         rest = given.y - sum(pick[e] @ fits[e] for e in range(2) if e != d)
         prior = kernel.covariance(axis.points)
         dense = pick[d] @ prior @ pick[d].T + np.diag(given.noise / given.weight)
@@ -201,7 +201,7 @@ def test_several_right_hand_sides_at_once_are_single_solves(solve, kind):
 def _prior(given):
     layout = given.table
     prior = np.zeros((layout.size, layout.size))
-    for d, (axis, kernel) in enumerate(zip(layout.axes, given.kernels, strict=True)):
+    for d, (axis, kernel) in enumerate(zip(layout.cells, given.kernels, strict=True)):
         part = slice(*layout.offsets[d : d + 2])
         prior[part, part] = kernel.covariance(axis.points)
     return prior
@@ -211,7 +211,7 @@ def _normal(given):
     """ZᵀWZ by one-hot matrices; codes beyond the axis pick nothing."""
     picks = [
         np.eye(len(axis) + 1)[np.minimum(code, len(axis))][:, :-1]
-        for axis, code in zip(given.table.axes, given.table.codes, strict=True)
+        for axis, code in zip(given.table.cells, given.table.codes, strict=True)
     ]
     Z = np.hstack(picks)
     return Z.T @ (given.weight[:, None] * Z), Z
@@ -297,7 +297,7 @@ def test_rows_and_bins_are_the_same_equations(monkeypatch, missing, block):
             np.testing.assert_allclose(
                 fitted.residual(term), layout.part(expected, term), atol=1e-10
             )
-            change = rng.standard_normal(len(layout.axes[term]))
+            change = rng.standard_normal(len(layout.cells[term]))
             fitted.add(term, change)
             layout.part(current, term)[:] += change
         np.testing.assert_array_equal(mean, vectors[0, 0])
@@ -339,19 +339,19 @@ def test_noise_has_the_covariance_of_the_equations(monkeypatch, kind, weighted):
 def test_two_way_tables_count_the_weights_of_all_rows():
     given = problem(600, 0.5, n_terms=3)
     own = given.equations
-    tables = TwoWayTables.of(given.table, own.information, own.row_weight, 100)
+    tables = TwoWayTables.of(given.table, own.information, own.ones, own.row_weight, 100)
     for d in range(3):
         n_bins = len(tables.weights[d])
         assert 80 < n_bins <= 100
-        bins = np.argmin(np.abs(given.X[:, [d]] - tables.positions[d]), axis=1)
+        bins = np.argmin(np.abs(given.X[:, [d]] - tables.cells[d].points), axis=1)
         assert tables.weights[d].sum() == pytest.approx(given.weight.sum())
         assert tables.information[d].sum() == pytest.approx(given.weight @ given.y, abs=1e-9)
         # Mean and variance within the bins make up those of the column.
         mean = np.average(given.X[:, d], weights=given.weight)
         variance = np.average((given.X[:, d] - mean) ** 2, weights=given.weight)
         share = tables.weights[d] / tables.weights[d].sum()
-        assert share @ tables.positions[d] == pytest.approx(mean)
-        between = share @ (tables.positions[d] - mean) ** 2
+        assert share @ tables.cells[d].points == pytest.approx(mean)
+        between = share @ (tables.cells[d].points - mean) ** 2
         assert between + share @ tables.spreads[d] == pytest.approx(variance)
         assert len(np.unique(bins)) > 0.9 * n_bins
     for (d, e), pair in tables.pairs.items():

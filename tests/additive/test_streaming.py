@@ -66,7 +66,7 @@ def fit(given, n_bins=64, **options):
 def same(a, b):
     """To the bit."""
     equations, others = a.equations, b.equations
-    for mine, theirs in zip(equations.layout.axes, others.layout.axes, strict=True):
+    for mine, theirs in zip(equations.layout.cells, others.layout.cells, strict=True):
         np.testing.assert_array_equal(mine.points, theirs.points)
     for name in ("weight", "information"):
         np.testing.assert_array_equal(getattr(equations, name), getattr(others, name))
@@ -117,7 +117,7 @@ def test_sums_are_those_of_brute_force(rows, weighted, with_pairs):
         origin = np.nanmin(x)
         away = np.where(np.isnan(x), 0.0, seen - origin)
         mean = (w * away) @ pick / total
-        np.testing.assert_allclose(layout.axes[d].points - origin, mean, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(layout.cells[d].points - origin, mean, rtol=1e-6, atol=1e-7)
         within = (away - pick @ mean) * pick.sum(axis=1)
         np.testing.assert_allclose(
             got.spreads[d], (w * within**2) @ pick / total, rtol=1e-6, atol=1e-9
@@ -139,7 +139,7 @@ def test_few_values_are_the_exact_equations():
     axes, codes = zip(*[encode(x) for x in X.T], strict=True)
     z, w = (y - got.offset) / got.scale, weight / got.weight_scale
     expected = RowEquations.of(RowTable(("a", "b"), axes, np.array(codes)), z, w)
-    for mine, theirs in zip(got.equations.layout.axes, axes, strict=True):
+    for mine, theirs in zip(got.equations.layout.cells, axes, strict=True):
         np.testing.assert_array_equal(mine.points, theirs.points)
     np.testing.assert_allclose(got.equations.information, expected.information, atol=1e-10)
     np.testing.assert_allclose(got.equations.weight, expected.weight)
@@ -194,7 +194,7 @@ def test_codes_on_disk_are_those_in_memory(monkeypatch, rows, weighted):
     sweeps = []
     for own in (a, b):
         swept = own.fitted(vectors[0])
-        swept.add(1, np.ones(len(own.layout.axes[1])))
+        swept.add(1, np.ones(len(own.layout.cells[1])))
         sweeps.append(np.concatenate([swept.residual(d) for d in range(3)]))
     np.testing.assert_array_equal(*sweeps)
 
@@ -237,5 +237,5 @@ def test_neighbouring_bins_stay_apart():
     for n_bins in (4, 10, 39, 40, 41):
         bins = [Bins.of(found.sketches[0], n_bins)]
         got = statistics(given, found.lengths, ("a",), bins, [0], (400.0, 1.0), with_pairs=True)
-        points = got.equations.layout.axes[0].points
+        points = got.equations.layout.cells[0].points
         assert (np.diff(points) > 0).all()

@@ -40,7 +40,7 @@ def same(first, second):
         assert getattr(first, name) == getattr(second, name), name
     for ours, theirs in zip(first.terms_, second.terms_, strict=True):
         assert ours.kernel == theirs.kernel
-        np.testing.assert_array_equal(ours.axis.points, theirs.axis.points)
+        np.testing.assert_array_equal(ours.cells.points, theirs.cells.points)
         np.testing.assert_array_equal(ours.dual, theirs.dual)
 
 
@@ -82,7 +82,7 @@ def test_auto_takes_more_bins_until_their_error_is_small(monkeypatch):
     monkeypatch.setattr(training, "AUTO_BINS", dict.fromkeys((1, 2, 3, 4), 16))
     X, y = rows()
     model = AdditiveGPRegressor().fit(X, y)
-    assert max(len(term.axis) for term in model.terms_) > 16
+    assert max(len(term.cells) for term in model.terms_) > 16
     assert model.bin_error_ <= 0.1
     assert model.bin_noise_ <= 0.1  # asked for at most 0.05, from an estimate on 16 bins
 

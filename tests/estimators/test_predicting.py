@@ -134,7 +134,7 @@ def test_it_is_fitted_like_the_model_in_the_projections(models):
         assert getattr(model, attribute) == getattr(additive, attribute)
     assert model.bin_error_ <= fitting.BIN_LIMIT
     assert set(model.fit_seconds_) == set(additive.fit_seconds_) - {"keep"}
-    assert len(model.terms_[0].axis) > 8
+    assert len(model.terms_[0].cells) > 8
 
 
 def test_it_predicts_like_the_model_in_the_projections(models):

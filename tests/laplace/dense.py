@@ -8,7 +8,7 @@ from scipy.linalg import cho_solve, cholesky
 
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-from dsgp.laplace.evidence import NodeModel, constant_kernel
+from dsgp.laplace.evidence import CONSTANT, NodeModel, constant_kernel
 from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.nodes import Basis
 from dsgp.likelihoods import (
@@ -143,7 +143,7 @@ class Laplace:
     def functions(self, dual=None):
         """Terms at the points of their axes, one after the other."""
         dual = self.mode[1] if dual is None else dual
-        terms = zip(self.kernels, self.table.axes, self.X.T, strict=True)
+        terms = zip(self.kernels, self.table.cells, self.X.T, strict=True)
         parts = [covariance(k, axis.points, x) @ dual for k, axis, x in terms]
         return np.concatenate(parts) if parts else np.zeros(0)
 
@@ -202,14 +202,14 @@ class Laplace:
     def node_model(self, counts=1000, spreads=None):
         """Rows and nodes: with as many as there are values nothing is approximated."""
         table = self.table
-        bins = [axis.points for axis in table.axes]
+        bins = list(table.cells)
         in_bins = [table.scatter(d, self.counts) for d in range(table.n_terms)]
         spreads = spreads or [np.zeros(len(points)) for points in bins]
         numbers = [counts] * len(bins)
         unit = 0.0
         if self.constant:
             unit = self.constant / constant_kernel(1.0).variance
-            bins, in_bins, numbers = [*bins, np.zeros(1)], [*in_bins, np.ones(1)], [*numbers, 1]
+            bins, in_bins, numbers = [*bins, CONSTANT], [*in_bins, np.ones(1)], [*numbers, 1]
         nothing = [np.zeros(len(points)) for points in bins]
         basis = Basis.of(TwoWayTables(bins, in_bins, nothing, {}, nothing), numbers)
         return NodeModel(self.rows, spreads, basis, self.likelihood, self.level, unit)

@@ -175,7 +175,7 @@ def test_narrower_bins_approach_the_evidence_of_the_rows(name):
     errors = []
     for wanted in (16, 32, 64, 128):
         binned = BinnedRows.of(given.rows, None, {2: wanted}, 2)
-        assert max(len(axis) for axis in binned.rows.table.axes) <= wanted
+        assert max(len(axis) for axis in binned.rows.table.cells) <= wanted
         whole = given.node_model(40)
         bins = binned.rows.table
         narrow = replace(
@@ -183,7 +183,7 @@ def test_narrower_bins_approach_the_evidence_of_the_rows(name):
             rows=binned.rows,
             spreads=binned.spreads,
             basis=type(whole.basis)(
-                [axis.points for axis in bins.axes],
+                list(bins.cells),
                 [slice(*bins.offsets[d : d + 2]) for d in range(bins.n_terms)],
                 [None] * bins.n_terms,
             ),

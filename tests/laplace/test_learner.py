@@ -32,8 +32,10 @@ def learned(rows, likelihood, kernels=None, *, constant=1.0, alone=False, tol=0.
     order = min((kernel.order for kernel in kernels), default=4)
     binned = BinnedRows.of(rows, None, BINS, order)
     searches = [
-        search_for(kernel, axis.points, counts, len(kernels))
-        for kernel, axis, counts in zip(kernels, binned.rows.table.axes, binned.counts, strict=True)
+        search_for(kernel, axis, counts, len(kernels))
+        for kernel, axis, counts in zip(
+            kernels, binned.rows.table.cells, binned.counts, strict=True
+        )
     ]
     return learn(
         binned,
@@ -344,7 +346,7 @@ def test_bins_hold_means_and_variances_of_their_rows(seed, wanted, weighted, shi
     binned = BinnedRows.of(rows, None, {2: wanted}, 2)
     ones = weight if weighted else np.ones(200)
     table = binned.rows.table
-    for d, axis in enumerate(table.axes):
+    for d, axis in enumerate(table.cells):
         code = table.codes[d]
         assert np.array_equal(code >= len(axis), np.isnan(X[:, d]))
         assert len(axis) <= wanted
@@ -363,8 +365,8 @@ def test_bins_hold_means_and_variances_of_their_rows(seed, wanted, weighted, shi
 def test_few_values_are_their_own_bins():
     given = problem("poisson", 200)
     binned = BinnedRows.of(given.rows, None, BINS, 2)
-    for d, axis in enumerate(given.table.axes):
-        assert np.array_equal(binned.rows.table.axes[d].points, axis.points)
+    for d, axis in enumerate(given.table.cells):
+        assert np.array_equal(binned.rows.table.cells[d].points, axis.points)
         assert not binned.spreads[d].any()
     seen = binned.rows.table.gather(np.ones(given.table.size))
     assert np.array_equal(seen, np.isfinite(given.X).sum(axis=1))

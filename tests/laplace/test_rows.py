@@ -19,7 +19,7 @@ def one_hot(table):
     """Z of every term, (n_rows, n_points): rows that miss the input are 0."""
     return [
         (code[:, None] == np.arange(len(axis))).astype(float)
-        for code, axis in zip(table.codes, table.axes, strict=True)
+        for code, axis in zip(table.codes, table.cells, strict=True)
     ]
 
 
@@ -72,7 +72,7 @@ def test_change_of_the_curvature_by_points(name):
     rows, Z = given.rows, one_hot(given.table)
     rng = np.random.default_rng(1)
     flat = rng.standard_normal(given.table.size)
-    sizes = [len(axis) for axis in given.table.axes]
+    sizes = [len(axis) for axis in given.table.cells]
     pairs = {(d, e): rng.standard_normal((sizes[d], sizes[e])) for d, e in [(0, 1), (1, 3)]}
     tables = PairTables(0.7, rng.standard_normal(given.table.size), pairs)
     v = 0.7 + sum(z @ part for z, part in zip(Z, given.table.parts(tables.alone), strict=True))

@@ -70,7 +70,8 @@ def test_gradient_against_finite_differences(counts):
         [*(k.lengthscale for k in given.kernels), *(k.variance for k in given.kernels), given.noise]
     )
     found = value(at)
-    gradient = [*found.by_log_lengthscale, *found.by_log_variance, found.by_log_noise]
+    gradient = [own[name] for name in ("lengthscale", "variance") for own in found.by_log]
+    gradient.append(found.by_log_noise)
     step = 1e-4
     expected = [
         (value(at + step * unit).value - value(at - step * unit).value) / (2 * step)
@@ -82,9 +83,9 @@ def test_gradient_against_finite_differences(counts):
 def searches_of(equations, kernels):
     layout = equations.layout
     return [
-        search_for(kernel, axis.points, weight, len(kernels))
+        search_for(kernel, axis, weight, len(kernels))
         for kernel, axis, weight in zip(
-            kernels, layout.axes, layout.parts(equations.weight), strict=True
+            kernels, layout.cells, layout.parts(equations.weight), strict=True
         )
     ]
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from dsgp.additive import RowEquations
-from dsgp.axis import Axis, Observations
 from dsgp.kernels import Matern12, Matern32, Matern52
 from dsgp.learning.scales import bins_too_wide, finer_start, structure
-from dsgp.learning.search import search_for, spacing, typical_width
+from dsgp.learning.search import search_for
+from dsgp.terms import Axis, Observations
+from dsgp.terms.spreading import spacing, typical_width
 from tests.additive.dense import table_of
 
 FREE = ("lengthscale", "variance")
@@ -93,7 +94,7 @@ def test_scan_gains_what_the_dense_likelihood_gains(make, weighted):
     expected = dense(start.kernels[0], start.noise_variance) - before
     assert start.gain == pytest.approx(expected, rel=1e-3)
     seen = Observations.from_rows(equations.table.codes[0], 150, y, weight / start.noise_variance)
-    mean = equations.layout.axes[0].posterior(start.kernels[0], seen).mean
+    mean = equations.layout.cells[0].posterior(start.kernels[0], seen).mean
     np.testing.assert_allclose(equations.layout.part(start.mean, 0), mean, atol=1e-8)
 
 
@@ -173,5 +174,5 @@ def test_width_is_that_of_the_rows_without_gaps():
 
 def test_shortest_is_a_bound_of_the_search():
     axis = Axis(np.arange(1000.0))
-    search = search_for(Matern52(), axis.points, np.ones(1000), 1, shortest=1.0)
+    search = search_for(Matern52(), axis, np.ones(1000), 1, shortest=1.0)
     assert search.lower[search.names.index("lengthscale")] == 0.0

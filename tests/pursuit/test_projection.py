@@ -160,7 +160,7 @@ def test_bins_agree_with_sorted_rows(make, tolerance, weighted):
     direction = 2 * w + 0.02
     exact = projected_evidence(rows, direction, kernel, noise)
     binned = projected_evidence(rows, direction, kernel, noise, n_bins=2000)
-    assert len(binned.posterior.axis) <= 2000
+    assert len(binned.posterior.cells) <= 2000
     assert binned.value == pytest.approx(exact.value, abs=300 * tolerance)
     size = np.linalg.norm(exact.by_direction)
     np.testing.assert_allclose(binned.by_direction, exact.by_direction, atol=tolerance * size)

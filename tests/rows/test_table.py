@@ -6,11 +6,11 @@ import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgp.axis import Axis
 from dsgp.errors import DataError
 from dsgp.rows import table as module
 from dsgp.rows.encode import encode
 from dsgp.rows.table import RowTable
+from dsgp.terms import Axis
 
 
 @given(
@@ -69,5 +69,5 @@ def test_codes_on_disk_come_in_blocks(tmp_path, monkeypatch):
 
 
 def test_parts_must_agree():
-    with pytest.raises(DataError, match="2 names, 1 axes"):
+    with pytest.raises(DataError, match="2 names, 1 tables"):
         RowTable(("a", "b"), (Axis([0.0]),), np.zeros((1, 3), np.int32))

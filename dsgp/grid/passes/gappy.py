@@ -20,7 +20,7 @@ from dsgp.grid.passes import regions
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Pass, Plan
 from dsgp.grid.passes.regions import Region, lengths, relative
 from dsgp.grid.passes.source import Layout, StoredField
-from dsgp.kernels import Kernel, Periodic
+from dsgp.kernels import Periodic, Stationary
 
 _MIB = 2.0**20
 # Bytes a cell of a tile and its halo takes: the neighbours and coefficients of an observed one, and
@@ -40,7 +40,7 @@ class Tiles:
     ----------
     points : tuple of ndarray
         Of the axes, ascending, in the order in which the field is stored.
-    terms : tuple of tuple of Kernel
+    terms : tuple of tuple of Stationary
     noise_variance : float
     halo : tuple of int
         Cells on either side of a tile, along each axis.
@@ -51,7 +51,7 @@ class Tiles:
     """
 
     points: tuple[NDArray[np.float64], ...]
-    terms: tuple[tuple[Kernel, ...], ...]
+    terms: tuple[tuple[Stationary, ...], ...]
     noise_variance: float
     halo: tuple[int, ...]
     n_neighbours: int
@@ -142,7 +142,7 @@ def _widened(
 
 
 def halo_of(
-    points: Sequence[NDArray[np.float64]], terms: Sequence[Sequence[Kernel]]
+    points: Sequence[NDArray[np.float64]], terms: Sequence[Sequence[Stationary]]
 ) -> tuple[int, ...]:
     """Choose how many cells around a tile are seen with it, along each axis.
 

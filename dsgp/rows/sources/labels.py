@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
 from dsgp.rows.sources.memory import require_length
+from dsgp.terms import Floats
 
 Labels = NDArray[Any]
 

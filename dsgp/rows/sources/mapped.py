@@ -10,10 +10,10 @@ from functools import partial
 import numpy as np
 from dask import delayed
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.sources.lazy import LazyRows
 from dsgp.rows.sources.rows import Rows, Source
+from dsgp.terms import Floats
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, column_or_1d
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
 from dsgp.rows.sources.numbers import each_checked, numbers_of, require_numbers
+from dsgp.terms import Floats
 
 UNMATCHED = "The feature names should match those that were passed during fit."
 

@@ -18,8 +18,8 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
+from dsgp.terms import Floats
 
 # Python's objects that are points in time or lengths of it; those of pandas inherit from them.
 _DATES = (datetime.date, datetime.time, np.datetime64, pd.Period)

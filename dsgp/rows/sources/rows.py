@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
 from dsgp.rows.sources.labels import codes_of
@@ -24,6 +23,7 @@ from dsgp.rows.sources.memory import (
     target_of,
 )
 from dsgp.rows.sources.numbers import each_checked
+from dsgp.terms import Floats
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from upath import UPath
 
-from dsgp.axis import Floats
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import codes_of
@@ -33,6 +32,7 @@ from dsgp.rows.sources.memory import (
 from dsgp.rows.sources.parts import BLOCK_ROWS
 from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, Source, rows_of
 from dsgp.rows.sources.stored import Stored, StoredTable, open_table
+from dsgp.terms import Floats
 
 
 def source_of(

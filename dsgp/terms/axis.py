@@ -7,7 +7,6 @@ posterior; ``Observations`` keeps what the likelihood of the rows needs besides.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,97 +26,16 @@ from dsgp.jit.product import (
 from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
+from dsgp.terms.base import Evidence, Floats, Observations, Posterior
+from dsgp.terms.line import Line
 
-Floats = NDArray[np.float64]
-LOG_2PI = math.log(2 * math.pi)
 # Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
 _LONG = 2**14
 _NONE = np.empty(0)
 _NONE_2D = np.empty((0, 0))
 
 
-@dataclass(frozen=True)
-class Observations:
-    """What rows tell about the function at the points of one axis.
-
-    Attributes
-    ----------
-    target : ndarray of shape (n_points,)
-        Weighted mean of the targets of the rows at each point; 0 where there is no weight.
-    weight : ndarray of shape (n_points,)
-        Sum of the weights 1/σ² of those rows.
-    within : float
-        Σ w (y − target)², the scatter of the rows around the mean of their point.
-    log_weight : float
-        Σ log w over the rows of positive weight.
-    n_rows : int
-        How many rows have positive weight.
-    """
-
-    target: Floats
-    weight: Floats
-    within: float = 0.0
-    log_weight: float | None = None
-    n_rows: int | None = None
-
-    @classmethod
-    def from_rows(
-        cls, codes: NDArray[np.integer], n_points: int, y: Floats, weight: Floats
-    ) -> Observations:
-        """Merge rows: ``codes[i]`` is the point of row i."""
-        total = sum_by(codes, n_points, weight)
-        target = sum_by(codes, n_points, weight * y)
-        np.divide(target, total, out=target, where=total > 0)
-        positive = weight > 0
-        return cls(
-            target=target,
-            weight=total,
-            within=float(np.sum(weight * (y - target[codes]) ** 2)),
-            log_weight=float(np.sum(np.log(weight[positive]))),
-            n_rows=int(positive.sum()),
-        )
-
-    @cached_property
-    def n_observed(self) -> int:
-        """Number of points with positive weight."""
-        return int(np.count_nonzero(self.weight))
-
-    @cached_property
-    def log_total_weight(self) -> float:
-        """Σ log of the weights of the observed points."""
-        return float(np.sum(np.log(self.weight[self.weight > 0])))
-
-    @cached_property
-    def remainder(self) -> float:
-        """Log likelihood of the rows minus that of their point means, given the function."""
-        if self.n_rows is None or self.log_weight is None:
-            return 0.0
-        return -0.5 * (
-            (self.n_rows - self.n_observed) * LOG_2PI
-            + self.log_total_weight
-            - self.log_weight
-            + self.within
-        )
-
-    @property
-    def remainder_by_log_noise(self) -> float:
-        """Derivative of ``remainder`` by the log of a factor common to all noise variances."""
-        if self.n_rows is None:
-            return 0.0
-        return -0.5 * (self.n_rows - self.n_observed - self.within)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A log marginal likelihood and its derivatives by the logs of the hyperparameters."""
-
-    value: float
-    by_log_lengthscale: float
-    by_log_variance: float
-    by_log_noise: float
-
-
-class Axis:
+class Axis(Line):
     """Strictly increasing points of one input, and Gaussian processes along them.
 
     Parameters
@@ -128,7 +46,7 @@ class Axis:
     Examples
     --------
     >>> import numpy as np
-    >>> from dsgp.axis import Axis, Observations
+    >>> from dsgp.terms import Axis, Observations
     >>> from dsgp.kernels import Matern32
     >>> axis, codes = Axis.from_column(np.array([2.0, 0.0, 1.0, 0.0]))
     >>> seen = Observations.from_rows(codes, len(axis), np.array([1.0, 0, 2, 1]), np.full(4, 10.0))
@@ -138,7 +56,7 @@ class Axis:
     """
 
     def __init__(self, points: ArrayLike) -> None:
-        self.points: Floats = np.ascontiguousarray(points, dtype=np.float64)
+        self.points = np.ascontiguousarray(points, dtype=np.float64)
         if self.points.ndim != 1 or self.points.size == 0:
             raise DataError(f"an axis needs points of shape (n,), got {self.points.shape}")
         if not np.isfinite(self.points).all():
@@ -152,18 +70,11 @@ class Axis:
         points, codes = np.unique(column, return_inverse=True)
         return cls(points), codes.astype(np.int32)
 
-    def __len__(self) -> int:
-        return len(self.points)
-
     @cached_property
     def step(self) -> Floats:
         """Distance to the point before, (n_points,); 0 for the first."""
         with np.errstate(over="ignore"):  # an infinite step only forgets
             return np.diff(self.points, prepend=self.points[:1])
-
-    def log_marginal_likelihood(self, kernel: Matern, seen: Observations) -> float:
-        """Log density of the rows, the function integrated out (forward pass only)."""
-        return _log_likelihood(seen, *self.likelihood_terms(kernel, seen))
 
     def likelihood_terms(self, kernel: Matern, seen: Observations) -> tuple[float, float]:
         """Return targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W): what depends on the kernel."""
@@ -172,7 +83,7 @@ class Axis:
         )
         return float(quadratic), float(log_det)
 
-    def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> Posterior:
+    def posterior(self, kernel: Matern, seen: Observations, slope: bool = False) -> AxisPosterior:
         """Posterior along the axis, with the log marginal likelihood and its gradient.
 
         With ``slope`` the mean and variance of the derivative by the input, and its covariance with
@@ -189,13 +100,15 @@ class Axis:
         quadratic, log_det, rate_score, noise_score = sums
         by_log_noise = 0.5 * noise_score
         evidence = Evidence(
-            value=_log_likelihood(seen, quadratic, log_det),
-            by_log_lengthscale=-rate_score,
-            by_log_variance=0.5 * (quadratic - seen.n_observed) - by_log_noise,
+            value=seen.log_likelihood(quadratic, log_det),
+            by_log={
+                "lengthscale": -rate_score,
+                "variance": 0.5 * (quadratic - seen.n_observed) - by_log_noise,
+            },
             by_log_noise=by_log_noise + seen.remainder_by_log_noise,
         )
-        return Posterior(
-            axis=self,
+        return AxisPosterior(
+            cells=self,
             kernel=kernel,
             seen=seen,
             mean=mean,
@@ -263,6 +176,11 @@ class Axis:
         accumulate_many(*_dynamics(kernel), self.step, columns, forward, backward)
         return KernelSums(self, kernel, forward, backward)
 
+    def _slope(self, kernel: Matern, dual: Floats) -> Floats:
+        if kernel.order == 1:
+            return super()._slope(kernel, dual)
+        return self.kernel_sum(kernel, dual).slope(self.points)
+
     def variance_function(self, kernel: Matern, weight: Floats) -> VarianceFunction:
         """Return the posterior variance as a function of the input; it needs no target."""
         n, m = len(self), kernel.order
@@ -273,44 +191,20 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Posterior:
+class AxisPosterior(Posterior):
     """The Gaussian process along an axis, given observations.
 
     Attributes
     ----------
-    mean, variance : ndarray of shape (n_points,)
-        Of the function at the points.
-    dual : ndarray of shape (n_points,)
-        (K + R)⁻¹ target, so that ``mean`` = K @ dual.
     slope, slope_variance : ndarray of shape (n_points,) or None
         Of the derivative by the input.
     slope_covariance : ndarray of shape (n_points,) or None
         Of the function and its derivative at the same point.
-    evidence : Evidence
-    log_det : float
-        log det(I + K W).
     """
 
-    axis: Axis
-    kernel: Matern
-    seen: Observations
-    mean: Floats
-    variance: Floats
-    dual: Floats
-    slope: Floats | None
-    slope_variance: Floats | None
-    slope_covariance: Floats | None
-    evidence: Evidence
-    log_det: float
-
-    def predict(self, inputs: ArrayLike) -> tuple[Floats, Floats]:
-        """Posterior mean and variance at new inputs, O(n_points + n_inputs log n_points).
-
-        Each input is computed by itself: its prediction does not depend on the others.
-        """
-        mean = self.axis.kernel_sum(self.kernel, self.dual)(inputs)
-        variance = self.axis.variance_function(self.kernel, self.seen.weight)(inputs)
-        return mean, variance
+    slope: Floats | None = None
+    slope_variance: Floats | None = None
+    slope_covariance: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -437,11 +331,6 @@ def _back(values: Floats, order: NDArray[np.intp] | None) -> Floats:
     return out
 
 
-def sum_by(codes: NDArray[np.integer], n_points: int, values: Floats) -> Floats:
-    """Sum the values of the rows at each point, (n_points,)."""
-    return np.bincount(codes, values, n_points).astype(np.float64, copy=False)
-
-
 def _require_slope(kernel: Matern) -> None:
     if kernel.order < 2:
         raise ParameterError(f"{kernel!r} has no derivative; take Matern32 or smoother")
@@ -449,8 +338,3 @@ def _require_slope(kernel: Matern) -> None:
 
 def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:
     return kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate
-
-
-def _log_likelihood(seen: Observations, quadratic: float, log_det: float) -> float:
-    merged = -0.5 * (seen.n_observed * LOG_2PI + log_det - seen.log_total_weight + quadratic)
-    return merged + seen.remainder

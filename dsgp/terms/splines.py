@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, CubicSpline
 from scipy.linalg import solve_banded
 
-from dsgp.axis import Floats
+from dsgp.terms.base import Floats
 
 # Largest Lebesgue constant (sum of the absolute values of all cardinal splines) of a spline that is
 # taken as it is. On even nodes it is below 2.
@@ -65,7 +65,7 @@ class BoundedSpline:
         Examples
         --------
         >>> import numpy as np
-        >>> from dsgp.learning.splines import BoundedSpline
+        >>> from dsgp.terms.splines import BoundedSpline
         >>> nodes = np.array([-1e4, 0.0, 0.1, 0.2, 0.3, 0.4])
         >>> points = np.array([0.05, 0.15, 0.25])
         >>> spline = BoundedSpline.through(nodes, points)

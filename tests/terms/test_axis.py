@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsgp.axis import Axis, Observations
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.terms import Axis, Observations
 
 KERNELS = (Matern12, Matern32, Matern52, Matern72)
 every_kernel = pytest.mark.parametrize("make", KERNELS)
@@ -157,7 +157,7 @@ def test_everything_agrees_with_dense_algebra(make, name, noise):
     evidence = posterior.evidence
     assert_close(evidence.value, expected["value"], 1.0)
     assert axis.log_marginal_likelihood(kernel, seen) == pytest.approx(evidence.value, rel=1e-13)
-    actual = [evidence.by_log_lengthscale, evidence.by_log_variance, evidence.by_log_noise]
+    actual = [evidence.by_log["lengthscale"], evidence.by_log["variance"], evidence.by_log_noise]
     # One vector: with noise far below the variance its parts are differences of far larger sums.
     size = np.abs(expected["gradient"]).max()
     assert_close(actual, expected["gradient"], size if noise < 1e-3 else min(size, 1.0))
@@ -239,7 +239,7 @@ def test_hundreds_of_points_agree_with_dense_algebra(make, noise):
     evidence = posterior.evidence
     assert evidence.value == pytest.approx(float(value), rel=tolerance)
     np.testing.assert_allclose(
-        [evidence.by_log_lengthscale, evidence.by_log_variance, evidence.by_log_noise],
+        [evidence.by_log["lengthscale"], evidence.by_log["variance"], evidence.by_log_noise],
         gradient,
         rtol=tolerance,
         atol=tolerance * (np.abs(gradient).max() if noise < 1e-2 else 1.0),
@@ -327,7 +327,7 @@ def test_a_million_points_stay_finite(make, n):
         posterior = axis.posterior(make(lengthscale=1.0, variance=1.0), seen)
         evidence = posterior.evidence
         assert np.isfinite(
-            [evidence.value, evidence.by_log_lengthscale, evidence.by_log_variance]
+            [evidence.value, evidence.by_log["lengthscale"], evidence.by_log["variance"]]
         ).all()
         assert np.isfinite(posterior.mean).all()
         assert (posterior.variance > 0).all()
@@ -436,13 +436,13 @@ def test_sorting_many_inputs_of_a_long_axis_changes_no_bit(make, monkeypatch):
     total = axis.kernel_sum(kernel, rng.standard_normal(500))
     variance = axis.variance_function(kernel, np.ones(500))
     expected = total(inputs), variance(inputs)
-    monkeypatch.setattr("dsgp.axis._LONG", 1)
+    monkeypatch.setattr("dsgp.terms._LONG", 1)
     np.testing.assert_array_equal(total(inputs), expected[0])
     np.testing.assert_array_equal(variance(inputs), expected[1])
     if make is not Matern12:
         monkeypatch.undo()
         slope = total.slope(inputs)
-        monkeypatch.setattr("dsgp.axis._LONG", 1)
+        monkeypatch.setattr("dsgp.terms._LONG", 1)
         np.testing.assert_array_equal(total.slope(inputs), slope)
 
 

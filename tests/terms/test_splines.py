@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import CubicSpline
 
-from dsgp.additive.tables import spread_beside_gaps
-from dsgp.learning.splines import (
+from dsgp.terms.splines import (
     LEBESGUE_BOUND,
     BoundedSpline,
     interpolated,
     spline_matrix,
     unevenness,
 )
+from dsgp.terms.spreading import spread_beside_gaps
 
 
 def test_even_nodes_have_the_usual_cubic_spline() -> None:

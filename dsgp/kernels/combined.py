@@ -1,0 +1,212 @@
+"""Sums and products of kernels: dense form only."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsgp.errors import ParameterError
+from dsgp.kernels.base import REGISTRY, Kernel
+from dsgp.kernels.custom import kernel_of
+
+
+class _Combined(Kernel):
+    """Kernels put together; a parameter of the first is called ``lengthscale_1``, and so on."""
+
+    parts: tuple[Kernel, ...]
+    sign: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        parts = self._prepared(tuple(kernel_of(part) for part in self.parts))
+        if len(parts) < 2:
+            raise ParameterError(f"{type(self).__name__} takes two kernels at least, got {parts}")
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(
+            self,
+            "parameters",
+            tuple(f"{name}_{k}" for k, part in enumerate(parts, 1) for name in part.parameters),
+        )
+        fixed = tuple(f"{name}_{k}" for k, part in enumerate(parts, 1) for name in part.fixed)
+        object.__setattr__(self, "order", min(part.order for part in parts))
+        object.__setattr__(self, "fixed", fixed)
+
+    @classmethod
+    def of(cls, first: Any, second: Any) -> Self:
+        """Combine two kernels; a kernel that is combined so already gets one more part."""
+        pieces: list[Kernel] = []
+        for one in (kernel_of(first), kernel_of(second)):
+            pieces += one.parts if isinstance(one, cls) else [one]
+        return cls(tuple(pieces))
+
+    def _prepared(self, parts: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        return parts
+
+    def __repr__(self) -> str:
+        return self.sign.join(
+            f"({part!r})" if isinstance(part, _Combined) else repr(part) for part in self.parts
+        )
+
+    def _part(self, name: str) -> tuple[int, str]:
+        """Return the number of the part, from 0, that a parameter is of, and its name there."""
+        own, _, number = name.rpartition("_")
+        return int(number) - 1, own
+
+    def value(self, name: str) -> float | None:
+        number, own = self._part(name)
+        return self.parts[number].value(own)
+
+    def natural_width(self) -> float | None:
+        widths = [width for part in self.parts if (width := part.natural_width()) is not None]
+        return min(widths, default=None)
+
+    def limits(self, name: str) -> tuple[float, float, float]:
+        number, own = self._part(name)
+        return self.parts[number].limits(own)
+
+    def with_parameters(self, **values: float) -> Self:
+        changes: dict[int, dict[str, float]] = {}
+        for name, value in values.items():
+            number, own = self._part(name)
+            changes.setdefault(number, {})[own] = value
+        parts = [
+            part.with_parameters(**changes[k]) if k in changes else part
+            for k, part in enumerate(self.parts)
+        ]
+        return replace(self, parts=tuple(parts))
+
+    def to_settings(self) -> dict[str, Any]:
+        return {
+            "type": type(self).__name__,
+            "parts": [part.to_settings() for part in self.parts],
+        }
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        parts = []
+        for part in settings["parts"]:
+            own = dict(part)
+            parts.append(REGISTRY[own.pop("type")].from_settings(own))
+        return cls(tuple(parts))
+
+    def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        number, own = self._part(name)
+        return self._with_derivative(number, self.parts[number].by_log(own, x, y), x, y)
+
+    @abstractmethod
+    def _with_derivative(
+        self,
+        number: int,
+        derivative: NDArray[np.float64],
+        x: ArrayLike,
+        y: ArrayLike | None,
+    ) -> NDArray[np.float64]:
+        """Return the derivative of the whole, from that of one part."""
+
+
+@dataclass(frozen=True, repr=False)
+class Sum(_Combined):
+    """Covariance of a sum of independent functions; made by ``+``.
+
+    Parameters
+    ----------
+    parts : tuple of kernels
+
+    Examples
+    --------
+    >>> from dsgp.kernels import Matern12, Matern52
+    >>> both = Matern52(10.0, 1.0) + Matern12(1.0, 0.5)
+    >>> both.parameters
+    ('lengthscale_1', 'variance_1', 'lengthscale_2', 'variance_2')
+    >>> both.covariance([0.0, 1.0]).round(3)
+    array([[1.5  , 1.176],
+           [1.176, 1.5  ]])
+    """
+
+    parts: tuple[Kernel, ...]
+    fixed: Iterable[str] = field(default=(), init=False)
+    sign: ClassVar[str] = " + "
+
+    @property
+    def std(self) -> float:
+        return math.hypot(*(part.std for part in self.parts))
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        total = self.parts[0].covariance(x, y)
+        for part in self.parts[1:]:
+            total = total + part.covariance(x, y)
+        return total
+
+    def _with_derivative(
+        self,
+        number: int,
+        derivative: NDArray[np.float64],
+        x: ArrayLike,
+        y: ArrayLike | None,
+    ) -> NDArray[np.float64]:
+        return derivative
+
+
+@dataclass(frozen=True, repr=False)
+class Product(_Combined):
+    """Covariance of a product of independent functions; made by ``*``.
+
+    Only one variance can be told of a product: that of the first part. The others are 1 and fixed;
+    where they were given, the first is multiplied by them.
+
+    Parameters
+    ----------
+    parts : tuple of kernels
+
+    Examples
+    --------
+    >>> from dsgp.kernels import Matern52, Periodic
+    >>> season = Periodic(1.0, lengthscale=0.3, variance=2.0) * Matern52(lengthscale=10.0)
+    >>> season.free
+    ('lengthscale_1', 'variance_1', 'lengthscale_2')
+    >>> season.covariance([0.0], [0.0, 1.0, 10.5]).round(3)
+    array([[2.   , 1.984, 0.558]])
+    """
+
+    parts: tuple[Kernel, ...]
+    fixed: Iterable[str] = field(default=(), init=False)
+    sign: ClassVar[str] = " * "
+
+    def _prepared(self, parts: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        first, *others = parts
+        factor, prepared = 1.0, []
+        for part in others:
+            value = part.value("variance") if "variance" in part.parameters else None
+            factor *= 1.0 if value is None else value
+            if "variance" in part.parameters:
+                fixed = tuple(dict.fromkeys([*part.fixed, "variance"]))
+                part = replace(part, variance=1.0, fixed=fixed)
+            prepared.append(part)
+        return (first if factor == 1.0 else first.scaled(math.sqrt(factor)), *prepared)
+
+    @property
+    def std(self) -> float:
+        return math.prod(part.std for part in self.parts)
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, parts=(self.parts[0].scaled(factor), *self.parts[1:]))
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        return math.prod(part.covariance(x, y) for part in self.parts)  # type: ignore[arg-type, return-value]
+
+    def _with_derivative(
+        self,
+        number: int,
+        derivative: NDArray[np.float64],
+        x: ArrayLike,
+        y: ArrayLike | None,
+    ) -> NDArray[np.float64]:
+        for k, part in enumerate(self.parts):
+            if k != number:
+                derivative = derivative * part.covariance(x, y)
+        return derivative

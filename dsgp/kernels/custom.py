@@ -1,0 +1,104 @@
+"""A user's own covariance function as a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsgp.errors import ParameterError
+from dsgp.kernels.base import Kernel
+
+# Inputs at which an object is tried when it becomes a kernel.
+_TRIED = np.array([0.0, 0.5, 2.0])
+
+
+@dataclass(frozen=True, repr=False)
+class Custom(Kernel):
+    r"""A variance that is learned times the covariance function of an object.
+
+    .. math:: k(x, x') = s^2 c(x, x')
+
+    A kernel whose own parameters are to be learned is a class that inherits from
+    ``dsgp.kernels.Kernel``.
+
+    Parameters
+    ----------
+    function : object with a method ``covariance(x, y)``
+        It takes two arrays (n,) and (k,) and returns an array (n, k): symmetric and positive
+        semidefinite for all inputs.
+    variance : float or None
+        :math:`s^2`, by which the covariances are multiplied. None: chosen from the data.
+    fixed : iterable of {"variance"}
+        Parameters that a learner must leave as given.
+
+    Raises
+    ------
+    ParameterError
+        If the object has no such method, or what it returns has another shape or is no covariance.
+    """
+
+    function: Any
+    variance: float | None = None
+    fixed: Iterable[str] = field(default=())
+
+    parameters: ClassVar[tuple[str, ...]] = ("variance",)
+    order: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(getattr(self.function, "covariance", None)):
+            raise ParameterError(
+                f"a kernel of your own needs a method covariance(x, y) that takes arrays (n,) and "
+                f"(k,) and returns (n, k), and {self.function!r} has none"
+            )
+        tried = self._evaluated(_TRIED, _TRIED)
+        if not np.allclose(tried, tried.T, rtol=1e-8) or not (
+            np.linalg.eigvalsh(tried)[0] >= -1e-8 * np.abs(tried).max()
+        ):
+            raise ParameterError(
+                f"{self.function!r}.covariance is no covariance: of the inputs {_TRIED.tolist()} "
+                f"it returns {tried.tolist()}, which is not symmetric and positive semidefinite"
+            )
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        first = np.asarray(x, dtype=float)
+        second = first if y is None else np.asarray(y, dtype=float)
+        return self._complete("variance") * self._evaluated(first, second)
+
+    def _evaluated(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = np.asarray(self.function.covariance(x, y), dtype=float)
+        if found.shape != (len(x), len(y)) or not np.isfinite(found).all():
+            raise ParameterError(
+                f"{self.function!r}.covariance(x, y) must return finite numbers of shape "
+                f"({len(x)}, {len(y)}) for so many inputs, got shape {found.shape}"
+            )
+        return found
+
+    def to_settings(self) -> dict[str, Any]:
+        raise ParameterError(
+            f"the covariance of {self.function!r} is code, which a store cannot hold; to save the "
+            "model, make it a class that inherits from dsgp.kernels.Kernel"
+        )
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        raise ParameterError("a kernel of a user's own object cannot be restored")
+
+
+def kernel_of(given: Any) -> Kernel:
+    """Return a kernel as it is, and a user's own object with ``covariance`` as one.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+    if isinstance(given, Kernel):
+        return given
+    if isinstance(given, type):
+        raise ParameterError(f"{given!r} is a class, not a kernel (did you forget the brackets?)")
+    return Custom(given)

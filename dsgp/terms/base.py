@@ -1,0 +1,362 @@
+"""What the rest of the house knows of a term: the contract of its cells.
+
+A term owns a table of *cells* (distinct values of a column, bins, levels, pairs of level and value)
+and knows the algebra of a kernel on them. A row is the code of a cell, and a multiplier where the
+function is multiplied by a column. Solvers, learners, variances, draws and stores see terms through
+``Cells`` only; a new kind of term is one file that inherits from it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.integer]
+LOG_2PI = math.log(2 * math.pi)
+
+
+def sum_by(codes: Codes, n_points: int, values: Floats) -> Floats:
+    """Sum the values of the rows at each point, (n_points,)."""
+    return np.bincount(codes, values, n_points).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Observations:
+    """What rows tell about the function at the cells of one term.
+
+    Attributes
+    ----------
+    target : ndarray of shape (n_cells,)
+        Weighted mean of the targets of the rows at each cell; 0 where there is no weight.
+    weight : ndarray of shape (n_cells,)
+        Sum of the weights 1/σ² of those rows.
+    within : float
+        Σ w (y − target)², the scatter of the rows around the mean of their cell.
+    log_weight : float
+        Σ log w over the rows of positive weight.
+    n_rows : int
+        How many rows have positive weight.
+    """
+
+    target: Floats
+    weight: Floats
+    within: float = 0.0
+    log_weight: float | None = None
+    n_rows: int | None = None
+
+    @classmethod
+    def from_rows(cls, codes: Codes, n_points: int, y: Floats, weight: Floats) -> Observations:
+        """Merge rows: ``codes[i]`` is the cell of row i."""
+        total = sum_by(codes, n_points, weight)
+        target = sum_by(codes, n_points, weight * y)
+        np.divide(target, total, out=target, where=total > 0)
+        positive = weight > 0
+        return cls(
+            target=target,
+            weight=total,
+            within=float(np.sum(weight * (y - target[codes]) ** 2)),
+            log_weight=float(np.sum(np.log(weight[positive]))),
+            n_rows=int(positive.sum()),
+        )
+
+    @cached_property
+    def n_observed(self) -> int:
+        """Number of cells with positive weight."""
+        return int(np.count_nonzero(self.weight))
+
+    @cached_property
+    def log_total_weight(self) -> float:
+        """Σ log of the weights of the observed cells."""
+        return float(np.sum(np.log(self.weight[self.weight > 0])))
+
+    @cached_property
+    def remainder(self) -> float:
+        """Log likelihood of the rows minus that of their cell means, given the function."""
+        if self.n_rows is None or self.log_weight is None:
+            return 0.0
+        return -0.5 * (
+            (self.n_rows - self.n_observed) * LOG_2PI
+            + self.log_total_weight
+            - self.log_weight
+            + self.within
+        )
+
+    @property
+    def remainder_by_log_noise(self) -> float:
+        """Derivative of ``remainder`` by the log of a factor common to all noise variances."""
+        if self.n_rows is None:
+            return 0.0
+        return -0.5 * (self.n_rows - self.n_observed - self.within)
+
+    def log_likelihood(self, quadratic: float, log_det: float) -> float:
+        """Log density of the rows, from targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W)."""
+        merged = -0.5 * (self.n_observed * LOG_2PI + log_det - self.log_total_weight + quadratic)
+        return merged + self.remainder
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A log marginal likelihood and its derivatives by the logs of the hyperparameters.
+
+    Attributes
+    ----------
+    value : float
+    by_log : dict of str to float
+        By the log of each parameter of the kernel.
+    by_log_noise : float
+        By the log of a factor common to all noise variances.
+    """
+
+    value: float
+    by_log: dict[str, float]
+    by_log_noise: float
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The function of a term, given observations.
+
+    Attributes
+    ----------
+    cells : Cells
+    kernel : Kernel
+    seen : Observations
+    mean, variance : ndarray of shape (n_cells,)
+        Of the function at the cells.
+    dual : ndarray of shape (n_cells,)
+        (K + R)⁻¹ target, so that ``mean`` = K @ dual.
+    evidence : Evidence
+    log_det : float
+        log det(I + K W).
+    """
+
+    cells: Cells
+    kernel: Any
+    seen: Observations
+    mean: Floats
+    variance: Floats
+    dual: Floats
+    evidence: Evidence
+    log_det: float
+
+    def predict(self, inputs: Floats) -> tuple[Floats, Floats]:
+        """Posterior mean and variance at new inputs.
+
+        Each input is computed by itself: its prediction does not depend on the others.
+        """
+        mean = self.cells.kernel_sum(self.kernel, self.dual)(inputs)
+        variance = self.cells.variance_function(self.kernel, self.seen.weight)(inputs)
+        return mean, variance
+
+
+class Solver(Protocol):
+    """Applies (K⁻¹ + W)⁻¹ for one kernel and one set of weights, vector by vector."""
+
+    def solve(self, information: Floats) -> tuple[Floats, Floats]:
+        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,)."""
+
+
+class Sum(Protocol):
+    """The functions x ↦ k(x, cells) @ vector of several vectors."""
+
+    def add_to(self, inputs: Floats, out: Floats) -> None:
+        """Add the values at inputs to ``out`` (n_inputs, r)."""
+
+
+Function = Callable[[Floats], Floats]
+"""From inputs (n,) or (n, k) to values (n,)."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How the inputs of a term spread, in their units: where a search for lengthscales looks.
+
+    Attributes
+    ----------
+    width : float
+        Of the bulk of the rows.
+    extent : float
+        Of all of them.
+    spacing : float
+        Of neighbouring points.
+    """
+
+    width: float
+    extent: float
+    spacing: float
+
+
+@dataclass(frozen=True)
+class BinShift:
+    """How a function differs from what bins see of it; see ``additive.bins``.
+
+    Attributes
+    ----------
+    bias : ndarray of shape (n_cells,)
+        Mean of the function over a bin minus its value at the mean input.
+    rest : float
+        Mean square over the rows of what that leaves out.
+    noise : float
+        What the slopes within bins add to the variance of the residuals.
+    """
+
+    bias: Floats
+    rest: float
+    noise: float
+
+
+class Cells(ABC):
+    """The table of one term, and the algebra of a kernel on it.
+
+    *Inputs* are numbers (n,) or rows of several numbers (n, k), as the kind of term says; those of
+    the cells themselves are ``points``. NaN in an input means that it is missing.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n_cells,) or (n_cells, k)
+    """
+
+    points: Floats
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    # ------------------------------------------------------------------ algebra at the cells
+
+    @abstractmethod
+    def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
+        """Covariances of the function between two sets of inputs, (n, k)."""
+
+    @abstractmethod
+    def prior_by_log(self, kernel: Any, name: str) -> Floats:
+        """Derivative of the prior covariance of the cells by the log of a parameter."""
+
+    @abstractmethod
+    def multiply(self, kernel: Any, vector: Floats) -> Floats:
+        """Return K @ vector."""
+
+    @abstractmethod
+    def solver(self, kernel: Any, weight: Floats) -> Solver:
+        """Prepare repeated solves with the same kernel and weights."""
+
+    @abstractmethod
+    def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
+        """Return targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W): what depends on the kernel."""
+
+    @abstractmethod
+    def posterior(self, kernel: Any, seen: Observations) -> Posterior:
+        """Posterior at the cells, with the log marginal likelihood and its gradient."""
+
+    @abstractmethod
+    def sample(self, kernel: Any, random: np.random.Generator) -> Floats:
+        """Draw the function at the cells from its prior, (n_cells,)."""
+
+    def log_marginal_likelihood(self, kernel: Any, seen: Observations) -> float:
+        """Log density of the rows, the function integrated out."""
+        return seen.log_likelihood(*self.likelihood_terms(kernel, seen))
+
+    # ------------------------------------------------------------------ anywhere
+
+    @abstractmethod
+    def kernel_sum(self, kernel: Any, vector: Floats) -> Function:
+        """Return the function x ↦ k(x, points) @ vector, ready to be evaluated anywhere."""
+
+    @abstractmethod
+    def kernel_sums(self, kernel: Any, vectors: Floats) -> Sum:
+        """Like ``kernel_sum`` for several vectors (r, n_cells) at once."""
+
+    @abstractmethod
+    def variance_function(self, kernel: Any, weight: Floats) -> Function:
+        """Return the posterior variance as a function of the input; it needs no target."""
+
+    def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
+        """Prior variance of what a row gets of the function, (n,)."""
+        return np.full(len(inputs), kernel.std**2)
+
+    def multipliers(self, inputs: Floats) -> Floats | None:
+        """What the function is multiplied by in each row, (n,); None where that is 1."""
+        return None
+
+    def is_missing(self, inputs: Floats) -> NDArray[np.bool_]:
+        """Whether an input is missing, (n,)."""
+        gaps = np.isnan(inputs)
+        return gaps if gaps.ndim == 1 else gaps.any(axis=1)
+
+    @abstractmethod
+    def with_inputs(self, inputs: Floats) -> tuple[Self, Codes, Codes]:
+        """Return cells that hold inputs too, and the codes of these cells and of the inputs."""
+
+    # ------------------------------------------------------------------ fewer cells
+
+    @abstractmethod
+    def subset(self, chosen: Sequence[int] | Codes) -> Cells:
+        """Return some of the cells, by increasing codes."""
+
+    @abstractmethod
+    def bins(self, weight: Floats, n_bins: int) -> Codes:
+        """Bin of each cell, so that there are about ``n_bins`` at most where cells can merge."""
+
+    @abstractmethod
+    def merged(
+        self, bin_of_cell: Codes, weight: Floats, spread: Floats | None = None
+    ) -> tuple[Cells, Floats]:
+        """Return the cells that bins are, and the variance of the inputs within each.
+
+        ``spread`` (n_cells,) is that within the cells that are merged.
+        """
+
+    def fewest_bins(self) -> int:
+        """How many bins there are at least."""
+        return 1
+
+    @abstractmethod
+    def chosen(self, weight: Floats, number: int) -> Codes:
+        """Codes of about ``number`` cells, spread over the rows: a coarse space is made of them."""
+
+    @abstractmethod
+    def nodes(self, weight: Floats, number: int) -> Codes:
+        """Codes of about ``number`` cells that hold the function; it is interpolated elsewhere."""
+
+    @abstractmethod
+    def interpolation(self, nodes: Codes) -> Floats | None:
+        """Return C, (n_cells, n_nodes): values at the cells from those at nodes; None for all."""
+
+    @abstractmethod
+    def interpolated(self, values: Floats, others: Cells) -> Floats:
+        """Carry values at these cells to others of the same term, roughly."""
+
+    # ------------------------------------------------------------------ resolution and search
+
+    def scale(self, weight: Floats) -> Scale | None:
+        """How the inputs spread; None where there is no lengthscale."""
+        return None
+
+    def slopes(self, values: Floats) -> Floats | None:
+        """Derivatives by the input of functions (r, n_cells) at the cells, if there are any."""
+        return None
+
+    def left_open(self, kernel: Any, spread: Floats) -> Floats:
+        """Prior variance within bins whose inputs have a variance, given the function there."""
+        return np.zeros(len(self))
+
+    def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
+        """How the posterior mean differs from what bins see of it."""
+        return BinShift(np.zeros(len(self)), 0.0, 0.0)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether K is a variance times the identity, so that the term can be eliminated."""
+        return False
+
+    @property
+    def line(self) -> Floats | None:
+        """Points along which neighbours are alike, increasing; None where there is no order."""
+        return None
