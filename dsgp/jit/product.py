@@ -3,7 +3,8 @@
 K is semiseparable: K v at the points is one forward and one backward accumulation, and at any
 other input the same two accumulations, carried there from its two neighbours. Each new input is
 computed by itself, so its result cannot depend on which others share the call. Conventions are
-those of ``filter``.
+those of ``filter``; ``left`` and ``right`` are the points beside each input, at or before it and
+after it, negative where there is none.
 """
 
 from __future__ import annotations
@@ -67,33 +68,33 @@ def accumulate(shift, stationary, rate, step, vector, forward, backward):
 
 
 @compiled
-def evaluate(shift, stationary, rate, points, forward, backward, inputs, value, slope):
+def evaluate(shift, stationary, rate, points, forward, backward, inputs, left, right, value, slope):
     """Fill ``value`` and ``slope`` (by the input) of x ↦ k(x, points) @ vector at ``inputs``.
 
     ``slope`` is filled where its length is not 0.
     """
     m = len(shift)
-    n = points.shape[0]
     want_slope = slope.shape[0] > 0
     c = np.empty(m)
     b = np.empty(m)
     for k in range(inputs.shape[0]):
-        right = np.searchsorted(points, inputs[k], side="right")
+        before = left[k]
+        after = right[k]
         total = 0.0
         rise = 0.0
-        if right > 0:
+        if before >= 0:
             for i in range(m):
-                c[i] = forward[right - 1, i]
-            tau = scaled(rate, inputs[k] - points[right - 1])
+                c[i] = forward[before, i]
+            tau = scaled(rate, inputs[k] - points[before])
             push(shift, tau, math.exp(-tau), c)
             total += c[0]
             rise -= c[0]
             if m > 1:
                 rise += c[1]
-        if right < n:
+        if after >= 0:
             for i in range(m):
-                b[i] = backward[right, i]
-            tau = scaled(rate, points[right] - inputs[k])
+                b[i] = backward[after, i]
+            tau = scaled(rate, points[after] - inputs[k])
             pull(shift, tau, math.exp(-tau), b)
             # Φᵀ b moves by Aᵀ Φᵀ b as τ grows, and τ shrinks as the input grows.
             for i in range(m):
@@ -108,7 +109,7 @@ def evaluate(shift, stationary, rate, points, forward, backward, inputs, value, 
 
 @compiled
 def posterior_variance(
-    shift, stationary, rate, points, weight, covariances, adjoint, inputs, variance
+    shift, stationary, rate, points, weight, covariances, adjoint, inputs, left, right, variance
 ):
     """Fill the posterior variance at ``inputs`` from the stored states of the two neighbours.
 
@@ -116,29 +117,29 @@ def posterior_variance(
     both (n, m (m + 1) / 2).
     """
     m = len(shift)
-    n = points.shape[0]
     a = np.zeros(m)
     p = np.empty((m, m))
     q = np.empty((m, m))
     half = np.empty((m, m))
     for k in range(inputs.shape[0]):
-        right = np.searchsorted(points, inputs[k], side="right")
+        before = left[k]
+        after = right[k]
         for i in range(m):
             for j in range(m):
                 p[i, j] = stationary[i, j]
-        if right > 0:
-            _unpack(covariances, right - 1, p)
-            ratio = 1.0 + weight[right - 1] * p[0, 0]
-            update(shift, ratio, weight[right - 1] / ratio, 0.0, a, p)
-            tau = scaled(rate, inputs[k] - points[right - 1])
+        if before >= 0:
+            _unpack(covariances, before, p)
+            ratio = 1.0 + weight[before] * p[0, 0]
+            update(shift, ratio, weight[before] / ratio, 0.0, a, p)
+            tau = scaled(rate, inputs[k] - points[before])
             predict(shift, stationary, tau, a, p, half)
         total = p[0, 0]
-        if right < n:
-            _unpack(adjoint, right, q)
+        if after >= 0:
+            _unpack(adjoint, after, q)
             # N is pulled back to the input: hᵀ P Φᵀ N Φ P h, by pushing P h forward.
             for i in range(m):
                 half[0, i] = p[i, 0]
-            tau = scaled(rate, points[right] - inputs[k])
+            tau = scaled(rate, points[after] - inputs[k])
             push(shift, tau, math.exp(-tau), half[0])
             for i in range(m):
                 for j in range(m):
@@ -193,32 +194,32 @@ def accumulate_many(shift, stationary, rate, step, vectors, forward, backward):
 
 
 @compiled
-def evaluate_many(shift, stationary, rate, points, forward, backward, inputs, out):
+def evaluate_many(shift, stationary, rate, points, forward, backward, inputs, left, right, out):
     """Add r sums x ↦ k(x, points) @ vector_k at ``inputs`` to ``out`` (n_inputs, r).
 
     ``forward`` and ``backward`` (n, m, r) hold the accumulations of every vector.
     """
     m = len(shift)
-    n = points.shape[0]
     r = out.shape[1]
     one = np.empty(m)
     for k in range(inputs.shape[0]):
-        right = np.searchsorted(points, inputs[k], side="right")
-        if right > 0:
+        before = left[k]
+        after = right[k]
+        if before >= 0:
             # First row of Φ: what each component of the accumulation adds to the function.
-            tau = scaled(rate, inputs[k] - points[right - 1])
+            tau = scaled(rate, inputs[k] - points[before])
             power = math.exp(-tau)
             for i in range(m):
                 factor = power * shift[i]
                 power *= tau
                 for j in range(r):
-                    out[k, j] += factor * forward[right - 1, i, j]
-        if right < n:
-            tau = scaled(rate, points[right] - inputs[k])
+                    out[k, j] += factor * forward[before, i, j]
+        if after >= 0:
+            tau = scaled(rate, points[after] - inputs[k])
             for i in range(m):
                 one[i] = stationary[i, 0]
             push(shift, tau, math.exp(-tau), one)
             for i in range(m):
                 factor = one[i]
                 for j in range(r):
-                    out[k, j] += factor * backward[right, i, j]
+                    out[k, j] += factor * backward[after, i, j]

@@ -51,7 +51,7 @@ class Kernel(ABC):
     units of the input, one that begins with "variance" in squared units of the target, and any
     other has no unit."""
 
-    order: int = 3
+    order: ClassVar[int] = 3
     """Derivatives that the function has, plus one; 4 at most. It says how fine the grids must be
     that hold the function."""
 
@@ -132,6 +132,10 @@ class Kernel(ABC):
     def std(self) -> float:
         """Prior standard deviation s of the function, the largest of all inputs."""
         return math.sqrt(self._complete("variance"))
+
+    def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
+        """Prior variances at inputs, (n,): the diagonal of ``covariance(x)``."""
+        return np.full(len(np.asarray(x)), self.std**2)
 
     def natural_width(self) -> float | None:
         """Width of an input over which the function varies, where the kernel itself says so."""

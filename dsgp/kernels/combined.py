@@ -142,6 +142,9 @@ class Sum(_Combined):
             total = total + part.covariance(x, y)
         return total
 
+    def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
+        return np.sum([part.diagonal(x) for part in self.parts], axis=0)
+
     def _with_derivative(
         self,
         number: int,
@@ -170,7 +173,7 @@ class Product(_Combined):
     >>> season.free
     ('lengthscale_1', 'variance_1', 'lengthscale_2')
     >>> season.covariance([0.0], [0.0, 1.0, 10.5]).round(3)
-    array([[2.   , 1.984, 0.558]])
+    array([[2.   , 1.984, 0.565]])
     """
 
     parts: tuple[Kernel, ...]
@@ -195,6 +198,9 @@ class Product(_Combined):
 
     def scaled(self, factor: float) -> Self:
         return replace(self, parts=(self.parts[0].scaled(factor), *self.parts[1:]))
+
+    def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
+        return np.prod([part.diagonal(x) for part in self.parts], axis=0)
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         return math.prod(part.covariance(x, y) for part in self.parts)  # type: ignore[arg-type, return-value]

@@ -14,6 +14,8 @@ from dsgp.kernels.base import Kernel
 
 # Inputs at which an object is tried when it becomes a kernel.
 _TRIED = np.array([0.0, 0.5, 2.0])
+# Inputs whose covariances are computed for the sake of their variances.
+_BLOCK = 64
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,6 +70,17 @@ class Custom(Kernel):
         first = np.asarray(x, dtype=float)
         second = first if y is None else np.asarray(y, dtype=float)
         return self._complete("variance") * self._evaluated(first, second)
+
+    @property
+    def std(self) -> float:
+        # Of the inputs that the object was tried with: others may vary more or less.
+        scale = float(np.diag(self._evaluated(_TRIED, _TRIED)).max())
+        return float(np.sqrt(self._complete("variance") * scale))
+
+    def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
+        inputs = np.asarray(x, dtype=float)
+        parts = [inputs[start : start + _BLOCK] for start in range(0, len(inputs), _BLOCK)]
+        return np.concatenate([np.diag(self.covariance(part)) for part in parts] or [inputs])
 
     def _evaluated(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
         found = np.asarray(self.function.covariance(x, y), dtype=float)

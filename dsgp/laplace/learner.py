@@ -24,7 +24,6 @@ from dsgp.laplace.evidence import CONSTANT, NodeMode, NodeModel, constant_kernel
 from dsgp.laplace.parameters import better_likelihood
 from dsgp.learning.marginal import Tilt, maximise
 from dsgp.learning.nodes import (
-    ALL_NODES,
     RESOLUTION,
     SCAN_GAIN,
     Basis,
@@ -34,6 +33,7 @@ from dsgp.learning.nodes import (
     more_nodes,
     open_variances,
     other_lengthscales,
+    spread_nodes,
 )
 from dsgp.learning.search import Search
 from dsgp.likelihoods import Likelihood
@@ -392,13 +392,7 @@ def _with_nodes(model: NodeModel, counts: list[int]) -> NodeModel:
 
 def _first_nodes(kernels: list[Kernel], binned: BinnedRows) -> list[int]:
     """Nodes that the terms begin with; cells that are no points of a line are all nodes."""
-    fixed = [0 if own.line is not None else len(own) for own in binned.rows.table.cells]
-    n_free = sum(not size for size in fixed)
-    left = max(ALL_NODES - min(sum(fixed), ALL_NODES // 2), 0)
-    most = max(8, left // (2 * max(n_free, 1)))
-    return [
-        size or min(NODES[kernel.order], most) for size, kernel in zip(fixed, kernels, strict=True)
-    ]
+    return spread_nodes(kernels, binned.rows.table.cells, NODES)
 
 
 def _kept(kernel: Kernel) -> Search:

@@ -14,6 +14,7 @@ row and no bin is looked at again.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -500,7 +501,7 @@ def open_variances(
     for d, (nodes, bins, weight, squares, kernel) in enumerate(
         zip(basis.cells, tables.cells, tables.weights, tables.spreads, kernels, strict=True)
     ):
-        if d == basis.eliminated or bins.line is None:
+        if d == basis.eliminated or not bins.is_interpolated:
             found.append(0.0)  # every cell is a node
             continue
         variance = kernel.std**2
@@ -517,14 +518,23 @@ def open_variances(
 
 def first_nodes(kernels: list[Kernel], tables: TwoWayTables | None = None) -> list[int]:
     """Nodes that the terms begin with; cells that are no points of a line are all nodes."""
-    fixed = [0] * len(kernels)
-    if tables is not None:
-        fixed = [0 if bins.line is not None else len(bins) for bins in tables.cells]
-    n_free = sum(not size for size in fixed)
-    left = max(ALL_NODES - min(sum(fixed), ALL_NODES // 2), 0)
-    most = max(8, left // (2 * max(n_free, 1)))
+    if tables is None:
+        most = max(8, ALL_NODES // (2 * max(len(kernels), 1)))
+        return [min(NODES[kernel.order], most) for kernel in kernels]
+    return spread_nodes(kernels, tables.cells, NODES)
+
+
+def spread_nodes(
+    kernels: list[Kernel], cells: Sequence[Cells], wanted: Mapping[int, int]
+) -> list[int]:
+    """Share half of all nodes among the terms; ``wanted`` by the order of a kernel, for a curve."""
+    fixed = [0 if own.is_interpolated else len(own) for own in cells]
+    n_curves = [own.n_curves if own.is_interpolated else 0 for own in cells]
+    left = ALL_NODES - min(sum(n for n in fixed if n < _ELIMINATED), ALL_NODES // 2)
+    most = max(8, left // (2 * max(sum(n_curves), 1)))
     return [
-        size or min(NODES[kernel.order], most) for size, kernel in zip(fixed, kernels, strict=True)
+        size or n * min(wanted[kernel.order], most)
+        for size, n, kernel in zip(fixed, n_curves, kernels, strict=True)
     ]
 
 
@@ -561,9 +571,8 @@ def more_nodes(
     """
     share = RESOLUTION / max(len(counts), 1)
     granted = list(counts)
-    left = ALL_NODES - sum(
-        counts[d] for d in range(len(counts)) if tables.cells[d].line is not None
-    )
+    free = [d for d, bins in enumerate(tables.cells) if bins.is_interpolated]
+    left = ALL_NODES - sum(counts[d] for d in free)
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:
         n_bins, excess = len(tables.cells[d]), open_variance[d] / share

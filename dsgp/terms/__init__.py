@@ -16,6 +16,11 @@ from dsgp.terms.base import (
     Sum,
     sum_by,
 )
+from dsgp.terms.dense import DenseCells
+from dsgp.terms.grouped import GroupedAxis, GroupedDense
+from dsgp.terms.levels import LevelCells
+from dsgp.terms.line import Line
+from dsgp.terms.multiplied import MultipliedCells
 
 __all__ = [
     "LOG_2PI",
@@ -25,11 +30,17 @@ __all__ = [
     "BinShift",
     "Cells",
     "Codes",
+    "DenseCells",
     "Evidence",
     "Floats",
     "Function",
+    "GroupedAxis",
+    "GroupedDense",
     "KernelSum",
     "KernelSums",
+    "LevelCells",
+    "Line",
+    "MultipliedCells",
     "Observations",
     "Posterior",
     "Scale",

@@ -76,6 +76,24 @@ class Axis(Line):
         with np.errstate(over="ignore"):  # an infinite step only forgets
             return np.diff(self.points, prepend=self.points[:1])
 
+    @property
+    def coordinates(self) -> Floats:
+        """Where along the axis each point is, (n_points,)."""
+        return self.points
+
+    def ordered(self, inputs: ArrayLike) -> tuple[Floats, NDArray[np.intp] | None]:
+        """Sort inputs where that pays: neighbours on a long axis are then neighbours in memory."""
+        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
+        if len(self) < _LONG or len(inputs) < _LONG // 16:
+            return inputs, None
+        order = np.argsort(inputs)
+        return inputs[order], order
+
+    def locate(self, inputs: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
+        """Return where inputs are along the axis, and the points before and after; -1 for none."""
+        after = np.searchsorted(self.points, inputs, side="right")
+        return inputs, after - 1, np.where(after < len(self), after, -1)
+
     def likelihood_terms(self, kernel: Matern, seen: Observations) -> tuple[float, float]:
         """Return targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W): what depends on the kernel."""
         quadratic, log_det = filter_states(
@@ -258,14 +276,17 @@ class KernelSum:
         return self._evaluate(inputs, slope=True)[1]
 
     def _evaluate(self, inputs: ArrayLike, slope: bool) -> tuple[Floats, Floats]:
-        inputs, order = _ordered(self.axis, inputs)
+        inputs, order = self.axis.ordered(inputs)
+        coordinates, left, right = self.axis.locate(inputs)
         value, rise = np.empty(len(inputs)), np.empty(len(inputs)) if slope else _NONE
         evaluate(
             *_dynamics(self.kernel),
-            self.axis.points,
+            self.axis.coordinates,
             self.forward,
             self.backward,
-            inputs,
+            coordinates,
+            left,
+            right,
             value,
             rise,
         )
@@ -283,8 +304,16 @@ class KernelSums:
 
     def add_to(self, inputs: Floats, out: Floats) -> None:
         """Add the values at inputs of any order to ``out`` (n_inputs, r)."""
+        coordinates, left, right = self.axis.locate(inputs)
         evaluate_many(
-            *_dynamics(self.kernel), self.axis.points, self.forward, self.backward, inputs, out
+            *_dynamics(self.kernel),
+            self.axis.coordinates,
+            self.forward,
+            self.backward,
+            coordinates,
+            left,
+            right,
+            out,
         )
 
 
@@ -300,27 +329,21 @@ class VarianceFunction:
 
     def __call__(self, inputs: ArrayLike) -> Floats:
         """Variances at inputs of any order, (n_inputs,)."""
-        inputs, order = _ordered(self.axis, inputs)
+        inputs, order = self.axis.ordered(inputs)
+        coordinates, left, right = self.axis.locate(inputs)
         variance = np.empty(len(inputs))
         posterior_variance(
             *_dynamics(self.kernel),
-            self.axis.points,
+            self.axis.coordinates,
             self.weight,
             self.covariances,
             self.adjoint,
-            inputs,
+            coordinates,
+            left,
+            right,
             variance,
         )
         return _back(variance, order)
-
-
-def _ordered(axis: Axis, inputs: ArrayLike) -> tuple[Floats, NDArray[np.intp] | None]:
-    """Sort inputs where that pays: neighbours on a long axis are then neighbours in memory."""
-    inputs = np.ascontiguousarray(inputs, dtype=np.float64)
-    if len(axis) < _LONG or len(inputs) < _LONG // 16:
-        return inputs, None
-    order = np.argsort(inputs)
-    return inputs[order], order
 
 
 def _back(values: Floats, order: NDArray[np.intp] | None) -> Floats:

@@ -352,6 +352,16 @@ class Cells(ABC):
         return BinShift(np.zeros(len(self)), 0.0, 0.0)
 
     @property
+    def n_curves(self) -> int:
+        """How many functions without anything in common the term consists of."""
+        return 1
+
+    @property
+    def is_interpolated(self) -> bool:
+        """Whether the function is held by its values at some cells, and interpolated elsewhere."""
+        return self.line is not None
+
+    @property
     def is_diagonal(self) -> bool:
         """Whether K is a variance times the identity, so that the term can be eliminated."""
         return False

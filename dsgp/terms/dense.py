@@ -1,0 +1,239 @@
+"""Cells of a kernel that has no state-space form, by the factor K = V Vᵀ that rounding allows.
+
+Smooth kernels have few directions, whatever the number of cells: a pivoted Cholesky factorisation
+stops where what is left is below rounding (or at a largest number of columns, and then says what is
+left). All else is algebra with V (n, r):
+
+    (K⁻¹ + W)⁻¹ b = V S⁻¹ Vᵀ b,  S = I + Vᵀ W V,  with the dual b − W times that.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from dsgp.errors import DataWarning
+from dsgp.terms.base import Evidence, Floats, Function, Observations, Posterior
+from dsgp.terms.line import Line
+
+# Share of the largest prior variance below which what a factor leaves out is rounding.
+_ROUNDING = 1e-13
+# Cells whose prior matrix is made as a whole; beyond, it is made column by column, as many as
+# matter and no more than these.
+_AT_ONCE = 1024
+MOST_COLUMNS = 2048
+# Share of the prior variance that may be left out without a word.
+_REPORTED = 1e-6
+
+
+class DenseCells(Line):
+    """Points of a line with any kernel that has a dense covariance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.kernels import SquaredExponential
+    >>> from dsgp.terms import DenseCells, Observations
+    >>> cells = DenseCells(np.array([0.0, 1.0]))
+    >>> seen = Observations(target=np.array([1.0, 3.0]), weight=np.array([1.0, 2.0]))
+    >>> posterior = cells.posterior(SquaredExponential(1.0, 2.0), seen)
+    >>> posterior.mean.round(4)
+    array([1.189 , 2.3542])
+    """
+
+    def __init__(self, points: Floats) -> None:
+        super().__init__(np.ascontiguousarray(points, dtype=np.float64))
+
+    # ------------------------------------------------------------------ algebra at the cells
+
+    def _factor(self, kernel: Any) -> Floats:
+        """V, (n_cells, r); the last one is kept."""
+        kept: dict[Any, Floats] = self.__dict__.setdefault("_kept", {})
+        if kernel not in kept:
+            kept.clear()
+            kept[kernel] = self._factored(kernel)
+        return kept[kernel]
+
+    def _factored(self, kernel: Any) -> Floats:
+        left = self.prior_variance(kernel, self.points)
+        tolerance = _ROUNDING * float(left.max(initial=0.0))
+        if len(self) <= _AT_ONCE:
+            prior = self.prior(kernel, self.points, self.points)
+            factor, pivots, rank, _ = dpstrf(prior, tol=tolerance, lower=1, overwrite_a=1)
+            columns = np.empty((len(self), rank))
+            columns[pivots - 1] = np.tril(factor)[:, :rank]
+            return columns
+        columns = np.zeros((len(self), MOST_COLUMNS), order="F")
+        for rank in range(MOST_COLUMNS):
+            pivot = int(np.argmax(left))
+            if left[pivot] <= tolerance:
+                return columns[:, :rank]
+            column = self.prior(kernel, self.points, self.points[pivot : pivot + 1])[:, 0]
+            column -= columns[:, :rank] @ columns[pivot, :rank]
+            columns[:, rank] = column / np.sqrt(left[pivot])
+            left = np.maximum(left - columns[:, rank] ** 2, 0.0)
+            left[pivot] = 0.0
+        share = float(left.mean()) / float(self.prior_variance(kernel, self.points).mean())
+        if share > _REPORTED:
+            warnings.warn(
+                f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that its covariance of "
+                f"{len(self)} distinct values is held by: {share:.2g} of its prior variance is "
+                "left out; take fewer bins, or a Matérn kernel, which has a state-space form",
+                DataWarning,
+                stacklevel=2,
+            )
+        return columns
+
+    def multiply(self, kernel: Any, vector: Floats) -> Floats:
+        columns = self._factor(kernel)
+        return columns @ (columns.T @ vector)
+
+    def solver(self, kernel: Any, weight: Floats) -> DenseSolver:
+        return DenseSolver(self._factor(kernel), weight)
+
+    def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
+        solver = self.solver(kernel, seen.weight)
+        _, dual = solver.solve(seen.weight * seen.target)
+        return float(np.sum(seen.target * dual)), solver.log_det
+
+    def posterior(self, kernel: Any, seen: Observations) -> Posterior:
+        solver = self.solver(kernel, seen.weight)
+        mean, dual = solver.solve(seen.weight * seen.target)
+        quadratic, variance = float(np.sum(seen.target * dual)), solver.variances
+        by_log = {}
+        if seen.n_observed:
+            inverse = solver.inverse_of_targets()
+            for name in kernel.parameters:
+                slope = self.prior_by_log(kernel, name)
+                by_log[name] = 0.5 * float(dual @ slope @ dual - np.sum(inverse * slope))
+        else:
+            by_log = dict.fromkeys(kernel.parameters, 0.0)
+        # log det(I + K W) falls by tr(V W), and the quadratic form by the squares of the noise.
+        noise = seen.target[seen.weight > 0] - mean[seen.weight > 0]
+        squares = float(np.sum(seen.weight[seen.weight > 0] * noise**2))
+        taken = float(np.sum(seen.weight * variance))
+        evidence = Evidence(
+            value=seen.log_likelihood(quadratic, solver.log_det),
+            by_log=by_log,
+            by_log_noise=0.5 * (squares + taken - seen.n_observed) + seen.remainder_by_log_noise,
+        )
+        return Posterior(
+            cells=self,
+            kernel=kernel,
+            seen=seen,
+            mean=mean,
+            variance=variance,
+            dual=dual,
+            evidence=evidence,
+            log_det=solver.log_det,
+        )
+
+    def sample(self, kernel: Any, random: np.random.Generator) -> Floats:
+        columns = self._factor(kernel)
+        return columns @ random.standard_normal(columns.shape[1])
+
+    # ------------------------------------------------------------------ anywhere
+
+    def kernel_sum(self, kernel: Any, vector: Floats) -> Function:
+        return DenseSum(self, kernel, vector)
+
+    def kernel_sums(self, kernel: Any, vectors: Floats) -> DenseSum:
+        return DenseSum(self, kernel, vectors.T)
+
+    def variance_function(self, kernel: Any, weight: Floats) -> Function:
+        root = np.sqrt(weight)
+        matrix = self.prior(kernel, self.points, self.points) * np.outer(root, root)
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return DenseVariance(self, kernel, root, factor)
+
+    def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
+        return np.asarray(kernel.diagonal(inputs))
+
+
+@dataclass(frozen=True)
+class DenseSolver:
+    """Applies (K⁻¹ + W)⁻¹ by the factor of K."""
+
+    columns: Floats
+    weight: Floats
+
+    @cached_property
+    def _inner(self) -> Floats:
+        """Cholesky factor of S = I + Vᵀ W V."""
+        inner = (self.columns.T * self.weight) @ self.columns
+        inner[np.diag_indices_from(inner)] += 1.0
+        # Beside a huge weight, rounding could outweigh the identity.
+        inner[np.diag_indices_from(inner)] *= 1.0 + 1e-14
+        return cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+
+    @property
+    def log_det(self) -> float:
+        """Log det(I + K W)."""
+        return 2 * float(np.sum(np.log(np.diag(self._inner))))
+
+    @cached_property
+    def half(self) -> Floats:
+        """S^(−1/2) Vᵀ, (r, n_cells)."""
+        return solve_triangular(self._inner, self.columns.T, lower=True, check_finite=False)
+
+    @property
+    def variances(self) -> Floats:
+        """Posterior variances, (n_cells,)."""
+        return np.einsum("ru,ru->u", self.half, self.half)
+
+    def solve(self, information: Floats) -> tuple[Floats, Floats]:
+        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,)."""
+        solved = cho_solve((self._inner, True), self.columns.T @ information, check_finite=False)
+        mean = self.columns @ solved
+        return mean, information - self.weight * mean
+
+    def inverse_of_targets(self) -> Floats:
+        """(K + W⁻¹)⁻¹ = W − W V S⁻¹ Vᵀ W, (n_cells, n_cells)."""
+        weighted = self.half * self.weight
+        inverse = -(weighted.T @ weighted)
+        inverse[np.diag_indices_from(inverse)] += self.weight
+        return inverse
+
+
+@dataclass(frozen=True)
+class DenseSum:
+    """The functions x ↦ k(x, points) @ vectors."""
+
+    cells: DenseCells
+    kernel: Any
+    vectors: Floats
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Values at inputs, (n,)."""
+        return self.cells.prior(self.kernel, np.asarray(inputs), self.cells.points) @ self.vectors
+
+    def add_to(self, inputs: Floats, out: Floats) -> None:
+        """Add the values at inputs to ``out`` (n_inputs, r)."""
+        out += self(inputs)
+
+
+@dataclass(frozen=True)
+class DenseVariance:
+    """The posterior variance, by the Cholesky factor of I + W^½ K W^½: no weight is divided by."""
+
+    cells: DenseCells
+    kernel: Any
+    root: Floats
+    factor: Floats
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Variances at inputs, (n,)."""
+        inputs = np.asarray(inputs)
+        prior = self.cells.prior_variance(self.kernel, inputs)
+        cross = self.cells.prior(self.kernel, self.cells.points, inputs) * self.root[:, None]
+        explained = solve_triangular(
+            self.factor, cross, lower=True, overwrite_b=True, check_finite=False
+        )
+        return np.maximum(prior - np.sum(explained**2, axis=0), 0.0)
