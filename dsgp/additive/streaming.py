@@ -7,7 +7,7 @@ rows come. The second sums logical blocks of rows, in order.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,11 +23,11 @@ from dsgp.compute import over_blocks, over_chunks, run
 from dsgp.errors import DataError
 from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells
 from dsgp.rows.coded import Extremes
-from dsgp.rows.encode import Bins, Cells, Sketch
+from dsgp.rows.coding import TermCut, code_type, multiplier_of
+from dsgp.rows.encode import Cells, Sketch
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import BLOCK, Layout, RowTable
-from dsgp.terms import Axis, Floats
-from dsgp.terms.spreading import increasing
+from dsgp.terms import Floats
 
 # Rows of a logical block. Longer ones would take more memory, shorter ones more additions.
 LOGICAL_BLOCK = 2**19
@@ -48,6 +48,8 @@ class Survey:
     target : Sketch
     lengths : list of int
         Rows of every chunk.
+    levels : dict of int to ndarray
+        Distinct values of those columns of which all are wanted, increasing.
     n_missing : ndarray of int, shape (n_columns,)
         Rows in which each column is missing.
     extremes : list of Extremes
@@ -55,6 +57,7 @@ class Survey:
     """
 
     sketches: list[Sketch]
+    levels: dict[int, Floats]
     target: Sketch
     lengths: list[int]
     n_missing: NDArray[np.int64]
@@ -69,6 +72,7 @@ class Survey:
         """Put two parts together."""
         return Survey(
             [a.merge(b) for a, b in zip(self.sketches, other.sketches, strict=True)],
+            {j: np.union1d(own, other.levels[j]) for j, own in self.levels.items()},
             self.target.merge(other.target),
             self.lengths + other.lengths,
             self.n_missing + other.n_missing,
@@ -76,12 +80,18 @@ class Survey:
         )
 
 
-def survey(source: Source, watch: Callable[[int], None] = lambda rows: None) -> Survey:
+def survey(
+    source: Source,
+    watch: Callable[[int], None] = lambda rows: None,
+    levels: Sequence[int] = (),
+) -> Survey:
     """Read all rows once.
 
     Parameters
     ----------
     source : Source
+    levels : sequence of int
+        Positions of columns of which all distinct values are wanted.
     watch : callable
         Told the number of rows read so far.
 
@@ -92,7 +102,7 @@ def survey(source: Source, watch: Callable[[int], None] = lambda rows: None) -> 
     """
     watch(0)
     found: Survey | None = None
-    for part in over_chunks(source.chunks(), _survey):
+    for part in over_chunks(source.chunks(), partial(_survey, tuple(levels))):
         found = part if found is None else found.merge(part)
         watch(found.n_rows)
     if found is None or found.n_rows == 0:
@@ -102,13 +112,14 @@ def survey(source: Source, watch: Callable[[int], None] = lambda rows: None) -> 
     return found
 
 
-def _survey(rows: Rows) -> Survey:
+def _survey(levels: tuple[int, ...], rows: Rows) -> Survey:
     assert rows.y is not None
     kept = of_positive_weight(rows)
     missing = np.array([np.count_nonzero(np.isnan(column)) for column in kept.columns])
     assert kept.y is not None
     return Survey(
         [Sketch.of(column) for column in kept.columns],
+        {j: np.unique(kept.columns[j][~np.isnan(kept.columns[j])]) for j in levels},
         Sketch.of(kept.y),
         [len(rows)],
         missing,
@@ -146,6 +157,8 @@ class BlockSums:
         Σ w y² where there are cells.
     pairs : dict of (int, int) to ndarray
         Empty where there are too many bins for tables.
+    multiplied : list of ndarray of shape (n_bins,)
+        Σ w z, of terms with multipliers z; their other sums are of w z² and y / z.
     total : ndarray of shape (5,)
         Σ w, Σ w y, Σ w y², rows of positive weight and Σ log w.
     """
@@ -158,10 +171,11 @@ class BlockSums:
     cell_information: list[Floats]
     cell_squares: list[Floats]
     pairs: dict[tuple[int, int], Floats]
+    multiplied: list[Floats]
     total: Floats = field(default_factory=lambda: np.zeros(5))
 
     @classmethod
-    def zeros(cls, bins: list[Bins], cells: list[Cells], with_pairs: bool) -> BlockSums:
+    def zeros(cls, bins: list[TermCut], cells: list[Cells], with_pairs: bool) -> BlockSums:
         """Start with nothing."""
 
         def per_bin() -> list[Floats]:
@@ -174,8 +188,19 @@ class BlockSums:
 
         keys = pairs_of(len(bins)) if with_pairs else []
         pairs = {(d, e): np.zeros((len(bins[d]), len(bins[e]))) for d, e in keys}
+        multiplied = [
+            np.zeros(len(cut)) if cut.term.multiplier is not None else np.zeros(0) for cut in bins
+        ]
         return cls(
-            per_bin(), per_bin(), per_bin(), per_bin(), per_cell(), per_cell(), per_bin(), pairs
+            per_bin(),
+            per_bin(),
+            per_bin(),
+            per_bin(),
+            per_cell(),
+            per_cell(),
+            per_bin(),
+            pairs,
+            multiplied,
         )
 
     def add(self, other: BlockSums) -> None:
@@ -192,6 +217,7 @@ class BlockSums:
             self.cell_weights,
             self.cell_information,
             self.cell_squares,
+            self.multiplied,
         )
         return [*(a for arrays in by_term for a in arrays), *self.pairs.values(), self.total]
 
@@ -200,18 +226,19 @@ class BlockSums:
 class _Coded:
     """Codes (n_terms, n) of some rows, their weights or nothing, and other numbers by row."""
 
-    codes: NDArray[np.uint16]
+    codes: NDArray[np.unsignedinteger[Any]]
     weight: Floats
     numbers: dict[str, Floats]
+    multipliers: dict[int, Floats]
 
 
 @dataclass(frozen=True)
 class _Recipe:
     """How blocks are summed; it travels to workers."""
 
-    bins: list[Bins]
+    cuts: list[TermCut]
     cells: list[Cells]
-    varying: list[int]
+    inputs: list[slice]
     location: float
     scale: float
     with_pairs: bool
@@ -225,16 +252,28 @@ class _Recipe:
         assert rows.y is not None
         y = (rows.y - self.location) / self.scale
         weight = _UNWEIGHTED if rows.weight is None else rows.weight
-        sums = BlockSums.zeros(self.bins, self.cells, self.with_pairs)
-        columns = [rows.columns[j] for j in self.varying]
-        codes = np.empty((len(columns), len(rows)), dtype=np.uint16)
+        sums = BlockSums.zeros(self.cuts, self.cells, self.with_pairs)
+        kind = codes_type(self.cuts)
+        codes = np.empty((len(self.cuts), len(rows)), dtype=kind)
+        inputs = [rows.columns[part] for part in self.inputs]
+        multipliers = {
+            d: z
+            for d, (cut, own) in enumerate(zip(self.cuts, inputs, strict=True))
+            if (z := multiplier_of(cut.term, own)) is not None
+        }
         tasks = [
-            partial(self._column, d, column, y, weight, codes, sums)
-            for d, column in enumerate(columns)
+            partial(self._term, d, own, multipliers.get(d), y, weight, codes, sums)
+            for d, own in enumerate(inputs)
         ]
         run(tasks, _ENCODE * codes.size, in_place=True)
         counts = [
-            partial(count_pairs, codes[d], codes[e], weight, table)
+            partial(
+                count_pairs,
+                codes[d],
+                codes[e],
+                _times(weight, multipliers.get(d), multipliers.get(e)),
+                table,
+            )
             for (d, e), table in sums.pairs.items()
         ]
         run(counts, _COUNT * len(y) * len(counts), in_place=True)
@@ -247,24 +286,34 @@ class _Recipe:
             np.sum(np.log(weight)),
         )
         if not self.with_codes:
-            return sums, _Coded(codes[:, :0], _UNWEIGHTED, {}), n_read
+            return sums, _Coded(codes[:, :0], _UNWEIGHTED, {}, {}), n_read
         kept = {name: rows.y if name == "y" else rows.extra[name] for name in self.keep}
-        return sums, _Coded(codes, weight, kept), n_read
+        return sums, _Coded(codes, weight, kept, multipliers), n_read
 
-    def _column(
+    def _term(
         self,
         d: int,
-        column: Floats,
+        inputs: list[Floats],
+        multiplier: Floats | None,
         y: Floats,
         weight: Floats,
-        codes: NDArray[np.uint16],
+        codes: NDArray[np.unsignedinteger[Any]],
         sums: BlockSums,
     ) -> None:
-        codes[d] = self.bins[d].codes(column)
+        cut = self.cuts[d]
+        codes[d], value = cut.coded(inputs, codes.dtype.type)
+        if multiplier is not None:
+            # With weights w z² and targets y / z the sums are those of w z².
+            seen = codes[d] < len(cut)
+            sums.multiplied[d] += np.bincount(
+                codes[d][seen], _times(weight, multiplier)[seen], len(cut)
+            )
+            weight = _times(weight, multiplier, multiplier)
+            y = np.divide(y, multiplier, out=np.zeros_like(y), where=multiplier != 0)
         sum_bins(
             codes[d],
-            column,
-            self.bins[d].origin,
+            value,
+            cut.origin,
             y,
             weight,
             sums.weights[d],
@@ -275,7 +324,7 @@ class _Recipe:
         if self.cells[d].n_cells:
             sum_cells(
                 codes[d],
-                column,
+                value,
                 y,
                 weight,
                 self.cells[d].low,
@@ -284,6 +333,19 @@ class _Recipe:
                 sums.cell_information[d],
                 sums.cell_squares[d],
             )
+
+
+def codes_type(cuts: list[TermCut]) -> Any:
+    """Type of the codes of all terms."""
+    return code_type(max(map(len, cuts), default=0))
+
+
+def _times(weight: Floats, *multipliers: Floats | None) -> Floats:
+    """Multiply weights, of which none stand for ones."""
+    for multiplier in multipliers:
+        if multiplier is not None:
+            weight = weight * multiplier if len(weight) else multiplier
+    return weight
 
 
 @dataclass(frozen=True)
@@ -334,9 +396,8 @@ class CellSums:
 def statistics(
     source: Source,
     lengths: list[int],
-    names: tuple[str, ...],
-    bins: list[Bins],
-    varying: list[int],
+    cuts: list[TermCut],
+    inputs: list[slice],
     pilot: tuple[float, float],
     *,
     with_pairs: bool,
@@ -352,18 +413,15 @@ def statistics(
     source : Source
     lengths : list of int
         Rows of each chunk.
-    names : tuple of str
-        Of the columns that vary.
-    bins : list of Bins
-        Of the same.
-    varying : list of int
-        Their positions among the source's columns.
+    cuts : list of TermCut, one a term
+    inputs : list of slice
+        Where the inputs of each term are among the source's columns.
     pilot : (location, scale)
         Roughly those of the target: sums are taken around them.
     with_pairs : bool
         Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows.
     cells : list of Cells, optional
-        Of the same columns, if targets are to be summed by parts of the bins too.
+        Of the same terms, if targets are to be summed by parts of the bins too.
     codes_on_disk : bool
         Keep them in a temporary zarr store instead of in memory.
     keep : tuple of str
@@ -372,13 +430,11 @@ def statistics(
     watch : callable
         Told the number of rows read so far.
     """
-    cells = [Cells.none()] * len(bins) if cells is None else cells
-    recipe = _Recipe(bins, cells, varying, *pilot, with_pairs, not with_pairs, keep)
-    total = BlockSums.zeros(bins, cells, with_pairs)
+    cells = [Cells.none()] * len(cuts) if cells is None else cells
+    recipe = _Recipe(cuts, cells, inputs, *pilot, with_pairs, not with_pairs, keep)
+    total = BlockSums.zeros(cuts, cells, with_pairs)
     kept = (
-        None
-        if with_pairs
-        else _KeptRows(len(bins), sum(lengths), source.weighted, codes_on_disk, keep)
+        None if with_pairs else _KeptRows(cuts, sum(lengths), source.weighted, codes_on_disk, keep)
     )
     n_read = 0
     watch(n_read)
@@ -388,14 +444,13 @@ def statistics(
             kept.append(coded)
         n_read += n
         watch(n_read)
-    return _statistics(total, kept, names, bins, pilot, source.weighted)
+    return _statistics(total, kept, cuts, pilot, source.weighted)
 
 
 def _statistics(
     total: BlockSums,
     kept: _KeptRows | None,
-    names: tuple[str, ...],
-    bins: list[Bins],
+    cuts: list[TermCut],
     pilot: tuple[float, float],
     weighted: bool,
 ) -> Statistics:
@@ -403,12 +458,12 @@ def _statistics(
     weight_scale = weight_sum / n_rows
     # Empty bins are no points: their neighbours move up.
     filled = [weights > 0 for weights in total.weights]
-    positions, spreads = [], []
-    for d, cut in enumerate(bins):
+    cells, spreads = [], []
+    for d, cut in enumerate(cuts):
         in_bins = total.weights[d][filled[d]]
         shift = total.shifts[d][filled[d]] / in_bins
         points = cut.origin[filled[d]] + (0.0 if cut.exact else shift)
-        positions.append(increasing(points))
+        cells.append(cut.cells(filled[d], cut.ordered(filled[d], points)))
         squares = total.squares[d][filled[d]] / in_bins
         spreads.append(np.maximum(squares - shift**2, 0.0) if not cut.exact else 0 * shift)
     location, scale = pilot
@@ -416,12 +471,17 @@ def _statistics(
     variance = max(quadratic / weight_sum - mean**2, 0.0)
     std = float(np.sqrt(variance)) or 1.0
     weights = [w[f] / weight_scale for w, f in zip(total.weights, filled, strict=True)]
+    ones = [
+        own[f] / weight_scale if len(own) else w
+        for own, f, w in zip(total.multiplied, filled, weights, strict=True)
+    ]
     information = [
         (b[f] / weight_scale - mean * w) / std
-        for b, f, w in zip(total.information, filled, weights, strict=True)
+        for b, f, w in zip(total.information, filled, ones, strict=True)
     ]
-    cells = tuple(map(Axis, positions))
-    layout = Layout(names, cells)
+    is_multiplied = any(map(len, total.multiplied))
+    names = tuple(cut.term.name for cut in cuts)
+    layout = Layout(names, tuple(cells))
     shared: dict[str, Any] = {
         "weight": np.concatenate(weights) if weights else np.zeros(0),
         "information": np.concatenate(information) if weights else np.zeros(0),
@@ -430,6 +490,7 @@ def _statistics(
         "log_weight": log_weight - n_rows * float(np.log(weight_scale)) if weighted else 0.0,
         "total_weight": n_rows,  # weights are divided by their mean, and targets are centred
         "total_information": 0.0,
+        "multiplied": np.concatenate(ones) if is_multiplied else None,
     }
     equations: Equations
     if kept is None:
@@ -437,11 +498,13 @@ def _statistics(
             (d, e): pair[np.ix_(filled[d], filled[e])] / weight_scale
             for (d, e), pair in total.pairs.items()
         }
-        tables = TwoWayTables(list(cells), weights, information, pairs, spreads)
+        tables = TwoWayTables(
+            cells, weights, information, pairs, spreads, ones if is_multiplied else None
+        )
         equations = BinEquations(layout=layout, bins=tables, **shared)
     else:
         codes, row_weight = kept.finished(filled, weight_scale)
-        table = RowTable(names, cells, codes)
+        table = RowTable(names, tuple(cells), codes, kept.multipliers())
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     numbers = {} if kept is None else kept.numbers()
     cell_sums = [
@@ -457,24 +520,32 @@ class _KeptRows:
     """Codes of all rows, in memory or on disk, their weights and other numbers."""
 
     def __init__(
-        self, n_terms: int, n_rows: int, weighted: bool, on_disk: bool, keep: tuple[str, ...]
+        self,
+        cuts: list[TermCut],
+        n_rows: int,
+        weighted: bool,
+        on_disk: bool,
+        keep: tuple[str, ...],
     ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="dsgp-codes-") if on_disk else None
         self.n = 0
-        shape = (n_terms, n_rows)
+        shape, kind = (len(cuts), n_rows), codes_type(cuts)
         self.codes: Any = (
-            np.empty(shape, dtype=np.uint16)
+            np.empty(shape, dtype=kind)
             if self.folder is None
             else zarr.create_array(
                 Path(self.folder.name) / "codes.zarr",
                 shape=shape,
-                chunks=(max(n_terms, 1), BLOCK),
-                dtype="uint16",
+                chunks=(max(len(cuts), 1), BLOCK),
+                dtype=np.dtype(kind).name,
                 compressors=None,
             )
         )
         self.weight = np.empty(n_rows) if weighted else _UNWEIGHTED
         self._numbers = {name: np.empty(n_rows) for name in keep}
+        self._multipliers = {
+            d: np.empty(n_rows) for d, cut in enumerate(cuts) if cut.term.multiplier is not None
+        }
 
     def append(self, coded: _Coded) -> None:
         """Keep the rows of the next block."""
@@ -484,7 +555,13 @@ class _KeptRows:
             self.weight[rows] = coded.weight
         for name, values in coded.numbers.items():
             self._numbers[name][rows] = values
+        for d, z in coded.multipliers.items():
+            self._multipliers[d][rows] = z
         self.n = rows.stop
+
+    def multipliers(self) -> dict[int, Floats]:
+        """Return the multipliers of terms that have some, of all rows."""
+        return {d: z[: self.n] for d, z in self._multipliers.items()}
 
     def numbers(self) -> dict[str, Floats]:
         """Return the numbers kept, of all rows."""
@@ -492,10 +569,13 @@ class _KeptRows:
 
     def finished(self, filled: list[NDArray[np.bool_]], weight_scale: float) -> tuple[Any, Floats]:
         """Renumber the codes, so that empty bins are no points."""
-        moves: list[NDArray[np.uint16] | None] = []
+        kind = self.codes.dtype
+        missing = np.iinfo(kind).max
+        moves: list[NDArray[Any] | None] = []
         for kept in filled:
-            move: NDArray[np.uint16] = np.full(2**16, 2**16 - 1, dtype=np.uint16)
-            move[: len(kept)][kept] = np.arange(kept.sum())
+            # The last entry is where a missing input goes, and so does an empty bin.
+            move = np.full(len(kept) + 1, missing, dtype=kind)
+            move[:-1][kept] = np.arange(kept.sum())
             moves.append(None if kept.all() else move)
         if not all(kept.all() for kept in filled):
             for start in range(0, self.n, BLOCK):
@@ -503,7 +583,7 @@ class _KeptRows:
                 block = np.asarray(self.codes[:, rows])
                 for d, renumbered in enumerate(moves):
                     if renumbered is not None:
-                        block[d] = renumbered[block[d]]
+                        block[d] = renumbered[np.minimum(block[d], len(renumbered) - 1)]
                 self.codes[:, rows] = block
         codes = _Rows(self.codes, self.n, self.folder) if self.folder else self.codes[:, : self.n]
         return codes, self.weight[: self.n] / weight_scale
@@ -519,7 +599,7 @@ class _Rows:
     def __len__(self) -> int:
         return int(self.shape[0])
 
-    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[np.uint16]:
+    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[Any]:
         terms, rows = key
         start, stop, _ = rows.indices(self.shape[1])
         return np.asarray(self.codes[terms, start:stop])

@@ -10,16 +10,14 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from dsgp.errors import ParameterError
 from dsgp.estimators.fitting import Procedure
 from dsgp.estimators.gaussian import GaussianPredictor
+from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
-    prior_kernels,
     require_choice,
-    require_kernels,
     require_numbers,
 )
 from dsgp.estimators.transforming import Target
 from dsgp.kernels import Matern
-from dsgp.learning.search import require_complete
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
@@ -234,26 +232,31 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
         procedure = Procedure.of(self)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        require_kernels(self.kernel, self.terms)
+        given = GivenTerms.of(self.kernel, self.terms)
         require_transform("target_transform", self.target_transform)
         clock = Clock()
         source = source_of(
-            X, y, sample_weight, missing=self.missing, missing_values=self.missing_values
+            X,
+            y,
+            sample_weight,
+            missing=self.missing,
+            missing_values=self.missing_values,
+            wanted=given.wanted,
         )
-        kernels = prior_kernels(self.kernel, self.terms, tuple(source.names))
+        terms = given.bound(source)
         if self.learner is None:
-            require_complete(kernels)
+            require_complete(terms)
             if self.noise_variance is None:
                 raise ParameterError(
                     "learner=None keeps the given hyperparameters, but noise_variance is None: "
                     "give it"
                 )
         target = Target.of(source, self.target_transform)
-        outcome = procedure.fit(target.of_rows(source), kernels, clock)
+        outcome = procedure.fit(target.of_rows(source), terms, clock)
         clock.stage("keep")
         self._keep(outcome)
         self._keep_target(target)
-        self._set_columns(tuple(source.names), source.named)
+        self._set_columns(source)
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)

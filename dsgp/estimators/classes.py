@@ -17,7 +17,6 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.kernels import Kernel
 from dsgp.laplace.mode import find_mode
 from dsgp.likelihoods import Bernoulli
 from dsgp.terms import Floats
@@ -137,7 +136,6 @@ def fit_softmax(
     scoring: Scoring,
     responses: Responses,
     n_classes: int,
-    kernels: dict[str, Kernel],
     clock: Clock,
 ) -> Softmax:
     """Fit f of every class: class after class, until the probabilities of all settle.
@@ -153,7 +151,6 @@ def fit_softmax(
     responses : Responses
         With numbers of classes as targets.
     n_classes : int
-    kernels : dict of str to kernel
     clock : Clock
     """
     labels = responses.rows.y
@@ -170,7 +167,7 @@ def fit_softmax(
         fitted = []
         for c, before in enumerate(outcomes):  # all given the same: their order does not matter
             given = responses.with_target(labels == c, -log_rest(latents, c))
-            fitted.append(procedure.fit(given, Bernoulli(), kernels, clock, before))
+            fitted.append(procedure.fit(given, Bernoulli(), clock, before))
         clock.stage("settle")
         outcomes, latents, more, change = _settled(scoring, responses, fitted)
         rounds += 1 + more
@@ -179,8 +176,8 @@ def fit_softmax(
         assert settled is not None
         kept = replace(scoring, learner=None, level=settled.level)
         given = responses.with_target(labels == c, -log_rest(latents, c))
-        found = dict(zip(responses.rows.table.names, outcome.mode.system.kernels, strict=True))
-        last = kept.fit(given, outcome.likelihood, found, clock, settled)
+        given = given.with_kernels(outcome.mode.system.kernels)
+        last = kept.fit(given, outcome.likelihood, clock, settled)
         final.append(replace(last, learned=outcome.learned))
     return Softmax(final, rounds, change)
 

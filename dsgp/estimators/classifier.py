@@ -16,18 +16,16 @@ from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators import persistence
 from dsgp.estimators.classes import average_softmax, fit_softmax, row_weights, softmax
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
+from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
-    prior_kernels,
     require_choice,
-    require_kernels,
     require_numbers,
 )
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.saved import Saved
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
 from dsgp.kernels import Kernel, Matern32
-from dsgp.learning.search import require_complete
 from dsgp.likelihoods import Bernoulli
 from dsgp.rows.sources import Rows, classes_of, source_of
 from dsgp.terms import Floats
@@ -188,7 +186,7 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
         require_numbers("missing_values", self.missing_values)
         require_choice("link", self.link, ("logit", "probit"))
         require_choice("multi_class", self.multi_class, ("softmax", "ovr"))
-        require_kernels(self.kernel, self.terms)
+        given = GivenTerms.of(self.kernel, self.terms, Matern32())
         clock = Clock()
         classes = classes_of(X, y)
         require_classes(classes)
@@ -199,23 +197,21 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
             missing=self.missing,
             missing_values=self.missing_values,
             labels=classes,
+            wanted=given.wanted,
         )
-        default = Matern32() if self.kernel is None else self.kernel
-        kernels = prior_kernels(default, self.terms, tuple(source.names))
+        terms = given.bound(source)
         if self.learner is None:
-            require_complete(kernels)
+            require_complete(terms)
         if self.link == "probit" and self.multi_class == "softmax" and len(classes) > 2:
             raise ParameterError(
                 f"link='probit' is for two classes, and the target has {len(classes)}: a softmax "
                 "has the logit link; take multi_class='ovr', or leave link out"
             )
         n_functions = 1 if len(classes) == 2 else len(classes)
-        responses = scoring.prepare(source, kernels, clock, n_functions)
+        responses = scoring.prepare(source, terms, clock, n_functions)
         responses, classes = present_classes(responses, classes)
         responses = row_weights(responses, self.class_weight, classes)
-        outcomes, rounds, change = self._fit_classes(
-            scoring, responses, len(classes), kernels, clock
-        )
+        outcomes, rounds, change = self._fit_classes(scoring, responses, len(classes), clock)
         clock.stage("keep")
         self.classes_ = classes.astype(str) if classes.dtype.kind == "O" else classes
         self.n_rounds_ = rounds
@@ -241,19 +237,17 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
         scoring: Scoring,
         responses: Responses,
         n_classes: int,
-        kernels: dict[str, Kernel],
         clock: Clock,
     ) -> tuple[list[ScoringOutcome], int, float]:
         """Fits, rounds over the classes, and the change of a probability in the last of them."""
         likelihood = Bernoulli(link=self.link)
         labels = responses.rows.y
         if n_classes > 2 and self.multi_class == "softmax":
-            found = fit_softmax(scoring, responses, n_classes, kernels, clock)
+            found = fit_softmax(scoring, responses, n_classes, clock)
             return found.outcomes, found.rounds, found.change
         targets = [1] if n_classes == 2 else range(n_classes)
         outcomes = [
-            scoring.fit(responses.with_target(labels == c), likelihood, kernels, clock)
-            for c in targets
+            scoring.fit(responses.with_target(labels == c), likelihood, clock) for c in targets
         ]
         return outcomes, 1, 0.0
 
@@ -267,7 +261,7 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
         model = GeneralizedAdditiveGP(outcome.likelihood, **shared)
         model._keep_scoring(outcome)
         model._told["offset"] = False  # that of a softmax is nobody's but the fit's
-        model._set_columns(tuple(source.names), source.named)
+        model._set_columns(source)
         return model
 
     def _take_columns(self) -> None:

@@ -46,6 +46,7 @@ from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.progress import Bar, progress
 from dsgp.rows.encode import MOST_BINS
 from dsgp.rows.sources import Source
+from dsgp.terms import BoundTerm
 
 # E-steps on the way need the mean to so many prior standard deviations only; their solver starts
 # where the last one stopped.
@@ -130,6 +131,7 @@ class Outcome:
                 Term(
                     name=name,
                     kernel=kernel.scaled(scale),
+                    bound=self.training.terms[d].with_kernel(kernel.scaled(scale)),
                     cells=cells,
                     dual=dual / scale,
                     weight=weight / scale**2,
@@ -203,14 +205,14 @@ class Procedure:
             verbose=model.verbose,
         )
 
-    def fit(self, source: Source, kernels: dict[str, Kernel], clock: Clock) -> Outcome:
-        """Fit an additive model to the columns of a source.
+    def fit(self, source: Source, terms: list[BoundTerm], clock: Clock) -> Outcome:
+        """Fit a sum of terms to the rows of a source.
 
         Parameters
         ----------
         source : Source
-        kernels : dict of str to kernel
-            Of each column, in the user's units; complete where there is no learner, and the noise
+        terms : list of BoundTerm
+            Their kernels in the user's units; complete where there is no learner, and the noise
             variance too.
         clock : Clock
             Told the stages.
@@ -221,32 +223,29 @@ class Procedure:
             As ``AdditiveGPRegressor.fit`` does.
         """
         with one_blas_thread():
-            training = self.prepare(source, kernels, clock)
+            training = self.prepare(source, terms, clock)
             if self.learner is not None and training.equations.n_rows < 2:
                 raise DataError(
                     "cannot learn hyperparameters from 1 sample (n_samples = 1): at least 2 rows "
                     "of positive weight are needed; or give the hyperparameters and learner=None"
                 )
             if self.learner is None:
-                return self.finish(source, training, self._kept(training, kernels), clock)
+                return self.finish(source, training, self._kept(training), clock)
             clock.stage("learn")
-            found = self.learn(training, kernels)
+            found = self.learn(training)
             clock.stage("solve")
             outcome = self._of(training, found)
-            outcome = self._from_start(outcome, *self._start(training, kernels))
+            outcome = self._from_start(outcome, *self._start(training))
             return self._resolved(source, outcome, found.noise_bounds, clock)
 
-    def prepare(self, source: Source, kernels: dict[str, Kernel], clock: Clock) -> Training:
+    def prepare(self, source: Source, terms: list[BoundTerm], clock: Clock) -> Training:
         """Read the rows and make them ready."""
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
-            return prepare(source, _orders(kernels), self.bins, Reading(bar, clock))
+            return prepare(source, terms, self.bins, Reading(bar, clock))
 
-    def learn(self, training: Training, kernels: dict[str, Kernel]) -> Found:
-        """Find hyperparameters in the units of ``training``.
-
-        ``kernels``, as of ``fit``, may name columns that turned out to be constant.
-        """
-        starts, noise = self._start(training, kernels)
+    def learn(self, training: Training) -> Found:
+        """Find hyperparameters in the units of ``training``."""
+        starts, noise = self._start(training)
         bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
         assert self.learner is not None
         with progress("learning", enabled=self.verbose) as bar:
@@ -262,17 +261,16 @@ class Procedure:
                 watch=lambda value: bar.update(value=value),
             )
 
-    def _start(self, training: Training, kernels: dict[str, Kernel]) -> tuple[list[Kernel], float]:
+    def _start(self, training: Training) -> tuple[list[Kernel], float]:
         """Kernels and noise variance as the user gave them, in the units of ``training``."""
-        names = training.equations.layout.names
-        starts = [kernels[name].scaled(1 / training.scale) for name in names]
+        starts = [term.kernel.scaled(1 / training.scale) for term in training.terms]
         if self.noise_variance is None:
             return starts, NOISE_START
         return starts, float(self.noise_variance) / training.noise_scale
 
-    def _kept(self, training: Training, kernels: dict[str, Kernel]) -> Found:
+    def _kept(self, training: Training) -> Found:
         """Take the hyperparameters as they are."""
-        starts, noise = self._start(training, kernels)
+        starts, noise = self._start(training)
         require_resolvable(starts, noise)
         return Found(starts, noise, (noise, noise), None)
 
@@ -408,17 +406,22 @@ class Procedure:
     def _refined(self, source: Source, outcome: Outcome) -> Outcome:
         """Take as many bins as bring their error down, or all distinct values, and solve again."""
         training, found, fit = outcome.training, outcome.found, outcome.fit
-        largest = max(map(len, training.equations.layout.cells))
+        lines = [own for own in training.equations.layout.cells if own.is_interpolated]
+        largest = max((len(own) // own.n_curves for own in lines), default=0)
         # What they cost falls at least with their number, and noise with its square.
         excess = max(fit.bin_error / BIN_LIMIT, (fit.bin_noise / BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
         if n_bins <= largest:
             return outcome
-        kernels = dict(zip(training.equations.layout.names, found.kernels, strict=True))
+        given = training.terms
+        terms = [
+            term.with_kernel(kernel.scaled(training.scale))
+            for term, kernel in zip(given, found.kernels, strict=True)
+        ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
             try:
-                training = prepare(source, _orders(kernels), n_bins)
+                training = prepare(source, terms, n_bins)
             except MemoryLimitError:  # what there is stays, and is warned of
                 return outcome
         return self._of(training, replace(found, pair=None))  # its vectors are of other bins
@@ -455,10 +458,6 @@ class Reading:
             self.stage, self.rows = stage, 0
         self.bar.update(rows - self.rows, stage=stage)
         self.rows = rows
-
-
-def _orders(kernels: dict[str, Kernel]) -> dict[str, int]:
-    return {name: kernel.order for name, kernel in kernels.items()}
 
 
 def _too_coarse(fit: Fit) -> bool:

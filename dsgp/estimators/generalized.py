@@ -11,18 +11,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from dsgp.errors import DataWarning, ParameterError
+from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.inference import Clock
 from dsgp.estimators.parameters import (
-    prior_kernels,
     require_choice,
-    require_kernels,
     require_numbers,
 )
 from dsgp.estimators.responding import ResponsePredictor, require_meaning
 from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, require_targets
 from dsgp.estimators.scoring import Scoring
 from dsgp.kernels import Matern
-from dsgp.learning.search import require_complete
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.rows.sources import is_lazy, source_of
 from dsgp.terms import Floats
@@ -219,7 +217,7 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         scoring = Scoring.of(self)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        require_kernels(self.kernel, self.terms)
+        given = GivenTerms.of(self.kernel, self.terms)
         likelihood = likelihood_of(self.likelihood)
         clock = Clock()
         extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
@@ -231,16 +229,17 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
             missing=self.missing,
             missing_values=self.missing_values,
             extra=extra,
+            wanted=given.wanted,
         )
-        kernels = prior_kernels(self.kernel, self.terms, tuple(source.names))
+        terms = given.bound(source)
         if self.learner is None:
-            require_complete(kernels)
-        responses = scoring.prepare(source, kernels, clock)
+            require_complete(terms)
+        responses = scoring.prepare(source, terms, clock)
         require_targets(responses, likelihood, source)
-        outcome = scoring.fit(responses, likelihood, kernels, clock)
+        outcome = scoring.fit(responses, likelihood, clock)
         clock.stage("keep")
         self._keep_scoring(outcome)
-        self._set_columns(tuple(source.names), source.named)
+        self._set_columns(source)
         self.fit_seconds_ = clock.finish()
         scoring.warn(outcome)
         return self

@@ -38,6 +38,7 @@ from dsgp.estimators.searching import (
     warn_of_search,
 )
 from dsgp.estimators.summary import Summary
+from dsgp.estimators.training import plain_terms
 from dsgp.kernels import Matern
 from dsgp.likelihoods import Likelihood
 from dsgp.progress import progress
@@ -327,13 +328,13 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
-            responses = seen(scoring.prepare(mapped, kernels, clock))
-        outcome = scoring.fit(responses, response.likelihood, kernels, clock)
+            responses = seen(scoring.prepare(mapped, plain_terms(kernels), clock))
+        outcome = scoring.fit(responses, response.likelihood, clock)
         with one_blas_thread():
             outcome = scoring.without_structure(outcome, clock)
         clock.stage("keep")
         self._keep_scoring(outcome)
-        self._set_columns(tuple(source.names), source.named)
+        self._set_columns(source)
         self.constant_columns_ = prepared.constant
         self.n_missing_ = {}
         self.evidence_ = float(pursued.state.evidence)

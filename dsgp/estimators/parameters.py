@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern, Matern52
+from dsgp.kernels import Kernel
 from dsgp.rows.encode import MOST_BINS
 
 
@@ -73,44 +72,7 @@ def require_bins(value: Any) -> None:
         )
 
 
-def require_kernels(kernel: Any, terms: Any) -> None:
-    """Raise ``ParameterError`` unless all are kernels; None leaves the default."""
-    if terms is not None and not isinstance(terms, Mapping):
-        raise ParameterError(
-            f"terms must map column names to kernels, e.g. {{'age': Matern52()}}, got {terms!r}"
-        )
-    named = {f"the kernel of column {name!r}": value for name, value in (terms or {}).items()}
-    if kernel is not None:
-        named = {"kernel": kernel, **named}
-    for what, value in named.items():
-        if not isinstance(value, Matern):
-            hint = " (did you forget the brackets?)" if isinstance(value, type) else ""
-            raise ParameterError(
-                f"{what} must be Matern12(), Matern32(), Matern52() or Matern72() of dsgp.kernels; "
-                f"several kernels go into terms, by column; got {value!r}{hint}"
-            )
-
-
-def prior_kernels(
-    kernel: Matern | None, terms: Mapping[str, Matern] | None, names: tuple[str, ...]
-) -> dict[str, Matern]:
-    """Kernels of all columns in the user's units, complete or not.
-
-    Raises
-    ------
-    ParameterError
-        If ``terms`` names a column that is not there.
-    """
-    given = dict(terms or {})
-    if unknown := [name for name in given if name not in names]:
-        raise ParameterError(
-            f"terms names {unknown}, which are not among the columns {list(names)}"
-        )
-    default = Matern52() if kernel is None else kernel
-    return {name: given.get(name, default) for name in names}
-
-
-def require_resolvable(kernels: list[Matern], noise_variance: float) -> None:
+def require_resolvable(kernels: list[Kernel], noise_variance: float) -> None:
     """Raise ``ParameterError`` if float64 cannot tell the noise beside the kernels' variance."""
     largest = max((kernel.std**2 for kernel in kernels), default=0.0)
     if largest > 1e13 * noise_variance:

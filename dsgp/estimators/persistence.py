@@ -20,8 +20,11 @@ from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.term import Term
 from dsgp.kernels import Kernel
 from dsgp.likelihoods import Likelihood, from_settings
+from dsgp.rows.sources import Kind, kind_from_settings
 from dsgp.rows.table import Layout, RowTable
-from dsgp.terms import Axis, Floats
+from dsgp.terms import BoundTerm, Floats
+from dsgp.terms import Term as TermSpec
+from dsgp.terms.spec import from_settings as term_from_settings
 from dsgp.transforms import Transform
 from dsgp.transforms import from_settings as transform_from_settings
 
@@ -97,9 +100,13 @@ def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "terms": [
             {"name": term.name, "kernel": term.kernel.to_settings()}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
+            # A function of one column of numbers is told by its name.
+            | ({} if term.bound.is_plain else {"bound": term.bound.to_settings()})
             for term in model.terms_
         ],
     }
+    if model._kinds:
+        settings["kinds"] = {name: kind.to_settings() for name, kind in model._kinds.items()}
     arrays = {
         f"term{position}": {"points": term.cells.points, "dual": term.dual, "weight": term.weight}
         for position, term in enumerate(model.terms_)
@@ -120,11 +127,21 @@ def _equation_arrays(kept: Equations) -> dict[str, Any]:
     arrays: dict[str, Any] = {"weight": kept.weight, "information": kept.information}
     if isinstance(kept, RowEquations):
         weights = {"row_weight": kept.row_weight} if len(kept.row_weight) else {}
-        return arrays | {"codes": kept.table.codes} | weights
+        multipliers = {f"multiplier{d}": z for d, z in kept.table.multipliers.items()}
+        return arrays | {"codes": kept.table.codes} | weights | multipliers | _multiplied(kept)
     assert isinstance(kept, BinEquations)
     pairs = {f"{d}-{e}": pair for (d, e), pair in kept.bins.pairs.items()}
     spreads = {f"{d}": spread for d, spread in enumerate(kept.bins.spreads)}
-    return arrays | {"pairs": pairs, "spreads": spreads}
+    return arrays | {"pairs": pairs, "spreads": spreads} | _multiplied(kept)
+
+
+def _multiplied(kept: Equations) -> dict[str, Any]:
+    return {} if kept.multiplied is None else {"multiplied": kept.multiplied}
+
+
+def kinds(settings: dict[str, Any]) -> dict[str, Kind]:
+    """Return what columns hold that are no numbers."""
+    return {name: kind_from_settings(own) for name, own in settings.get("kinds", {}).items()}
 
 
 def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term]) -> Equations:
@@ -134,8 +151,12 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
     shared = {name: settings["equations"][name] for name in EQUATION_NUMBERS}
     shared |= {"weight": stored["weight"], "information": stored["information"]}
     shared |= _totals(settings, stored, layout)
+    shared["multiplied"] = stored.get("multiplied")
     if "codes" in stored:
-        table = RowTable(layout.names, layout.cells, stored["codes"])
+        multipliers = {
+            d: stored[f"multiplier{d}"] for d in range(layout.n_terms) if f"multiplier{d}" in stored
+        }
+        table = RowTable(layout.names, layout.cells, stored["codes"], multipliers)
         row_weight = stored.get("row_weight", np.empty(0))
         return RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     bins = TwoWayTables(
@@ -144,6 +165,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term])
         information=layout.parts(stored["information"]),
         pairs={(d, e): stored["pairs"][f"{d}-{e}"] for d, e in pairs_of(len(terms))},
         spreads=[stored["spreads"][f"{d}"] for d in range(len(terms))],
+        multiplied=layout.parts(stored["multiplied"]) if "multiplied" in stored else None,
     )
     return BinEquations(layout=layout, bins=bins, **shared)
 
@@ -204,20 +226,54 @@ def terms(settings: dict[str, Any], tree: dict[str, Any]) -> list[Term]:
 
 
 def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
+    name, kernel = settings["name"], _kernel_from(settings["kernel"])
+    if "bound" in settings:
+        bound = BoundTerm.from_settings(name, kernel, settings["bound"])
+    else:
+        bound = BoundTerm.of_column(name, kernel)
+    points = arrays["points"]
     return Term(
-        name=settings["name"],
-        kernel=_kernel_from(settings["kernel"]),
-        cells=Axis(arrays["points"]),
+        name=name,
+        kernel=kernel,
+        bound=bound,
+        cells=bound.cells(points if bound.multiplier is None else _inner(points)),
         dual=arrays["dual"],
         weight=arrays["weight"],
         **{number: settings[number] for number in TERM_NUMBERS},
     )
 
 
+def _inner(points: Floats) -> Floats:
+    """Inputs of the function itself, without the last, its multiplier."""
+    return points[:, 0] if points.shape[1] == 2 else points[:, :-1]
+
+
+def _term_settings(value: Any) -> Any:
+    """Return what ``terms`` has for a column: a kernel, a term, text, or several of them."""
+    if isinstance(value, (list, tuple)):
+        return [_term_settings(one) for one in value]
+    return value if isinstance(value, str) else value.to_settings()
+
+
+def _term_from(stored: Any) -> Any:
+    if isinstance(stored, list):
+        return [_term_from(one) for one in stored]
+    if isinstance(stored, str):
+        return stored
+    return term_from_settings(stored) if "term" in stored else _kernel_from(stored)
+
+
 def _parameter_settings(value: Any) -> Any:
     """Return a parameter as JSON: kernels as mappings, anything else as it is."""
     if isinstance(value, Kernel):
         return value.to_settings()
+    if isinstance(value, (list, tuple)) and any(isinstance(one, TermSpec) for one in value):
+        return {"listed_terms": [_term_settings(one) for one in value]}
+    if isinstance(value, Mapping) and any(
+        isinstance(one, (TermSpec, str, list, tuple)) for one in value.values()
+    ):
+        named = [[name, _term_settings(one)] for name, one in value.items()]
+        return {"terms_by_column": named}
     if isinstance(value, Likelihood):
         return {"likelihood": value.to_settings()}
     if isinstance(value, Transform):
@@ -250,6 +306,10 @@ def _parameter_from(stored: Any) -> Any:
         return transform_from_settings(stored["transform"])
     if isinstance(stored.get("by_label"), list):
         return dict(stored["by_label"])
+    if isinstance(stored.get("listed_terms"), list):
+        return [_term_from(one) for one in stored["listed_terms"]]
+    if isinstance(stored.get("terms_by_column"), list):
+        return {name: _term_from(one) for name, one in stored["terms_by_column"]}
     return {name: _kernel_from(kernel) for name, kernel in stored.items()}
 
 
@@ -259,6 +319,4 @@ def _kernel_from(settings: dict[str, Any]) -> Kernel:
         made = kernels.from_settings(settings)
     except ParameterError as error:
         raise StorageError(f"the kernel of a term cannot be restored: {error}") from error
-    if not isinstance(made, Kernel):
-        raise StorageError(f"the store has {made!r} as the kernel of a term, which must be Matérn")
     return made

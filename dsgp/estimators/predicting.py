@@ -32,7 +32,7 @@ from dsgp.estimators.parameters import generator, require_count
 from dsgp.estimators.saved import Saved
 from dsgp.estimators.summary import Summary, summarise
 from dsgp.estimators.term import Term
-from dsgp.rows.sources import Rows, is_lazy, map_table, matching_source
+from dsgp.rows.sources import Kind, Rows, Source, is_lazy, map_table, matching_source
 from dsgp.terms import Floats
 
 _ROW_BLOCK = 4_096  # rows of one prediction task
@@ -105,8 +105,13 @@ class AdditivePredictor(Saved):
         self._equations = equations
         self._made: dict[str, Posterior] = {}  # when first asked for
 
-    def _set_columns(self, names: tuple[str, ...], named: bool) -> None:
+    def _set_columns(self, source: Source) -> None:
+        """Take over names and kinds of the columns that a fit was given."""
+        self._name_columns(tuple(source.names), source.named, dict(source.kinds))
+
+    def _name_columns(self, names: tuple[str, ...], named: bool, kinds: dict[str, Kind]) -> None:
         self._columns = names
+        self._kinds = kinds
         self.n_features_in_ = len(names)
         if named:
             self.feature_names_in_ = np.array(names, dtype=object)
@@ -135,14 +140,15 @@ class AdditivePredictor(Saved):
     @property
     def used_columns_(self) -> tuple[str, ...]:
         """Columns that a prediction depends on; a table to predict needs no others."""
-        return tuple(term.name for term in self.terms_)
+        return tuple(dict.fromkeys(own for term in self.terms_ for own in term.bound.columns))
 
     def _inputs(self, columns: list[Floats]) -> list[Floats]:
         """Turn ``used_columns_`` of some rows into the inputs of the terms, in their order.
 
         Called for blocks of rows, by several threads. Where an input is NaN its term gives nothing.
         """
-        return columns
+        by_name = dict(zip(self.used_columns_, columns, strict=True))
+        return [term.bound.joined(term.bound.read(by_name)) for term in self.terms_]
 
     def _variance(self, rows: Rows, inputs: list[Floats]) -> Floats:
         """Variance of f at some rows, without the noise; a new array."""
@@ -176,7 +182,7 @@ class AdditivePredictor(Saved):
         inputs = self._inputs(rows.columns)
         for position, (term, values) in enumerate(zip(self.terms_, inputs, strict=True)):
             mean[:, position] = _mean(term, values)
-            seen = ~np.isnan(values)
+            seen = ~term.cells.is_missing(values)
             centred = self._posterior.centred_variance(position, values[seen])
             std[seen, position] = np.sqrt(centred)
         return mean, std
@@ -250,18 +256,24 @@ class AdditivePredictor(Saved):
     ) -> Floats:
         blocks: list[Floats] = []
         gaps = np.zeros(len(self.used_columns_), dtype=int)
+        unseen = np.zeros(len(self.terms_), dtype=int)
         for load in self._rows_of(X, extra):
             rows = load()
             gaps += _gaps_of(rows)
+            unseen += self._unseen_in(rows)
             if check is not None:
                 check(rows, sum(map(len, blocks)))
             blocks.append(self._evaluate_rows(rows, finish, n_columns, with_variance))
         self._report_gaps(gaps, sum(map(len, blocks)))
+        self._report_unseen(unseen, sum(map(len, blocks)))
         return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def _report_gaps(self, gaps: NDArray[np.intp], n_rows: int) -> None:
         """Warn of inputs that are missing, in so many rows each, and never were in training."""
-        centres = {term.name: term.centre for term in self.terms_}
+        centres: dict[str, float] = {}
+        for term in self.terms_:
+            for name in term.bound.columns:
+                centres[name] = centres.get(name, 0.0) + term.centre
         for name, count in zip(self.used_columns_, gaps, strict=True):
             if count and name in centres and name not in self.n_missing_:
                 warnings.warn(
@@ -269,6 +281,29 @@ class AdditivePredictor(Saved):
                     "never was in training, so nothing is known of rows without it: its function "
                     f"counts as 0 there, and f is {-centres[name]:+.3g} against the function's "
                     "mean over the training rows; fill the value, or train on rows without it too",
+                    DataWarning,
+                    stacklevel=4,
+                )
+
+    def _unseen_in(self, rows: Rows) -> NDArray[np.intp]:
+        """Count rows with a level that no training row had, for each term."""
+        counts = np.zeros(len(self.terms_), dtype=np.intp)
+        if any(term.cells.has_levels for term in self.terms_):
+            for position, inputs in enumerate(self._inputs(rows.columns)):
+                cells = self.terms_[position].cells
+                if cells.has_levels:
+                    known = cells.is_known(inputs) | cells.is_missing(inputs)
+                    counts[position] = np.count_nonzero(~known)
+        return counts
+
+    def _report_unseen(self, unseen: NDArray[np.intp], n_rows: int) -> None:
+        """Warn of levels that no training row had."""
+        for term, count in zip(self.terms_, unseen, strict=True):
+            if count:
+                warnings.warn(
+                    f"term {term.name!r}: {count} of {n_rows} rows to predict have a level that no "
+                    "training row had; its effect is that of an unknown level, 0 with the standard "
+                    f"deviation {term.kernel.std:.3g} of the levels",
                     DataWarning,
                     stacklevel=4,
                 )
@@ -286,6 +321,7 @@ class AdditivePredictor(Saved):
             self.missing,
             extra=extra,
             missing_values=getattr(self, "missing_values", ()),  # pursuit has none
+            kinds=self._kinds,
         ).chunks()
 
     def _evaluate_rows(
@@ -319,6 +355,7 @@ class AdditivePredictor(Saved):
         """
         rows = Rows.join([load() for load in self._rows_of(X)])
         self._report_gaps(_gaps_of(rows), len(rows))
+        self._report_unseen(self._unseen_in(rows), len(rows))
         shape = (len(rows), len(self.terms_))
         mean, std = np.empty(shape), np.empty(shape)
 
@@ -520,7 +557,8 @@ class AdditivePredictor(Saved):
         """Undo ``save``; see ``persistence.restore``."""
         model = cls(**persistence.parameters(settings))
         persistence.restore(model, settings, tree)
-        model._set_columns(tuple(settings["columns"]), settings["named"])
+        kinds = persistence.kinds(settings)
+        model._name_columns(tuple(settings["columns"]), settings["named"], kinds)
         terms = persistence.terms(settings, tree)
         equations = persistence.equations(settings, tree, terms)
         model._set_terms(terms, equations, persistence.constant(settings))
@@ -538,7 +576,7 @@ def _blocks(n_rows: int) -> list[slice]:
 
 def _mean(term: Term, inputs: Floats) -> Floats:
     """Centred mean of a term; where its input is missing the function itself is 0."""
-    seen = ~np.isnan(inputs)
+    seen = ~term.cells.is_missing(inputs)
     if seen.all():
         return term.mean(inputs) - term.centre
     out = np.full(len(inputs), -term.centre)

@@ -19,6 +19,7 @@ from dsgp.estimators.fitting import Outcome, Procedure
 from dsgp.estimators.inference import Clock, Found
 from dsgp.estimators.predicting import AdditivePredictor
 from dsgp.estimators.summary import Summary
+from dsgp.estimators.training import plain_terms
 from dsgp.jit.projection import project_rows
 from dsgp.jit.ridge import fill_design
 from dsgp.kernels import Matern, Matern52
@@ -233,7 +234,7 @@ def projected_outcome(
     mapped, kernels = projected_source(source, standard, projections, state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DataWarning)  # said already
-        training = procedure.prepare(mapped, kernels, clock)
+        training = procedure.prepare(mapped, plain_terms(kernels), clock)
     ratio = (standard.spread / training.scale) ** 2
     noise = state.noise_variance * standard.spread**2 * standard.weight_scale
     noise /= training.noise_scale

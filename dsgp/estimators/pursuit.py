@@ -415,7 +415,7 @@ class ProjectionPursuitGPRegressor(
     ) -> None:
         standard, state = prepared.standard, pursued.state
         self._keep(outcome)
-        self._set_columns(tuple(source.names), source.named)
+        self._set_columns(source)
         self.constant_columns_ = prepared.constant
         self.n_missing_ = {}
         unit = math.log(standard.spread)

@@ -11,13 +11,22 @@ import numpy as np
 from dsgp.additive import RowEquations
 from dsgp.additive.streaming import survey
 from dsgp.errors import DataError
-from dsgp.estimators.training import Watch, encode_all, read_all, summed_by_bins
+from dsgp.estimators.training import (
+    EXACT_DENSE_ROWS,
+    TermRows,
+    Watch,
+    encode_all,
+    missing_of,
+    read_all,
+    summed_by_bins,
+)
+from dsgp.kernels import Kernel
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.sources import Source
 from dsgp.rows.table import RowTable
-from dsgp.terms import Floats
+from dsgp.terms import BoundTerm, Floats
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: beyond, bins
 # change a likelihood's functions by far less than the rows leave open.
@@ -44,8 +53,10 @@ class Responses:
         All columns.
     named : bool
         Whether the names came with the data.
+    terms : list of BoundTerm
+        Those of the rows.
     constant : list of str
-        Columns that do not vary; the others are the terms.
+        Terms whose inputs do not vary, which are left out.
     rows : ResponseRows
     spreads : list of ndarray, or None
         Variance of the inputs in each bin; None where every distinct value is kept.
@@ -62,6 +73,7 @@ class Responses:
 
     names: tuple[str, ...]
     named: bool
+    terms: list[BoundTerm]
     constant: list[str]
     rows: ResponseRows
     spreads: list[Floats] | None
@@ -69,6 +81,11 @@ class Responses:
     n_missing: dict[str, int]
     target: str
     too_wide: dict[str, int] = field(default_factory=dict)
+
+    def with_kernels(self, kernels: list[Kernel]) -> Responses:
+        """Return the same rows for terms with other kernels."""
+        terms = [term.with_kernel(kernel) for term, kernel in zip(self.terms, kernels, strict=True)]
+        return replace(self, terms=terms)
 
     def with_target(self, y: Any, more_offset: Floats | None = None) -> Responses:
         """Return the same rows with another target, and with something added to their offset."""
@@ -80,7 +97,7 @@ class Responses:
 
 def prepare_responses(
     source: Source,
-    orders: dict[str, int],
+    terms: list[BoundTerm],
     bins: str | int | None,
     watch: Watch = lambda stage, rows: None,
     *,
@@ -91,8 +108,8 @@ def prepare_responses(
     Parameters
     ----------
     source : Source
-    orders : dict of str to int
-        Order of the kernel of each column.
+    terms : list of BoundTerm
+        Their kernels say how fine the bins are to be.
     bins : "auto", int or None
     watch : callable
         Told the stage, and the number of rows read in it so far.
@@ -111,15 +128,17 @@ def prepare_responses(
         source.in_memory
         and source.n_rows is not None
         and source.n_rows * len(source.names) <= EXACT_INPUTS
+        and not (source.n_rows > EXACT_DENSE_ROWS and any(term.family == "dense" for term in terms))
     )
     if bins is None or (bins == "auto" and cheap):
         rows, n_missing = read_all(source)
         assert rows.y is not None
-        table, constant = encode_all(source.names, rows.columns, len(rows.y))
+        table, kept, constant = encode_all(source, terms, rows.columns, len(rows.y), rows.weight)
         numbers = {"y": rows.y, **rows.extra}
         return Responses(
             tuple(source.names),
             source.named,
+            kept,
             constant,
             _responses(table, numbers, rows.weight, source),
             None,
@@ -127,14 +146,14 @@ def prepare_responses(
             n_missing,
             source.target,
         )
-    found = survey(source, partial(watch, "reading columns"))
+    term_rows = TermRows(source, terms)
+    found = survey(term_rows.source, partial(watch, "reading columns"), term_rows.levels)
     numbers_kept = _NUMBERS + len(source.extra)
     if n_functions > 1:
         numbers_kept += _NUMBERS_OF_EACH * n_functions
     plan, summed, too_wide = summed_by_bins(
-        source,
+        term_rows,
         found,
-        orders,
         bins,
         (0.0, 1.0),
         partial(watch, "coding rows"),
@@ -145,19 +164,17 @@ def prepare_responses(
     equations = summed.equations
     assert isinstance(equations, RowEquations)
     weight = equations.row_weight * summed.weight_scale if source.weighted else None
-    missing = {
-        name: int(count) for name, count in zip(source.names, found.n_missing, strict=True) if count
-    }
     table = equations.table
     coded = _responses(table, summed.numbers, weight, source)
     return Responses(
         tuple(source.names),
         source.named,
+        plan.terms,
         plan.constant,
         coded,
         None if plan.exact else summed.spreads,
         plan.with_pairs and coded.n_rows * _MOVES * table.n_terms > table.size**2,
-        missing,
+        missing_of(term_rows, found),
         source.target,
         too_wide,
     )

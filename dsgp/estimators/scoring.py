@@ -50,7 +50,7 @@ from dsgp.learning.search import VARIANCE, Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.progress import progress
 from dsgp.rows.table import RowTable
-from dsgp.terms import Floats
+from dsgp.terms import BoundTerm, Floats
 
 # Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
 # events or the other class are absent the evidence asks for ever more, and the posterior, whose W
@@ -152,6 +152,7 @@ class ScoringOutcome:
                 Term(
                     name=name,
                     kernel=kernel,
+                    bound=self.responses.terms[d].with_kernel(kernel),
                     cells=cells,
                     dual=dual,
                     weight=weight,
@@ -227,20 +228,18 @@ class Scoring:
         )
 
     def prepare(
-        self, source: Any, kernels: dict[str, Kernel], clock: Clock, n_functions: int = 1
+        self, source: Any, terms: list[BoundTerm], clock: Clock, n_functions: int = 1
     ) -> Responses:
         """Read the rows and make them ready for so many functions beside each other."""
-        orders = {name: kernel.order for name, kernel in kernels.items()}
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
             return prepare_responses(
-                source, orders, self.bins, Reading(bar, clock), n_functions=n_functions
+                source, terms, self.bins, Reading(bar, clock), n_functions=n_functions
             )
 
     def fit(
         self,
         responses: Responses,
         likelihood: Likelihood,
-        kernels: dict[str, Kernel],
         clock: Clock,
         before: ScoringOutcome | None = None,
     ) -> ScoringOutcome:
@@ -249,10 +248,9 @@ class Scoring:
         Parameters
         ----------
         responses : Responses
+            Kernels of their terms are complete where there is no learner.
         likelihood : Likelihood
             Its free parameters are starts; all that are missing are set from the targets.
-        kernels : dict of str to kernel
-            Of each column; complete where there is no learner.
         clock : Clock
         before : ScoringOutcome, optional
             A fit of the same rows with other targets or offsets, to start from.
@@ -280,7 +278,8 @@ class Scoring:
             )
         with one_blas_thread():
             level, constant = self._constant(rows, likelihood)
-            used = [kernels[name] for name in rows.table.names]
+            given = [term.kernel for term in responses.terms]
+            used = given
             learned = None
             if self.learner is not None:
                 clock.stage("learn")
@@ -297,7 +296,7 @@ class Scoring:
             outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
             if learned is None:
                 return outcome
-            outcome = self._from_start(outcome, [kernels[name] for name in rows.table.names])
+            outcome = self._from_start(outcome, given)
             if before is not None and before.learned is not None and before.learned.at_points:
                 outcome = self._climbed(outcome, before.learned.kernels, before.mode.solution.mean)
             return self.without_structure(outcome, clock)

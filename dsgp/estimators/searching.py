@@ -15,7 +15,6 @@ from dsgp.estimators.parameters import (
     require_bins,
     require_choice,
     require_count,
-    require_kernels,
     require_positive,
 )
 from dsgp.kernels import Matern, Matern52
@@ -69,8 +68,13 @@ def wanted_of(model: Any) -> int | None:
 
 def require_search(model: Any) -> None:
     """Raise ``ParameterError`` if a parameter that all searches have is out of its range."""
-    require_kernels(model.kernel, None)
     kernel = kernel_of(model)
+    if not isinstance(kernel, Matern):
+        hint = " (did you forget the brackets?)" if isinstance(kernel, type) else ""
+        raise ParameterError(
+            "kernel must be Matern32(), Matern52() or Matern72() of dsgp.kernels, got "
+            f"{kernel!r}{hint}"
+        )
     if kernel.order < 2:
         raise ParameterError(
             f"kernel={kernel!r} has no derivative, which directions are learned by; take "

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dsgp.kernels import Kernel, Product, Sum
+
 _FORMATS = {
-    "lengthscale": "{:.4g}".format,
+    "lengthscale": lambda value: "–" if np.isnan(value) else f"{value:.4g}",
     "std": "{:.4g}".format,
     "edf": "{:.1f}".format,
     "share": "{:.1%}".format,
@@ -47,7 +49,7 @@ class Summary:
 
     def text(self) -> str:
         """Write it all down."""
-        table = self.terms.to_string(formatters=_FORMATS)
+        table = self.terms.to_string(formatters=_FORMATS, na_rep="–")
         return "\n".join(
             [
                 self.heading,
@@ -77,8 +79,8 @@ def terms_table(model: Any) -> pd.DataFrame:
         [
             {
                 "term": term.name,
-                "kernel": type(term.kernel).__name__,
-                "lengthscale": term.kernel.value("lengthscale"),
+                "kernel": _kernel_name(term),
+                "lengthscale": _lengthscale(term.kernel),
                 "std": term.kernel.std,
                 "points": len(term.cells),
                 "edf": term.effective_dof,
@@ -88,6 +90,26 @@ def terms_table(model: Any) -> pd.DataFrame:
         ],
         columns=["term", "kernel", "lengthscale", "std", "points", "edf", "share"],
     ).set_index("term")
+
+
+def _kernel_name(term: Any) -> str:
+    """Name the kernel of a term, or its kind where that says it all."""
+    if term.bound.kind != "Smooth":
+        return str(term.bound.kind)
+    return _name_of(term.kernel)
+
+
+def _name_of(kernel: Kernel) -> str:
+    if isinstance(kernel, (Sum, Product)):
+        return kernel.sign.join(_name_of(part) for part in kernel.parts)
+    return type(kernel).__name__
+
+
+def _lengthscale(kernel: Kernel) -> float:
+    """The only lengthscale of a kernel; NaN where there is none, or several."""
+    names = [name for name in kernel.parameters if name.startswith("lengthscale")]
+    value = kernel.value(names[0]) if len(names) == 1 else None
+    return np.nan if value is None else value
 
 
 def _lines(model: Any) -> list[tuple[str, str]]:

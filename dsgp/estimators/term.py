@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats, Function
+from dsgp.terms import BoundTerm, Cells, Floats, Function
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Term:
     Attributes
     ----------
     name : str
-        The column.
+        The column, or what the term is called.
     kernel : kernel
     cells : Cells
         Distinct values of its inputs in the training rows, or means of bins.
@@ -30,6 +30,8 @@ class Term:
         Weighted variance of the function over the training rows.
     effective_dof : float
         tr(V W), V the covariance of its smoother: how many free parameters the term amounts to.
+    bound : BoundTerm
+        What it reads of the columns.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Term:
     centre: float
     explained_variance: float
     effective_dof: float
+    bound: BoundTerm
 
     @cached_property
     def mean(self) -> Function:

@@ -24,6 +24,10 @@ _PLANAR = {
 }
 
 
+# Of dates, in tables.
+PERIOD_NAMES = ("year", "week", "day")
+
+
 @dataclass(frozen=True, repr=False)
 class Periodic(Stationary):
     r"""Kernel of functions that repeat: a kernel of the plane, on a circle.
@@ -41,8 +45,8 @@ class Periodic(Stationary):
 
     Parameters
     ----------
-    period : float
-        p, in the units of the input. It is given, never learnt.
+    period : float or {"year", "week", "day"}
+        p, in the units of the input. It is given, never learnt. A name is of dates, in a table.
     lengthscale : float or None
         :math:`\ell`, in the units of the input: that of neighbouring points, where the chord is
         the distance. None: chosen from the data by the model.
@@ -67,7 +71,7 @@ class Periodic(Stationary):
     array([[0.9461, 0.9461, 0.0261]])
     """
 
-    period: float
+    period: float | str
     lengthscale: float | None = None
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
@@ -75,7 +79,12 @@ class Periodic(Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._require_number("period")
+        if not isinstance(self.period, str):
+            self._require_number("period")
+        elif self.period not in PERIOD_NAMES:
+            raise ParameterError(
+                f"Periodic: period must be a number or one of {PERIOD_NAMES}, got {self.period!r}"
+            )
         known = isinstance(self.smoothness, (int, float, np.floating))
         if not known or self.smoothness not in _PLANAR:
             raise ParameterError(
@@ -87,8 +96,16 @@ class Periodic(Stationary):
     def order(self) -> int:  # type: ignore[override]
         return int(min(self.smoothness + 0.5, 4))
 
-    def natural_width(self) -> float:
-        return self.period / 8
+    @property
+    def _period(self) -> float:
+        if isinstance(self.period, str):
+            raise ParameterError(
+                f"{self!r} has no period in numbers: that of a date is known in a table only"
+            )
+        return self.period
+
+    def natural_width(self) -> float | None:
+        return None if isinstance(self.period, str) else self.period / 8
 
     def to_settings(self) -> dict[str, Any]:
         # JSON has no infinity.
@@ -103,13 +120,14 @@ class Periodic(Stationary):
     def _distances(self, x: ArrayLike, y: ArrayLike | None) -> NDArray[np.float64]:
         """Chords of all pairs of inputs, (n, k)."""
         # Remainders are exact: inputs many periods away lose nothing.
-        first = np.fmod(np.asarray(x, dtype=float), self.period)
-        second = first if y is None else np.fmod(np.asarray(y, dtype=float), self.period)
-        arc = np.fmod(np.abs(first[:, None] - second[None, :]), self.period)
-        np.minimum(arc, self.period - arc, out=arc)
-        arc *= math.pi / self.period
+        period = self._period
+        first = np.fmod(np.asarray(x, dtype=float), period)
+        second = first if y is None else np.fmod(np.asarray(y, dtype=float), period)
+        arc = np.fmod(np.abs(first[:, None] - second[None, :]), period)
+        np.minimum(arc, period - arc, out=arc)
+        arc *= math.pi / period
         np.sin(arc, out=arc)
-        arc *= self.period / math.pi
+        arc *= period / math.pi
         return arc
 
     def _covariance_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

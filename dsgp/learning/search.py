@@ -5,12 +5,10 @@ Lengthscales are in the units of the data; the target has variance 1 and the wei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Floats
 
@@ -136,13 +134,3 @@ def search_for(
         lower=np.log(lower),
         upper=np.log(upper),
     )
-
-
-def require_complete(kernels: Mapping[str, Kernel]) -> None:
-    """Raise ``ParameterError`` unless every kernel is complete (``learner=None``)."""
-    for column, kernel in kernels.items():
-        if missing := kernel.missing:
-            raise ParameterError(
-                f"learner=None keeps the given hyperparameters, but the kernel of term "
-                f"{column!r}, {kernel!r}, has no {' and no '.join(missing)}: give it"
-            )

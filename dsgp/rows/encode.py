@@ -198,10 +198,7 @@ class Bins:
         where there are outliers. A column with no more distinct values keeps them.
         """
         if sketch.complete and len(sketch.values) <= n_bins:
-            values = sketch.values
-            # Half of each, as the sum may overflow; rounding may meet the lower value.
-            middle = values[:-1] / 2 + values[1:] / 2
-            return cls(np.where(middle > values[:-1], middle, values[1:]), values, True)
+            return cls.of_values(sketch.values)
         values = sketch.values
         share = np.cumsum(sketch.counts) / sketch.counts.sum()
         half = np.maximum(sketch.high / 2 - sketch.low / 2, np.finfo(float).tiny)
@@ -215,6 +212,13 @@ class Bins:
         edges = np.unique(edges)
         edges = edges[(edges > sketch.low) & (edges <= sketch.high)]
         return cls(edges, np.concatenate([[sketch.low], edges]), False)
+
+    @classmethod
+    def of_values(cls, values: Floats) -> Bins:
+        """Make a bin of each of some values, increasing; all others count as their neighbours."""
+        # Half of each, as the sum may overflow; rounding may meet the lower value.
+        middle = values[:-1] / 2 + values[1:] / 2
+        return cls(np.where(middle > values[:-1], middle, values[1:]), values, True)
 
     def __len__(self) -> int:
         return len(self.origin)

@@ -16,18 +16,23 @@ from dsgp.terms.base import (
     Sum,
     sum_by,
 )
+from dsgp.terms.bound import BoundTerm
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.grouped import GroupedAxis, GroupedDense
+from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.line import Line
 from dsgp.terms.multiplied import MultipliedCells
+from dsgp.terms.spec import TERMS, Levels, Linear, Smooth, Term, parse_term, term_of
 
 __all__ = [
     "LOG_2PI",
+    "TERMS",
     "Axis",
     "AxisPosterior",
     "AxisSolver",
     "BinShift",
+    "BoundTerm",
     "Cells",
     "Codes",
     "DenseCells",
@@ -36,16 +41,23 @@ __all__ = [
     "Function",
     "GroupedAxis",
     "GroupedDense",
+    "Input",
     "KernelSum",
     "KernelSums",
     "LevelCells",
+    "Levels",
     "Line",
+    "Linear",
     "MultipliedCells",
     "Observations",
     "Posterior",
     "Scale",
+    "Smooth",
     "Solver",
     "Sum",
+    "Term",
     "VarianceFunction",
+    "parse_term",
     "sum_by",
+    "term_of",
 ]

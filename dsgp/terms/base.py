@@ -352,6 +352,15 @@ class Cells(ABC):
         return BinShift(np.zeros(len(self)), 0.0, 0.0)
 
     @property
+    def has_levels(self) -> bool:
+        """Whether an input can be a level that was never seen."""
+        return False
+
+    def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
+        """Whether the level of each input is among those of the cells, (n,)."""
+        return np.ones(len(inputs), dtype=bool)
+
+    @property
     def n_curves(self) -> int:
         """How many functions without anything in common the term consists of."""
         return 1

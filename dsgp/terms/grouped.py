@@ -152,6 +152,14 @@ class _Grouped(Cells):
     # ------------------------------------------------------------------ resolution and search
 
     @property
+    def has_levels(self) -> bool:
+        return True
+
+    def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
+        place = np.minimum(np.searchsorted(self.levels, inputs[:, 0]), len(self.levels) - 1)
+        return self.levels[place] == inputs[:, 0]
+
+    @property
     def is_interpolated(self) -> bool:
         return True
 

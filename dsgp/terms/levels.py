@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsgp.terms.base import Cells, Codes, Evidence, Floats, Function, Observations, Posterior
 
@@ -26,6 +27,7 @@ class LevelCells(Cells):
     Examples
     --------
     >>> import numpy as np
+    from numpy.typing import NDArray
     >>> from dsgp.kernels import Independent
     >>> from dsgp.terms import LevelCells, Observations
     >>> levels = LevelCells(np.array([0.0, 1.0]))
@@ -138,6 +140,13 @@ class LevelCells(Cells):
 
     def interpolated(self, values: Floats, others: Cells) -> Floats:
         return Lookup(self, values, 0.0)(others.points)
+
+    @property
+    def has_levels(self) -> bool:
+        return True
+
+    def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
+        return self.codes(inputs) < len(self)
 
     @property
     def is_diagonal(self) -> bool:

@@ -145,6 +145,13 @@ class MultipliedCells(Cells):
         return self.inner.bin_shift(kernel, dual, weight, spread)
 
     @property
+    def has_levels(self) -> bool:
+        return self.inner.has_levels and len(self.inner) > 1
+
+    def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
+        return self.inner.is_known(self._own(inputs))
+
+    @property
     def n_curves(self) -> int:
         return self.inner.n_curves
 

@@ -4,6 +4,7 @@ from dsgp.rows.sources.classes import classes_of
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, opened, read_table
 from dsgp.rows.sources.frames import plain_table
+from dsgp.rows.sources.kinds import Kind, Wanted, kind_from_settings
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
 from dsgp.rows.sources.mapped import MappedSource, RetargetedSource
 from dsgp.rows.sources.memory import (
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "Columns",
     "CsvFormat",
+    "Kind",
     "MappedSource",
     "MemorySource",
     "RetargetedSource",
@@ -33,10 +35,12 @@ __all__ = [
     "Source",
     "Stored",
     "StoredTable",
+    "Wanted",
     "classes_of",
     "columns_of",
     "computed",
     "is_lazy",
+    "kind_from_settings",
     "map_rows",
     "map_table",
     "matching_columns",

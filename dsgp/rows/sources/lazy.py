@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dsgp.clients import in_task, scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table
+from dsgp.rows.sources.kinds import Kind
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     listed,
@@ -110,6 +111,10 @@ class LazySource:
         return self.layout.target
 
     @property
+    def kinds(self) -> Mapping[str, Kind]:
+        return self.layout.kinds
+
+    @property
     def in_memory(self) -> bool:
         return False
 
@@ -120,13 +125,24 @@ class LazySource:
             yield LazyRows(rows(*parts, extra, part=f"block {number} of the {self.kind}"))
 
 
-def lazy_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> LazySource:
-    """Describe the rows of a dask array or data frame; parameters as for ``source_of``."""
+def lazy_source(
+    X: Any,
+    roles: Roles,
+    match: Match | None,
+    missing: Missing,
+    select: Callable[[Sequence[str]], list[str]],
+    kinds_of: Callable[[Any, Sequence[str], int | None, str], Mapping[str, Kind]],
+) -> LazySource:
+    """Describe the rows of a dask array or data frame; parameters as for ``source_of``.
+
+    ``select`` chooses among the inputs of a fit; ``kinds_of`` takes a data frame, its inputs, their
+    number of rows if it is known, and what it is called.
+    """
     X = _collection(X)
     kind = kind_of(X)
     own = roles.columns
     if _is_frame(X):
-        X, labels, named = _chosen(X, own, match, kind)
+        X, labels, named = _chosen(X, own, match, kind, select)
         present = needed = labels
     else:
         named = False
@@ -149,6 +165,7 @@ def lazy_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> 
         present,
         needed,
         named,
+        kinds=kinds_of(X, needed, n_rows, kind) if _is_frame(X) else {},
         model="the model" if match is None else match.model,
         missing=missing,
         target=name_of(roles.y),
@@ -177,7 +194,11 @@ def lazy_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> 
 
 
 def _chosen(
-    X: Any, own: list[str], match: Match | None, kind: str
+    X: Any,
+    own: list[str],
+    match: Match | None,
+    kind: str,
+    select: Callable[[Sequence[str]], list[str]],
 ) -> tuple[Any, tuple[str, ...], bool]:
     """Keep the inputs of a data frame, and its ``own`` columns beside them; name the inputs."""
     require_own(X, own, kind)
@@ -185,7 +206,7 @@ def _chosen(
     named = all(isinstance(name, str) for name in present)
     inputs = [name for name in present if name not in own]
     if match is None:
-        columns = inputs
+        columns = select(inputs)
     elif named and match.named:
         columns = list(match.needed)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import numpy as np
 from dask import delayed
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.kinds import Kind
 from dsgp.rows.sources.lazy import LazyRows
 from dsgp.rows.sources.rows import Rows, Source
 from dsgp.terms import Floats
@@ -41,6 +42,10 @@ class _Derived(ABC):
     @property
     def extra(self) -> tuple[str, ...]:
         return self.source.extra
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        return self.source.kinds
 
     @property
     def in_memory(self) -> bool:

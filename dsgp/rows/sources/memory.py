@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
+from dsgp.rows.sources.kinds import NUMBER, Kind
 from dsgp.rows.sources.numbers import each_checked, numbers_of, require_numbers
 from dsgp.terms import Floats
 
@@ -39,6 +40,8 @@ class Columns:
         It may have further columns.
     positions : tuple of int
         Where in ``data`` each column is.
+    kinds : mapping of str to Kind
+        What columns hold that are no numbers.
     """
 
     names: tuple[str, ...]
@@ -47,13 +50,18 @@ class Columns:
     index: pd.Index | None
     data: Any
     positions: tuple[int, ...]
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+
+    def kind(self, name: str) -> Kind:
+        """What a column holds."""
+        return self.kinds.get(name, NUMBER)
 
     def column(self, name: str, rows: slice = slice(None)) -> Floats:
         """Return one column, or some rows of it, as float64."""
         position = self.positions[self.names.index(name)]
         frame = isinstance(self.data, pd.DataFrame)
         values = self.data.iloc[rows, position] if frame else self.data[rows, position]
-        return numbers_of(f"input column {name!r}", values)
+        return self.kind(name).encode(f"input column {name!r}", values)
 
     def part(self, rows: slice) -> Columns:
         """Return some of the rows, as views and without their labels."""
@@ -69,17 +77,19 @@ class Columns:
         return values
 
 
-def columns_of(table: Any) -> Columns:
+def columns_of(table: Any, kinds: Mapping[str, Kind] | None = None) -> Columns:
     """Describe the columns of an array or data frame, without converting them.
 
     Parameters
     ----------
     table : array_like of shape (n_rows, n_columns), or pandas.DataFrame
+    kinds : mapping of str to Kind, optional
+        What columns hold that are no numbers.
 
     Raises
     ------
     DataError
-        If there is no row or no column, a name occurs twice, or a column is not numeric.
+        If there is no row or no column, a name occurs twice, or a column is not of its kind.
     TypeError
         If the table is sparse, or its column names mix text and other types.
     """
@@ -95,11 +105,16 @@ def columns_of(table: Any) -> Columns:
     named = all(text)
     n_columns = table.shape[1]
     names = tuple(table.columns) if named else numbered(n_columns)
-    return _frame_columns(table, names, named, tuple(range(n_columns)))
+    return _frame_columns(table, names, named, tuple(range(n_columns)), kinds)
 
 
 def matching_columns(
-    table: Any, names: Sequence[str], needed: Sequence[str], named: bool, model: str
+    table: Any,
+    names: Sequence[str],
+    needed: Sequence[str],
+    named: bool,
+    model: str,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Columns:
     """Describe the columns that a model fitted on ``names`` needs.
 
@@ -115,6 +130,8 @@ def matching_columns(
         Whether the names of the fit came with its data.
     model : str
         For messages.
+    kinds : mapping of str to Kind, optional
+        As for ``columns_of``.
 
     Raises
     ------
@@ -129,10 +146,10 @@ def matching_columns(
             )
         require_unique([name for name in present if name in needed])
         positions = tuple(present.index(name) for name in needed)
-        return _frame_columns(table, tuple(needed), named, positions)
+        return _frame_columns(table, tuple(needed), named, positions, kinds)
     columns = columns_of(table)
     require_as_many(columns.names, names, model)
-    return replace(columns, names=tuple(names))
+    return replace(columns, names=tuple(names), kinds=kinds or {})
 
 
 def require_as_many(present: Sequence[str], names: Sequence[str], model: str) -> None:
@@ -173,18 +190,23 @@ def numbered(n_columns: int) -> tuple[str, ...]:
 
 
 def _frame_columns(
-    table: pd.DataFrame, names: tuple[str, ...], named: bool, positions: tuple[int, ...]
+    table: pd.DataFrame,
+    names: tuple[str, ...],
+    named: bool,
+    positions: tuple[int, ...],
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Columns:
+    kinds = kinds or {}
     if table.shape[1] == 0:
         raise DataError("the table has no input column (0 feature(s)); at least one is needed")
     if len(table) == 0:
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
     require_unique(names)
     each_checked(
-        partial(require_numbers, f"input column {name!r}", table.iloc[:, position])
+        partial(kinds.get(name, NUMBER).check, f"input column {name!r}", table.iloc[:, position])
         for name, position in zip(names, positions, strict=True)
     )
-    return Columns(names, named, len(table), table.index, table, positions)
+    return Columns(names, named, len(table), table.index, table, positions, kinds)
 
 
 def target_of(y: Any, n_rows: int, name: str = "y", first_row: int = 0) -> Floats:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
+from dsgp.rows.sources.kinds import NUMBER, Kind
 from dsgp.rows.sources.labels import codes_of
 from dsgp.rows.sources.memory import (
     Columns,
@@ -108,6 +109,10 @@ class Source(Protocol):
     @property
     def extra(self) -> tuple[str, ...]:
         """Roles of the further numbers that rows have."""
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What columns hold that are no numbers."""
 
     @property
     def in_memory(self) -> bool:
@@ -237,6 +242,8 @@ class Layout:
         Those that are further numbers, by role.
     labels : ndarray or None
         The target is one of these, and its rows are given their numbers; None for a number.
+    kinds : mapping of str to Kind
+        What columns of ``names`` hold that are no numbers.
     """
 
     names: tuple[str, ...]
@@ -249,6 +256,7 @@ class Layout:
     weight_column: str | None = None
     extra_columns: dict[str, str] = field(default_factory=dict)
     labels: NDArray[Any] | None = None
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
     def own(self) -> list[str]:
@@ -289,7 +297,9 @@ class Layout:
                 return self._no_rows(y, weight, extra)
             if self.own and not self.named:
                 block = block.drop(columns=self.own)  # of inputs to be taken by position
-            columns = matching_columns(block, self.names, self.needed, self.named, self.model)
+            columns = matching_columns(
+                block, self.names, self.needed, self.named, self.model, self.kinds
+            )
             if y is not None and self.labels is not None:
                 y = codes_of(y, self.labels, n_rows, self.target, first_row)
             elif y is not None:
@@ -333,8 +343,10 @@ def rows_of(
     inputs: list[Floats] = []
 
     def read(name: str) -> None:
-        values = missing.blanked(columns.column(name))
-        if missing.policy == "error":
+        kind, values = columns.kind(name), columns.column(name)
+        if kind is NUMBER:
+            values = missing.blanked(values)
+        if (getattr(kind, "missing", None) or missing.policy) == "error":
             require_finite(f"input column {name!r}", values, first_row)
         elif np.isinf(values).any():
             gaps_filled = np.where(np.isnan(values), 0.0, values)

@@ -108,6 +108,15 @@ class StoredTable:
                     "alike, or name the input columns that are meant"
                 )
 
+    def type_of(self, name: str) -> pa.DataType:
+        """Arrow type of a column in the first part; of a CSV file as its first rows look."""
+        first = self.parts[0]
+        if isinstance(first, CsvPart):
+            return first.schema.field(name).type
+        schema = first.types([name])
+        assert schema is not None  # of all but CSV files
+        return schema.field(name).type
+
     def types(self, columns: Sequence[str]) -> pa.Schema | None:
         """Return the Arrow types of columns in all parts, or None where they are text of CSV.
 

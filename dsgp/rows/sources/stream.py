@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from upath import UPath
 
 from dsgp.errors import DataError
+from dsgp.rows.sources.discovery import kinds_in_memory, kinds_of_collection, kinds_on_disk
 from dsgp.rows.sources.frames import plain_table, plain_values
+from dsgp.rows.sources.kinds import NUMBER, Kind, Wanted
 from dsgp.rows.sources.labels import codes_of
-from dsgp.rows.sources.lazy import computed, frame_of, is_lazy, lazy_source
+from dsgp.rows.sources.lazy import computed, frame_of, is_lazy, kind_of, lazy_source
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     Columns,
@@ -48,6 +50,8 @@ def source_of(
     named: bool | None = None,
     needed: Sequence[str] | None = None,
     model: str = "the model",
+    wanted: Wanted | None = None,
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Source:
     """Describe rows, without reading them.
 
@@ -73,6 +77,10 @@ def source_of(
     names : sequence of str, optional
         Columns of a model that was fitted already, which X must match as in ``matching_columns``;
         so must ``needed`` (all of them by default), ``named`` (True) and ``model``.
+    wanted : Wanted, optional
+        Inputs may be dates and levels too, and what they hold is found out. None: all are numbers.
+    kinds : mapping of str to Kind, optional
+        What they hold, where that is known.
 
     Raises
     ------
@@ -88,22 +96,43 @@ def source_of(
     blank = Missing(missing, tuple(map(float, missing_values)))
     match = None
     if names is not None:
-        wanted = tuple(names if needed is None else needed)
-        match = Match(tuple(names), wanted, named is not False, model)
+        asked = tuple(names if needed is None else needed)
+        match = Match(tuple(names), asked, named is not False, model)
     elif y is None:
         target_of(None, 0)
     given = {role: values for role, values in (extra or {}).items() if values is not None}
     labels = None if labels is None else np.asarray(labels)
     roles = Roles(y, sample_weight, given, labels).map(_plain)
     if isinstance(X, (str, Path, UPath, Stored)):
-        return _stored_source(X if isinstance(X, Stored) else Stored(X), roles, match, blank)
+        stored = X if isinstance(X, Stored) else Stored(X)
+        return _stored_source(stored, roles, match, blank, wanted, kinds or {})
     by_name = match.needed if match is not None and match.named else ()
     X = plain_table(X, [*by_name, *roles.columns] if by_name else ())
     if isinstance(X, xr.Dataset):
         X = frame_of(X)
     if is_lazy(X):
-        return lazy_source(X, roles, match, blank)
-    return _memory_source(X, roles.map(computed), match, blank)
+
+        def kinds_of(
+            table: Any, inputs: Sequence[str], n_rows: int | None, kind: str
+        ) -> Mapping[str, Kind]:
+            if wanted is None:
+                return kinds or {}
+            return kinds_of_collection(table, inputs, wanted, n_rows, kind)
+
+        select = partial(_selected, wanted=wanted or Wanted(), kind=kind_of(X))
+        return lazy_source(X, roles, match, blank, select, kinds_of)
+    return _memory_source(X, roles.map(computed), match, blank, wanted, kinds or {})
+
+
+def _selected(names: Sequence[Any], wanted: Wanted, kind: str) -> list[Any]:
+    """Keep the inputs that are wanted, of a table whose columns have names."""
+    if wanted.columns is None or not all(isinstance(name, str) for name in names):
+        return list(names)
+    if absent := [name for name in wanted.columns if name not in names]:
+        raise DataError(
+            f"the {kind} has no column {listed(absent)}, which terms names; it has {listed(names)}"
+        )
+    return [name for name in names if name in wanted.columns]
 
 
 def _plain(values: Any) -> Any:
@@ -119,6 +148,7 @@ def matching_source(
     missing: str = "error",
     extra: Mapping[str, Any] | None = None,
     missing_values: Sequence[float] = (),
+    kinds: Mapping[str, Kind] | None = None,
 ) -> Source:
     """Describe rows to predict, of the columns that a fitted model needs; see ``source_of``."""
     return source_of(
@@ -130,6 +160,7 @@ def matching_source(
         needed=needed,
         named=named,
         model=model,
+        kinds=kinds,
     )
 
 
@@ -169,6 +200,10 @@ class MemorySource:
         return tuple(self.numbers)
 
     @property
+    def kinds(self) -> Mapping[str, Kind]:
+        return self.columns.kinds
+
+    @property
     def in_memory(self) -> bool:
         return True
 
@@ -188,7 +223,14 @@ class MemorySource:
             )
 
 
-def _memory_source(X: Any, roles: Roles, match: Match | None, missing: Missing) -> MemorySource:
+def _memory_source(
+    X: Any,
+    roles: Roles,
+    match: Match | None,
+    missing: Missing,
+    wanted: Wanted | None,
+    kinds: Mapping[str, Kind],
+) -> MemorySource:
     target = "y"
     own = roles.columns
     require_own(X, own, "table")
@@ -198,10 +240,14 @@ def _memory_source(X: Any, roles: Roles, match: Match | None, missing: Missing) 
         # A model that finds its inputs by name may have one of these among them.
         X = X if match is not None and match.named else X.drop(columns=own)
     if match is None:
-        columns = columns_of(X)
+        if wanted is not None and isinstance(X, pd.DataFrame):
+            X = X[_selected(list(X.columns), wanted, "table")]
+            names = [name for name in X.columns if isinstance(name, str)]
+            kinds = kinds_in_memory(X, names, wanted)
+        columns = columns_of(X, kinds)
         needed = columns.names
     else:
-        columns = matching_columns(X, match.names, match.needed, match.named, match.model)
+        columns = matching_columns(X, match.names, match.needed, match.named, match.model, kinds)
         needed = match.needed
     y, weight, n_rows = roles.y, roles.weight, columns.n_rows
     if isinstance(y, pd.Series) and y.name is not None:
@@ -252,6 +298,10 @@ class StoredSource:
         return tuple(self.layout.extra_columns)
 
     @property
+    def kinds(self) -> Mapping[str, Kind]:
+        return self.layout.kinds
+
+    @property
     def in_memory(self) -> bool:
         return False
 
@@ -259,7 +309,10 @@ class StoredSource:
         layout = self.layout
         columns = list(dict.fromkeys([*layout.needed, *layout.own]))
         numbers = [
-            name for name in columns if layout.labels is None or name != layout.target_column
+            name
+            for name in columns
+            if layout.kinds.get(name, NUMBER) is NUMBER
+            and (layout.labels is None or name != layout.target_column)
         ]
         for block in self.table.blocks(columns, numbers):
             yield partial(_load, layout, block)
@@ -270,7 +323,12 @@ def _load(layout: Layout, block: Any) -> Rows:
 
 
 def _stored_source(
-    stored: Stored, roles: Roles, match: Match | None, missing: Missing
+    stored: Stored,
+    roles: Roles,
+    match: Match | None,
+    missing: Missing,
+    wanted: Wanted | None,
+    kinds: Mapping[str, Kind],
 ) -> StoredSource:
     for what, name in {"y": roles.y, "sample_weight": roles.weight, **roles.extra}.items():
         if name is not None:
@@ -292,10 +350,17 @@ def _stored_source(
             raise DataError(f"{UNMATCHED}\n{error}") from error
     if table.n_rows == 0:
         raise table.without_rows()
+    if wanted is not None:
+        names = columns = tuple(_selected(columns, wanted, "table"))
+        kinds = kinds_on_disk(table, columns, wanted)
+    elif match is not None and not match.named:
+        by_name = dict(zip(match.needed, columns, strict=True))
+        kinds = {by_name[name]: kind for name, kind in kinds.items() if name in by_name}
     layout = Layout(
         columns,
         columns,
         True,
+        kinds=kinds,
         model="the model" if match is None else match.model,
         missing=missing,
         target="y" if roles.y is None else roles.y,

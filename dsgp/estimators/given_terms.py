@@ -1,0 +1,153 @@
+"""The terms that a user asks for, as ``kernel`` and ``terms`` of an estimator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dsgp.errors import ParameterError
+from dsgp.kernels import Independent, Kernel, Matern52, kernel_of
+from dsgp.rows.sources import Source, Wanted
+from dsgp.rows.sources.kinds import NUMBER
+from dsgp.terms import BoundTerm, Levels, Smooth, Term, parse_term, term_of
+
+
+@dataclass(frozen=True)
+class GivenTerms:
+    """What ``kernel`` and ``terms`` of an estimator say, before any column is seen.
+
+    Attributes
+    ----------
+    default : Kernel
+        Of smooth functions without a kernel.
+    by_column : dict of str to list of Term
+        Terms of single columns; all other columns have one each, by their types.
+    listed : list of Term or None
+        All terms, where they were listed.
+    """
+
+    default: Kernel
+    by_column: dict[str, list[Term]]
+    listed: list[Term] | None
+
+    @classmethod
+    def of(cls, kernel: Any, terms: Any, default: Kernel | None = None) -> Self:
+        """Check and take the parameters.
+
+        Raises
+        ------
+        ParameterError
+            If one of them is no kernel or term.
+        """
+        fallback = Matern52() if default is None else default
+        if kernel is not None:
+            try:
+                fallback = kernel_of(kernel)
+            except ParameterError as error:
+                raise ParameterError(f"kernel: {error}") from error
+            if isinstance(kernel, Term):
+                raise ParameterError(f"kernel must be a kernel of dsgp.kernels, got {kernel!r}")
+        if terms is None:
+            return cls(fallback, {}, None)
+        if isinstance(terms, Mapping):
+            by_column = {}
+            for column, value in terms.items():
+                values = value if isinstance(value, (list, tuple)) else [value]
+                by_column[column] = [_checked(one, column) for one in values]
+            return cls(fallback, by_column, None)
+        if isinstance(terms, (list, tuple)):
+            listed = [
+                parse_term(one) if isinstance(one, str) else _checked(one, None) for one in terms
+            ]
+            for one in listed:
+                one.label  # noqa: B018 - which says so if it names no column
+            if not listed:
+                raise ParameterError("terms is an empty list; None gives every column a term")
+            return cls(fallback, {}, listed)
+        raise ParameterError(
+            "terms must map columns to kernels or terms, e.g. {'age': Matern52(), 'town': "
+            f"Levels()}}, or list terms, e.g. [Smooth('age'), Levels('town')], got {terms!r}"
+        )
+
+    @property
+    def _all(self) -> list[Term]:
+        if self.listed is not None:
+            return self.listed
+        return [term for terms in self.by_column.values() for term in terms]
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is asked of the columns of a table."""
+        levels: dict[str, str | None] = {}
+        for term in self._all:
+            for column in term.level_columns:
+                levels[column] = getattr(term, "missing", None) or levels.get(column)
+        if self.listed is None:
+            return Wanted(levels)
+        columns = dict.fromkeys(column for term in self.listed for column in term.columns)
+        return Wanted(levels, tuple(columns))
+
+    def bound(self, source: Source) -> list[BoundTerm]:
+        """Return the terms of a source, by what its columns hold.
+
+        Raises
+        ------
+        ParameterError, DataError
+            If a column is not there or does not fit its term, or two terms are the same.
+        """
+        names = tuple(source.names)
+        asked = {
+            **{column: f"terms names {column!r}" for column in self.by_column},
+            **{
+                column: f"{term!r} names {column!r}"
+                for term in self._all
+                for column in term.columns
+            },
+        }
+        for column, what in asked.items():
+            if column not in names:
+                raise ParameterError(f"{what}, which is not among the columns {list(names)}")
+        specs = self._all if self.listed is not None else self._of_columns(source)
+        kinds = {name: source.kinds.get(name, NUMBER) for name in names}
+        found = [term.bind(kinds, self.default) for term in specs]
+        twice = [label for label, n in Counter(term.name for term in found).items() if n > 1]
+        if twice:
+            raise ParameterError(
+                f"two terms are called {twice[0]!r}: if they are not the same, give one a name=, "
+                "otherwise leave one out"
+            )
+        return found
+
+    def _of_columns(self, source: Source) -> list[Term]:
+        specs: list[Term] = []
+        for name in source.names:
+            if name in self.by_column:
+                specs += [term.of_column(name) for term in self.by_column[name]]
+            elif source.kinds.get(name, NUMBER).labels:
+                specs.append(Levels(name))
+            else:
+                specs.append(Smooth(name))
+        return specs
+
+
+def _checked(value: Any, column: str | None) -> Term:
+    what = "terms" if column is None else f"terms, column {column!r}"
+    try:
+        made = term_of(value, column)
+    except ParameterError as error:
+        raise ParameterError(f"{what}: {error}") from error
+    if isinstance(made, Smooth) and isinstance(made.kernel, Independent):
+        raise ParameterError(f"{what}: Independent is the kernel of Levels(); take that")
+    return made
+
+
+def require_complete(terms: Sequence[BoundTerm]) -> None:
+    """Raise ``ParameterError`` unless every kernel is complete (``learner=None``)."""
+    for term in terms:
+        if missing := term.kernel.missing:
+            raise ParameterError(
+                f"learner=None keeps the given hyperparameters, but the kernel of term "
+                f"{term.name!r}, {term.kernel!r}, has no {' and no '.join(missing)}: give it"
+            )

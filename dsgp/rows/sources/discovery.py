@@ -1,0 +1,137 @@
+"""What the columns of a table hold that is fitted to, and the labels of those that are levels.
+
+Types tell numbers, dates and levels apart. Labels need the values: a table on disk, or a dask
+collection, is read once for the sake of its levels, if it has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import dask
+import pandas as pd
+from dask import delayed
+
+from dsgp.clients import scheduler_of_collections
+from dsgp.errors import DataError
+from dsgp.rows.sources.kinds import (
+    NUMBER,
+    Categories,
+    Kind,
+    Kinds,
+    Wanted,
+    distinct_levels,
+    kind_of_column,
+    merged_levels,
+    require_few_levels,
+    with_labels,
+)
+from dsgp.rows.sources.lazy import blocks_of
+from dsgp.rows.sources.memory import naming
+from dsgp.rows.sources.stored import StoredTable
+
+
+def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
+    """Look at the columns of a data frame; those of an array are numbers."""
+    if not isinstance(table, pd.DataFrame):
+        return {}
+    columns = {name: table[name] for name in names if name in table.columns}
+    kinds = {
+        name: _asked(name, kind_of_column(_what(name), own), wanted)
+        for name, own in columns.items()
+        if own.ndim == 1
+    }
+    found = {
+        name: [distinct_levels(_what(name), columns[name])]
+        for name, kind in kinds.items()
+        if isinstance(kind, Categories)
+    }
+    return _completed(kinds, found, wanted, len(table))
+
+
+def kinds_on_disk(table: StoredTable, names: Sequence[str], wanted: Wanted) -> Kinds:
+    """Look at the types of a stored table, and read its levels."""
+    kinds: Kinds = {}
+    for name in names:
+        own = pd.Series(dtype=pd.ArrowDtype(table.type_of(name)))
+        kinds[name] = _asked(name, kind_of_column(_what(name), own), wanted)
+    levels = [name for name, kind in kinds.items() if isinstance(kind, Categories)]
+    found: dict[str, list[Any]] = {name: [] for name in levels}
+    if levels:
+        for block in table.blocks(levels, numbers=()):
+            _add(found, _block_levels(block.read(), levels, block.part))
+    return _completed(kinds, found, wanted, table.n_rows)
+
+
+def kinds_of_collection(
+    table: Any, names: Sequence[str], wanted: Wanted, n_rows: int | None, kind_name: str
+) -> Kinds:
+    """Look at the types of a dask data frame, and read its levels."""
+    kinds: Kinds = {}
+    for name in names:
+        meta = table[name]._meta
+        own = (
+            Categories(())
+            if pd.api.types.is_object_dtype(meta.dtype)
+            else kind_of_column(_what(name), meta)
+        )
+        kinds[name] = _asked(name, own, wanted)
+    levels = [name for name, kind in kinds.items() if isinstance(kind, Categories)]
+    found: dict[str, list[Any]] = {name: [] for name in levels}
+    if levels:
+        blocks, _ = blocks_of(table[levels])
+        look = delayed(_block_levels, pure=False, traverse=False)
+        tasks = [
+            look(block, levels, f"block {number} of the {kind_name}")
+            for number, block in enumerate(blocks)
+        ]
+        for one in dask.compute(*tasks, scheduler=scheduler_of_collections()):
+            _add(found, one)
+    return _completed(kinds, found, wanted, n_rows)
+
+
+def _what(name: str) -> str:
+    return f"input column {name!r}"
+
+
+def _asked(name: str, kind: Kind, wanted: Wanted) -> Kind:
+    """Return levels where they were asked for, and numbers cannot stand for them."""
+    if name not in wanted.levels or kind.is_date:
+        return kind
+    # Numbers are their own labels, unless a missing one is to have a label too.
+    is_level = isinstance(kind, Categories) or wanted.levels[name] == "level"
+    return Categories(()) if is_level or kind is not NUMBER else kind
+
+
+def _block_levels(block: Any, names: Iterable[str], part: str) -> dict[str, Any]:
+    with naming(part):
+        return {name: distinct_levels(_what(name), block[name]) for name in names}
+
+
+def _add(found: dict[str, list[Any]], more: dict[str, Any]) -> None:
+    for name, labels in more.items():
+        found[name].append(labels)
+
+
+def _completed(
+    kinds: Kinds, found: dict[str, list[Any]], wanted: Wanted, n_rows: int | None
+) -> Kinds:
+    for name, pieces in found.items():
+        labels = merged_levels(_what(name), pieces)
+        asked = name in wanted.levels
+        as_text = pd.Series(labels, dtype=object)
+        if not asked and _look_like_numbers(as_text):
+            kinds[name] = NUMBER  # which says of such text what is wrong with it
+            continue
+        if not labels:
+            raise DataError(f"{_what(name)} has no value in any row: leave it out")
+        kinds[name] = with_labels(kinds[name], labels, wanted.levels.get(name))
+        if isinstance(labels[0], str):
+            require_few_levels(name, kinds[name], n_rows, asked)
+    return kinds
+
+
+def _look_like_numbers(labels: Any) -> bool:
+    is_text = len(labels) > 0 and isinstance(labels.iloc[0], str)
+    return is_text and kind_of_column("", labels) is NUMBER

@@ -1,0 +1,348 @@
+"""What the columns of a table hold, numbers, dates or levels, and how each becomes float64.
+
+Dates are days since 1970-01-01, and levels their numbers among the labels of the fit. A level that
+is not among these has a negative number of its own, so that it is another one than all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from dsgp.errors import DataError
+from dsgp.rows.sources.numbers import numbers_of, require_numbers
+from dsgp.terms import Floats
+
+_DAY = 86_400 * 10**9  # nanoseconds
+# Levels that a column may have beside its rows before it looks like a name for each of them.
+_SHARE_OF_ROWS = 0.5
+_FEW_LEVELS = 20
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A column of numbers."""
+
+    def check(self, what: str, values: Any) -> None:
+        """Raise ``DataError`` unless values of the column, or its type, are of this kind."""
+        require_numbers(what, values)
+
+    def encode(self, what: str, values: Any) -> Floats:
+        """Return values of the column as float64, missing ones as NaN."""
+        return numbers_of(what, values)
+
+    @property
+    def is_date(self) -> bool:
+        return False
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        return ()
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return it as values that JSON can hold."""
+        return {"kind": "number"}
+
+
+@dataclass(frozen=True)
+class Dates(Kind):
+    """A column of dates or times.
+
+    Attributes
+    ----------
+    zone : str or None
+        The time zone in which they are read; None where they have none.
+    """
+
+    zone: str | None = None
+
+    @property
+    def is_date(self) -> bool:
+        return True
+
+    def check(self, what: str, values: Any) -> None:
+        self._series(what, values)
+
+    def encode(self, what: str, values: Any) -> Floats:
+        series = self._series(what, values)
+        if series.dt.tz is not None:
+            series = series.dt.tz_convert(self.zone).dt.tz_localize(None)
+        nanoseconds = series.astype("datetime64[ns]")
+        days = nanoseconds.to_numpy().astype(np.int64) / _DAY
+        return np.where(nanoseconds.isna().to_numpy(), np.nan, days)
+
+    def _series(self, what: str, values: Any) -> Any:
+        series = values if isinstance(values, pd.Series) else pd.Series(values)
+        if len(series) == 0 and not _holds_dates(series):
+            series = series.astype("datetime64[ns]")
+        if not _holds_dates(series):
+            raise DataError(
+                f"{what} held dates when the model was fitted, and now has type {series.dtype}: "
+                "convert it, e.g. pandas.to_datetime"
+            )
+        series = _as_dates(series)
+        zone = None if series.dt.tz is None else str(series.dt.tz)
+        if (zone is None) != (self.zone is None):
+            now, then = (
+                ("no time zone" if own is None else f"the time zone {own}")
+                for own in (zone, self.zone)
+            )
+            raise DataError(
+                f"{what} has {now}, but had {then} when the model was fitted: make both alike, "
+                "e.g. by tz_localize or tz_convert"
+            )
+        return series
+
+    def to_settings(self) -> dict[str, Any]:
+        return {"kind": "date", "zone": self.zone}
+
+
+@dataclass(frozen=True)
+class Categories(Kind):
+    """A column of levels.
+
+    Attributes
+    ----------
+    names : tuple of str, bool, int or float
+        Sorted, each once.
+    missing : {"error", "ignore", "level"} or None
+        What a missing level is; None is what missing inputs are otherwise.
+    """
+
+    names: tuple[Any, ...]
+    missing: str | None = None
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        own = self.names if self.missing != "level" else (*self.names, "(missing)")
+        return own
+
+    @cached_property
+    def _index(self) -> pd.Index:
+        return pd.Index(np.array(self.names, dtype=object))
+
+    def check(self, what: str, values: Any) -> None:
+        """Whether the values are levels at all; which ones, only encoding tells."""
+
+    def encode(self, what: str, values: Any) -> Floats:
+        labels = labels_of_levels(what, values)
+        codes = self._index.get_indexer(labels).astype(np.float64)
+        unknown = np.flatnonzero(codes < 0)
+        if len(unknown):
+            gaps = pd.isna(labels[unknown])
+            codes[unknown[gaps]] = float(len(self.names)) if self.missing == "level" else np.nan
+            fresh = unknown[~gaps]
+            self._require_alike(what, labels[fresh])
+            codes[fresh] = [_number_of(label) for label in labels[fresh]]
+        return codes
+
+    def _require_alike(self, what: str, labels: Any) -> None:
+        """Raise ``DataError`` where levels are of another type than those of the fit."""
+        if not len(labels) or not self.names:
+            return
+        types = {isinstance(label, str) for label in self.names}
+        if {isinstance(label, str) for label in labels} - types:
+            raise DataError(
+                f"{what} has the level {labels[0]!r}, of type {type(labels[0]).__name__}, but "
+                f"levels such as {self.names[0]!r} when the model was fitted: convert the column"
+            )
+
+    def to_settings(self) -> dict[str, Any]:
+        names = [name.item() if isinstance(name, np.generic) else name for name in self.names]
+        return {"kind": "levels", "names": names, "missing": self.missing}
+
+
+Kinds = dict[str, Kind]
+NUMBER = Kind()
+
+
+def kind_from_settings(settings: Mapping[str, Any]) -> Kind:
+    """Undo ``Kind.to_settings``."""
+    if settings["kind"] == "date":
+        return Dates(settings["zone"])
+    if settings["kind"] == "levels":
+        return Categories(tuple(settings["names"]), settings["missing"])
+    return NUMBER
+
+
+def _number_of(label: Any) -> float:
+    """Negative number of a level that was never seen, the same wherever it occurs."""
+    digest = blake2b(f"{type(label).__name__}:{label}".encode(), digest_size=6).digest()
+    return -1.0 - float(int.from_bytes(digest))
+
+
+def labels_of_levels(what: str, values: Any) -> Any:
+    """Return the labels of some rows as objects, (n,): text, booleans, numbers; None for missing.
+
+    Raises
+    ------
+    DataError
+        If a value is none of these.
+    """
+    series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        own = labels_of_levels(what, pd.Series(series.cat.categories))
+        codes = series.cat.codes.to_numpy()
+        return np.append(own, None)[codes]
+    if isinstance(series.dtype, pd.ArrowDtype) and pa.types.is_dictionary(
+        series.dtype.pyarrow_dtype
+    ):
+        series = pd.Series(series.array._pa_array.cast(series.dtype.pyarrow_dtype.value_type))
+    if pd.api.types.is_bool_dtype(series.dtype) and not pd.api.types.is_object_dtype(series.dtype):
+        labels = series.astype(object).to_numpy()
+    elif pd.api.types.is_numeric_dtype(series.dtype):
+        labels = _plain_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan))
+    else:
+        labels = series.astype(object).to_numpy(copy=True)
+    gaps = pd.isna(labels)
+    gaps[~gaps] = labels[~gaps] == ""  # a CSV file has empty text where there is nothing
+    labels[gaps] = None
+    strange = [
+        label
+        for label in pd.unique(labels[~gaps])
+        if not isinstance(label, (str, bool, int, float, np.bool_, np.integer, np.floating))
+    ]
+    if strange:
+        raise DataError(
+            f"{what} holds {strange[0]!r}, of type {type(strange[0]).__name__}: levels are text, "
+            "booleans or numbers; convert it"
+        )
+    return labels
+
+
+def _plain_numbers(values: Floats) -> Any:
+    """Return numbers as objects, whole ones as int: 1 and 1.0 are one level, called 1."""
+    out = values.astype(object)
+    finite = np.isfinite(values)
+    whole = np.flatnonzero(finite)[values[finite] == np.floor(values[finite])]
+    small = whole[np.abs(values[whole]) < 2.0**53]
+    out[small] = values[small].astype(np.int64).astype(object)
+    return out
+
+
+def distinct_levels(what: str, values: Any) -> Any:
+    """Return the labels among those of some rows, each once, without the missing one."""
+    found = pd.unique(labels_of_levels(what, values))
+    return found[~pd.isna(found)]
+
+
+def merged_levels(what: str, pieces: Sequence[Any]) -> tuple[Any, ...]:
+    """Sort the labels of several blocks, each once.
+
+    Raises
+    ------
+    DataError
+        If text and numbers are mixed.
+    """
+    labels = pd.unique(np.concatenate([np.empty(0, dtype=object), *pieces]))
+    texts = [isinstance(label, str) for label in labels]
+    if any(texts) and not all(texts):
+        number = next(label for label in labels if not isinstance(label, str))
+        raise DataError(
+            f"{what} mixes text and other values (such as {number!r}) as levels: convert it to text"
+        )
+    return tuple(sorted(labels.tolist()))
+
+
+# ---------------------------------------------------------------- what a column holds
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of the columns of a table that is fitted to.
+
+    Attributes
+    ----------
+    levels : dict of str to str or None
+        Columns that are levels whatever their type, and what a missing one is.
+    columns : tuple of str, optional
+        Those that are needed; None means all inputs.
+    """
+
+    levels: dict[str, str | None] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+
+
+def kind_of_column(what: str, values: Any) -> Kind:
+    """Tell what a column holds by its type, and by its values where they are Python objects.
+
+    Of levels the labels are not looked for yet: ``Categories(())``.
+    """
+    series = values if isinstance(values, pd.Series) else pd.Series(values)
+    dtype = series.dtype
+    if _holds_dates(series):
+        zone = getattr(_as_dates(series).dt, "tz", None)
+        return Dates(None if zone is None else str(zone))
+    if isinstance(dtype, pd.ArrowDtype):
+        arrow = dtype.pyarrow_dtype
+        text = [pa.types.is_dictionary, pa.types.is_boolean]
+        text += [pa.types.is_string, pa.types.is_large_string]
+        return Categories(()) if any(is_one(arrow) for is_one in text) else NUMBER
+    if isinstance(dtype, pd.CategoricalDtype):
+        return Categories(())
+    if pd.api.types.is_object_dtype(dtype):
+        known = pd.api.types.infer_dtype(series, skipna=True)
+        if known == "boolean":
+            return Categories(())
+        return _of_text(series) if known == "string" else NUMBER
+    if pd.api.types.is_bool_dtype(dtype):
+        return Categories(())
+    if pd.api.types.is_string_dtype(dtype):
+        return _of_text(series)
+    return NUMBER
+
+
+def _of_text(series: Any) -> Kind:
+    """Levels, or numbers (which the text is then refused as) where most of it looks like one."""
+    texts = pd.Series(pd.unique(series.dropna()), dtype=object)
+    texts = texts[texts.str.strip() != ""]
+    if not len(texts):
+        return NUMBER
+    plain = texts.str.strip().str.replace(r"(?<=\d),(?=\d)", ".", regex=True)
+    numbers = pd.to_numeric(plain, errors="coerce").notna()
+    return NUMBER if float(numbers.mean()) > 0.5 else Categories(())
+
+
+def _holds_dates(series: Any) -> bool:
+    dtype = series.dtype
+    if isinstance(dtype, pd.ArrowDtype):
+        arrow = dtype.pyarrow_dtype
+        return bool(pa.types.is_timestamp(arrow) or pa.types.is_date(arrow))
+    if isinstance(dtype, pd.PeriodDtype):
+        return True
+    if pd.api.types.is_object_dtype(dtype):
+        return pd.api.types.infer_dtype(series, skipna=True) in ("datetime", "date", "datetime64")
+    return bool(pd.api.types.is_datetime64_any_dtype(dtype))
+
+
+def _as_dates(series: Any) -> Any:
+    if isinstance(series.dtype, pd.PeriodDtype):
+        return series.dt.to_timestamp()
+    if isinstance(series.dtype, pd.ArrowDtype) or pd.api.types.is_object_dtype(series.dtype):
+        return pd.to_datetime(series)
+    return series
+
+
+def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -> None:
+    """Raise ``DataError`` if a column of levels that nobody asked for names the rows."""
+    n_levels = len(kind.labels)
+    if asked or n_rows is None or n_levels <= max(_SHARE_OF_ROWS * n_rows, _FEW_LEVELS):
+        return
+    raise DataError(
+        f"input column {name!r} is text with {n_levels} different values in {n_rows} rows, so that "
+        "it seems to name the rows rather than to group them: leave it out, or ask for an effect "
+        f"of each value, terms={{{name!r}: Levels()}}"
+    )
+
+
+def with_labels(kind: Kind, labels: tuple[Any, ...], missing: str | None) -> Kind:
+    """Return a kind of levels with its labels."""
+    assert isinstance(kind, Categories)
+    return replace(kind, names=labels, missing=missing)

@@ -1,0 +1,115 @@
+"""A term that knows its columns: from rows to inputs, and from distinct inputs to cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dsgp.kernels import Kernel
+from dsgp.terms.axis import Axis
+from dsgp.terms.base import Cells, Floats
+from dsgp.terms.dense import DenseCells
+from dsgp.terms.grouped import GroupedAxis, GroupedDense
+from dsgp.terms.inputs import Input
+from dsgp.terms.levels import LevelCells
+from dsgp.terms.multiplied import MultipliedCells
+
+_CELLS: dict[tuple[str, bool], type[Any]] = {
+    ("axis", False): Axis,
+    ("axis", True): GroupedAxis,
+    ("dense", False): DenseCells,
+    ("dense", True): GroupedDense,
+    ("levels", False): LevelCells,
+    ("constant", False): LevelCells,
+}
+
+
+@dataclass(frozen=True)
+class BoundTerm:
+    """A term whose columns and kernel are known.
+
+    Attributes
+    ----------
+    name : str
+    kernel : Kernel
+        Its parameters may be missing.
+    family : {"axis", "dense", "levels", "constant"}
+        What its cells are; "constant" is one number.
+    value : Input or None
+        Along which the function varies, or the level; None of a constant.
+    group : Input or None
+        Whose levels have a function each.
+    multiplier : Input or None
+        What the function is multiplied by.
+    kind : str
+        What the term is called, for people.
+    """
+
+    name: str
+    kernel: Kernel
+    family: str
+    value: Input | None = None
+    group: Input | None = None
+    multiplier: Input | None = None
+    kind: str = "Smooth"
+
+    @classmethod
+    def of_column(cls, name: str, kernel: Kernel) -> BoundTerm:
+        """Return the function of one column of numbers."""
+        return cls(name, kernel, "axis", Input(name))
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it reads of a row, in the order of the inputs of its cells."""
+        return tuple(own for own in (self.group, self.value, self.multiplier) if own is not None)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it reads, each once."""
+        return tuple(dict.fromkeys(own.column for own in self.inputs))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a function along an axis of the column of its name, as that is."""
+        own = self.family == "axis" and self.value == Input(self.name)
+        return own and self.group is self.multiplier is None
+
+    def with_kernel(self, kernel: Kernel) -> BoundTerm:
+        """Return the term with another kernel."""
+        return replace(self, kernel=kernel)
+
+    def read(self, columns: Mapping[str, Floats]) -> list[Floats]:
+        """Return each of ``inputs``, (n,)."""
+        return [own.of(columns[own.column]) for own in self.inputs]
+
+    def joined(self, inputs: list[Floats]) -> Floats:
+        """Put ``inputs`` together as the cells take them: (n,), or (n, k)."""
+        if self.value is None:
+            inputs = [np.zeros(len(inputs[0])), *inputs]
+        return inputs[0] if len(inputs) == 1 else np.column_stack(inputs)
+
+    def cells(self, points: Floats) -> Cells:
+        """Make cells of distinct inputs, without the multiplier."""
+        inner: Cells = _CELLS[self.family, self.group is not None](points)
+        return inner if self.multiplier is None else MultipliedCells(inner)
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return it as values that JSON can hold, without its kernel."""
+        roles = {"value": self.value, "group": self.group, "multiplier": self.multiplier}
+        return {
+            "family": self.family,
+            "kind": self.kind,
+            **{role: None if own is None else own.to_settings() for role, own in roles.items()},
+        }
+
+    @classmethod
+    def from_settings(cls, name: str, kernel: Kernel, settings: dict[str, Any]) -> BoundTerm:
+        """Undo ``to_settings``."""
+        roles = {
+            role: None if settings[role] is None else Input.from_settings(settings[role])
+            for role in ("value", "group", "multiplier")
+        }
+        return cls(name, kernel, settings["family"], **roles, kind=settings["kind"])

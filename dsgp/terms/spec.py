@@ -1,0 +1,457 @@
+"""Terms as a user writes them: ``Smooth``, ``Levels``, ``Linear``; and from text.
+
+A kind of term says in ``bind`` what it reads of its columns, once the types of these are known. Its
+class is in the registry, by which stores, YAML and the command line find it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, Self
+
+from dsgp.errors import DataError, ParameterError
+from dsgp.kernels import REGISTRY as KERNELS
+from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, kernel_of
+from dsgp.kernels import from_settings as kernel_from_settings
+from dsgp.terms.bound import BoundTerm
+from dsgp.terms.inputs import PARTS, PERIODS, Input
+
+TERMS: dict[str, type[Term]] = {}
+"""All kinds of terms by the names of their classes."""
+
+
+class Column(Protocol):
+    """What binding needs to know of a column."""
+
+    @property
+    def is_date(self) -> bool: ...
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """Labels of its levels; empty for numbers and dates."""
+
+
+class Term(ABC):
+    """Base of all kinds of terms: frozen dataclasses that name their columns."""
+
+    column: str | None
+    name: str | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        TERMS[cls.__name__] = cls
+
+    def __repr__(self) -> str:
+        given = {
+            own.name: getattr(self, own.name)
+            for own in fields(self)  # type: ignore[arg-type]
+            if getattr(self, own.name) not in (None, own.default, ())
+        }
+        words = [
+            f"{value!r}" if name == "column" else f"{name}={value!r}"
+            for name, value in given.items()
+        ]
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    @property
+    def label(self) -> str:
+        """What the term is called: the name given, or that of its column with what it is."""
+        return self.name if self.name is not None else self._label()
+
+    @abstractmethod
+    def _label(self) -> str:
+        """Return the name of a term without one."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it reads."""
+
+    @property
+    def level_columns(self) -> tuple[str, ...]:
+        """Columns whose values are levels, whatever their type."""
+        return ()
+
+    @abstractmethod
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        """Say what is read of the columns.
+
+        Parameters
+        ----------
+        columns : mapping of str to Column
+        default : Kernel
+            Of a smooth function without one.
+
+        Raises
+        ------
+        ParameterError, DataError
+            If the term does not fit the types of its columns.
+        """
+
+    def of_column(self, column: str) -> Self:
+        """Return the term of a column, where it names none."""
+        if self.column not in (None, column):
+            raise ParameterError(
+                f"terms has {self!r} for column {column!r}, but it names {self.column!r}"
+            )
+        return replace(self, column=column)  # type: ignore[type-var]
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the term as values that JSON can hold."""
+        values = {own.name: getattr(self, own.name) for own in fields(self)}  # type: ignore[arg-type]
+        kernel = values.get("kernel")
+        if isinstance(kernel, Kernel):
+            values["kernel"] = kernel.to_settings()
+        return {"term": type(self).__name__, **values}
+
+    def _column(self) -> str:
+        if self.column is None:
+            raise ParameterError(
+                f"{self!r} names no column: terms takes a list of terms that name theirs, such as "
+                f"{type(self).__name__}('age'), or a mapping from columns to terms"
+            )
+        return self.column
+
+
+@dataclass(frozen=True, repr=False)
+class Smooth(Term):
+    """A smooth function of a column.
+
+    Parameters
+    ----------
+    column : str, optional
+        Numbers, or dates (in days). It may be left out where ``terms`` maps the column to the term.
+    kernel : kernel, optional
+        Its covariance; the model's default where it is left out. Any kernel of ``dsgp.kernels``,
+        sums and products of these, or an object with a method ``covariance(x, y)``.
+    by : str, optional
+        A column of categories: a function for each of its levels, with the same hyperparameters
+        (beside ``Smooth(column)`` these are departures from a common function). A column of
+        numbers: the function is multiplied by it (a varying coefficient).
+    name : str, optional
+        What the term is called; by default its column, with ``by`` and a kernel that is periodic.
+
+    Examples
+    --------
+    >>> from dsgp.kernels import Periodic
+    >>> from dsgp.terms import Smooth
+    >>> Smooth("carat", by="clarity").label
+    'carat by clarity'
+    >>> Smooth("date", Periodic("year")).label
+    'date (year)'
+    """
+
+    column: str | None = None
+    kernel: Any = None
+    by: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.column is not None and not isinstance(self.column, str):
+            if self.kernel is not None:
+                raise ParameterError(f"Smooth: column must be text, got {self.column!r}")
+            object.__setattr__(self, "kernel", self.column)  # Smooth(Matern52())
+            object.__setattr__(self, "column", None)
+        if self.kernel is not None:
+            object.__setattr__(self, "kernel", kernel_of(self.kernel))
+
+    def _label(self) -> str:
+        period = _period_of(self.kernel)
+        folded = "" if period is None else f" ({period if isinstance(period, str) else 'season'})"
+        return self._column() + folded + ("" if self.by is None else f" by {self.by}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self._column(), *(() if self.by is None else (self.by,)))
+
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        column, kernel = self._column(), default if self.kernel is None else self.kernel
+        kind = columns[column]
+        if kind.labels:
+            raise DataError(
+                f"input column {column!r} holds categories, of which Smooth makes no function: "
+                f"take Levels({column!r})"
+            )
+        if isinstance(period := _period_of(kernel), str) and not kind.is_date:
+            raise ParameterError(
+                f"Periodic({period!r}) is of dates, and input column {column!r} is none: give the "
+                "period as a number, in the column's units"
+            )
+        kernel = _with_days(kernel)
+        is_folded = isinstance(kernel, Periodic)
+        value = Input(column, period=period if is_folded else None)
+        group = multiplier = None
+        if self.by is not None:
+            if columns[self.by].labels:
+                group = Input(self.by)
+            elif columns[self.by].is_date:
+                raise DataError(
+                    f"by={self.by!r} is a column of dates; a function is multiplied by numbers, or "
+                    "made for each level of a category"
+                )
+            else:
+                multiplier = Input(self.by)
+        family = "axis" if isinstance(kernel, Matern) else "dense"
+        return BoundTerm(self.label, kernel, family, value, group, multiplier, "Smooth")
+
+
+@dataclass(frozen=True, repr=False)
+class Levels(Term):
+    """An effect of each level of a column, drawn from one normal distribution (random effects).
+
+    Parameters
+    ----------
+    column : str, optional
+        Text, categories, booleans, or numbers that stand for levels; or dates, with ``part``. It
+        may be left out where ``terms`` maps the column to the term.
+    part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
+        Of a date, whose values are the levels.
+    by : str, optional
+        A column of numbers that the effects are multiplied by: a slope for each level.
+    missing : {"error", "ignore", "level"}, optional
+        What a missing level is: an error, no effect, or a level of its own; as the model says where
+        it is left out.
+    variance : float, optional
+        Of the effects, in squared units of the target: a start for the learner.
+    fixed : iterable of {"variance"}
+    name : str, optional
+        What the term is called.
+
+    Examples
+    --------
+    >>> from dsgp.terms import Levels
+    >>> Levels("date", part="weekday").label
+    'date (weekday)'
+    """
+
+    column: str | None = None
+    part: str | None = None
+    by: str | None = None
+    missing: str | None = None
+    variance: float | None = None
+    fixed: Iterable[str] = field(default=())
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.part is not None and self.part not in PARTS:
+            raise ParameterError(f"Levels: part must be one of {tuple(PARTS)}, got {self.part!r}")
+        if self.missing not in (None, "error", "ignore", "level"):
+            raise ParameterError(
+                f"Levels: missing must be 'error', 'ignore' or 'level', got {self.missing!r}"
+            )
+        kernel = Independent(self.variance, self.fixed)
+        object.__setattr__(self, "fixed", tuple(kernel.fixed))
+
+    def _label(self) -> str:
+        part = "" if self.part is None else f" ({self.part})"
+        return self._column() + part + ("" if self.by is None else f" times {self.by}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self._column(), *(() if self.by is None else (self.by,)))
+
+    @property
+    def level_columns(self) -> tuple[str, ...]:
+        return (self._column(),) if self.part is None else ()
+
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        column = self._column()
+        if self.part is not None and not columns[column].is_date:
+            raise ParameterError(f"{self!r}: input column {column!r} holds no dates")
+        if self.part is None and columns[column].is_date:
+            raise ParameterError(
+                f"{self!r}: input column {column!r} holds dates; say which part of them is a "
+                f"level, of {tuple(PARTS)}"
+            )
+        multiplier = None
+        if self.by is not None:
+            if columns[self.by].labels or columns[self.by].is_date:
+                raise DataError(f"{self!r}: input column {self.by!r} must hold numbers")
+            multiplier = Input(self.by)
+        return BoundTerm(
+            self.label,
+            Independent(self.variance, self.fixed),
+            "levels",
+            Input(column, part=self.part),
+            None,
+            multiplier,
+            "Levels",
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Linear(Term):
+    """A straight line in a column, through its mean.
+
+    Parameters
+    ----------
+    column : str, optional
+        Numbers, or dates (in days). It may be left out where ``terms`` maps the column to the term.
+    variance : float, optional
+        Of the slope times the column's standard deviation, in squared units of the target: a start
+        for the learner.
+    fixed : iterable of {"variance"}
+    name : str, optional
+        What the term is called.
+    """
+
+    column: str | None = None
+    variance: float | None = None
+    fixed: Iterable[str] = field(default=())
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fixed", tuple(Constant(self.variance, self.fixed).fixed))
+
+    def _label(self) -> str:
+        return f"{self._column()} (line)"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self._column(),)
+
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        column = self._column()
+        if columns[column].labels:
+            raise DataError(f"{self!r}: input column {column!r} holds categories: take Levels")
+        return BoundTerm(
+            self.label,
+            Constant(self.variance, self.fixed),
+            "constant",
+            None,
+            None,
+            Input(column),
+            "Linear",
+        )
+
+
+def _period_of(kernel: Any) -> float | str | None:
+    """Period of a kernel that is periodic as a whole."""
+    return kernel.period if isinstance(kernel, Periodic) else None
+
+
+def _with_days(kernel: Kernel) -> Kernel:
+    """Return the kernel with periods of dates in days."""
+    if isinstance(kernel, Periodic) and isinstance(kernel.period, str):
+        return replace(kernel, period=PERIODS[kernel.period][0])
+    parts = getattr(kernel, "parts", None)
+    if parts is None:
+        return kernel
+    return replace(kernel, parts=tuple(_with_days(part) for part in parts))  # type: ignore[type-var]
+
+
+def from_settings(settings: Mapping[str, Any]) -> Term:
+    """Make a term from what its ``to_settings`` returned."""
+    values = dict(settings)
+    name = values.pop("term", None)
+    make = TERMS.get(name) if isinstance(name, str) else None
+    if make is None:
+        raise ParameterError(f"the settings name a term {name!r}; there are {sorted(TERMS)}")
+    if isinstance(values.get("kernel"), Mapping):
+        values["kernel"] = kernel_from_settings(values["kernel"])
+    try:
+        return make(**values)
+    except TypeError as error:
+        raise ParameterError(f"the settings of a term {name} do not fit it: {error}") from error
+
+
+def term_of(given: Any, column: str | None = None) -> Term:
+    """Return a term as it is, and a kernel as that of a smooth function.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+    if isinstance(given, type):
+        raise ParameterError(f"{given!r} is a class (did you forget the brackets?)")
+    if isinstance(given, str):
+        given = expression_of(given)
+    made = given if isinstance(given, Term) else Smooth(None, kernel_of(given))
+    return made if column is None else made.of_column(column)
+
+
+# ---------------------------------------------------------------- from text
+
+_COLUMN = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^:]+?))\s*(?::\s*(.+))?\s*""", re.DOTALL)
+
+
+def parse_term(text: str) -> Term:
+    """Read a term as it is written on the command line and in YAML.
+
+    Parameters
+    ----------
+    text : str
+        ``COLUMN``, or ``COLUMN: TERM`` with a kernel or a kind of term, e.g. ``color: Levels``,
+        ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``, ``x: Matern32(lengthscale=2) +
+        Periodic(7)``. A column with a colon in its name is in quotes.
+
+    Raises
+    ------
+    ParameterError
+        If it is no term.
+
+    Examples
+    --------
+    >>> from dsgp.terms import parse_term
+    >>> parse_term("date: Levels(part=weekday)")
+    Levels('date', part='weekday')
+    """
+    match = _COLUMN.fullmatch(text)
+    if match is None:
+        raise ParameterError(f"{text!r} is no term; write COLUMN: TERM, e.g. 'color: Levels'")
+    quoted, single, plain, expression = match.groups()
+    column = quoted or single or plain
+    if expression is None:
+        return Smooth(column)
+    return term_of(expression_of(expression), column)
+
+
+def expression_of(text: str) -> Any:
+    """Read a kernel or a term without its column."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise ParameterError(f"{text!r} is no term or kernel: {error.msg}") from error
+    return _evaluated(tree, text, top=True)
+
+
+def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
+    """Evaluate names of kernels and terms, calls of these, sums and products, numbers and text."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_evaluated(node.operand, text)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return tuple(_evaluated(own, text) for own in node.elts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
+        left, right = (_evaluated(own, text, top=True) for own in (node.left, node.right))
+        return left + right if isinstance(node.op, ast.Add) else left * right
+    if isinstance(node, ast.Name):
+        return _known(node.id, text)() if top else node.id
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        values = [_evaluated(own, text) for own in node.args]
+        named = {str(own.arg): _evaluated(own.value, text) for own in node.keywords}
+        if isinstance(named.get("kernel"), str):
+            named["kernel"] = _known(named["kernel"], text)()
+        if values and node.func.id in TERMS and isinstance(values[0], Kernel):
+            named, values = {"kernel": values[0], **named}, values[1:]
+        try:
+            return _known(node.func.id, text)(*values, **named)
+        except TypeError as error:
+            raise ParameterError(f"{text!r}: {error}") from error
+    raise ParameterError(f"{text!r} is no term or kernel, e.g. Levels or Matern32(lengthscale=2)")
+
+
+def _known(name: str, text: str) -> Any:
+    found = TERMS.get(name) or KERNELS.get(name)
+    if found is None:
+        raise ParameterError(
+            f"{text!r}: there is no term or kernel {name!r}; terms are {', '.join(sorted(TERMS))}, "
+            f"kernels {', '.join(sorted(KERNELS))}"
+        )
+    return found
