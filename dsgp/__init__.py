@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         load,
     )
     from dsgp.rows.sources import read_table
+    from dsgp.terms import Levels, Linear, Smooth
 
 __version__ = version("dsgp")
 
@@ -28,8 +29,11 @@ __all__ = [
     "GeneralizedAdditiveGP",
     "GeneralizedPursuitGP",
     "GridGP",
+    "Levels",
+    "Linear",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
+    "Smooth",
     "__version__",
     "kernels",
     "load",
@@ -46,6 +50,7 @@ _HOMES = {
     "GridGP": "dsgp.estimators",
     "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
+    **dict.fromkeys(("Levels", "Linear", "Smooth"), "dsgp.terms"),
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
 }

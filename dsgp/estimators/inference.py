@@ -22,7 +22,7 @@ from dsgp.additive.variance import Covariance, covariance_of
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Kernel
 from dsgp.learning.marginal import Learned, marginal
-from dsgp.learning.nodes import Rows
+from dsgp.learning.nodes import Rows, are_too_many
 from dsgp.learning.search import Search, search_for
 from dsgp.learning.vbem import vbem
 from dsgp.terms import Floats
@@ -108,7 +108,12 @@ def learn(
         left = max(equations.n_rows - 1, 1)  # the constant takes up one
         noise = min(max(equations.quadratic / left, noise_bounds[0]), noise_bounds[1])
         return Found([], noise, (noise, noise), learner)
-    if learner == "marginal":
+    if learner == "marginal" and are_too_many(equations.layout.cells):
+        notes.append(
+            "the levels are too many for the determinant of all terms together: variational Bayes "
+            "EM, which takes the terms as independent a posteriori, took over"
+        )
+    elif learner == "marginal":
         wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
         tables = equations.tables(wanted)
         searches = [

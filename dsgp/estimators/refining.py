@@ -18,7 +18,7 @@ from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.inference import Fit, Found, by_nodes, by_vbem, note_of_nodes
 from dsgp.kernels import Kernel
 from dsgp.learning.marginal import marginal
-from dsgp.learning.nodes import Rows, enough_nodes, first_nodes
+from dsgp.learning.nodes import Rows, are_too_many, enough_nodes, first_nodes
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import SHORTEST, search_for
 from dsgp.terms import Cells, Floats
@@ -53,7 +53,7 @@ def learn_from(
         shortest_of(cells, weight) for cells, weight in zip(layout.cells, weights, strict=True)
     ]
     for wanted in (max(BINS[kernel.order] for kernel in kernels), _MORE_BINS):
-        if len(kernels) == 1:
+        if len(kernels) == 1 or are_too_many(layout.cells):
             break
         tables = equations.tables(wanted)
         try:
@@ -130,6 +130,8 @@ def start_beyond_nodes(
     if not any(lengthscales_given(kernel) for kernel in kernels):
         return None
     layout = equations.layout
+    if are_too_many(layout.cells):
+        return None
     start = [
         search_for(kernel, cells, weight, len(kernels)).start
         for kernel, cells, weight in zip(

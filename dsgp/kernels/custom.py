@@ -52,11 +52,6 @@ class Custom(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not callable(getattr(self.function, "covariance", None)):
-            raise ParameterError(
-                f"a kernel of your own needs a method covariance(x, y) that takes arrays (n,) and "
-                f"(k,) and returns (n, k), and {self.function!r} has none"
-            )
         tried = self._evaluated(_TRIED, _TRIED)
         if not np.allclose(tried, tried.T, rtol=1e-8) or not (
             np.linalg.eigvalsh(tried)[0] >= -1e-8 * np.abs(tried).max()
@@ -112,6 +107,11 @@ def kernel_of(given: Any) -> Kernel:
     """
     if isinstance(given, Kernel):
         return given
-    if isinstance(given, type):
-        raise ParameterError(f"{given!r} is a class, not a kernel (did you forget the brackets?)")
+    if isinstance(given, type) or not callable(getattr(given, "covariance", None)):
+        hint = " (did you forget the brackets?)" if isinstance(given, type) else ""
+        raise ParameterError(
+            "a kernel must be one of dsgp.kernels, such as Matern52(), or an object with a method "
+            f"covariance(x, y) that takes arrays (n,) and (k,) and returns (n, k); got "
+            f"{given!r}{hint}"
+        )
     return Custom(given)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse, vstack
 
 from dsgp.additive import TwoWayTables
 from dsgp.additive.cholesky import cholesky_to_rounding
@@ -42,7 +42,11 @@ _SCAN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 SCAN_GAIN = 1.0  # nats worth another search
 # Cells of a term that are worth eliminating, and nodes of all other terms that a factor is made of.
 _ELIMINATED = 64
+# Nodes of a curve at least.
+_FEWEST = 8
 MOST_NODES = 2600
+# Share of entries that a coupling to an eliminated term has at most to be kept sparse.
+_SPARSE = 0.15
 # Rows that the degrees of freedom leave, as a share, while the noise is updated.
 _LEAST_LEFT = 0.05
 
@@ -114,10 +118,12 @@ class Basis:
         if self.eliminated is None:
             return Nodes(self, matrix, information)
         last = self.eliminated
-        coupling = np.empty((size, len(self.cells[last])))
+        blocks = []
         for d in kept:
             table = tables.pairs[d, last] if d < last else tables.pairs[last, d].T
-            coupling[self.parts[d]] = self.between(d, table, last)
+            spline = self.splines[d]
+            blocks.append(table if spline is None else spline.T @ table)
+        coupling = _stacked(blocks, len(self.cells[last]))
         return Nodes(self, matrix, information, coupling, tables.weights[last])
 
     def within(self, d: int, weights: Floats) -> Floats:
@@ -164,7 +170,7 @@ class Nodes:
         G, the weighted normal matrix, of the terms that are not eliminated.
     information : ndarray of shape (Σ M_d,)
         Of all terms.
-    coupling : ndarray of shape (M, U), or None
+    coupling : ndarray of shape (M, U), a sparse one, or None
         The part of G between them and the eliminated term.
     weights : ndarray of shape (U,), or None
         The diagonal of G that belongs to it.
@@ -173,7 +179,7 @@ class Nodes:
     basis: Basis
     matrix: Floats
     information: Floats
-    coupling: Floats | None = None
+    coupling: Any = None
     weights: Floats | None = None
 
     def squares(self, values: Floats) -> float:
@@ -184,6 +190,17 @@ class Nodes:
         if self.coupling is not None and self.weights is not None:
             total += 2 * (kept @ self.coupling @ others) + np.sum(self.weights * others**2)
         return float(total)
+
+
+def _stacked(blocks: list[Any], n_columns: int) -> Any:
+    """Put blocks (M_d, U) one below the other; sparse where most of it is 0."""
+    if not blocks:
+        return np.empty((0, n_columns))
+    filled = [b.nnz if issparse(b) else np.count_nonzero(b) for b in blocks]
+    n_rows = sum(block.shape[0] for block in blocks)
+    if sum(filled) < _SPARSE * n_rows * n_columns:
+        return csr_array(vstack([csr_array(block) for block in blocks]))
+    return np.concatenate([b.toarray() if issparse(b) else b for b in blocks])
 
 
 @dataclass(frozen=True)
@@ -204,8 +221,9 @@ class NodePosterior:
 
     Attributes
     ----------
-    lowers : dict of int to ndarray of shape (M_d, M_d)
-        L of each term that is not eliminated, K_d = L Lᵀ.
+    lowers : dict of int to ndarray of shape (M_d, M_d), or float
+        L of each term that is not eliminated, K_d = L Lᵀ; a number where K_d is its square times
+        the identity.
     whitened : ndarray of shape (Σ M_d,)
         Lᵀ times the information.
     weights : ndarray of shape (Σ M_d,)
@@ -217,13 +235,20 @@ class NodePosterior:
     def __init__(self, nodes: Nodes, kernels: list[Kernel], noise_variance: float) -> None:
         self.nodes, self.kernels, self.noise_variance = nodes, kernels, noise_variance
         self.basis = nodes.basis
-        kept = [(d, self.basis.parts[d]) for d in self.basis.kept]
-        self.lowers = {d: prior_factor(kernels[d], self.basis.cells[d]) for d, _ in kept}
+        kept, cells = [(d, self.basis.parts[d]) for d in self.basis.kept], self.basis.cells
+        self.lowers = {
+            d: kernels[d].std if cells[d].is_diagonal else prior_factor(kernels[d], cells[d])
+            for d, _ in kept
+        }
         matrix = np.empty(nodes.matrix.shape, order="F")
         for d, part in kept:
-            matrix[part] = self.lowers[d].T @ nodes.matrix[part]
+            matrix[part] = _transposed(self.lowers[d], nodes.matrix[part])
         for d, part in kept:
-            matrix[:, part] = matrix[:, part] @ self.lowers[d]
+            lower = self.lowers[d]
+            if isinstance(lower, float):
+                matrix[:, part] *= lower
+            else:
+                matrix[:, part] = matrix[:, part] @ lower
         matrix /= noise_variance
         self._blocks = {d: matrix[part, part].copy() for d, part in kept}
         matrix[np.diag_indices_from(matrix)] += 1.0
@@ -244,19 +269,24 @@ class NodePosterior:
         assert self.nodes.weights is not None
         self._std = self.kernels[self.basis.eliminated].std
         self._diagonal = 1.0 + self.nodes.weights * (self._std**2 / self.noise_variance)
-        self._coupling = np.empty(self.nodes.coupling.shape)
-        for d, lower in self.lowers.items():
-            part = self.basis.parts[d]
-            self._coupling[part] = lower.T @ self.nodes.coupling[part]
-        self._coupling *= self._std / self.noise_variance
-        matrix -= (self._coupling / self._diagonal) @ self._coupling.T
+        coupling, scale = self.nodes.coupling, self._std / self.noise_variance
+        blocks = [
+            _transposed(lower, coupling[self.basis.parts[d]]) for d, lower in self.lowers.items()
+        ]
+        if issparse(coupling):
+            self._coupling = csr_array(vstack(blocks)) * scale
+            divided = self._coupling.multiply(1.0 / self._diagonal).tocsr()
+            matrix -= (divided @ self._coupling.T).toarray()
+        else:
+            self._coupling = np.concatenate([*blocks, coupling[:0]]) * scale
+            matrix -= (self._coupling / self._diagonal) @ self._coupling.T
 
     def whiten(self, information: Floats) -> Floats:
         """Lᵀ times a vector of the nodes."""
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = lower.T @ information[part]
+            out[part] = _transposed(lower, information[part])
         if self.basis.eliminated is not None:
             out[self._size :] = self._std * information[self._size :]
         return out
@@ -266,7 +296,7 @@ class NodePosterior:
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = lower @ weights[part]
+            out[part] = _times(lower, weights[part])
         if self.basis.eliminated is not None:
             out[self._size :] = self._std * weights[self._size :]
         return out
@@ -276,7 +306,7 @@ class NodePosterior:
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = lapack.dtrtrs(lower, values[part], lower=1)[0].ravel()
+            out[part] = _solved(lower, values[part])
         if self.basis.eliminated is not None:
             out[self._size :] = values[self._size :] / self._std
         return out
@@ -312,7 +342,11 @@ class NodePosterior:
     @cached_property
     def _variances(self) -> Floats:
         """Posterior variances of the eliminated term in white coordinates, (U,)."""
-        coupled = np.einsum("ku,ku->u", self._coupling, self.inverse @ self._coupling)
+        if issparse(self._coupling):
+            # U vectors of M numbers, of which those that meet a row count.
+            coupled = self._coupling.multiply(self.inverse @ self._coupling).sum(axis=0)
+        else:
+            coupled = np.einsum("ku,ku->u", self._coupling, self.inverse @ self._coupling)
         return 1.0 / self._diagonal + coupled / self._diagonal**2
 
     @property
@@ -357,13 +391,13 @@ class NodePosterior:
             other = e if d == last else d
             part = self.basis.parts[other]
             crossed = -(self.inverse[part] @ self._coupling) / self._diagonal
-            crossed = self._std * (self.lowers[other] @ crossed)
+            crossed = self._std * _times(self.lowers[other], crossed)
             return crossed.T if d == last else crossed
         if alone:
             inverse = self.inverses_alone[d]
         else:
             inverse = self.inverse[self.basis.parts[d], self.basis.parts[e]]
-        return self.lowers[d] @ inverse @ self.lowers[e].T
+        return _times(self.lowers[e], _times(self.lowers[d], inverse).T).T
 
     def variances(self, d: int, *, alone: bool = False) -> Floats:
         """Posterior variances of a term at the bins, (n_bins,)."""
@@ -391,8 +425,7 @@ class NodePosterior:
             if d == self.basis.eliminated:
                 found.append(weights[part] / self._std)
             else:
-                dual = lapack.dtrtrs(self.lowers[d], weights[part], lower=1, trans=1)[0]
-                found.append(dual.ravel())
+                found.append(_solved(self.lowers[d], weights[part], trans=1))
         return found
 
     def gradients(self, *, alone: bool = False) -> list[dict[str, float]]:
@@ -414,6 +447,7 @@ class NodePosterior:
             by_log: dict[str, float] = {}
             others = [name for name in kernel.parameters if name != "variance"]
             if others:
+                assert not isinstance(lower, float)
                 # L⁻ᵀ (learned, weights): half of the score, and the dual of the mean.
                 half, _ = lapack.dtrtrs(
                     lower, np.column_stack([learned, self.weights[part]]), lower=1, trans=1
@@ -431,6 +465,25 @@ class NodePosterior:
                 )
             found.append(by_log)
         return found
+
+
+def _times(lower: Floats | float, values: Any) -> Any:
+    """L times values."""
+    return lower * values if isinstance(lower, float) else lower @ values
+
+
+def _transposed(lower: Floats | float, values: Any) -> Any:
+    """Lᵀ times values, which may be sparse."""
+    if isinstance(lower, float):
+        return values * lower
+    return lower.T @ values
+
+
+def _solved(lower: Floats | float, values: Floats, trans: int = 0) -> Floats:
+    """L⁻¹, or L⁻ᵀ, times a vector."""
+    if isinstance(lower, float):
+        return values / lower
+    return lapack.dtrtrs(lower, values, lower=1, trans=trans)[0].ravel()
 
 
 @dataclass(frozen=True)
@@ -531,16 +584,30 @@ def spread_nodes(
     fixed = [0 if own.is_interpolated else len(own) for own in cells]
     n_curves = [own.n_curves if own.is_interpolated else 0 for own in cells]
     left = ALL_NODES - min(sum(n for n in fixed if n < _ELIMINATED), ALL_NODES // 2)
-    most = max(8, left // (2 * max(sum(n_curves), 1)))
+    most = max(_FEWEST, left // (2 * max(sum(n_curves), 1)))
     return [
         size or n * min(wanted[kernel.order], most)
         for size, n, kernel in zip(fixed, n_curves, kernels, strict=True)
     ]
 
 
+def are_too_many(cells: Sequence[Cells]) -> bool:
+    """Whether levels and curves are more than a factor of all nodes can be made of."""
+    fewest = [
+        min(len(own), _FEWEST * own.n_curves) if own.is_interpolated else len(own) for own in cells
+    ]
+    last = eliminated_among(cells)
+    return sum(fewest) - (0 if last is None else len(cells[last])) > MOST_NODES
+
+
 def eliminated_of(tables: TwoWayTables) -> int | None:
+    """The term that is worth eliminating; see ``eliminated_among``."""
+    return eliminated_among(tables.cells)
+
+
+def eliminated_among(cells: Sequence[Cells]) -> int | None:
     """The term that is worth eliminating: of cells whose prior is diagonal, the one with most."""
-    sizes = [len(bins) if bins.is_diagonal else 0 for bins in tables.cells]
+    sizes = [len(bins) if bins.is_diagonal else 0 for bins in cells]
     largest = int(np.argmax(sizes)) if sizes else 0
     return largest if sizes and sizes[largest] >= _ELIMINATED else None
 
@@ -571,7 +638,7 @@ def more_nodes(
     """
     share = RESOLUTION / max(len(counts), 1)
     granted = list(counts)
-    free = [d for d, bins in enumerate(tables.cells) if bins.is_interpolated]
+    free = [d for d in range(len(counts)) if tables.cells[d].is_interpolated]
     left = ALL_NODES - sum(counts[d] for d in free)
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:

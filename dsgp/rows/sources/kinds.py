@@ -24,6 +24,8 @@ _DAY = 86_400 * 10**9  # nanoseconds
 # Levels that a column may have beside its rows before it looks like a name for each of them.
 _SHARE_OF_ROWS = 0.5
 _FEW_LEVELS = 20
+# Of the different texts of a column, beyond which they are taken for numbers.
+_SHARE_OF_NUMBERS = 0.5
 
 
 @dataclass(frozen=True)
@@ -300,14 +302,20 @@ def kind_of_column(what: str, values: Any) -> Kind:
 
 
 def _of_text(series: Any) -> Kind:
-    """Levels, or numbers (which the text is then refused as) where most of it looks like one."""
+    """Levels, or numbers, which the text is then refused as, where it looks like them.
+
+    Whole numbers are levels if all of the text is such; with fractions, or a few words among the
+    numbers, they are more likely to be amounts.
+    """
     texts = pd.Series(pd.unique(series.dropna()), dtype=object)
-    texts = texts[texts.str.strip() != ""]
+    texts = texts[texts.str.strip() != ""].str.strip()
     if not len(texts):
         return NUMBER
-    plain = texts.str.strip().str.replace(r"(?<=\d),(?=\d)", ".", regex=True)
-    numbers = pd.to_numeric(plain, errors="coerce").notna()
-    return NUMBER if float(numbers.mean()) > 0.5 else Categories(())
+    plain = texts.str.replace(r"(?<=\d),(?=\d)", ".", regex=True)
+    share = float(pd.to_numeric(plain, errors="coerce").notna().mean())
+    if share <= _SHARE_OF_NUMBERS or texts.str.fullmatch(r"\d+").all():
+        return Categories(())
+    return NUMBER
 
 
 def _holds_dates(series: Any) -> bool:
@@ -335,6 +343,12 @@ def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -
     n_levels = len(kind.labels)
     if asked or n_rows is None or n_levels <= max(_SHARE_OF_ROWS * n_rows, _FEW_LEVELS):
         return
+    if all(str(label).isdecimal() for label in kind.labels):
+        raise DataError(
+            f"input column {name!r} is not numeric: it holds numbers as text, {n_levels} different "
+            f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or ask for an "
+            f"effect of each value, terms={{{name!r}: Levels()}}"
+        )
     raise DataError(
         f"input column {name!r} is text with {n_levels} different values in {n_rows} rows, so that "
         "it seems to name the rows rather than to group them: leave it out, or ask for an effect "
