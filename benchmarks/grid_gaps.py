@@ -31,7 +31,7 @@ from benchmarks.pursuit import Seconds, timed
 from dsgp import GridGP
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
-from dsgp.kernels import Kernel, Periodic
+from dsgp.kernels import Periodic, Stationary
 from dsgp.progress import progress
 from pipelines.datasets import Floats, HeldOut, hold_out, load_field
 
@@ -48,7 +48,7 @@ OURS = "dsgp"
 INTERVAL, COVERAGE = 1.959964, (0.90, 0.98)  # of 95 %, with the noise
 
 # Round the globe, with the smoothness of Matérn 3/2, which the other axes have by default.
-GLOBE: Mapping[str, Kernel] = {"lon": Periodic(360.0, smoothness=1.5)}
+GLOBE: Mapping[str, Stationary] = {"lon": Periodic(360.0, smoothness=1.5)}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Case:
     """
 
     side: int
-    kernels: Mapping[str, Kernel] | None
+    kernels: Mapping[str, Stationary] | None
     scales: int
     rmse: tuple[float, float]
     cpu_seconds: float | None = None

@@ -27,7 +27,7 @@ from scipy.optimize import minimize
 
 from dsgp import GridGP
 from dsgp.grid.kronecker import KroneckerSystem
-from dsgp.kernels import Kernel, Matern52, SquaredExponential
+from dsgp.kernels import Matern52, SquaredExponential, Stationary
 
 Floats = NDArray[np.float64]
 # Mean, variance, loss and number of evaluations.
@@ -171,7 +171,7 @@ def solve(
     for text in shape or ["1024,1024", "128,128,128", "2^20"]:
         sizes = (2,) * 20 if text == "2^20" else tuple(int(own) for own in text.split(","))
         points = [np.linspace(0.0, 1.0, size) for size in sizes]
-        kernels: list[Kernel] = [
+        kernels: list[Stationary] = [
             SquaredExponential(0.1 if sizes[0] > 2 else 1.0, 1.0) for _ in sizes
         ]
         y = np.random.default_rng(5).standard_normal(sizes)

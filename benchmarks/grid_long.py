@@ -26,7 +26,7 @@ from dsgp.errors import ParameterError
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.interrupt import exit_on_termination
-from dsgp.kernels import Kernel, Matern32
+from dsgp.kernels import Matern32, Stationary
 from dsgp.progress import progress
 
 try:
@@ -41,7 +41,7 @@ except ImportError as error:
 MODULE = "benchmarks.grid_long"
 STATIONS = 16
 # Of time in hours, and of the stations, which are 1 apart; the truth of the series is near it.
-KERNELS: dict[str, Kernel] = {"time": Matern32(24.0, 1.0), "station": Matern32(4.0, 1.0)}
+KERNELS: dict[str, Stationary] = {"time": Matern32(24.0, 1.0), "station": Matern32(4.0, 1.0)}
 NOISE = 0.1
 SLOPE = 1.1  # of processor seconds by steps, in logarithms
 AGREE, AGREE_STEPS = 1e-8, 2000

@@ -19,7 +19,6 @@ from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
@@ -28,7 +27,7 @@ from dsgp.additive.equations import RowEquations
 from dsgp.additive.system import AdditiveSystem, Pair, Solution
 from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats
+from dsgp.terms import Cells, Codes, Floats
 
 # Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
 _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
@@ -54,7 +53,7 @@ class TermSpace:
         L⁻¹ K_d(u_d, bins).
     """
 
-    points: NDArray[np.int64]
+    points: Codes
     lower: Floats
     at_bins: Floats
 
@@ -63,7 +62,7 @@ class TermSpace:
         cls,
         cells: Cells,
         kernel: Kernel,
-        points: NDArray[np.int64],
+        points: Codes,
         bins: Cells,
         precision: float = 0.0,
     ) -> TermSpace:

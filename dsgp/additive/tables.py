@@ -19,7 +19,7 @@ from scipy.sparse import coo_array
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
-from dsgp.terms import Cells, Floats, sum_by
+from dsgp.terms import Cells, Codes, Floats, sum_by
 
 # Bins of an axis by the order of its kernel; what all two-way tables together may take.
 BINS = {1: 832, 2: 256, 3: 256, 4: 256}
@@ -164,14 +164,15 @@ def _count(
     table: RowTable,
     d: int,
     e: int,
-    bins_d: NDArray[np.int64],
-    bins_e: NDArray[np.int64],
+    bins_d: Codes,
+    bins_e: Codes,
     weight: Floats,
 ) -> Any:
     shape = (int(bins_d[-1]) + 1, int(bins_e[-1]) + 1)
     multipliers = [z for z in (table.multiplier(d), table.multiplier(e)) if z is not None]
     if multipliers:
-        weight = math.prod(multipliers) * (weight if len(weight) else 1.0)
+        for multiplier in multipliers:
+            weight = weight * multiplier if len(weight) else multiplier
     if is_sparse(*shape, table.n_rows):
         return _sparse_count(table, d, e, bins_d, bins_e, weight, shape)
     counts = np.zeros(shape)
@@ -186,8 +187,8 @@ def _sparse_count(
     table: RowTable,
     d: int,
     e: int,
-    bins_d: NDArray[np.int64],
-    bins_e: NDArray[np.int64],
+    bins_d: Codes,
+    bins_e: Codes,
     weight: Floats,
     shape: tuple[int, int],
 ) -> Any:

@@ -31,7 +31,7 @@ from dsgp.additive.system import AdditiveSystem
 from dsgp.additive.tables import TwoWayTables
 from dsgp.compute import run
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats, Function, Sum
+from dsgp.terms import Cells, Codes, Floats, Function, Sum
 
 # Rows up to which variances are dense, by the order of the kernel. A row predicted then costs the
 # square of the training rows, some 50 µs with 300 and 150 µs with 1000. Coupled variances take 5 to
@@ -347,7 +347,7 @@ def _coupled_term(
     kernel: Kernel,
     weight: Floats,
     share: Floats,
-    points: NDArray[np.int64],
+    points: Codes,
     duals: Floats,
     at_bins: Floats,
     bin_share: Floats,

@@ -646,7 +646,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         model._axes = model.field_.axes
         model._mean = Mean.from_settings(settings["mean"], tree["mean"], model.field_.axes)
         model._fitted_terms = tuple(
-            tuple(kernel_module.from_settings(own) for own in term) for term in settings["terms"]
+            tuple(_kernel_from(own) for own in term) for term in settings["terms"]
         )
         for name in _PLAIN:
             setattr(model, name, settings["fitted"][name])
@@ -836,3 +836,10 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 def _without_gaps(mean: Floats, constant: float) -> Floats:
     """A given mean may lack cells that nothing observes: there its average stands in."""
     return np.where(np.isnan(mean), constant, mean) if np.isnan(mean).any() else mean
+
+
+def _kernel_from(settings: Mapping[str, Any]) -> Stationary:
+    made = kernel_module.from_settings(settings)
+    if not isinstance(made, Stationary):
+        raise StorageError(f"the store has {made!r} as a kernel of a grid")
+    return made

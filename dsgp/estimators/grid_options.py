@@ -103,10 +103,20 @@ def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[l
             kernel = mapping.get(axis.name, default_kernel(axis))
             if not isinstance(kernel, Stationary):
                 raise ParameterError(
-                    f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel; take one "
-                    "of dsgp.kernels, such as Matern32()"
+                    f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel of a grid; "
+                    "take one of dsgp.kernels with a lengthscale and a variance, such as Matern32()"
+                )
+            if kernel.parameters != Stationary.parameters:
+                raise ParameterError(
+                    f"kernels: dim {axis.name!r} has {kernel!r}, which has {kernel.parameters}; "
+                    "kernels of a grid have a lengthscale and a variance only"
                 )
             if isinstance(kernel, Periodic):
+                if isinstance(kernel.period, str):
+                    raise ParameterError(
+                        f"kernels: dim {axis.name!r} has {kernel!r}, and names of periods are of "
+                        "tables; give the period in the units of the dim"
+                    )
                 check_period(axis, kernel.period)
             term.append(kernel)
         terms.append(term)

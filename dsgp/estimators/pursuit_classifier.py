@@ -186,7 +186,9 @@ class ProjectionPursuitGPClassifier(AdditiveGPClassifier):
         codes = np.arange(len(totals), dtype=np.float64)
         table = RowTable((), (), np.empty((0, len(totals)), np.uint16))
         # One row a class stands for all of its rows.
-        rows = Responses((), False, [], ResponseRows(table, codes, totals), None, False, {}, "y")
+        rows = Responses(
+            (), False, [], [], ResponseRows(table, codes, totals), None, False, {}, "y"
+        )
         return row_weights(rows, self.class_weight, classes).rows.weight / totals
 
     # ------------------------------------------------------------------ what was found

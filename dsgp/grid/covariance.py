@@ -159,7 +159,7 @@ class SeparableSum:
         total = np.zeros(self.shape)
         for term, roots in zip(self.terms, self._roots, strict=True):
             long = [d for d, root in enumerate(roots) if root is None]
-            orders = [term[d].order for d in long]  # type: ignore[attr-defined]
+            orders = [term[d].order for d in long]
             draw = random.standard_normal((*self.shape, *orders))
             for d in long:
                 draw = _simulated(self.points[d], term[d], draw, d, len(self.shape))

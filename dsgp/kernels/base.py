@@ -105,11 +105,11 @@ class Kernel(ABC):
 
     def __add__(self, other: Any) -> Kernel:
         """Covariance of the sum of two independent functions."""
-        return REGISTRY["Sum"].of(self, other)  # type: ignore[attr-defined, no-any-return]
+        return REGISTRY["Sum"].of(self, other)  # type: ignore[attr-defined]
 
     def __mul__(self, other: Any) -> Kernel:
         """Covariance of the product of two independent functions."""
-        return REGISTRY["Product"].of(self, other)  # type: ignore[attr-defined, no-any-return]
+        return REGISTRY["Product"].of(self, other)  # type: ignore[attr-defined]
 
     # ------------------------------------------------------------------ parameters
 

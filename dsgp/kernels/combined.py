@@ -42,7 +42,7 @@ class _Combined(Kernel):
         pieces: list[Kernel] = []
         for one in (kernel_of(first), kernel_of(second)):
             pieces += one.parts if isinstance(one, cls) else [one]
-        return cls(tuple(pieces))
+        return cls(tuple(pieces))  # type: ignore[call-arg]
 
     def _prepared(self, parts: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
         return parts
@@ -92,7 +92,7 @@ class _Combined(Kernel):
         for part in settings["parts"]:
             own = dict(part)
             parts.append(REGISTRY[own.pop("type")].from_settings(own))
-        return cls(tuple(parts))
+        return cls(tuple(parts))  # type: ignore[call-arg]
 
     def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         number, own = self._part(name)
@@ -203,7 +203,10 @@ class Product(_Combined):
         return np.prod([part.diagonal(x) for part in self.parts], axis=0)
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        return math.prod(part.covariance(x, y) for part in self.parts)  # type: ignore[arg-type, return-value]
+        total = self.parts[0].covariance(x, y)
+        for part in self.parts[1:]:
+            total = total * part.covariance(x, y)
+        return total
 
     def _with_derivative(
         self,

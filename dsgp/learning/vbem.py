@@ -247,7 +247,7 @@ def maximise(
         gradient = [evidence.by_log[name] for name in search.names]
         return -evidence.value, -np.array(gradient)
 
-    start = np.log([kernel.value(name) for name in search.names])
+    start = np.log([float(kernel.value(name) or 1.0) for name in search.names])
     if search.names:
         minimize(
             loss,

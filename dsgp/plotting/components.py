@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.term import Term
 from dsgp.plotting.figures import DisplayedFigure
+from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
 from dsgp.plotting.panels import (
     Panel,
     draw_curve,
@@ -37,6 +39,10 @@ from dsgp.plotting.style import (
 )
 from dsgp.rows.sources import Rows, numbers_of, plain_table
 from dsgp.terms import Floats
+from dsgp.terms.inputs import MONTHS, WEEKDAYS
+
+# Days of a leap year at which months begin.
+_MONTH_STARTS = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30])
 
 
 def plot_components(
@@ -49,6 +55,7 @@ def plot_components(
     sort: str = "share",
     columns: int | None = None,
     target: str | None = None,
+    scale: str = "common",
     fig: Figure | SubFigure | None = None,
 ) -> Figure:
     """Draw each fitted function with its credible band: a panel a term, one scale for all.
@@ -58,6 +65,10 @@ def plot_components(
     the lengthscale ℓ. Up to 10 distinct values are points with error bars, without a curve or ℓ. A
     grey term is one whose band contains 0 throughout. At most 0.5 % of the weight is cut off at an
     end, where the tail is long or the band opens so wide there that it would flatten the rest.
+
+    Effects of levels are points in ascending order, with their names where these are few, and
+    curves by group are drawn over one another, those of the groups with most rows. A function that
+    is multiplied by a column is drawn as its coefficient. Dates have a calendar axis.
 
     Of a ``ProjectionPursuitGPRegressor`` the panels are functions of projections;
     ``plot_projections`` draws them beside their directions. Of a generalized model, or a classifier
@@ -82,6 +93,9 @@ def plot_components(
         Panels side by side.
     target : str, optional
         Name and unit of the target, for the label.
+    scale : {"common", "free"}
+        One vertical scale for all panels, so that effects compare; or one for each, so that small
+        effects are seen.
     fig : Figure or SubFigure, optional
         Draw into it; its size is kept.
 
@@ -119,8 +133,10 @@ def plot_components(
             "n_points must be at least 2 and columns at least 1, "
             f"got n_points={n_points}, columns={columns}"
         )
+    if scale not in ("common", "free"):
+        raise ParameterError(f"scale must be 'common' or 'free', got {scale!r}")
     chosen = _chosen_terms(model, terms, sort)
-    panels = panels_of(model, chosen, _seen(model, chosen, X), n_points, z)
+    panels = _panels(model, chosen, X, n_points, z)
 
     n_columns = _n_columns(len(panels)) if columns is None else min(columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
@@ -131,21 +147,32 @@ def plot_components(
     inches = fig.bbox.width / fig.figure.dpi
     first: Axes | None = None
     for position, panel in enumerate(panels):
-        ax = fig.add_subplot(n_rows, n_columns, position + 1, sharey=first)
+        ax = fig.add_subplot(
+            n_rows, n_columns, position + 1, sharey=first if scale == "common" else None
+        )
         first = first or ax
         ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
-        (draw_points if panel.few else draw_curve)(ax, panel, level)
+        if isinstance(panel, Panel):
+            (draw_points if panel.few else draw_curve)(ax, panel, level)
+        else:
+            panel.draw(ax, level)
         ax.set_title(title_of(panel, model.target_variance_), fontsize=8.5)
         ax.set_xlabel(
-            label(panel.term.name, characters(0.85 * inches / n_columns, 9)),
+            label(_xlabel(panel), characters(0.85 * inches / n_columns, 9)),
             fontsize=9,
             parse_math=False,
         )
         tidy(ax)
-        draw_inputs(ax, panel)
-        if position % n_columns:
+        if isinstance(panel, Panel):
+            draw_inputs(ax, panel)
+            _write_dates(ax, model, panel)
+        else:
+            panel.write_inputs(ax)
+        if scale == "free":
+            ax.set_ylim(*limits_of([panel]))
+        elif position % n_columns:
             ax.tick_params(labelleft=False)
-    if first is not None:
+    if first is not None and scale == "common":
         first.set_ylim(*limits_of(panels))
     link = link_of(model)
     effect = "effect" if target is None else f"effect on {label(target, 40)}"
@@ -159,6 +186,52 @@ def plot_components(
     caption = _caption(panels, level, rows, "the target's variance" if link is None else "var f")
     write_below(fig, caption, inches)
     return fig.figure
+
+
+AnyPanel = Panel | LevelsPanel | CurvesPanel
+
+
+def _panels(model: Any, terms: list[Term], X: Any, n_points: int, z: float) -> list[AnyPanel]:
+    """Evaluate all terms; functions of one input share what is cut off at their ends."""
+    lines = [term for term in terms if _is_line(term)]
+    found: dict[str, AnyPanel] = {}
+    if lines:
+        seen = _seen(model, lines, X)
+        found = {panel.term.name: panel for panel in panels_of(model, lines, seen, n_points, z)}
+    for term in terms:
+        if term.name in found:
+            continue
+        if term.bound.group is not None:
+            found[term.name] = curves_panel(model, term, n_points, z)
+        else:
+            found[term.name] = levels_panel(model, term, z)
+    return [found[term.name] for term in terms]
+
+
+def _is_line(term: Term) -> bool:
+    return term.bound.family in ("axis", "dense", "constant") and term.bound.group is None
+
+
+def _xlabel(panel: AnyPanel) -> str:
+    return panel.term.name if isinstance(panel, Panel) else panel.xlabel
+
+
+def _write_dates(ax: Axes, model: Any, panel: Panel) -> None:
+    """Write dates, or parts of them, along an axis of days."""
+    value = panel.term.bound.value or panel.term.bound.multiplier
+    kind = None if value is None else model._kinds.get(value.column)
+    if value is None or kind is None or not kind.is_date:
+        return
+    if value.period == "year":
+        ax.set_xticks(_MONTH_STARTS, [month[0] for month in MONTHS])
+    elif value.period == "week":
+        ax.set_xticks(np.arange(7) + 0.5, [day[:2] for day in WEEKDAYS])
+    elif value.period == "day":
+        ax.set_xticks(np.arange(0, 25, 6) / 24, [str(hour) for hour in range(0, 25, 6)])
+    else:
+        locator = AutoDateLocator(maxticks=5)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[Term]:
@@ -186,7 +259,7 @@ def _column_names(model: Any) -> list[str]:
 def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     """Distinct inputs of each term, ascending, and the weight of each."""
     if X is None:
-        return [(term.cells.points, term.weight) for term in terms]
+        return [_of_training(term) for term in terms]
     X = plain_table(X)
     if hasattr(model, "projections_"):  # inputs of terms are made of all columns
         names = [term.name for term in model.terms_]
@@ -201,7 +274,26 @@ def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     return [(points, count.astype(np.float64)) for points, count in counted]
 
 
+def _of_training(term: Term) -> tuple[Floats, Floats]:
+    """Inputs in the training rows and their weights; of a straight line a range around its mean."""
+    points = term.cells.points
+    if term.bound.family == "constant":
+        line = term.bound.multiplier
+        assert line is not None
+        return line.centre + line.scale * np.linspace(-2.0, 2.0, 41), np.ones(41)
+    return (points if points.ndim == 1 else points[:, 0]), term.weight
+
+
 def _column(model: Any, term: Term, X: Any) -> Floats:
+    if not term.bound.is_plain:
+        rows = Rows.join([load() for load in model._rows_of(X)])
+        by_name = dict(zip(model.used_columns_, rows.columns, strict=True))
+        own = term.bound.value or term.bound.multiplier
+        assert own is not None
+        values = (
+            by_name[own.column] if own is term.bound.multiplier else own.of(by_name[own.column])
+        )
+        return values[np.isfinite(values)]
     if isinstance(X, pd.DataFrame):
         if term.name not in X.columns:
             raise DataError(f"X has no column {term.name!r}; it has {list(X.columns)}")
@@ -228,7 +320,7 @@ def _n_columns(n_panels: int) -> int:
     return min((3, 4, 5, 6), key=lambda n: math.ceil(n_panels / n) * n - n_panels + abs(n - ideal))
 
 
-def _caption(panels: list[Panel], level: float, rows: str, whole: str) -> str:
+def _caption(panels: list[AnyPanel], level: float, rows: str, whole: str) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
     parts = []
     if not all(few):

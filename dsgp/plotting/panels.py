@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -145,11 +146,28 @@ def _evaluate(model: Any, terms: list[Term], inputs: list[Floats]) -> list[tuple
     with one_blas_thread():
         return [
             (
-                term.mean(values) - term.centre,
-                np.sqrt(posterior.centred_variance(position[term.name], values)),
+                _level_free(term, at),
+                np.sqrt(posterior.centred_variance(position[term.name], at)),
             )
-            for term, values in zip(terms, inputs, strict=True)
+            for term, at in zip(terms, map(_inputs_at, terms, inputs), strict=True)
         ]
+
+
+def _inputs_at(term: Term, values: Floats) -> Floats:
+    """Inputs of the cells of a term at values along its panel."""
+    bound = term.bound
+    if bound.multiplier is None:
+        return values
+    if bound.family == "constant":
+        slope = bound.multiplier
+        return np.column_stack([np.zeros(len(values)), (values - slope.centre) / slope.scale])
+    return np.column_stack([values, np.ones(len(values))])
+
+
+def _level_free(term: Term, at: Floats) -> Floats:
+    """The centred function; a coefficient, which multiplies a column, is not centred."""
+    is_coefficient = term.bound.multiplier is not None and term.bound.family != "constant"
+    return term.mean(at) - (0.0 if is_coefficient else term.centre)
 
 
 def draw_curve(ax: Axes, panel: Panel, level: float) -> None:
@@ -217,7 +235,7 @@ def _bin_edges(points: Floats, low: float, high: float) -> Floats:
     return np.linspace(low, high, n_bins + 1)
 
 
-def limits_of(panels: list[Panel]) -> tuple[float, float]:
+def limits_of(panels: Sequence[Any]) -> tuple[float, float]:
     """Limits that hold every band, above room for the distribution of the inputs."""
     bottom = min(float(panel.low.min()) for panel in panels)
     top = max(float(panel.high.max()) for panel in panels)
@@ -225,10 +243,11 @@ def limits_of(panels: list[Panel]) -> tuple[float, float]:
     return bottom - (_MARGINAL + 0.05) * height, top + 0.05 * height
 
 
-def title_of(panel: Panel, target_variance: float) -> str:
+def title_of(panel: Any, target_variance: float) -> str:
     """Share of the target's variance and lengthscale."""
     title = f"share {percent(panel.term.explained_variance / target_variance)}"
-    lengthscale = panel.term.kernel.lengthscale
+    names = [name for name in panel.term.kernel.parameters if name.startswith("lengthscale")]
+    lengthscale = panel.term.kernel.value(names[0]) if len(names) == 1 else None
     return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"
 
 

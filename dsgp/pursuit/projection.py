@@ -23,7 +23,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.jit.projection import bin_rows, differentiate, project_rows
 from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE, VARIANCE
-from dsgp.terms import Axis, Floats, Observations, Posterior, sum_by
+from dsgp.terms import Axis, AxisPosterior, Floats, Observations, sum_by
 
 # In lengthscales. Within wider bins the function is not a line.
 WIDEST_BIN = 1 / 32
@@ -141,7 +141,7 @@ class ProjectedEvidence:
         Derivatives by the logs of the kernel's parameters and of the noise variance.
     fitted : ndarray of shape (n_rows,)
         Posterior mean of the function at the rows.
-    posterior : Posterior
+    posterior : AxisPosterior
         Along the projection, at the distinct inputs or the means of the bins. Its own evidence
         lacks the scatter of the rows around these points.
     origin : float
@@ -154,7 +154,7 @@ class ProjectedEvidence:
     by_log_variance: float
     by_log_noise: float
     fitted: Floats
-    posterior: Posterior
+    posterior: AxisPosterior
     origin: float
 
 

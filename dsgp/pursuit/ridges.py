@@ -6,9 +6,10 @@ projection variance 1: the lengthscale of a kernel then is in standard deviation
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,7 +147,7 @@ class Ridges:
                 found.__dict__[name] = self.__dict__[name]
         return found
 
-    def with_kernels(self, kernels: list[Matern], values: Floats) -> Ridges:
+    def with_kernels(self, kernels: Sequence[Any], values: Floats) -> Ridges:
         """Return ridges with other priors, and the values (Σ K,) that go with them."""
         terms = tuple(
             term._replace(kernel=kernel, values=values[part])

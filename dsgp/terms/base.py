@@ -288,7 +288,7 @@ class Cells(ABC):
     def is_missing(self, inputs: Floats) -> NDArray[np.bool_]:
         """Whether an input is missing, (n,)."""
         gaps = np.isnan(inputs)
-        return gaps if gaps.ndim == 1 else gaps.any(axis=1)
+        return np.asarray(gaps if gaps.ndim == 1 else gaps.any(axis=1))
 
     @abstractmethod
     def with_inputs(self, inputs: Floats) -> tuple[Self, Codes, Codes]:

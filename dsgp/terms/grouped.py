@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.terms.axis import Axis
-from dsgp.terms.base import BinShift, Cells, Codes, Floats, Scale
+from dsgp.terms.base import BinShift, Cells, Codes, Floats, Scale, sum_by
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.line import Line
 
@@ -170,7 +170,7 @@ class _Grouped(Cells):
     def scale(self, weight: Floats) -> Scale | None:
         """That of all levels together."""
         values, codes = np.unique(self.points[:, 1], return_inverse=True)
-        return self.line_type(values).scale(np.bincount(codes.ravel(), weight, len(values)))
+        return self.line_type(values).scale(sum_by(codes.ravel(), len(values), weight))
 
     def slopes(self, values: Floats) -> Floats | None:
         out = np.zeros_like(values)
@@ -223,7 +223,7 @@ class GroupedAxis(_Grouped, Axis):
     line_type = Axis
 
     @cached_property
-    def coordinates(self) -> Floats:  # type: ignore[override]
+    def coordinates(self) -> Floats:
         """Values, (n_cells,)."""
         return np.ascontiguousarray(self.points[:, 1])
 

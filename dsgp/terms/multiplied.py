@@ -94,7 +94,7 @@ class MultipliedCells(Cells):
         return inputs[:, -1]
 
     def is_missing(self, inputs: Floats) -> NDArray[np.bool_]:
-        return np.isnan(inputs).any(axis=1)
+        return np.asarray(np.isnan(inputs).any(axis=1))
 
     def with_inputs(self, inputs: Floats) -> tuple[Self, Codes, Codes]:
         inner, codes, new = self.inner.with_inputs(self._own(inputs))

@@ -341,7 +341,7 @@ def _with_days(kernel: Kernel) -> Kernel:
     parts = getattr(kernel, "parts", None)
     if parts is None:
         return kernel
-    return replace(kernel, parts=tuple(_with_days(part) for part in parts))  # type: ignore[type-var]
+    return replace(kernel, parts=tuple(_with_days(part) for part in parts))
 
 
 def from_settings(settings: Mapping[str, Any]) -> Term:

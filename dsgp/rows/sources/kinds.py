@@ -192,7 +192,7 @@ def labels_of_levels(what: str, values: Any) -> Any:
     if isinstance(series.dtype, pd.CategoricalDtype):
         own = labels_of_levels(what, pd.Series(series.cat.categories))
         codes = series.cat.codes.to_numpy()
-        return np.append(own, None)[codes]
+        return np.concatenate([own, [None]])[codes]
     if isinstance(series.dtype, pd.ArrowDtype) and pa.types.is_dictionary(
         series.dtype.pyarrow_dtype
     ):

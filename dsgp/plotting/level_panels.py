@@ -1,0 +1,184 @@
+"""Panels of terms that have levels: effects sorted with their intervals, and a curve a level."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from dsgp.compute import one_blas_thread
+from dsgp.estimators.term import Term
+from dsgp.plotting.style import FAINT, INK, label
+from dsgp.terms import Floats
+
+# Levels that have their names beside them, and curves drawn of one term.
+_NAMED, _CURVES = 24, 8
+_NAME_LENGTH = 14
+
+
+@dataclass(frozen=True)
+class LevelsPanel:
+    """Effects of levels, in ascending order; of parts of dates in the order of these.
+
+    Attributes
+    ----------
+    term : Term
+    names : list of str
+    weight, mean, low, high : ndarray of shape (n_levels,)
+    """
+
+    term: Term
+    names: list[str]
+    weight: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+    few: bool = True
+
+    @property
+    def told(self) -> bool:
+        """Whether the data tell an effect from zero."""
+        return bool(np.any((self.low > 0) | (self.high < 0)))
+
+    def draw(self, ax: Axes, level: float) -> None:
+        """Draw a point with its interval for each level, lowest first."""
+        place = np.arange(len(self.mean))
+        many = len(place) > _NAMED
+        ax.errorbar(
+            place,
+            self.mean,
+            (self.mean - self.low, self.high - self.mean),
+            fmt="o",
+            color=INK if self.told else FAINT,
+            markersize=1.2 if many else 2.4,
+            elinewidth=0.4 if many else 0.9,
+            capsize=0 if many else 2.5,
+            label=f"{level:.0%} interval",
+        )
+
+    def write_inputs(self, ax: Axes) -> None:
+        """Write the names of the levels, where they are few."""
+        n = len(self.mean)
+        names = [label(name, _NAME_LENGTH) for name in self.names] if n <= _NAMED else []
+        ax.set_xticks(np.arange(len(names)), names)
+        ax.tick_params(axis="x", labelrotation=60, labelsize=7)
+        for text in ax.get_xticklabels():
+            text.set_ha("right")
+            text.set_rotation_mode("anchor")
+            text.set_parse_math(False)
+        ax.set_xlim(-0.7, n - 0.3)
+
+    @property
+    def xlabel(self) -> str:
+        """Name of the term, and how many levels it has where they are not named."""
+        n = len(self.mean)
+        return self.term.name if n <= _NAMED else f"{self.term.name}: {n} levels, sorted"
+
+
+@dataclass(frozen=True)
+class CurvesPanel:
+    """A curve for each level, those with most rows.
+
+    Attributes
+    ----------
+    term : Term
+    names : list of str
+    inputs, means, lows, highs : list of ndarray of shape (n_inputs,)
+        Of each curve.
+    n_levels : int
+        Of all levels.
+    """
+
+    term: Term
+    names: list[str]
+    inputs: list[Floats]
+    means: list[Floats]
+    lows: list[Floats]
+    highs: list[Floats]
+    n_levels: int
+    few: bool = False
+
+    @property
+    def low(self) -> Floats:
+        return np.concatenate(self.lows)
+
+    @property
+    def high(self) -> Floats:
+        return np.concatenate(self.highs)
+
+    @property
+    def told(self) -> bool:
+        """Whether the data tell a curve from zero somewhere."""
+        return bool(np.any((self.low > 0) | (self.high < 0)))
+
+    def draw(self, ax: Axes, level: float) -> None:
+        """Draw all curves over one another, with their bands."""
+        for k, (name, x, mean, low, high) in enumerate(
+            zip(self.names, self.inputs, self.means, self.lows, self.highs, strict=True)
+        ):
+            colour = f"C{k}"
+            ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+            ax.plot(x, mean, color=colour, linewidth=1.1, label=label(name, _NAME_LENGTH))
+        ax.legend(fontsize=5.5, ncols=2, frameon=False, handlelength=1.0, columnspacing=0.8)
+
+    def write_inputs(self, ax: Axes) -> None:
+        """Leave the axis as it is."""
+
+    @property
+    def xlabel(self) -> str:
+        """Name of the term, and how many of its curves are drawn."""
+        n = len(self.names)
+        left = "" if n == self.n_levels else f" ({n} of {self.n_levels})"
+        return f"{self.term.name}{left}"
+
+
+def levels_panel(model: Any, term: Term, z: float) -> LevelsPanel:
+    """Evaluate the effects of all levels of a term."""
+    points = term.cells.points
+    mean, std = _moments(model, term, points)
+    value = term.bound.value
+    assert value is not None
+    # Days of the week and the like have an order of their own.
+    order = np.arange(len(mean)) if value.part else np.argsort(mean, kind="stable")
+    column = points if points.ndim == 1 else points[:, 0]
+    kind = model._kinds.get(value.column)
+    labels = () if kind is None else kind.labels
+    names = [value.label(float(column[k]), labels) for k in order]
+    mean, reach = mean[order], z * std[order]
+    return LevelsPanel(term, names, term.weight[order], mean, mean - reach, mean + reach)
+
+
+def curves_panel(model: Any, term: Term, n_points: int, z: float) -> CurvesPanel:
+    """Evaluate the curves of the levels with most rows, each where its rows are."""
+    points, group = term.cells.points, term.bound.group
+    assert group is not None
+    levels, starts = np.unique(points[:, 0], return_index=True)
+    weights = np.add.reduceat(term.weight, starts)
+    ends = np.append(starts[1:], len(points))
+    chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
+    kind = model._kinds.get(group.column)
+    labels = () if kind is None else kind.labels
+    names, inputs, means, lows, highs = [], [], [], [], []
+    for k in chosen:
+        values = points[starts[k] : ends[k], 1]
+        x = np.linspace(values[0], values[-1], n_points) if len(values) > 1 else values
+        at = np.column_stack([np.full(len(x), levels[k]), x])
+        if term.cells.multipliers(points[:1]) is not None:
+            at = np.column_stack([at, np.ones(len(x))])
+        mean, std = _moments(model, term, at)
+        names.append(group.label(float(levels[k]), labels))
+        inputs.append(x)
+        means.append(mean)
+        lows.append(mean - z * std)
+        highs.append(mean + z * std)
+    return CurvesPanel(term, names, inputs, means, lows, highs, len(levels))
+
+
+def _moments(model: Any, term: Term, inputs: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of a centred component at inputs."""
+    position = [own.name for own in model.terms_].index(term.name)
+    with one_blas_thread():
+        variance = model._posterior.centred_variance(position, inputs)
+    return term.mean(inputs) - term.centre, np.sqrt(variance)
