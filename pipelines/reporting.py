@@ -27,6 +27,7 @@ from sklearn.base import is_classifier
 
 from dsgp import plotting
 from dsgp.errors import DsgpError, StorageError
+from dsgp.estimators.summary import kernel_name, lengthscale_of
 from dsgp.places import cannot_write, made_aside, require_apart
 from dsgp.progress import progress
 
@@ -286,10 +287,10 @@ def _terms(model: Any) -> pd.DataFrame:
         [
             {
                 "term": term.name,
-                "kernel": type(term.kernel).__name__,
-                "lengthscale": term.kernel.lengthscale,
-                "variance": term.kernel.variance,
-                "points": len(term.axis),
+                "kernel": kernel_name(term),
+                "lengthscale": lengthscale_of(term.kernel),
+                "variance": _variance_of(term.kernel),
+                "points": len(term.cells),
                 "effective_dof": term.effective_dof,
                 "explained_variance": term.explained_variance,
                 "share": term.explained_variance / whole if whole > 0 else 0.0,
@@ -301,6 +302,10 @@ def _terms(model: Any) -> pd.DataFrame:
             "explained_variance", "share",
         ],
     )  # fmt: skip
+
+
+def _variance_of(kernel: Any) -> float:
+    return float(kernel.value("variance") if "variance" in kernel.parameters else kernel.std**2)
 
 
 def _is_gaussian(model: Any) -> bool:

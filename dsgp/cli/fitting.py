@@ -127,11 +127,11 @@ def _fit_in_memory(
     if drop_missing:
         table = _complete_rows(table)
     X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.own)
-    try:
-        columns_of(X)
-    except DataError as error:
-        remedy = "" if roles.inputs else " (--drop COLUMN, or --columns with the others)"
-        raise DataError(f"{error}{remedy}") from error
+    if model is Model.pursuit:
+        try:
+            columns_of(X)
+        except DataError as error:
+            raise DataError(f"{error}{_to_leave_out(roles)}") from error
     y = table[roles.target]
     weight = None if roles.weight is None else table[roles.weight]
     further = {role: table[name] for role, name in roles.further.items()}
@@ -141,9 +141,15 @@ def _fit_in_memory(
         remedy = ""
         if model is not Model.classifier and not pd.api.types.is_numeric_dtype(y):
             remedy = " (--model classifier takes labels of any kind)"
+        elif "is not numeric" in str(error) or "seems to name the rows" in str(error):
+            remedy = _to_leave_out(roles)
         elif X.isna().any(axis=None) or table[roles.own].isna().any(axis=None):
             remedy = " (--drop-missing leaves such rows out)"
         raise DataError(f"{error}{remedy}") from error
+
+
+def _to_leave_out(roles: _Roles) -> str:
+    return "" if roles.inputs else " (--drop COLUMN, or --columns with the others)"
 
 
 def _complete_rows(table: pd.DataFrame) -> pd.DataFrame:

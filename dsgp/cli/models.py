@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
@@ -17,6 +17,7 @@ from dsgp.estimators import (
     ProjectionPursuitGPRegressor,
 )
 from dsgp.likelihoods import Bernoulli, Binomial, Likelihood, Ordered, by_name
+from dsgp.terms import Term, parse_term
 
 Estimator = (
     AdditiveGPClassifier
@@ -31,7 +32,10 @@ GENERALIZED = tuple(model for model in BY_INPUT if model not in (Model.additive,
 # Which models have an option of ``fit``; those that are not here are of all.
 OWNERS: dict[str, tuple[Model, ...]] = {
     **dict.fromkeys(
-        ("lengthscale", "variance", "learner", "learner_max_iter", "missing", "missing_value"),
+        (
+            *("lengthscale", "variance", "term"),
+            *("learner", "learner_max_iter", "missing", "missing_value"),
+        ),
         BY_INPUT,
     ),
     **dict.fromkeys(("noise_variance", "transform"), (Model.additive, Model.pursuit)),
@@ -130,6 +134,7 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
     shared["missing_values"] = tuple(given["missing_value"] or ())
     if given["learner_max_iter"] is not None:
         shared["learner_max_iter"] = given["learner_max_iter"]
+    shared["terms"] = _terms(given["term"] or ())
     kernel = kernel_class(given["lengthscale"], given["variance"])
     if model is Model.additive:
         return AdditiveGPRegressor(
@@ -152,6 +157,18 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
         else by_name(model.replace("-", "_"))
     )
     return GeneralizedAdditiveGP(likelihood, kernel, **shared)
+
+
+def _terms(texts: Sequence[str]) -> dict[str, list[Term]] | None:
+    """Return the terms of single columns."""
+    terms: dict[str, list[Term]] = {}
+    for text in texts:
+        try:
+            term = parse_term(text)
+        except ParameterError as error:
+            raise ParameterError(f"--term: {error}") from error
+        terms.setdefault(str(term.column), []).append(term)
+    return terms or None
 
 
 def _projections(text: str) -> str | int:

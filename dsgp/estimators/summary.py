@@ -79,8 +79,8 @@ def terms_table(model: Any) -> pd.DataFrame:
         [
             {
                 "term": term.name,
-                "kernel": _kernel_name(term),
-                "lengthscale": _lengthscale(term.kernel),
+                "kernel": kernel_name(term),
+                "lengthscale": lengthscale_of(term.kernel),
                 "std": term.kernel.std,
                 "points": len(term.cells),
                 "edf": term.effective_dof,
@@ -92,7 +92,7 @@ def terms_table(model: Any) -> pd.DataFrame:
     ).set_index("term")
 
 
-def _kernel_name(term: Any) -> str:
+def kernel_name(term: Any) -> str:
     """Name the kernel of a term, or its kind where that says it all."""
     if term.bound.kind != "Smooth":
         return str(term.bound.kind)
@@ -105,7 +105,7 @@ def _name_of(kernel: Kernel) -> str:
     return type(kernel).__name__
 
 
-def _lengthscale(kernel: Kernel) -> float:
+def lengthscale_of(kernel: Kernel) -> float:
     """The only lengthscale of a kernel; NaN where there is none, or several."""
     names = [name for name in kernel.parameters if name.startswith("lengthscale")]
     value = kernel.value(names[0]) if len(names) == 1 else None

@@ -65,7 +65,7 @@ class LevelsPanel:
         ax.set_xticks(np.arange(len(names)), names)
         ax.tick_params(axis="x", labelrotation=60, labelsize=7)
         for text in ax.get_xticklabels():
-            text.set_ha("right")
+            text.set_horizontalalignment("right")
             text.set_rotation_mode("anchor")
             text.set_parse_math(False)
         ax.set_xlim(-0.7, n - 0.3)

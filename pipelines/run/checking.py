@@ -67,7 +67,8 @@ def _require_terms(options: Additive | Scoring, inputs: list[str] | None, comple
     if options.learner is not None or not complete:
         return
     default = Kernel() if options.kernel is None else options.kernel
-    for kernel in (default, *options.terms.values()):
+    given = [own for own in options.terms.values() if isinstance(own, Kernel)]
+    for kernel in (default, *given):
         if kernel.lengthscale is None or kernel.variance is None:
             raise ParameterError(
                 "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "

@@ -12,14 +12,18 @@ from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
 from dsgp.likelihoods import names as LIKELIHOODS
 from dsgp.rows.sources import CsvFormat
+from dsgp.terms import term_of
 
 try:
     import yaml
     from pydantic import (
+        AfterValidator,
         BaseModel,
         BeforeValidator,
         ConfigDict,
+        Discriminator,
         Field,
+        Tag,
         ValidationError,
         model_validator,
     )
@@ -129,11 +133,37 @@ class Encode(Section):
     in_memory: Literal["auto"] | bool = "auto"
 
 
+def _term(text: str) -> str:
+    try:
+        term_of(text)
+    except ParameterError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+# A kernel or a kind of term, as on the command line: Levels, Smooth(by=group), Periodic(year), …
+TermText = Annotated[str, AfterValidator(_term)]
+
+
+def _kind_of_term(value: Any) -> str:
+    if isinstance(value, list):
+        return "list"
+    return "text" if isinstance(value, str) and value not in KERNELS else "kernel"
+
+
+ColumnTerms = Annotated[
+    Annotated[Kernel, Tag("kernel")]
+    | Annotated[TermText, Tag("text")]
+    | Annotated[list[TermText], Tag("list")],
+    Discriminator(_kind_of_term),
+]
+
+
 class Additive(Section):
     """Least squares by a function of every column: ``AdditiveGPRegressor``."""
 
     kernel: Kernel = Kernel()
-    terms: dict[str, Kernel] = {}
+    terms: dict[str, ColumnTerms] = {}
     noise_variance: Positive | None = None
     fixed_noise: bool = False
     solver: Solver = "multigrid"
@@ -187,7 +217,7 @@ class Scoring(Section):
     multi_class: Literal["softmax", "ovr"] | None = None
     class_weight: Literal["balanced"] | None = None
     kernel: Kernel | None = None  # that of the model
-    terms: dict[str, Kernel] = {}
+    terms: dict[str, ColumnTerms] = {}
     n_projections: Literal["auto"] | Count | None = None
     solver: Solver = "multigrid"
     learner: Annotated[Literal["marginal", "independent"] | None, BeforeValidator(_none_of)] = (

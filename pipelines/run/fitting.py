@@ -4,7 +4,7 @@ Least squares of labels are those of the codes 0 and 1: they give local scoring 
 from, or projections, and are not evaluated.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,10 @@ def _parameters(options: Additive | Pursuit | Scoring) -> dict[str, Any]:
     return given
 
 
-def _terms(terms: dict[str, Kernel]) -> dict[str, Matern] | None:
-    return {name: kernel.build() for name, kernel in terms.items()} or None
+def _terms(terms: Mapping[str, Any]) -> dict[str, Any] | None:
+    return {
+        name: own.build() if isinstance(own, Kernel) else own for name, own in terms.items()
+    } or None
 
 
 # ---- least squares
@@ -213,10 +215,11 @@ def _starts(needs: dict[str, Path], options: Scoring, task: str) -> dict[str, Ma
         prior = Matern32() if task == "classification" else Matern52()
     if prior.lengthscale is not None:
         return None
-    kernels = dsgp.load(needs["additive"] / MODEL).kernels_
+    fitted = dsgp.load(needs["additive"] / MODEL)
     return {
-        name: type(prior)(kernel.lengthscale, prior.variance, fixed=prior.fixed)
-        for name, kernel in kernels.items()
+        term.name: type(prior)(term.kernel.lengthscale, prior.variance, fixed=prior.fixed)
+        for term in fitted.terms_
+        if term.bound.is_plain
     }
 
 

@@ -36,6 +36,15 @@ Examples:
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
 
 \b
+Categories, groups and seasons (text needs nothing said):
+  dsgp fit diamonds.csv --target price --out price.zarr
+  dsgp fit diamonds.csv --target price --term carat \
+      --term 'carat: Smooth(by=clarity)' --out price.zarr
+  dsgp fit births.csv --target births --term date \
+      --term 'date: Periodic(year)' \
+      --term 'date: Levels(part=weekday)' --out births.zarr
+
+\b
 Interactions, by projections:
   dsgp fit train.csv --target price --model pursuit --out price.zarr
   dsgp fit train.csv --target price --model pursuit --projections 10 \\
@@ -127,6 +136,16 @@ def fit(
         Option(
             help="Covariance of every function, from rough to smooth; matern52 by default, of a "
             "classifier matern32; no matern12 for pursuit."
+        ),
+    ] = None,
+    term: Annotated[
+        list[str] | None,
+        Option(
+            metavar="'COLUMN: TERM'",
+            help="All but pursuit: a term of an input instead of its own, e.g. 'town: Levels', "
+            "'carat: Smooth(by=clarity)', 'date: Periodic(year)', 'age: Linear' or 'x: "
+            "Matern32(lengthscale=2)'; can be repeated, for one input too. Without it text has an "
+            "effect of each level, and numbers and dates have a smooth function.",
         ),
     ] = None,
     lengthscale: Annotated[

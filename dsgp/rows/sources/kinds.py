@@ -198,7 +198,7 @@ def labels_of_levels(what: str, values: Any) -> Any:
     ):
         series = pd.Series(series.array._pa_array.cast(series.dtype.pyarrow_dtype.value_type))
     if pd.api.types.is_bool_dtype(series.dtype) and not pd.api.types.is_object_dtype(series.dtype):
-        labels = series.astype(object).to_numpy()
+        labels = series.astype(object).to_numpy(copy=True)
     elif pd.api.types.is_numeric_dtype(series.dtype):
         labels = _plain_numbers(series.to_numpy(dtype=np.float64, na_value=np.nan))
     else:
@@ -272,10 +272,11 @@ class Wanted:
     columns: tuple[str, ...] | None = None
 
 
-def kind_of_column(what: str, values: Any) -> Kind:
+def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:
     """Tell what a column holds by its type, and by its values where they are Python objects.
 
-    Of levels the labels are not looked for yet: ``Categories(())``.
+    Of levels the labels are not looked for yet: ``Categories(())``. With ``by_type`` there are no
+    values to look at, and objects are taken for text.
     """
     series = values if isinstance(values, pd.Series) else pd.Series(values)
     dtype = series.dtype
@@ -288,6 +289,8 @@ def kind_of_column(what: str, values: Any) -> Kind:
         text += [pa.types.is_string, pa.types.is_large_string]
         return Categories(()) if any(is_one(arrow) for is_one in text) else NUMBER
     if isinstance(dtype, pd.CategoricalDtype):
+        return Categories(())
+    if by_type and (pd.api.types.is_object_dtype(dtype) or pd.api.types.is_string_dtype(dtype)):
         return Categories(())
     if pd.api.types.is_object_dtype(dtype):
         known = pd.api.types.infer_dtype(series, skipna=True)
