@@ -98,8 +98,11 @@ class GivenTerms:
             If a column is not there or does not fit its term, or two terms are the same.
         """
         names = tuple(source.names)
+        if unknown := [column for column in self.by_column if column not in names]:
+            raise ParameterError(
+                f"terms names {unknown}, which are not among the columns {list(names)}"
+            )
         asked = {
-            **{column: f"terms names {column!r}" for column in self.by_column},
             **{
                 column: f"{term!r} names {column!r}"
                 for term in self._all

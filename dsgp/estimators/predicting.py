@@ -107,7 +107,11 @@ class AdditivePredictor(Saved):
 
     def _set_columns(self, source: Source) -> None:
         """Take over names and kinds of the columns that a fit was given."""
-        self._name_columns(tuple(source.names), source.named, dict(source.kinds))
+        self._name_columns(
+            tuple(source.names),
+            source.named,
+            {name: kind for name, kind in source.kinds.items() if not kind.is_number},
+        )
 
     def _name_columns(self, names: tuple[str, ...], named: bool, kinds: dict[str, Kind]) -> None:
         self._columns = names

@@ -213,7 +213,8 @@ class TermRows:
         """Whether an input is a column of numbers as it is."""
         own = [each for term in self.terms for each in term.inputs][position]
         as_it_is = own == Input(own.column) and position not in self.levels
-        return as_it_is and own.column not in self.given.kinds
+        kind = self.given.kinds.get(own.column)
+        return as_it_is and (kind is None or kind.is_number)
 
     def with_terms(self, terms: list[BoundTerm]) -> TermRows:
         """Return the same rows for other terms."""

@@ -15,6 +15,7 @@ from dsgp import AdditiveGPRegressor
 from dsgp.estimators import fitting, training
 from dsgp.estimators.gaussian import GaussianPredictor
 from dsgp.estimators.inference import Clock
+from dsgp.estimators.training import plain_terms
 from dsgp.kernels import Matern32, Matern52
 from dsgp.rows.sources import MappedSource, source_of
 
@@ -66,9 +67,11 @@ class Projected(GaussianPredictor, RegressorMixin, BaseEstimator):
         self.directions_ = DIRECTIONS
         self.extra_ = 0.25
         mapped = MappedSource(source, ("u0", "u1"), Projection(DIRECTIONS))
-        outcome = procedure.fit(mapped, dict.fromkeys(mapped.names, self.kernel), clock)
+        outcome = procedure.fit(
+            mapped, plain_terms(dict.fromkeys(mapped.names, self.kernel)), clock
+        )
         self._keep(outcome)
-        self._set_columns(tuple(source.names), source.named)
+        self._set_columns(source)
         self.fit_seconds_ = clock.finish()
         procedure.warn(outcome)
         return self

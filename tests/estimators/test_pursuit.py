@@ -637,7 +637,7 @@ def test_models_of_nothing_are_stored_too(tmp_path):
         ({"noise_variance": -1.0}, "noise_variance must be a positive finite number"),
         ({"noise_variance": np.inf}, "noise_variance must be a positive finite number"),
         ({"fixed_noise": True}, "fixed_noise=True keeps noise_variance, but it is None"),
-        ({"kernel": "matern"}, r"^kernel must be Matern12\(\), .* got 'matern'"),
+        ({"kernel": "matern"}, r"^kernel must be Matern32\(\), .* got 'matern'"),
         ({"kernel": Matern52}, "did you forget the brackets"),
         ({"kernel": Matern12()}, "has no derivative"),
         ({"kernel": Matern52(lengthscale=2.0)}, r"leave them out, Matern52\(\)"),

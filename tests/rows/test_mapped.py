@@ -14,6 +14,7 @@ from dsgp.additive import BinEquations, RowEquations
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError
 from dsgp.estimators import training
+from dsgp.kernels import Matern52
 from dsgp.rows.sources import MappedSource, Rows, Source, source_of
 
 N_ROWS = 157
@@ -148,12 +149,12 @@ def test_maps_of_maps(mapped):
 
 
 def test_few_rows_in_memory_keep_every_distinct_value(mapped, monkeypatch):
-    orders = dict.fromkeys(NAMES, 3)
-    few = training.prepare(mapped, orders, "auto")
+    terms = training.plain_terms(dict.fromkeys(NAMES, Matern52()))
+    few = training.prepare(mapped, terms, "auto")
     assert few.names == NAMES
     assert isinstance(few.equations, RowEquations) == mapped.in_memory
     monkeypatch.setattr(training, "EXACT_INPUTS", 3 * N_ROWS - 1)
-    many = training.prepare(mapped, orders, "auto")
+    many = training.prepare(mapped, terms, "auto")
     assert isinstance(many.equations, BinEquations)
 
 

@@ -71,11 +71,7 @@ def kinds_of_collection(
     kinds: Kinds = {}
     for name in names:
         meta = table[name]._meta
-        own = (
-            Categories(())
-            if pd.api.types.is_object_dtype(meta.dtype)
-            else kind_of_column(_what(name), meta)
-        )
+        own = kind_of_column(_what(name), meta, by_type=True)
         kinds[name] = _asked(name, own, wanted)
     levels = [name for name, kind in kinds.items() if isinstance(kind, Categories)]
     found: dict[str, list[Any]] = {name: [] for name in levels}
@@ -101,7 +97,7 @@ def _asked(name: str, kind: Kind, wanted: Wanted) -> Kind:
         return kind
     # Numbers are their own labels, unless a missing one is to have a label too.
     is_level = isinstance(kind, Categories) or wanted.levels[name] == "level"
-    return Categories(()) if is_level or kind is not NUMBER else kind
+    return Categories(()) if is_level or not kind.is_number else kind
 
 
 def _block_levels(block: Any, names: Iterable[str], part: str) -> dict[str, Any]:
@@ -134,4 +130,4 @@ def _completed(
 
 def _look_like_numbers(labels: Any) -> bool:
     is_text = len(labels) > 0 and isinstance(labels.iloc[0], str)
-    return is_text and kind_of_column("", labels) is NUMBER
+    return is_text and kind_of_column("", labels).is_number

@@ -41,6 +41,10 @@ class Kind:
         return numbers_of(what, values)
 
     @property
+    def is_number(self) -> bool:
+        return type(self) is Kind
+
+    @property
     def is_date(self) -> bool:
         return False
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.rows.encode import require_finite
-from dsgp.rows.sources.kinds import NUMBER, Kind
+from dsgp.rows.sources.kinds import Kind
 from dsgp.rows.sources.labels import codes_of
 from dsgp.rows.sources.memory import (
     Columns,
@@ -344,7 +344,7 @@ def rows_of(
 
     def read(name: str) -> None:
         kind, values = columns.kind(name), columns.column(name)
-        if kind is NUMBER:
+        if kind.is_number:
             values = missing.blanked(values)
         if (getattr(kind, "missing", None) or missing.policy) == "error":
             require_finite(f"input column {name!r}", values, first_row)

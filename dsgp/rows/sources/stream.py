@@ -311,7 +311,7 @@ class StoredSource:
         numbers = [
             name
             for name in columns
-            if layout.kinds.get(name, NUMBER) is NUMBER
+            if layout.kinds.get(name, NUMBER).is_number
             and (layout.labels is None or name != layout.target_column)
         ]
         for block in self.table.blocks(columns, numbers):
