@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         GridGP,
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
+        compare_models,
         load,
     )
     from dsgp.rows.sources import read_table
@@ -35,6 +36,7 @@ __all__ = [
     "ProjectionPursuitGPRegressor",
     "Smooth",
     "__version__",
+    "compare_models",
     "kernels",
     "load",
     "read_table",
@@ -51,6 +53,7 @@ _HOMES = {
     "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
     **dict.fromkeys(("Levels", "Linear", "Smooth"), "dsgp.terms"),
+    "compare_models": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
 }

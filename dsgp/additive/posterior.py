@@ -70,6 +70,7 @@ def joint_samples(
     *,
     tol: float,
     max_iter: int,
+    by_term: bool = False,
 ) -> tuple[Floats, bool]:
     """Exact draws of the sum at some rows, by perturbing the data and solving.
 
@@ -82,10 +83,12 @@ def joint_samples(
     information : ndarray of shape (Σ U_d,)
         Zᵀ W y of the data.
     columns : list of ndarray of shape (n_rows,), one a term
+    by_term : bool
+        Give the draws of every term, not those of the sum.
 
     Returns
     -------
-    samples : ndarray of shape (n_samples, n_rows)
+    samples : ndarray of shape (n_samples, n_rows), or (n_terms, n_samples, n_rows)
     converged : bool
     """
     layout = system.layout
@@ -93,6 +96,7 @@ def joint_samples(
     # Every sample has its own stream, so that the first ones do not depend on their number.
     streams = random.spawn(n_samples)
     out = np.zeros((n_samples, n))
+    terms = np.zeros((layout.n_terms if by_term else 0, n_samples, n))
     converged = True
     coarse = cache(partial(CoarseSpace, system))
     together = together_of(system)
@@ -114,20 +118,22 @@ def joint_samples(
                 zip(layout.cells, system.kernels, columns, layout.parts(prior), strict=True)
             )
         ]
-        for drawn in run(tasks, _SAMPLE * len(some) * (layout.size + n), in_place=True):
-            out[first : first + len(some)] += drawn
+        here = slice(first, first + len(some))
+        seconds = _SAMPLE * len(some) * (layout.size + n)
+        for term, drawn in enumerate(run(tasks, seconds, in_place=True)):
+            (terms[term] if by_term else out)[here] += drawn
         noise = np.stack([system.equations.noise(streams_[-1]) for streams_ in noises])
         rhs = information - system.multiply(prior) - noise / np.sqrt(system.noise_variance)
         solved = multigrid(system, rhs, tol=tol, max_iter=max_iter, coarse=coarse)
         converged &= solved.converged
-        for cells, kernel, inputs, duals in zip(
-            layout.cells, system.kernels, columns, layout.parts(solved.dual), strict=True
+        for term, (cells, kernel, inputs, duals) in enumerate(
+            zip(layout.cells, system.kernels, columns, layout.parts(solved.dual), strict=True)
         ):
             seen = ~cells.is_missing(inputs)
             values = np.zeros((int(seen.sum()), len(some)))
             cells.kernel_sums(kernel, duals).add_to(inputs[seen], values)
-            out[first : first + len(some), seen] += values.T
-    return out, converged
+            (terms[term] if by_term else out)[here, seen] += values.T
+    return (terms if by_term else out), converged
 
 
 def together_of(system: AdditiveSystem) -> int:

@@ -10,6 +10,7 @@ from dsgp.addresses import Place
 from dsgp.errors import StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.classifier import AdditiveGPClassifier
+from dsgp.estimators.comparing import compare_models
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
 from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.estimators.grid import GridGP
@@ -24,6 +25,7 @@ __all__ = [
     "GridGP",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
+    "compare_models",
     "load",
 ]
 

@@ -227,6 +227,61 @@ class GaussianPredictor(AdditivePredictor):
         square = (observed - mean) ** 2 / variance
         return np.asarray(jacobian - 0.5 * (square + np.log(2 * np.pi * variance)))
 
+    def leave_one_out(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
+        r"""Log density of each training row given all others, at the fitted hyperparameters.
+
+        .. math:: \log p(y_i \mid y_{-i}), \quad
+                  y_i - \mu_{-i} = \frac{y_i - \hat f_i}{1 - h_i}, \quad
+                  \sigma^2_{-i} = \frac{\sigma^2}{w_i (1 - h_i)}, \quad h_i = w_i v_i / \sigma^2
+
+        with the posterior variance v of f (Rasmussen and Williams 2006, sec. 5.4.2): no row is left
+        out by a fit of its own.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows that the model was fitted to, in any order; y may be the name of a column.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            In the unit of the target; NaN where a row has weight 0.
+
+        Raises
+        ------
+        DataError
+            If a row tells all of f by itself, as rows that the model was not fitted to may.
+        """
+        transform, noise = self.transform_, self.noise_variance_
+
+        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
+            assert variance is not None
+            return [
+                rows.extra[_TARGET],
+                mean,
+                variance,
+                rows.extra.get("weight", np.ones(len(mean))),
+            ]
+
+        extra = {_TARGET: y, "weight": sample_weight}
+        found = computed(self._evaluated(X, finish, 4, with_variance=True, extra=extra))
+        observed, mean, variance, weight = np.ascontiguousarray(found.T)
+        jacobian: Any = 0.0
+        if transform is not None:
+            jacobian = transform.log_slope(observed)
+            observed = transform.forward(observed)
+        left = 1.0 - weight * variance / noise
+        if (left[weight > 0] <= 0).any():
+            raise DataError(
+                f"{int(np.count_nonzero(left[weight > 0] <= 0))} of {len(left)} rows tell more of "
+                "f than the model knows: leave_one_out is of the rows that the model was fitted to"
+            )
+        with np.errstate(divide="ignore", invalid="ignore"):
+            spread = noise / (weight * left)
+            square = ((observed - mean) / left) ** 2 / spread
+            density = jacobian - 0.5 * (square + np.log(2 * np.pi * spread))
+        return np.where(weight > 0, density, np.nan)
+
     def _total(self, variance: Floats, include_noise: bool) -> Floats:
         return variance + self.noise_variance_ if include_noise else variance
 

@@ -467,6 +467,86 @@ class AdditivePredictor(Saved):
             drawn += math.sqrt(self.noise_variance_) * random.standard_normal(drawn.shape)
         return drawn
 
+    def sample_components(
+        self,
+        X: Any,
+        n_samples: int = 1,
+        random_state: int | np.random.Generator | None = None,
+    ) -> xr.DataArray:
+        """Draw every term from the joint posterior, minus its weighted mean over the training rows.
+
+        Exactly, as ``sample`` draws their sum: functionals of single terms (differences of levels,
+        where a curve has its maximum, bands that hold for a whole curve) are read off the draws.
+
+        Parameters
+        ----------
+        X : table
+            Rows at which the draws are evaluated.
+        n_samples : int
+        random_state : int or numpy.random.Generator, optional
+            By default that of the model.
+
+        Returns
+        -------
+        xarray.DataArray with dims (sample, row, term)
+            On the scale of the transform or the link, if there is one. The means that are taken off
+            are those of each draw.
+
+        Raises
+        ------
+        MemoryLimitError
+            If so many draws would not fit.
+        """
+        random = generator(self.random_state if random_state is None else random_state)
+        require_count("n_samples", n_samples)
+        rows = self._inputs_of(list(self._pieces_of(X)))
+        system, posterior = self._posterior.system, self._posterior
+        n_terms = len(self.terms_)
+        memory.require(
+            f"{n_samples} samples of {n_terms} terms at {len(rows)} rows",
+            8.0 * (2 * n_samples * (len(rows) + system.layout.size) * n_terms)
+            + together_of(system) * vector_bytes(system),
+            "ask for fewer samples or rows",
+        )
+        # The cells come along: the mean over the training rows is that of a draw there.
+        joined = [
+            np.concatenate([inputs, term.cells.points])
+            for inputs, term in zip(rows.columns, self.terms_, strict=True)
+        ]
+        longest = max((len(own) for own in joined), default=0)
+        padded = [_padded(own, longest) for own in joined]
+        drawn, converged = np.zeros((0, n_samples, longest)), True
+        normal = np.random.default_rng(random.integers(2**63)).standard_normal(n_samples)
+        with one_blas_thread():
+            if n_terms:
+                drawn, converged = joint_samples(
+                    system,
+                    system.information * self._information_scale,
+                    padded,
+                    n_samples,
+                    random,
+                    tol=0.1 * self.tol,
+                    max_iter=MAX_ITER["multigrid"],
+                    by_term=True,
+                )
+        self._warn_solves("sample", converged)
+        out = np.zeros((n_samples, len(rows), n_terms))
+        for d, term in enumerate(self.terms_):
+            at_cells = drawn[d][:, len(rows) : len(joined[d])]
+            share = system.equations.share(d)
+            out[:, :, d] = drawn[d][:, : len(rows)] - (at_cells @ share)[:, None]
+            constant = posterior.constant
+            if constant is not None:  # the term answers to the constant, which is unknown
+                seen = ~term.cells.is_missing(rows.columns[d])
+                moved = np.zeros(len(rows))
+                moved[seen] = constant.centred_deviation(d, rows.columns[d][seen])
+                out[:, :, d] -= np.outer(normal, moved)
+        index = X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(rows))
+        names = [term.name for term in self.terms_]
+        return xr.DataArray(
+            out, {"row": np.asarray(index), "term": names}, ("sample", "row", "term")
+        )
+
     def _joint_sample(self, X: Any, n_samples: int, random: np.random.Generator) -> Floats:
         """Draw f at the rows of a table; to be called by a public method."""
         require_count("n_samples", n_samples)
@@ -567,6 +647,12 @@ class AdditivePredictor(Saved):
         equations = persistence.equations(settings, tree, terms)
         model._set_terms(terms, equations, persistence.constant(settings))
         return model
+
+
+def _padded(inputs: Floats, length: int) -> Floats:
+    """Append missing inputs."""
+    gaps = np.full((length - len(inputs), *inputs.shape[1:]), np.nan)
+    return np.concatenate([inputs, gaps])
 
 
 def _gaps_of(rows: Rows) -> NDArray[np.intp]:

@@ -229,7 +229,7 @@ def _write_dates(ax: Axes, model: Any, panel: Panel) -> None:
     elif value.period == "day":
         ax.set_xticks(np.arange(0, 25, 6) / 24, [str(hour) for hour in range(0, 25, 6)])
     else:
-        locator = AutoDateLocator(maxticks=5)
+        locator = AutoDateLocator(minticks=3, maxticks=7)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 

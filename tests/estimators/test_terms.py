@@ -14,6 +14,7 @@ from dsgp import (
     Levels,
     Linear,
     Smooth,
+    compare_models,
     load,
 )
 from dsgp.errors import DataError, DataWarning, ParameterError
@@ -281,6 +282,61 @@ def test_classes_of_a_table_with_categories():
     several = AdditiveGPClassifier().fit(X, three)
     assert several.score(X, three) > 0.75
     assert several.predict_proba(X.iloc[:4]).shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", ["levels", "curves", "slopes", "lines"])
+def test_draws_of_terms_have_the_moments_of_components(name):
+    X = table()
+    model = fitted(SETS[name], X, target(X))
+    Z = table(15, seed=5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        draws = model.sample_components(Z, 4000, random_state=1)
+        parts = model.components(Z)
+    scale = parts["std"].values
+    assert draws.dims == ("sample", "row", "term")
+    assert np.abs((draws.mean("sample") - parts["mean"]) / scale).max() < 0.08
+    assert np.abs(draws.std("sample") / scale - 1).max() < 0.08
+    again = model.sample_components(Z, 2, random_state=1)
+    np.testing.assert_array_equal(again.shape, (2, 15, len(model.terms_)))
+
+
+@pytest.mark.parametrize("transform", [None, "log"])
+def test_leaving_rows_out_is_what_fits_without_them_say(transform):
+    X = table(40)
+    y = np.exp(0.3 * target(X).to_numpy())
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 40)
+    options = {"target_transform": transform}
+    model = fitted(SETS["levels"], X, y, weight, **options)
+    found = model.leave_one_out(X, y, weight)
+    for i in (0, 7, 39):
+        rest = np.delete(np.arange(40), i)
+        other = fitted(SETS["levels"], X.iloc[rest], y[rest], weight[rest], **options)
+        f, std = other.predict_latent(X.iloc[[i]], return_std=True)
+        variance = std**2 + NOISE / weight[i]
+        value = y[i] if transform is None else np.log(y[i])
+        expected = -0.5 * ((value - f) ** 2 / variance + np.log(2 * np.pi * variance))
+        expected -= 0.0 if transform is None else np.log(y[i])
+        assert found[i] == pytest.approx(expected[0], abs=1e-6)
+    with pytest.raises(DataError, match="rows that the model was fitted to"):
+        model.leave_one_out(X.assign(x=50.0), y, 100 * weight)
+
+
+def test_models_of_the_same_rows_compare():
+    X = table(300)
+    y = target(X)
+    models = {
+        "all": AdditiveGPRegressor().fit(X, y),
+        "no towns": AdditiveGPRegressor().fit(X.drop(columns="town"), y),
+    }
+    compared = compare_models(models, X, y)
+    assert compared.index.tolist() == ["all", "no towns"]
+    assert compared.loc["no towns", "difference"] < -4 * compared.loc["no towns", "standard_error"]
+    assert compared.loc["all", ["difference", "standard_error"]].tolist() == [0.0, 0.0]
+    with pytest.raises(ParameterError, match="different numbers of rows"):
+        compare_models({"a": models["all"], "b": AdditiveGPRegressor().fit(X[:50], y[:50])}, X, y)
+    with pytest.raises(ParameterError, match="models is empty"):
+        compare_models({}, X, y)
 
 
 # ---------------------------------------------------------------- input that is wrong, or unusual
