@@ -1,5 +1,6 @@
 """Fixtures and settings for every test."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,18 @@ ROOT = Path(__file__).resolve().parents[1]
 # No deadline: a first call may compile. Derandomised: a failure here is a failure everywhere.
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_setupnodes(specs):
+    """Let several test processes share the processors.
+
+    Threads of BLAS and OpenMP would wait busily for each other. The libraries read this when they
+    are loaded, which in a worker is before any conftest: so it is set before the workers start.
+    """
+    if len(specs) > 1:
+        for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 from distributed import Client, worker_client
 from sklearn.model_selection import GridSearchCV, cross_val_predict
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dsgp
 from dsgp import compute
@@ -272,11 +272,23 @@ def test_fits_in_threads(expected):
         require_same(pool.map(every_kind, range(N_TASKS), timeout=PATIENCE), expected)
 
 
+@pytest.fixture
+def two_threads_of_blas():
+    """Set where the library sets them: what other threads set may be without effect."""
+    with compute.one_blas_thread():
+        setter = compute.one_blas_thread._setter
+    limits = setter.submit(threadpool_limits, limits=2, user_api="blas").result()
+    yield
+    setter.submit(limits.restore_original_limits).result()
+
+
+@pytest.mark.usefixtures("two_threads_of_blas")
 def test_blas_keeps_to_one_thread_until_the_last_has_left():
     def threads():
         return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
 
     before = threads()
+    assert before == {2}
     inside, leave = threading.Event(), threading.Event()
 
     def first():
