@@ -54,6 +54,12 @@ def synth8d(tmp_path_factory):
     return out
 
 
+@pytest.fixture
+def quick(monkeypatch):
+    """Leave out the slowest pictures, where they are not the subject."""
+    monkeypatch.setattr(single, "draw_model", lambda model, folder, target: None)
+
+
 # ---- what is written
 
 
@@ -233,6 +239,7 @@ def test_each_model_has_a_folder_of_its_own_by_default(tmp_path, monkeypatch):
     assert {path.name for path in Path("results").iterdir()} == {"synth8d", "synth8d-pursuit"}
 
 
+@pytest.mark.usefixtures("quick")
 def test_inputs_are_chosen_from_the_command_line(tmp_path):
     rng = np.random.default_rng(1)
     table = pd.DataFrame(rng.standard_normal((50, 4)), columns=["a", "b", "c", "t"])
@@ -286,12 +293,6 @@ def test_help_is_plain_and_fits_80_columns():
 
 
 # ---- the folder
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """Leave out the slowest pictures, where they are not the subject."""
-    monkeypatch.setattr(single, "draw_model", lambda model, folder, target: None)
 
 
 @pytest.mark.usefixtures("quick")
@@ -449,6 +450,7 @@ def test_a_terminated_run_leaves_nothing(tmp_path):
 # ---- how good it is
 
 
+@pytest.mark.usefixtures("quick")
 def test_elevators_are_predicted_and_their_intervals_hold(data_dir, tmp_path):
     report = run(load("elevators", data_dir=data_dir), AdditiveGPRegressor(), tmp_path / "out")
     assert report["metrics"]["nmse"] <= 0.150

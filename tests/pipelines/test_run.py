@@ -704,7 +704,7 @@ def start(config, out):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["KILL", "TERM"])
 def test_a_run_that_is_ended_goes_on_where_it_was(tmp_path, number):
     document = {
-        "load": {"data": "synth8d", "n": 3000, "n_test": 100},
+        "load": {"data": "synth8d", "n": 1000, "n_test": 100},
         "models": {
             "quick": {"additive": {}},
             "slow": {"pursuit": {"n_projections": 12, "n_starts": 200}},

@@ -1,5 +1,6 @@
 """The benchmark of large N: its data, its runs, what it keeps, and the peers."""
 
+import io
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from pipelines.datasets import load
 from pipelines.peers import PEERS, Mgcv, PyGam, peer_of
 from pipelines.scaling import __main__ as scaling
 from pipelines.scaling import rows, synth8d_arrays, synth8d_blocks
+from pipelines.scaling import run as scaling_run
 from pipelines.scaling.__main__ import app
 from pipelines.scaling.figures import draw
 from pipelines.scaling.rows import BLOCK, TEST, bare_pass
@@ -96,10 +98,27 @@ def test_functions_and_noise_are_those_of_synth8d():
 # ---- runs, in processes of their own
 
 
+def run_here(text):
+    """Do in this process what a run does in one of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO(text))
+        patch.setattr(scaling_run, "exit_on_termination", lambda: None)
+        scaling_run.main()
+    return 0
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
+    """The larger size is run in this process, which is quicker."""
     out = tmp_path_factory.mktemp("scaling") / "deep" / "out"
-    result = invoke(*options(out))
+    apart = scaling._run_apart
+
+    def run(text):
+        return (apart if json.loads(text)["settings"]["n"] == 200 else run_here)(text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scaling, "_run_apart", run)
+        result = invoke(*options(out))
     assert result.exit_code == 0, result.output
     return out, result.stdout
 
@@ -151,8 +170,7 @@ def test_finished_runs_are_kept_and_only_missing_ones_made(finished, monkeypatch
     (out / "runs" / lost).unlink()
     (out / "runs" / "torn.part").write_text("{")
     asked = []
-    run = scaling._run_apart
-    monkeypatch.setattr(scaling, "_run_apart", lambda text: asked.append(text) or run(text))
+    monkeypatch.setattr(scaling, "_run_apart", lambda text: asked.append(text) or run_here(text))
     result = invoke(*options(out))
     assert result.exit_code == 0, result.output
     assert [json.loads(text)["settings"]["n"] for text in asked] == [400]
