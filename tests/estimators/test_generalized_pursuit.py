@@ -71,7 +71,7 @@ EXPECTED_FAILURES = {
 
 
 @parametrize_with_checks(
-    [classifier(n_projections=1), quick("gaussian", n_projections=1)],
+    [classifier(n_projections=1, n_starts=1), quick("gaussian", n_projections=1, n_starts=1)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_conventions(estimator, check):

@@ -124,7 +124,7 @@ def test_accessor_eager_lazy_and_of_datasets(choice):
 
 
 def test_climatologies_act_on_the_scale_of_the_transform():
-    da, _ = chlorophyll(steps=24, n=4)
+    da, _ = chlorophyll(steps=24, n=3)
     model = GridGP(transform="log", scales=1, mean="time.month").fit(da)
     by_hand = GridGP(scales=1, mean="time.month").fit(np.log(da))
     np.testing.assert_allclose(model.mean_, np.exp(by_hand.mean_))
@@ -193,7 +193,7 @@ def test_quantiles_without_a_transform_are_normal():
 
 def test_strongly_skewed_residuals_are_told_of_and_normal_ones_are_not():
     rng = np.random.default_rng(0)
-    x = np.arange(30.0)
+    x = np.arange(20.0)
     smooth = np.sin(x / 5)[:, None] + np.cos(x / 6)
     for gaps in (0.0, 0.2):
         hidden = rng.uniform(size=smooth.shape) < gaps

@@ -37,11 +37,10 @@ SCENARIOS = ("plain", "ties", "tiny steps", "long gaps", "mixed", "one point", "
 NEW = np.array([-3.0, 0.0, 0.05, 1.5, 1.5 + 5e-13, 2.9, 12.0, 1e6, 2e6])
 
 
-def mp_matern(order, scaled):
-    """Correlation at a distance scaled by sqrt(2ν)/ℓ, and its derivative by that distance."""
+@functools.cache
+def mp_coefficients(order):
     p = order - 1
-    decay = mp.exp(-scaled)
-    coefficients = [
+    return [
         mp.factorial(p)
         / mp.factorial(2 * p)
         * mp.factorial(2 * p - k)
@@ -49,6 +48,13 @@ def mp_matern(order, scaled):
         * mp.mpf(2) ** k
         for k in range(order)
     ]
+
+
+@functools.cache  # tables of all noises and both triangles ask for the same distances
+def mp_matern(order, scaled):
+    """Correlation at a distance scaled by sqrt(2ν)/ℓ, and its derivative by that distance."""
+    decay = mp.exp(-scaled)
+    coefficients = mp_coefficients(order)
     value = mp.fsum(c * scaled**k for k, c in enumerate(coefficients))
     slope = mp.fsum(k * c * scaled ** (k - 1) for k, c in enumerate(coefficients) if k > 0)
     return decay * value, decay * (slope - value)
@@ -84,6 +90,10 @@ def reference(order, name, noise):
                 ]
             )
 
+        def along(a, b, i):
+            """Product of two rows."""
+            return mp.fdot((a[i, j], b[i, j]) for j in range(n))
+
         prior = table(xs, xs)
         noises = [mp.mpf(noise) / mp.mpf(float(w)) for w in weight]
         covariance = prior + mp.diag(noises)
@@ -94,14 +104,14 @@ def reference(order, name, noise):
         value = -((target.T * alpha)[0] + log_det + n * mp.log(2 * mp.pi)) / 2
 
         def gradient(derivative):
-            trace = mp.fsum(inverse[i, j] * derivative[j, i] for i in range(n) for j in range(n))
+            trace = mp.fsum(along(inverse, derivative, i) for i in range(n))  # all symmetric
             return ((alpha.T * derivative * alpha)[0] - trace) / 2
 
         def moments(inputs):
             cross = table(inputs, xs)
             gain = cross * inverse
             mean = cross * alpha
-            variance = [1 - (gain[i, :] * cross[i, :].T)[0] for i in range(len(inputs))]
+            variance = [1 - along(gain, cross, i) for i in range(len(inputs))]
             return np.array(mean, dtype=float).ravel(), np.array(variance, dtype=float)
 
         result = {
@@ -120,14 +130,12 @@ def reference(order, name, noise):
             prior_slope = rate**2 * {2: mp.mpf(1), 3: mp.mpf(1) / 3, 4: mp.mpf(1) / 5}[order]
             result["slope"] = np.array(cross * alpha, dtype=float).ravel()
             result["slope_variance"] = np.array(
-                [prior_slope - (gain[i, :] * cross[i, :].T)[0] for i in range(len(points))],
-                dtype=float,
+                [prior_slope - along(gain, cross, i) for i in range(len(points))], dtype=float
             )
             # Cov(f, f') = −Σ_j (K (K + R)⁻¹)_ij ∂k(x_i, x_j)/∂x_i; a priori they are independent.
             function_gain = table(points, xs) * inverse
             result["slope_covariance"] = np.array(
-                [-(function_gain[i, :] * cross[i, :].T)[0] for i in range(len(points))],
-                dtype=float,
+                [-along(function_gain, cross, i) for i in range(len(points))], dtype=float
             )
         return result
 
