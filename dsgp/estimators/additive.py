@@ -17,7 +17,6 @@ from dsgp.estimators.parameters import (
     require_numbers,
 )
 from dsgp.estimators.transforming import Target
-from dsgp.kernels import Matern
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
@@ -37,10 +36,13 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     kernel : kernel, optional
-        Of every column that ``terms`` does not name; None means ``Matern52()``. Parameters given
+        Of every smooth function without one; None means ``Matern52()``. Parameters given
         are starts for the learner, kept where the kernel marks them ``fixed``.
-    terms : mapping of str to kernel, optional
-        Kernels of single columns (``x0``, ``x1``, … where the data have no names).
+    terms : mapping of str to term or kernel, or sequence of terms, optional
+        What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
+        ``Smooth``, ``Levels`` or ``Linear``, its text, or a list of these. All other columns keep
+        their defaults: a smooth function of numbers and of dates (in days), an effect of each level
+        of text, categories and booleans. A sequence of terms names all there are.
     noise_variance : float, optional
         σ² of a row of weight 1: a start for the learner, which goes down to 10⁻⁶ of the target's
         variance, or to this value if it is smaller.
@@ -162,9 +164,9 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: Matern | None = None,
+        kernel: Any = None,
         *,
-        terms: Mapping[str, Matern] | None = None,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
         solver: str = "multigrid",
@@ -207,7 +209,8 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
             or dask, whose columns have names, a mapping of names to columns, a dask array, an
             xarray dataset of one dimension, or the path of a table on disk: a CSV or Parquet file,
             a folder of them, a glob, or a zarr store of columns. What is not in memory streams
-            block by block. Finite numbers; NaN where ``missing="ignore"``.
+            block by block. Finite numbers, dates, text, categories and booleans; missing ones where
+            ``missing="ignore"``.
         y : array_like of shape (n_rows,), dask collection, or str
             The name of the target where it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional

@@ -25,7 +25,7 @@ from dsgp.estimators.parameters import (
 from dsgp.estimators.responses import Responses
 from dsgp.estimators.saved import Saved
 from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.kernels import Kernel, Matern32
+from dsgp.kernels import Matern32
 from dsgp.likelihoods import Bernoulli
 from dsgp.rows.sources import Rows, classes_of, source_of
 from dsgp.terms import Floats
@@ -52,7 +52,7 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     kernel : kernel, optional
-        Of every column that ``terms`` does not name; None means ``Matern32()``: boundaries between
+        Of every smooth function without one; None means ``Matern32()``: boundaries between
         classes are seldom very smooth.
     link : {"logit", "probit"}
         σ of two classes, and of one class against the rest.
@@ -114,12 +114,12 @@ class AdditiveGPClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        kernel: Kernel | None = None,
+        kernel: Any = None,
         *,
         link: str = "logit",
         multi_class: str = "softmax",
         class_weight: Mapping[Any, float] | str | None = None,
-        terms: Mapping[str, Kernel] | None = None,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         intercept: float | None = None,
         solver: str = "multigrid",
         learner: str | None = "marginal",

@@ -20,7 +20,6 @@ from dsgp.estimators.parameters import (
 from dsgp.estimators.responding import ResponsePredictor, require_meaning
 from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, require_targets
 from dsgp.estimators.scoring import Scoring
-from dsgp.kernels import Matern
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.rows.sources import is_lazy, source_of
 from dsgp.terms import Floats
@@ -48,10 +47,13 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         ``"ordered"``, ``"student_t"``, ``"gaussian"``, or an object of ``dsgp.likelihoods``, whose
         free parameters (a dispersion, say) are starts.
     kernel : kernel, optional
-        Of every column that ``terms`` does not name; None means ``Matern52()``. Parameters given
+        Of every smooth function without one; None means ``Matern52()``. Parameters given
         are starts for the learner, kept where the kernel marks them ``fixed``.
-    terms : mapping of str to kernel, optional
-        Kernels of single columns (``x0``, ``x1``, … where the data have no names).
+    terms : mapping of str to term or kernel, or sequence of terms, optional
+        What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
+        ``Smooth``, ``Levels`` or ``Linear``, its text, or a list of these. All other columns keep
+        their defaults: a smooth function of numbers and of dates (in days), an effect of each level
+        of text, categories and booleans. A sequence of terms names all there are.
     intercept : float, optional
         The constant b, on the scale of the link; None finds it.
     solver : {"multigrid", "cg", "backfitting"}
@@ -138,9 +140,9 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
     def __init__(
         self,
         likelihood: str | Likelihood = "poisson",
-        kernel: Matern | None = None,
+        kernel: Any = None,
         *,
-        terms: Mapping[str, Matern] | None = None,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         intercept: float | None = None,
         solver: str = "multigrid",
         learner: str | None = "marginal",

@@ -17,7 +17,9 @@ from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.multiplied import MultipliedCells
 
-_CELLS: dict[tuple[str, bool], type[Any]] = {
+# The cells of each family of terms, of one function and of one for each level of a group. A kind of
+# term with cells of its own adds its family here.
+CELLS: dict[tuple[str, bool], type[Any]] = {
     ("axis", False): Axis,
     ("axis", True): GroupedAxis,
     ("dense", False): DenseCells,
@@ -93,7 +95,7 @@ class BoundTerm:
 
     def cells(self, points: Floats) -> Cells:
         """Make cells of distinct inputs, without the multiplier."""
-        inner: Cells = _CELLS[self.family, self.group is not None](points)
+        inner: Cells = CELLS[self.family, self.group is not None](points)
         return inner if self.multiplier is None else MultipliedCells(inner)
 
     def to_settings(self) -> dict[str, Any]:
