@@ -74,9 +74,9 @@ def fit_and_predict(seed, lazy=False):
 
 def smooth(seed):
     _be_eager()
-    values = np.random.default_rng(seed).standard_normal((12, 10))
+    values = np.random.default_rng(seed).standard_normal((8, 6))
     values[values > 1] = np.nan
-    field = xr.DataArray(values, {"x": np.arange(12.0), "y": np.arange(10.0)}, ("x", "y"))
+    field = xr.DataArray(values, {"x": np.arange(8.0), "y": np.arange(6.0)}, ("x", "y"))
     return dsgp.GridGP(noise=0.1).fit(field).posterior().to_array().to_numpy()
 
 

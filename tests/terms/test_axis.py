@@ -21,8 +21,8 @@ def scenario(name):
     """Inputs and targets of one hard case; lengthscale 1."""
     rng = np.random.default_rng(3)
     x = {
-        "plain": rng.uniform(0, 8, 40),
-        "ties": np.round(rng.uniform(0, 3, 40), 1),
+        "plain": rng.uniform(0, 8, 28),
+        "ties": np.round(rng.uniform(0, 3, 28), 1),
         "tiny steps": np.concatenate([rng.uniform(0, 3, 20), 1.5 + 1e-12 * np.arange(12)]),
         "long gaps": np.concatenate([rng.uniform(0, 2, 15), 1e6 + rng.uniform(0, 2, 15), [-1e6]]),
         "mixed": np.array([0.0, 0.0, 1e-12, 0.1, 0.1, 0.5, 2.0, 1e6, 1e6, 1e6 + 1e-9]),
@@ -206,7 +206,7 @@ def long_inverse(matrix):
 @pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="needs 80-bit long doubles")
 def test_hundreds_of_points_agree_with_dense_algebra(make, noise):
     rng = np.random.default_rng(5)
-    x = np.concatenate([rng.uniform(0, 40, 270), np.round(rng.uniform(0, 40, 30)), [1e6, 1e6 + 1]])
+    x = np.concatenate([rng.uniform(0, 40, 190), np.round(rng.uniform(0, 40, 30)), [1e6, 1e6 + 1]])
     x = np.concatenate([x, x[:10], x[10:20] + 1e-12])
     n = len(x)
     y, weight = np.sin(x) + rng.standard_normal(n), rng.uniform(0.5, 2, n)
