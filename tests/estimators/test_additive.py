@@ -186,15 +186,15 @@ def test_samples_have_the_posterior_moments():
     X, y = table(80)
     model = kept_model().fit(X, y)
     new = table(5, seed=4)[0]
-    drawn = model.sample(new, 1500, random_state=0)
-    assert drawn.shape == (1500, 5)
+    drawn = model.sample(new, 4000, random_state=0)
+    assert drawn.shape == (4000, 5)
     mean, covariance = model.predict(new), model.covariance(new)
     std = np.sqrt(np.diag(covariance))
-    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * std.max() / np.sqrt(1500))
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * std.max() / np.sqrt(4000))
     np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.15 * covariance.max())
     # BLAS may choose another kernel for another number of columns.
     np.testing.assert_allclose(drawn[:3], model.sample(new, 3, random_state=0), rtol=1e-12)
-    with_noise = model.sample(new, 1500, random_state=0, include_noise=True)
+    with_noise = model.sample(new, 4000, random_state=0, include_noise=True)
     assert np.var(with_noise - drawn) == pytest.approx(0.01, rel=0.05)
 
 

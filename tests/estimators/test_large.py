@@ -286,8 +286,8 @@ def test_too_little_noise_for_float64_is_refused():
 
 def test_covariances_do_not_warn_beside_a_large_prior():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-3, 3, (1500, 3))
-    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.2 * rng.standard_normal(1500)
+    X = rng.uniform(-3, 3, (4000, 3))
+    y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.2 * rng.standard_normal(4000)
     model = AdditiveGPRegressor().fit(X, y)
     points = np.array([[0, 1, 0.2], [0.5, 0.5, 0.5]])
     with warnings.catch_warnings():

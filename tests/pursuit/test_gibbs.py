@@ -141,10 +141,10 @@ def test_joint_distribution(relevance):
                 chain.functions,
             )
         )
-    expected = np.array([numbers(*prior()) for _ in range(6000)])
+    expected = np.array([numbers(*prior()) for _ in range(20_000)])
     for column, exact in zip(np.array(draws).T, expected.T, strict=True):
         error = np.hypot(
-            np.std(column) / np.sqrt(effective_sample_size(column)), exact.std() / 6000**0.5
+            np.std(column) / np.sqrt(effective_sample_size(column)), exact.std() / 20_000**0.5
         )
         assert abs(column.mean() - exact.mean()) <= 4 * error + 1e-12
 
@@ -165,7 +165,7 @@ def test_directions_are_those_of_a_grid():
         0.25,
         kernel=Matern52(),
         priors=priors,
-        n_samples=2500,
+        n_samples=4000,
         n_warmup=300,
         n_chains=2,
         n_nodes=4,
