@@ -11,7 +11,7 @@ from dsgp.errors import ParameterError
 from dsgp.kernels import Independent, Kernel, Matern52, kernel_of
 from dsgp.rows.sources import Source, Wanted
 from dsgp.rows.sources.kinds import NUMBER
-from dsgp.terms import BoundTerm, Levels, Smooth, Term, parse_term, term_of
+from dsgp.terms import BoundTerm, Default, Smooth, Term, parse_term, term_of
 
 
 @dataclass(frozen=True)
@@ -128,10 +128,8 @@ class GivenTerms:
         for name in source.names:
             if name in self.by_column:
                 specs += [term.of_column(name) for term in self.by_column[name]]
-            elif source.kinds.get(name, NUMBER).labels:
-                specs.append(Levels(name))
             else:
-                specs.append(Smooth(name))
+                specs.append(Default(name))
         return specs
 
 

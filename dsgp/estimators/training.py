@@ -68,6 +68,8 @@ FIXED_BYTES = 400e6
 POINT_BYTES = 600.0
 EXACT_ROW_BYTES = 60.0
 _ENCODE = 1e-7  # seconds per row and column
+# Different whole numbers that may stand for levels.
+_FEW_CODES = 20
 # Times that bins are cut again where the target varies within them.
 _CUTS = 2
 
@@ -345,6 +347,8 @@ def encode_all(
     constant = []
     for term, own, (table, code) in zip(terms, inputs, found, strict=True):
         multiplier = multiplier_of(term, own)
+        if multiplier is not None:
+            tell_of_codes(term, np.unique(own[-1][~np.isnan(own[-1])]))
         if table is None or not _varies(term, len(table), multiplier):
             constant.append(term.name)
             continue
@@ -367,8 +371,24 @@ def encode_all(
 def _varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
     """Whether what rows get of a term can differ."""
     if multiplier is not None:
-        return bool(np.ptp(multiplier) > 0) or n_cells > 1
+        return bool(np.ptp(multiplier) > 0) or (n_cells > 1 and bool(multiplier.any()))
     return n_cells > 1
+
+
+def tell_of_codes(term: BoundTerm, values: Floats) -> None:
+    """Warn of a column that a function is multiplied by, if it seems to hold levels.
+
+    ``values`` are its distinct values.
+    """
+    is_code = 2 < len(values) <= _FEW_CODES and (values == np.floor(values)).all()
+    if term.family != "constant" and is_code and term.multiplier is not None:
+        warnings.warn(
+            f"term {term.name!r}: input column {term.multiplier.column!r} holds {len(values)} "
+            "different whole numbers, by which the function is multiplied; if they stand for "
+            "levels, turn them into text or a category, for a function of each",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _placed_by_rows(
@@ -564,6 +584,9 @@ class BinPlan:
                 if rows.is_number(position)
             }
         )
+        for term, part in zip(rows.terms, rows.parts, strict=True):
+            if term.multiplier is not None and found.sketches[part.stop - 1].complete:
+                tell_of_codes(term, found.sketches[part.stop - 1].values)
         terms = [
             _placed_by_sketch(term, found.sketches[part.stop - 1])
             for term, part in zip(rows.terms, rows.parts, strict=True)
@@ -625,8 +648,9 @@ def _varies_in(term: BoundTerm, part: slice, found: Survey) -> bool:
     sketches = found.sketches[part]
     if not all(sketch.low <= sketch.high for sketch in sketches):  # nothing is known
         return False
-    varies = [sketch.low < sketch.high for sketch in sketches]
-    return any(varies)
+    if term.multiplier is not None and sketches[-1].low == sketches[-1].high == 0.0:
+        return False
+    return any(sketch.low < sketch.high for sketch in sketches)
 
 
 def _code_bytes(cuts: Sequence[Any]) -> float:

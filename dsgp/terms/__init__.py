@@ -23,7 +23,7 @@ from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.line import Line
 from dsgp.terms.multiplied import MultipliedCells
-from dsgp.terms.spec import TERMS, Levels, Linear, Smooth, Term, parse_term, term_of
+from dsgp.terms.spec import TERMS, Default, Levels, Linear, Smooth, Term, parse_term, term_of
 
 __all__ = [
     "LOG_2PI",
@@ -35,6 +35,7 @@ __all__ = [
     "BoundTerm",
     "Cells",
     "Codes",
+    "Default",
     "DenseCells",
     "Evidence",
     "Floats",

@@ -200,6 +200,32 @@ class Smooth(Term):
 
 
 @dataclass(frozen=True, repr=False)
+class Default(Term):
+    """The term that a column has by its type: levels of categories, else a smooth function.
+
+    Parameters
+    ----------
+    column : str
+    name : str, optional
+        What the term is called; by default its column.
+    """
+
+    column: str | None = None
+    name: str | None = None
+
+    def _label(self) -> str:
+        return self._column()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self._column(),)
+
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        make = Levels if columns[self._column()].labels else Smooth
+        return make(self._column(), name=self.name).bind(columns, default)
+
+
+@dataclass(frozen=True, repr=False)
 class Levels(Term):
     """An effect of each level of a column, drawn from one normal distribution (random effects).
 
@@ -386,9 +412,9 @@ def parse_term(text: str) -> Term:
     Parameters
     ----------
     text : str
-        ``COLUMN``, or ``COLUMN: TERM`` with a kernel or a kind of term, e.g. ``color: Levels``,
-        ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``, ``x: Matern32(lengthscale=2) +
-        Periodic(7)``. A column with a colon in its name is in quotes.
+        ``COLUMN`` (its term is that of its type), or ``COLUMN: TERM`` with a kernel or a kind of
+        term, e.g. ``color: Levels``, ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``,
+        ``x: Matern32(lengthscale=2) + Periodic(7)``. A column with a colon in its name is in quotes.
 
     Raises
     ------
@@ -407,7 +433,7 @@ def parse_term(text: str) -> Term:
     quoted, single, plain, expression = match.groups()
     column = quoted or single or plain
     if expression is None:
-        return Smooth(column)
+        return Default(column)
     return term_of(expression_of(expression), column)
 
 

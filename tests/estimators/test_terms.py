@@ -371,7 +371,7 @@ def test_categories_that_changed_are_matched_by_their_names():
         (lambda X: X.assign(day=X["day"].astype(str)), "'day' held dates when"),
         (lambda X: X.assign(day=X["day"].dt.tz_localize("UTC")), "the time zone UTC, but had no"),
         (lambda X: X.drop(columns="town"), "Missing: 'town'"),
-        (lambda X: X.assign(town=None), "'town' contains NaN"),
+        (lambda X: X.assign(town=None), "'town' has no level in row 0"),
     ],
 )
 def test_columns_that_are_of_another_kind_than_in_the_fit(change, message):
@@ -393,6 +393,18 @@ def test_time_zones_are_kept():
     np.testing.assert_allclose(model.predict(elsewhere), model.predict(zoned))
     with pytest.raises(DataError, match="no time zone, but had the time zone Europe/Paris"):
         model.predict(X)
+
+
+def test_multipliers_that_say_nothing_are_left_out_and_codes_are_told():
+    X = table().assign(none=0.0, ward=lambda t: (t["id"] % 3).astype(int))
+    y = target(X)
+    with pytest.warns(DataWarning, match="constant.*'x by none'"):
+        model = AdditiveGPRegressor(terms=[Smooth("x", by="none"), Smooth("dose")]).fit(X, y)
+    assert [term.name for term in model.terms_] == ["dose"]
+    with pytest.warns(DataWarning, match="'x by ward'.*3 different whole numbers.*multiplied"):
+        AdditiveGPRegressor(terms=[Smooth("x", by="ward")]).fit(X, y)
+    with pytest.warns(DataWarning, match="3 different whole numbers"):
+        AdditiveGPRegressor(terms=[Smooth("x", by="ward")], bins=16).fit(X, y)
 
 
 @pytest.mark.parametrize(
@@ -440,7 +452,10 @@ def test_missing_levels():
     X = table()
     y = target(X)
     X.loc[:9, "town"] = None
-    with pytest.raises(DataError, match="'town' contains NaN"):
+    with pytest.raises(
+        DataError,
+        match=r"'town' has no level in row 0 .* 10 of 120 rows.*Levels\('town', missing='level'\)",
+    ):
         AdditiveGPRegressor().fit(X, y)
     left = AdditiveGPRegressor(missing="ignore").fit(X, y)
     assert left.n_missing_["town"] == 10

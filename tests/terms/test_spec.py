@@ -7,7 +7,7 @@ import pytest
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Independent, Matern32, Matern52, Periodic, RationalQuadratic
 from dsgp.rows.sources.kinds import NUMBER, Categories, Dates
-from dsgp.terms import TERMS, Levels, Linear, Smooth, parse_term, term_of
+from dsgp.terms import TERMS, Default, Levels, Linear, Smooth, parse_term, term_of
 from dsgp.terms.bound import BoundTerm
 from dsgp.terms.inputs import PARTS, Input, day_of_year
 from dsgp.terms.spec import from_settings
@@ -18,7 +18,7 @@ COLUMNS = {"x": NUMBER, "z": NUMBER, "g": Categories(("a", "b")), "t": Dates()}
 @pytest.mark.parametrize(
     ("text", "term"),
     [
-        ("x", Smooth("x")),
+        ("x", Default("x")),
         ("x: Linear", Linear("x")),
         ("color: Levels", Levels("color")),
         ("color: Levels(missing=level, variance=2)", Levels("color", missing="level", variance=2)),
@@ -76,7 +76,7 @@ def test_names_of_terms():
         )
     ] == ["x", "x by g", "t (year)", "x (season)", "t (hour)", "g times x", "x (line)", "mine"]
     assert repr(Smooth("x", by="g")) == "Smooth('x', by='g')"
-    assert set(TERMS) >= {"Smooth", "Levels", "Linear"}
+    assert set(TERMS) >= {"Default", "Smooth", "Levels", "Linear"}
 
 
 def test_what_terms_read_of_their_columns():
@@ -88,6 +88,8 @@ def test_what_terms_read_of_their_columns():
     effect = Levels("g", by="x", variance=2.0).bind(COLUMNS, default)
     assert effect.kernel == Independent(2.0)
     assert effect.columns == ("g", "x")
+    assert Default("g").bind(COLUMNS, default) == Levels("g").bind(COLUMNS, default)
+    assert Default("t").bind(COLUMNS, default) == Smooth("t").bind(COLUMNS, default)
     for bound in (curve, effect, Linear("t").bind(COLUMNS, default)):
         again = BoundTerm.from_settings(bound.name, bound.kernel, bound.to_settings())
         assert again == bound

@@ -330,6 +330,20 @@ def require_no_values(beside: Mapping[str, Any]) -> None:
             raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one a row")
 
 
+def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> None:
+    """Raise ``DataError`` naming the first row without a level or date."""
+    gaps = np.flatnonzero(np.isnan(values))
+    if not gaps.size:
+        return
+    what = "date" if kind.is_date else "level"
+    own = "" if kind.is_date else f", or Levels({name!r}, missing='level'), an effect of their own"
+    raise DataError(
+        f"input column {name!r} has no {what} in row {first_row + gaps[0]} (counted from 0) and in "
+        f"{gaps.size} of {values.size} rows: drop those rows, fill them, or pass missing='ignore' "
+        f"(--missing ignore), which gives them no effect{own}"
+    )
+
+
 def rows_of(
     columns: Columns,
     needed: Sequence[str],
@@ -347,6 +361,8 @@ def rows_of(
         if kind.is_number:
             values = missing.blanked(values)
         if (getattr(kind, "missing", None) or missing.policy) == "error":
+            if not kind.is_number:
+                _require_known(name, kind, values, first_row)
             require_finite(f"input column {name!r}", values, first_row)
         elif np.isinf(values).any():
             gaps_filled = np.where(np.isnan(values), 0.0, values)
