@@ -414,7 +414,8 @@ def parse_term(text: str) -> Term:
     text : str
         ``COLUMN`` (its term is that of its type), or ``COLUMN: TERM`` with a kernel or a kind of
         term, e.g. ``color: Levels``, ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``,
-        ``x: Matern32(lengthscale=2) + Periodic(7)``. A column with a colon in its name is in quotes.
+        ``x: Matern32(lengthscale=2) + Periodic(7)``. A column with a colon in its name is in
+        quotes.
 
     Raises
     ------
