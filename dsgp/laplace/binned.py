@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsgp import memory
 from dsgp.additive.tables import affordable_bins
 from dsgp.laplace.rows import ResponseRows
 from dsgp.rows.table import RowTable
@@ -18,6 +19,8 @@ BINS = {1: 512, 2: 256, 3: 128, 4: 128}
 TABLE_BYTES = 160e6
 # Bins that codes of 16 bits can hold.
 _MOST = 2**16 - 1
+# Tables of all pairs that a step of the learner has at once.
+_PAIR_TABLES = 4
 # Codes of bins that are kept; more are made of those of the points block by block.
 _KEPT_BYTES = 64e6
 
@@ -47,6 +50,13 @@ class BinnedRows:
             merged.append(spread)
             bins.append(bin_of_cell)
             in_bins.append(sum_by(bin_of_cell, len(own), counts))
+        sizes = np.array([len(own) for own in means], dtype=float)
+        memory.require(
+            f"learning from the pairs of {len(sizes)} terms, "
+            f"the largest of {max(sizes, default=0):.0f} levels or bins",
+            _PAIR_TABLES * 4.0 * float(sizes.sum() ** 2 - np.sum(sizes**2)),
+            "leave a column of many levels out, or merge those of few rows",
+        )
         kind = np.uint16 if max(map(len, means), default=0) < _MOST else np.uint32
         lookups = [np.append(b, np.iinfo(kind).max).astype(kind) for b in bins]
         codes: Any = _MergedCodes(table.codes, lookups, kind)
