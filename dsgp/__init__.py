@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
         compare_models,
+        component_bands,
         load,
     )
     from dsgp.rows.sources import read_table
@@ -37,6 +38,7 @@ __all__ = [
     "Smooth",
     "__version__",
     "compare_models",
+    "component_bands",
     "kernels",
     "load",
     "read_table",
@@ -54,6 +56,7 @@ _HOMES = {
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
     **dict.fromkeys(("Levels", "Linear", "Smooth"), "dsgp.terms"),
     "compare_models": "dsgp.estimators",
+    "component_bands": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
 }

@@ -631,8 +631,6 @@ BAD_TABLES = {
     "infinity in an input": (changed(b=np.inf), [], ["'b'", "infinity"]),
     "NaN in the target": (changed(y=np.nan), [], ["'y'", "NaN"]),
     "infinity in the target": (changed(y=-np.inf), [], ["'y'", "infinity"]),
-    "text": (changed(name=TEXT), [], ["'name'", "not numeric", "--drop COLUMN", "--columns"]),
-    "text asked for": (changed(name=TEXT), ["--columns", "a,name"], ["'name'", "leave it out"]),
     "text target": (changed(y=TEXT), [], ["'y'", "not numeric"]),
     "no target": (rows().drop(columns="y"), [], ["no column 'y'", "'a'"]),
     "no target, columns given": (rows().drop(columns="y"), ["--columns", "a"], ["column 'y'"]),
@@ -667,6 +665,21 @@ def test_a_bad_table_ends_in_one_line_and_leaves_nothing(tmp_path, command, case
     out = tmp_path / "m.zarr"
     require_one_error(command("fit", data, "--target", "y", "--out", out, *options), *words)
     assert [path.name for path in tmp_path.iterdir()] == [f"d{ending}"]
+
+
+@pytest.mark.parametrize("options", [[], ["--columns", "a,name"]])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_text_is_levels_and_a_single_text_is_left_out(tmp_path, command, ending, options):
+    out = tmp_path / "m.zarr"
+    several = saved(changed(name=["u", "v"] * (N_ROWS // 2)), tmp_path / f"several{ending}")
+    assert command("fit", several, "--target", "y", "--out", out, *options)[0] == 0
+    assert {term.bound.kind for term in dsgp.load(out).terms_} == {"Smooth", "Levels"}
+    single = saved(changed(name=TEXT), tmp_path / f"single{ending}")
+    code, _, err = command("fit", single, "--target", "y", "--out", out, "--overwrite", *options)
+    assert (code, err) == (
+        0,
+        "Warning: constant over the training rows and left out: 'name'\n",
+    )
 
 
 def test_duplicate_column_names_are_an_error(tmp_path, command):

@@ -9,6 +9,7 @@ from dsgp import storage
 from dsgp.addresses import Place
 from dsgp.errors import StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
+from dsgp.estimators.bands import component_bands
 from dsgp.estimators.classifier import AdditiveGPClassifier
 from dsgp.estimators.comparing import compare_models
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
@@ -26,6 +27,7 @@ __all__ = [
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
     "compare_models",
+    "component_bands",
     "load",
 ]
 

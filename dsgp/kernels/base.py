@@ -217,9 +217,10 @@ class Kernel(ABC):
         """Return the value of a parameter, or raise ``ParameterError`` if it has none yet."""
         value = self.value(name)
         if value is None:
+            missing = [own for own in self.parameters if self.value(own) is None]
             raise ParameterError(
-                f"{self!r} has no {name} yet; give it one, or take the kernel from a fitted "
-                "model's kernels_"
+                f"{self!r} has no {' and no '.join(missing)} yet; give values, or take the kernel "
+                "from a fitted model's kernels_"
             )
         return value
 

@@ -27,7 +27,6 @@ class LevelCells(Cells):
     Examples
     --------
     >>> import numpy as np
-    from numpy.typing import NDArray
     >>> from dsgp.kernels import Independent
     >>> from dsgp.terms import LevelCells, Observations
     >>> levels = LevelCells(np.array([0.0, 1.0]))

@@ -9,10 +9,13 @@ from dsgp import compute
 from dsgp.additive import RowEquations, streaming
 from dsgp.additive.streaming import statistics, survey
 from dsgp.errors import DataError
+from dsgp.kernels import Matern32
 from dsgp.rows import table as rows_table
+from dsgp.rows.coding import TermCut
 from dsgp.rows.encode import Bins, encode
 from dsgp.rows.sources import source_of
 from dsgp.rows.table import RowTable
+from dsgp.terms.bound import BoundTerm
 
 N = 3000
 CHUNKS = [(N,), (1000,) * 3, (1, 2999), (700, 1, 1299, 1000), tuple([100] * 30), (2000, 1000)]
@@ -56,11 +59,20 @@ VARYING = [0, 1, 3]
 PILOT = (1e3, 2.0)
 
 
+def summed(given, found, bins, columns, pilot, **options):
+    """Sums of functions of single columns."""
+    cuts = [
+        TermCut(BoundTerm.of_column(f"x{j}", Matern32()), own)
+        for j, own in zip(columns, bins, strict=True)
+    ]
+    inputs = [slice(j, j + 1) for j in columns]
+    return statistics(given, found.lengths, cuts, inputs, pilot, **options)
+
+
 def fit(given, n_bins=64, **options):
     found = survey(given)
     bins = [Bins.of(found.sketches[j], n_bins) for j in VARYING]
-    names = tuple(f"x{j}" for j in VARYING)
-    return found, bins, statistics(given, found.lengths, names, bins, VARYING, PILOT, **options)
+    return found, bins, summed(given, found, bins, VARYING, PILOT, **options)
 
 
 def same(a, b):
@@ -135,10 +147,10 @@ def test_few_values_are_the_exact_equations():
     given = source_of(X, y, weight)
     found = survey(given)
     bins = [Bins.of(sketch, 64) for sketch in found.sketches]
-    got = statistics(given, found.lengths, ("a", "b"), bins, [0, 1], (0.1, 2.0), with_pairs=True)
+    got = summed(given, found, bins, [0, 1], (0.1, 2.0), with_pairs=True)
     axes, codes = zip(*[encode(x) for x in X.T], strict=True)
     z, w = (y - got.offset) / got.scale, weight / got.weight_scale
-    expected = RowEquations.of(RowTable(("a", "b"), axes, np.array(codes)), z, w)
+    expected = RowEquations.of(RowTable(("x0", "x1"), axes, np.array(codes)), z, w)
     for mine, theirs in zip(got.equations.layout.cells, axes, strict=True):
         np.testing.assert_array_equal(mine.points, theirs.points)
     np.testing.assert_allclose(got.equations.information, expected.information, atol=1e-10)
@@ -214,7 +226,7 @@ def test_watching_counts_all_rows(rows):
     assert told == [0, 1000, 2000, 3000]
     told.clear()
     bins = [Bins.of(found.sketches[0], 16)]
-    statistics(given, found.lengths, ("a",), bins, [0], PILOT, with_pairs=True, watch=told.append)
+    summed(given, found, bins, [0], PILOT, with_pairs=True, watch=told.append)
     assert told[0] == 0
     assert told[-1] == N
     assert told == sorted(told)
@@ -236,6 +248,6 @@ def test_neighbouring_bins_stay_apart():
     found = survey(given)
     for n_bins in (4, 10, 39, 40, 41):
         bins = [Bins.of(found.sketches[0], n_bins)]
-        got = statistics(given, found.lengths, ("a",), bins, [0], (400.0, 1.0), with_pairs=True)
+        got = summed(given, found, bins, [0], (400.0, 1.0), with_pairs=True)
         points = got.equations.layout.cells[0].points
         assert (np.diff(points) > 0).all()

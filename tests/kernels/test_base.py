@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from dsgp.errors import ParameterError
-from dsgp.estimators import AdditiveGPRegressor
+from dsgp.estimators import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.kernels import (
     Kernel,
     Matern12,
@@ -121,8 +121,9 @@ def test_the_base_is_not_a_kernel():
         Kernel()
 
 
-def test_kernels_without_a_state_space_form_are_refused_where_rows_are():
-    with pytest.raises(ParameterError, match=r"must be Matern12\(\).*got SquaredExponential"):
-        AdditiveGPRegressor(kernel=SquaredExponential()).fit(np.eye(4), np.arange(4.0))
-    with pytest.raises(ParameterError, match=r"column 'a' must be Matern12\(\).*got Periodic"):
-        AdditiveGPRegressor(terms={"a": Periodic(1.0)}).fit(np.eye(4), np.arange(4.0))
+def test_kernels_without_a_state_space_form_are_refused_where_a_model_needs_it():
+    X, y = np.eye(4), np.arange(4.0)
+    with pytest.raises(ParameterError, match=r"Matern32\(\), .*got SquaredExponential"):
+        ProjectionPursuitGPRegressor(kernel=SquaredExponential()).fit(X, y)
+    with pytest.raises(ParameterError, match=r"\['a'\], which are not among the columns"):
+        AdditiveGPRegressor(terms={"a": Periodic(1.0)}).fit(X, y)

@@ -38,10 +38,10 @@ Examples:
 \b
 Categories, groups and seasons (text needs nothing said):
   dsgp fit diamonds.csv --target price --out price.zarr
-  dsgp fit diamonds.csv --target price --term carat \
+  dsgp fit diamonds.csv --target price --term carat \\
       --term 'carat: Smooth(by=clarity)' --out price.zarr
-  dsgp fit births.csv --target births --term date \
-      --term 'date: Periodic(year)' \
+  dsgp fit births.csv --target births --term date \\
+      --term 'date: Periodic(year)' \\
       --term 'date: Levels(part=weekday)' --out births.zarr
 
 \b
