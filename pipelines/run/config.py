@@ -128,7 +128,7 @@ class Load(Section):
 class Encode(Section):
     """How rows become numbers."""
 
-    categories: Literal["codes", "error"] = "codes"
+    categories: Literal["levels", "codes", "error"] = "levels"
     unseen: Literal["error", "missing"] = "error"
     in_memory: Literal["auto"] | bool = "auto"
 

@@ -70,6 +70,7 @@ def encode(work: Work, options: Encode) -> None:
         facts
         | {
             "levels": levels,
+            "categories": options.categories,
             "classes": None if classes is None else classes.tolist(),
             "in_memory": in_memory,
             "target_mean": centre,
@@ -92,7 +93,7 @@ def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, lis
     if text and options.categories == "error":
         raise DataError(
             f"{facts['name']}: input column {text[0]!r} is text; drop it, or let "
-            "python -m pipelines.run encode it (encode.categories: codes)"
+            "python -m pipelines.run encode it (encode.categories: levels)"
         )
     found: dict[str, set[str]] = {name: set() for name in text}
     for frame in blocks(path, text) if text else ():
@@ -194,6 +195,11 @@ class Encoded:
     @property
     def task(self) -> str:
         return str(self.facts["task"])
+
+    @property
+    def as_levels(self) -> list[str]:
+        """Coded columns whose levels have effects of their own in additive models."""
+        return list(self.facts["levels"]) if self.facts["categories"] == "levels" else []
 
     @property
     def in_memory(self) -> bool:

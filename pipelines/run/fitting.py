@@ -64,9 +64,17 @@ def fit_additive(work: Work, model: AdditiveGPRegressor) -> None:
     """Fit a function of every column by least squares."""
     encoded = Encoded.of(work.needs["encode"])
     X, y = _numeric_target(encoded)
+    _read_levels(model, encoded, encoded.inputs)
     with work.clock.stage("fit", shown=False):
         model.fit(X, y)
     save(work, model)
+
+
+def _read_levels(model: Any, encoded: Encoded, inputs: list[str]) -> None:
+    """Let an additive model read coded columns as levels, where its options do not name them."""
+    levels = {name: "Levels" for name in encoded.as_levels if name in inputs}
+    if levels:
+        model.set_params(terms={**levels, **(model.terms or {})})
 
 
 def fit_pursuit(work: Work, model: ProjectionPursuitGPRegressor) -> None:
@@ -148,6 +156,8 @@ def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
     """Fit an estimator of labels or counts, in the columns or another view of them."""
     encoded = Encoded.of(work.needs["encode"])
     view = View.of_columns(encoded) if view is None else view
+    if hasattr(model, "terms"):
+        _read_levels(model, encoded, view.names)
     write_json(work.folder / INPUTS, view.settings())
     exposure = {}
     if encoded.has_exposure:

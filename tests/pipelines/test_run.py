@@ -547,6 +547,41 @@ def test_text_becomes_codes_that_are_kept(with_text, tmp_path):
     np.testing.assert_array_equal(train["__row__"], order[:240])
 
 
+@pytest.mark.parametrize(
+    ("changes", "family"),
+    [
+        ([], "levels"),
+        ([("encode.categories", "codes")], "axis"),
+        ([("models.additive.additive.terms", {"site": "matern32"})], "axis"),
+    ],
+)
+def test_additive_models_read_text_as_levels(with_text, tmp_path, capsys, changes, family):
+    out = tmp_path / "out"
+    table = pd.read_csv(with_text).assign(same="one")
+    table.to_csv(with_text, index=False)
+    run(text_config(with_text, *changes), out)
+    assert "left out: 'same'" in capsys.readouterr().err
+    (model,) = out.rglob("model.zarr")
+    terms = dsgp.load(model).terms_
+    assert {term.name: term.bound.family for term in terms} == {"a": "axis", "site": family}
+
+
+def test_scoring_reads_text_as_levels(with_text, tmp_path):
+    out = tmp_path / "out"
+    table = pd.read_csv(with_text)
+    table.assign(y=(table["y"] > 0).astype(int)).to_csv(with_text, index=False)
+    base = {
+        "task": "classification",
+        "load": {"data": str(with_text), "target": "y"},
+        "models": {"score": {"scoring": {}}},
+        "report": {"figures": False},
+    }
+    run(config_of(base=base), out)
+    (model,) = out.rglob("model.zarr")
+    terms = dsgp.load(model).terms_
+    assert {term.name: term.bound.family for term in terms} == {"a": "axis", "site": "levels"}
+
+
 def test_a_level_that_no_training_row_has(tmp_path):
     rng = np.random.default_rng(0)
     train = pd.DataFrame({"site": ["a", "b"] * 40, "x": rng.normal(size=80)})
