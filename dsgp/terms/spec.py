@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from typing import Any, Protocol, Self
 
 from dsgp.errors import DataError, ParameterError
@@ -452,33 +453,57 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_evaluated(node.operand, text)
+        value = _evaluated(node.operand, text)
+        if isinstance(value, (int, float)):
+            return -value
     if isinstance(node, (ast.Tuple, ast.List)):
         return tuple(_evaluated(own, text) for own in node.elts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-        left, right = (_evaluated(own, text, top=True) for own in (node.left, node.right))
-        return left + right if isinstance(node.op, ast.Add) else left * right
+        sides = [_evaluated(own, text, top=True) for own in (node.left, node.right)]
+        if not all(isinstance(side, Kernel) for side in sides):
+            raise ParameterError(f"{text!r}: + and * are of kernels; several terms are a list")
+        return sides[0] + sides[1] if isinstance(node.op, ast.Add) else sides[0] * sides[1]
     if isinstance(node, ast.Name):
-        return _known(node.id, text)() if top else node.id
+        return _made(node.id, text) if top else node.id
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         values = [_evaluated(own, text) for own in node.args]
-        named = {str(own.arg): _evaluated(own.value, text) for own in node.keywords}
-        if isinstance(named.get("kernel"), str):
-            named["kernel"] = _known(named["kernel"], text)()
-        if values and node.func.id in TERMS and isinstance(values[0], Kernel):
+        named: dict[str, Any] = {}
+        for own in node.keywords:
+            if own.arg in named:  # the parser of Python takes the last one
+                raise ParameterError(f"{text!r} has {own.arg}= more than once")
+            named[str(own.arg)] = _evaluated(own.value, text)
+        if values and node.func.id in TERMS and _is_kernel(values[0]):
+            if "kernel" in named:
+                raise ParameterError(
+                    f"{text!r} has two kernels: {ast.unparse(node.args[0])} and kernel="
+                )
             named, values = {"kernel": values[0], **named}, values[1:]
-        try:
-            return _known(node.func.id, text)(*values, **named)
-        except TypeError as error:
-            raise ParameterError(f"{text!r}: {error}") from error
+        if isinstance(named.get("kernel"), str):
+            named["kernel"] = _made(named["kernel"], text)
+        return _made(node.func.id, text, *values, **named)
     raise ParameterError(f"{text!r} is no term or kernel, e.g. Levels or Matern32(lengthscale=2)")
 
 
-def _known(name: str, text: str) -> Any:
-    found = TERMS.get(name) or KERNELS.get(name)
+def _is_kernel(value: Any) -> bool:
+    return isinstance(value, Kernel) or (isinstance(value, str) and value in _written())
+
+
+def _written() -> dict[str, Any]:
+    """Kernels that text can name: sums and products are made by operators, Custom of objects."""
+    return {name: own for name, own in KERNELS.items() if name not in ("Custom", "Product", "Sum")}
+
+
+def _made(name: str, text: str, *values: Any, **named: Any) -> Any:
+    kernels = _written()
+    found = TERMS.get(name) or kernels.get(name)
     if found is None:
         raise ParameterError(
             f"{text!r}: there is no term or kernel {name!r}; terms are {', '.join(sorted(TERMS))}, "
-            f"kernels {', '.join(sorted(KERNELS))}"
+            f"kernels {', '.join(sorted(kernels))}"
         )
-    return found
+    try:
+        signature(found).bind(*values, **named)
+    except TypeError as error:
+        takes = ", ".join(signature(found).parameters)
+        raise ParameterError(f"{text!r}: {error}; {name} takes {takes}") from error
+    return found(*values, **named)
