@@ -126,7 +126,9 @@ def test_a_model_of_format_2_predicts_what_it_did(tmp_path):
     np.testing.assert_allclose(mean, expected["mean"], rtol=1e-10)
     # What is not known of the constant is in it now: all that this takes is in the store.
     inputs = list(expected["X"].T)
-    known = np.sqrt(std**2 - model._posterior.constant.deviation(inputs, len(mean)) ** 2)
+    known = np.sqrt(
+        std**2 - model.model_.latent.posterior.constant.deviation(inputs, len(mean)) ** 2
+    )
     np.testing.assert_allclose(known, expected["std"], rtol=1e-8)
     assert np.all(std > expected["std"])
     shutil.copytree(GOLDEN, tmp_path / "copy.zarr")

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from dsgp.errors import ParameterError
-from dsgp.estimators import AdditiveGPClassifier, GeneralizedAdditiveGP
+from dsgp.estimators.classes import ClassEstimator
+from dsgp.estimators.response import ResponseEstimator
 from dsgp.likelihoods import Likelihood, Ordered
 from dsgp.rows.sinks import MEDIANS, MOMENTS
 
@@ -61,14 +62,14 @@ def outputs_of(
         If the model has nothing to do with the level or the numbers.
     """
     kind = type(model).__name__
-    if isinstance(model, GeneralizedAdditiveGP):
+    if isinstance(model, ResponseEstimator):
         return _of_responses(model, LEVEL if level is None else level, statistic or "mean")
     for role in further:
         raise ParameterError(
             f"--{role} is of models of counts, rates and the like, and the model is of kind "
             f"{kind}; leave it out"
         )
-    if isinstance(model, AdditiveGPClassifier):
+    if isinstance(model, ClassEstimator):
         if statistic is not None:
             raise ParameterError(
                 f"--statistic is of models of numbers, and the model is of kind {kind}, which "
@@ -96,7 +97,7 @@ def _of_numbers(model: Any, level: float, statistic: str) -> Outputs:
     return Outputs(MEDIANS if statistic == "median" else MOMENTS, predict)
 
 
-def _of_responses(model: GeneralizedAdditiveGP, level: float, statistic: str) -> Outputs:
+def _of_responses(model: ResponseEstimator, level: float, statistic: str) -> Outputs:
     likelihood = model.likelihood_
 
     def predict(X: pd.DataFrame, further: Further) -> list[Any]:
@@ -115,7 +116,7 @@ def _level_names(likelihood: Likelihood) -> list[str]:
 
 
 def _probabilities(
-    model: GeneralizedAdditiveGP, likelihood: Likelihood, X: pd.DataFrame, further: Further
+    model: ResponseEstimator, likelihood: Likelihood, X: pd.DataFrame, further: Further
 ) -> list[Any]:
     """Probabilities of the levels of an ordered target, a column each."""
     if not isinstance(likelihood, Ordered):
@@ -125,7 +126,7 @@ def _probabilities(
     return list(likelihood.class_probabilities(mean + shift, std**2).T)
 
 
-def _of_classes(model: AdditiveGPClassifier) -> Outputs:
+def _of_classes(model: ClassEstimator) -> Outputs:
     labels = [str(label) for label in model.classes_]
     of_latents = ["latent", "std"]
     if len(labels) > 2:

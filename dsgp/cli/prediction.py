@@ -19,7 +19,8 @@ from dsgp.cli.outputs import outputs_of
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
 from dsgp.errors import ParameterError
-from dsgp.estimators import AdditiveGPClassifier, GridGP, load
+from dsgp.estimators import GridGP, load
+from dsgp.estimators.classes import ClassEstimator
 from dsgp.places import require_apart
 from dsgp.progress import progress
 from dsgp.rows.sinks import Table, table_writer, written_aside, written_parts
@@ -160,7 +161,7 @@ def info(model: Path, storage_options: Sequence[str] | None = None) -> None:
     typer.echo(f"kind            {type(fitted).__name__}")
     typer.echo(f"format version  {storage.format_version(place)}")
     typer.echo(f"columns         {unnamed if names is None else ', '.join(names)}")
-    if isinstance(fitted, AdditiveGPClassifier):
+    if isinstance(fitted, ClassEstimator):
         typer.echo(f"classes         {', '.join(map(str, fitted.classes_))}")
         typer.echo(f"class weight    {fitted.class_weight or 'none'}")
     typer.echo(f"\n{fitted.summary()}")

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from sklearn.base import BaseEstimator, RegressorMixin
-
 from dsgp.errors import ParameterError
-from dsgp.estimators.fitting import Procedure
-from dsgp.estimators.gaussian import GaussianPredictor
+from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import (
-    require_choice,
-    require_numbers,
-)
-from dsgp.estimators.transforming import Target
+from dsgp.models.checks import require_choice, require_numbers
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.facts import FitFacts
+from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian.target import Target
+from dsgp.models.gaussian_model import GaussianModel
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
+class AdditiveGPRegressor(GaussianEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -232,10 +230,10 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
         MemoryLimitError
             If the fit would not fit into memory.
         """
-        procedure = Procedure.of(self)
+        fit = GaussianFit.of(self.get_params(deep=False))
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        given = GivenTerms.of(self.kernel, self.terms)
+        asked = GivenTerms.of(self.kernel, self.terms)
         require_transform("target_transform", self.target_transform)
         clock = Clock()
         source = source_of(
@@ -244,9 +242,9 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
             sample_weight,
             missing=self.missing,
             missing_values=self.missing_values,
-            wanted=given.wanted,
+            wanted=asked.wanted,
         )
-        terms = given.bound(source)
+        terms = asked.bound(source)
         if self.learner is None:
             require_complete(terms)
             if self.noise_variance is None:
@@ -255,12 +253,12 @@ class AdditiveGPRegressor(GaussianPredictor, RegressorMixin, BaseEstimator):
                     "give it"
                 )
         target = Target.of(source, self.target_transform)
-        outcome = procedure.fit(target.of_rows(source), terms, clock)
+        outcome = fit(target.of_rows(source), terms, clock)
         clock.stage("keep")
-        self._keep(outcome)
-        self._keep_target(target)
-        self._set_columns(source)
+        facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
+        model = GaussianModel(outcome.model(), facts.noise_variance, target.transform)
+        self._take(model, facts, Columns.of(source))
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
-        procedure.warn(outcome)
+        fit.warn(outcome)
         return self

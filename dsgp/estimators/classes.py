@@ -1,259 +1,268 @@
-"""Classes of a classifier: weights of their rows, fits of more than two, and probabilities."""
+"""What classifiers share: an f of two classes, or one of each, and probabilities of all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cache
-from numbers import Real
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
+import xarray as xr
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
 
-from dsgp.compute import one_blas_thread
-from dsgp.errors import ParameterError
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.responses import Responses
-from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.laplace.mode import find_mode
-from dsgp.likelihoods import Bernoulli
+from dsgp import storage
+from dsgp.estimators.response import ResponseEstimator
+from dsgp.estimators.tables import TableEstimator
+from dsgp.models import stored
+from dsgp.models.base import FittedModel
+from dsgp.models.class_model import ClassModel
+from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Points of the rule that averages a softmax, half of them mirrored.
-_POINTS = 256
-# How often hyperparameters of a softmax are learned, the tolerance before the last time, and rounds
-# over the classes for a mode at most.
-_LEARNINGS = 2
-_EARLY_TOL = 0.02
-_ROUNDS = 100
-# Change of any probability in a round, as a share of the tolerance: what is learned next
-# must not depend on the order of the classes.
-_SETTLED = 0.01
-# Rounds that are extrapolated from.
-_MEMORY = 6
 
+class ClassEstimator(ClassifierMixin, TableEstimator):
+    """A classifier that holds a fitted estimator of each f.
 
-def row_weights(
-    responses: Responses, class_weight: Mapping[Any, float] | str | None, classes: Any
-) -> Responses:
-    """Multiply the weights of the rows by those of their classes."""
-    if class_weight is None:
-        return responses
-    rows = responses.rows
-    labels = rows.y.astype(np.intp)
-    weight = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
-    if isinstance(class_weight, Mapping):
-        known = {_plain(label) for label in classes}
-        if unknown := [label for label in class_weight if label not in known]:
-            raise ParameterError(
-                f"class_weight names {unknown}, which are not among the classes {sorted(known)}"
-            )
-        bad = [w for w in class_weight.values() if not (isinstance(w, Real) and 0 < w < np.inf)]
-        if bad:
-            raise ParameterError(f"class_weight must be positive numbers, got {bad[0]!r}")
-        factors = np.array([class_weight.get(_plain(label), 1.0) for label in classes])
-    elif class_weight == "balanced":
-        total = np.bincount(labels, weights=weight, minlength=len(classes))
-        factors = weight.sum() / (len(classes) * np.maximum(total, np.finfo(float).tiny))
-    else:
-        raise ParameterError(
-            'class_weight must be None, "balanced" or a mapping of labels to weights, got '
-            f"{class_weight!r}"
+    A ``fit`` ends with ``_take_classes``. A class says in ``_kind`` what estimates an f.
+    """
+
+    _kind: ClassVar[type[ResponseEstimator]]
+    # Attributes of an f that a classifier of two classes has too.
+    _of_one: ClassVar[frozenset[str]]
+
+    # A parameter of some classifiers.
+    multi_class: str
+
+    model_: ClassModel
+    classes_: Any
+    estimators_: Sequence[Any]
+    fit_seconds_: dict[str, float]
+
+    def _take_classes(
+        self,
+        classes: Any,
+        estimators: Sequence[ResponseEstimator],
+        fit_seconds: dict[str, float],
+        n_rounds: int = 1,
+        settled: bool = True,
+    ) -> None:
+        """Take over the classes and an estimator of each f.
+
+        Parameters
+        ----------
+        classes : ndarray of shape (n_classes,)
+        estimators : sequence of ResponseEstimator
+        fit_seconds : dict of str to float
+        n_rounds : int
+            Over the classes.
+        settled : bool
+            Whether the last round changed no probability by more than the tolerance.
+
+        Raises
+        ------
+        ValueError
+            If the classes and the estimators do not agree.
+        """
+        if len(estimators) != (1 if len(classes) == 2 else len(classes)):
+            raise ValueError("the classes and the models do not agree")
+        self.classes_, self.estimators_ = classes, estimators
+        self.n_rounds_, self._settled = n_rounds, settled
+        self.model_ = ClassModel(
+            [model.model_ for model in estimators], self.multi_class == "softmax"
         )
-    return replace(responses, rows=replace(rows, weight=weight * factors[labels]))
+        first = estimators[0]
+        self.constant_columns_, self.n_rows_ = first.constant_columns_, first.n_rows_
+        self.fit_seconds_ = fit_seconds
+        for model in estimators:
+            model.fit_seconds_ = fit_seconds
+        self._take_columns(first._columns)
 
+    # ------------------------------------------------------------------ what was found
 
-def _plain(label: Any) -> Any:
-    return label.item() if hasattr(label, "item") else label
+    @property
+    def _rows_model(self) -> FittedModel:
+        return self.model_.leader
 
+    @property
+    def _missing_in_training(self) -> Mapping[str, int]:
+        missing: Mapping[str, int] = self.estimators_[0].n_missing_
+        return missing
 
-def softmax(latents: Floats) -> Floats:
-    """Probabilities of classes (C, n) for latents (C, n)."""
-    found = np.exp(latents - latents.max(axis=0))
-    found /= found.sum(axis=0)
-    return found
+    @property
+    def converged_(self) -> bool:
+        """Whether all fits met their tolerances."""
+        check_is_fitted(self)
+        return self._settled and all(model.converged_ for model in self.estimators_)
 
+    @property
+    def n_iter_(self) -> int:
+        """Modes found while learning, or Newton steps without a learner, of all classes."""
+        check_is_fitted(self)
+        return max(sum(model.n_iter_ for model in self.estimators_), 1)
 
-def log_rest(latents: Floats, c: int) -> Floats:
-    """Log of the sum of the exponentials of all latents (C, n) but one, (n,)."""
-    return logsumexp(np.delete(latents, c, axis=0), axis=0)
-
-
-def average_softmax(mean: Floats, variance: Floats) -> Floats:
-    """Average a softmax over independent normal latents.
-
-    Parameters
-    ----------
-    mean, variance : ndarray of shape (C, n)
-
-    Returns
-    -------
-    ndarray of shape (C, n)
-        Columns sum to 1. A row's probabilities depend on nothing but its own mean and variance.
-    """
-    std = np.sqrt(variance)
-    total = np.zeros(mean.shape)
-    points = _rule(len(mean))
-    for point in points:
-        away = point[:, None] * std
-        total += softmax(mean + away)
-        total += softmax(mean - away)
-    return total / (2 * len(points))
-
-
-@cache
-def _rule(n_classes: int) -> Floats:
-    """Quasi-random normal points, (_POINTS / 2, n_classes)."""
-    exponent = (_POINTS // 2).bit_length() - 1
-    uniform = qmc.Sobol(n_classes, scramble=True, seed=0).random_base2(exponent)
-    return ndtri(np.clip(uniform, 1e-9, 1 - 1e-9))
-
-
-# ---------------------------------------------------------------- fits of a softmax
-
-
-@dataclass(frozen=True)
-class Softmax:
-    """What a softmax comes to.
-
-    Attributes
-    ----------
-    outcomes : list of ScoringOutcome, one a class
-        Each that of one class against the log sum of the others.
-    rounds : int
-    change : float
-        Of any probability in the last round, at most.
-    """
-
-    outcomes: list[ScoringOutcome]
-    rounds: int
-    change: float
-
-
-def fit_softmax(
-    scoring: Scoring,
-    responses: Responses,
-    n_classes: int,
-    clock: Clock,
-) -> Softmax:
-    """Fit f of every class: class after class, until the probabilities of all settle.
-
-    Given the others one class is binary, with minus their log sum as an offset. Hyperparameters
-    are learned given the shares of the other classes, and once more given their functions. What
-    follows each time is block coordinate ascent to the joint mode, extrapolated (Anderson): what
-    is common to all classes would creep.
-
-    Parameters
-    ----------
-    scoring : Scoring
-    responses : Responses
-        With numbers of classes as targets.
-    n_classes : int
-    clock : Clock
-    """
-    labels = responses.rows.y
-    weight = responses.rows.weight if len(responses.rows.weight) else None
-    counts = np.bincount(labels.astype(np.intp), weights=weight, minlength=n_classes)
-    latents = np.repeat(np.log(counts / counts.sum())[:, None], len(labels), axis=1)
-
-    rounds, change = 0, np.inf
-    outcomes: list[ScoringOutcome | None] = [None] * n_classes
-    # What is learned again need not be learned to the end.
-    early = replace(scoring, learner_tol=max(scoring.learner_tol, _EARLY_TOL))
-    procedures = [early] * (_LEARNINGS - 1) + [scoring]
-    for procedure in procedures if scoring.learner is not None else [scoring]:
-        fitted = []
-        for c, before in enumerate(outcomes):  # all given the same: their order does not matter
-            given = responses.with_target(labels == c, -log_rest(latents, c))
-            fitted.append(procedure.fit(given, Bernoulli(), clock, before))
-        clock.stage("settle")
-        outcomes, latents, more, change = _settled(scoring, responses, fitted)
-        rounds += 1 + more
-    final = []
-    for c, (outcome, settled) in enumerate(zip(fitted, outcomes, strict=True)):
-        assert settled is not None
-        kept = replace(scoring, learner=None, level=settled.level)
-        given = responses.with_target(labels == c, -log_rest(latents, c))
-        given = given.with_kernels(outcome.mode.system.kernels)
-        last = kept.fit(given, outcome.likelihood, clock, settled)
-        final.append(replace(last, learned=outcome.learned))
-    return Softmax(final, rounds, change)
-
-
-def _settled(
-    scoring: Scoring, responses: Responses, fitted: list[ScoringOutcome]
-) -> tuple[list[ScoringOutcome | None], Floats, int, float]:
-    """Find the joint mode for the hyperparameters of fits of each class.
-
-    Returns
-    -------
-    outcomes : list of ScoringOutcome
-        The fits with the modes found.
-    latents : ndarray of shape (C, n)
-    rounds : int
-    change : float
-        Of any probability in the last round, at most.
-    """
-    rows, labels = responses.rows, responses.rows.y
-    modes = [outcome.mode for outcome in fitted]
-
-    def latents_of(functions: Floats) -> Floats:
-        return np.stack([own[-1] + rows.table.gather(own[:-1]) for own in functions])
-
-    # The constant of each class after its functions.
-    functions = np.stack([np.append(mode.solution.mean, mode.level) for mode in modes])
-    latents = latents_of(functions)
-    memory = _Extrapolation()
-    tol = _SETTLED * scoring.tol
-    rounds, change = 0, np.inf
-    with one_blas_thread():
-        while rounds < _ROUNDS and change > tol:
-            rounds += 1
-            begun, probabilities = functions.copy(), softmax(latents)
-            for c, outcome in enumerate(fitted):
-                given = responses.with_target(labels == c, -log_rest(latents, c))
-                modes[c] = find_mode(
-                    given.rows,
-                    outcome.likelihood,
-                    functions[c, -1],
-                    outcome.mode.system.kernels,
-                    spreads=responses.spreads,
-                    start=functions[c, :-1],
-                    constant=outcome.mode.constant,
-                    with_pairs=responses.with_pairs,
-                    solver=scoring.solver,
-                    tol=scoring.tol,
-                    max_iter=scoring.max_iter,
-                    newton_max_iter=scoring.newton_max_iter,
-                )
-                functions[c] = np.append(modes[c].solution.mean, modes[c].level)
-                latents[c] = modes[c].level + rows.table.gather(modes[c].solution.mean)
-            change = float(np.max(np.abs(softmax(latents) - probabilities)))
-            if change > tol:
-                functions = memory.next(begun, functions)
-                latents = latents_of(functions)
-    found = [replace(outcome, mode=mode) for outcome, mode in zip(fitted, modes, strict=True)]
-    return list(found), latents, rounds, change
-
-
-class _Extrapolation:
-    """Anderson's: where a fixed point is, by the last rounds' inputs and outputs."""
-
-    def __init__(self) -> None:
-        self._rounds: list[tuple[Floats, Floats]] = []
-
-    def next(self, begun: Floats, output: Floats) -> Floats:
-        """Return where the next round begins, from where the last one did and what it came to."""
-        self._rounds = [*self._rounds, (begun, output.copy())][-_MEMORY:]
-        error = output - begun
-        guess = output.copy()
-        if len(self._rounds) > 1:
-            steps = np.stack(
-                [(out - into - error).ravel() for into, out in self._rounds[:-1]], axis=1
+    def __getattr__(self, name: str) -> Any:
+        # Of two classes there is one f, and what is known of it is known of the classifier.
+        if name in self._of_one and "estimators_" in self.__dict__:
+            if len(self.estimators_) == 1:
+                return getattr(self.estimators_[0], name)
+            raise AttributeError(
+                f"with {len(self.classes_)} classes there is a {name} for each: "
+                f"model.estimators_[k].{name}, of the class model.classes_[k]"
             )
-            share = np.linalg.lstsq(steps, -error.ravel(), rcond=1e-8)[0]
-            for own, (_, out) in zip(share, self._rounds[:-1], strict=True):
-                guess += own * (out - output)
-        return guess
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # ------------------------------------------------------------------ predicting
+
+    def predict_proba(self, X: Any) -> Any:
+        """Predict probabilities, averaged over the posterior of f.
+
+        Parameters
+        ----------
+        X : table
+            Of any kind that ``fit`` takes.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_classes)
+            In the order of ``classes_``. A dask array where X is a dask collection: nothing is
+            computed yet.
+        """
+        check_is_fitted(self)
+        return self._answers(X, self.model_.probabilities, self.model_.n_classes, with_std=True)
+
+    def predict(self, X: Any) -> Any:
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : table
+            Of any kind that ``fit`` takes.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), of labels
+            A dask array where X is a dask collection.
+        """
+        check_is_fitted(self)
+        model = self.model_
+
+        def most(rows: Rows) -> list[Floats]:
+            best = np.argmax(np.stack(model.probabilities(rows)), axis=0)
+            return [best.astype(np.float64)]
+
+        index = self._answers(X, most, 1, with_std=True)[:, 0]
+        if isinstance(index, np.ndarray):
+            return self.classes_[index.astype(np.intp)]
+        classes = self.classes_
+        return index.map_blocks(lambda block: classes[block.astype(np.intp)], dtype=classes.dtype)
+
+    def decision_function(self, X: Any) -> Any:
+        """Log odds of ``predict_proba``: the largest, or the sign, is what ``predict`` says.
+
+        The mean of f itself is ``estimators_[k].predict_latent(X)``.
+
+        Parameters
+        ----------
+        X : table
+
+        Returns
+        -------
+        ndarray of shape (n_rows,), or (n_rows, n_classes) with more than two
+            Log odds of the second of two classes; of more, the log of each probability. A dask
+            array where X is a dask collection.
+        """
+        check_is_fitted(self)
+        several = len(self.model_.models) > 1
+        n_columns = self.model_.n_classes if several else 1
+        odds = self._answers(X, self.model_.log_odds, n_columns, with_std=True)
+        return odds if several else odds[:, 0]
+
+    def components(self, X: Any) -> xr.Dataset:
+        """Evaluate every term on the scale of the link, minus its mean over the training rows.
+
+        Parameters
+        ----------
+        X : table
+
+        Returns
+        -------
+        xarray.Dataset
+            As of ``AdditiveGPRegressor.components``; with more than two classes there is a further
+            dimension, ``class``.
+        """
+        check_is_fitted(self)
+        parts = [model.components(X) for model in self.estimators_]
+        if len(parts) == 1:
+            return parts[0]
+        together = xr.concat(parts, dim="class", data_vars="all")
+        return together.assign_coords({"class": self.classes_})
+
+    # ------------------------------------------------------------------ telling and keeping
+
+    def summary(self) -> str:
+        """Describe the fit, class by class."""
+        check_is_fitted(self)
+        shown = [str(label) for label in self.classes_]
+        if len(self.estimators_) == 1:
+            heading = f"f is that of class {shown[1]!r}, against {shown[0]!r}"
+            return f"{type(self).__name__}: {heading}\n{self.estimators_[0].summary()}"
+        how = "softmax" if self.multi_class == "softmax" else "each class against the rest"
+        parts = [
+            f"{type(self).__name__}: {len(shown)} classes, {how}, "
+            f"{self.n_rounds_} round{'' if self.n_rounds_ == 1 else 's'}"
+        ]
+        parts += [
+            f"class {label!r}\n{model.summary()}"
+            for label, model in zip(shown, self.estimators_, strict=True)
+        ]
+        return "\n\n".join(parts)
+
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
+        parts = [model._described() for model in self.estimators_]
+        settings = {
+            "parameters": stored.parameters_settings(self.get_params(deep=False)),
+            "classes": stored.classes_settings(self.classes_),
+            "n_rounds": self.n_rounds_,
+            "settled": self._settled,
+            "models": [part for part, _ in parts],
+        }
+        return settings, {f"class{k}": arrays for k, (_, arrays) in enumerate(parts)}
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        """Undo ``save``."""
+        model = cls(**stored.parameters(settings))
+        estimators = [
+            cls._kind._restore(part, tree[f"class{k}"]) for k, part in enumerate(settings["models"])
+        ]
+        model._take_classes(
+            stored.classes(settings),
+            estimators,
+            estimators[0].fit_seconds_,
+            settings["n_rounds"],
+            settings["settled"],
+        )
+        return model
+
+
+# Attributes of every f.
+OF_ONE = frozenset(
+    {
+        "terms_",
+        "kernels_",
+        "intercept_",
+        "likelihood_",
+        "log_marginal_likelihood_",
+        "learner_trace_",
+        "learner_notes_",
+        "learner_",
+        "newton_trace_",
+        "newton_iterations_",
+        "solver_iterations_",
+        "effective_dof_",
+        "error_bound_",
+        "bin_error_",
+        "n_missing_",
+        "target_variance_",
+    }
+)

@@ -1,4 +1,4 @@
-"""What a fitted regressor with Gaussian noise does: predictions in the unit of its target.
+"""What estimators with Gaussian noise share: predictions in the unit of their target.
 
 Where the target was transformed, mean, deviations, intervals and draws are those of the target, and
 components, kernels and noise stay on the scale of the transform.
@@ -6,55 +6,41 @@ components, kernels and noise stay on the scale of the transform.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import RegressorMixin
 
 from dsgp.errors import DataError
-from dsgp.estimators.parameters import require_choice, require_level
-from dsgp.estimators.predicting import AdditivePredictor
-from dsgp.estimators.summary import Summary
-from dsgp.estimators.transforming import Target, sample_of_rows, tell_skewness
+from dsgp.estimators.functions import FunctionEstimator
+from dsgp.models import report, stored
+from dsgp.models.checks import require_choice, require_count, require_level
+from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
+from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.report import Summary
 from dsgp.rows.sources import Rows, Source, computed
 from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings
 
-# Role of observations that a prediction is compared with.
-_TARGET = "y"
+# Roles of numbers that predictions are compared with.
+_TARGET, _WEIGHT = "y", "weight"
 
 
-class GaussianPredictor(AdditivePredictor):
-    """A fitted additive model of a target, or of a transform of it, with Gaussian noise.
+class GaussianEstimator(RegressorMixin, FunctionEstimator):
+    """An estimator of a target, or of a transform of it, with Gaussian noise."""
 
-    An estimator's ``fit`` makes a ``Target``, fits its rows, and calls ``_keep_target`` after
-    ``_keep``.
-    """
-
-    _optional_attributes: ClassVar[Mapping[str, Any]] = {"_transform_settings": None}
-
-    _transform_settings: dict[str, Any] | None = None
-
-    # ------------------------------------------------------------------ what a fit leaves
-
-    def _keep_target(self, target: Target) -> None:
-        """Take over the transform of the target; log likelihoods become those of the target."""
-        transform, unit = target.transform, target.log_jacobian
-        self._transform_settings = None if transform is None else transform.settings()
-        self.log_marginal_likelihood_ += unit
-        self.learner_trace_ = [value + unit for value in self.learner_trace_]
+    model_: GaussianModel
 
     def _tell_skewness(self, source: Source) -> None:
         """Warn if residuals of some training rows are strongly skewed, and nothing was done."""
-        if self._transform_settings is not None:
+        if self.model_.transform is not None:
             return
         rows = sample_of_rows(source, self.used_columns_)
         if not len(rows) or rows.y is None:
             return
-        residuals = rows.y - self._evaluate_rows(rows, _only_mean, 1, with_variance=False)[:, 0]
+        latent = self.model_.latent
+        mean = self._answer_rows(rows, lambda some: [latent.moments(some, False)[0]], 1, False)
+        residuals = rows.y - mean[:, 0]
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
@@ -63,8 +49,8 @@ class GaussianPredictor(AdditivePredictor):
     @property
     def transform_(self) -> Transform | None:
         """The transform of the target with its learned parameters; None without one."""
-        check_is_fitted(self)
-        return from_settings(self._transform_settings)
+        transform: Transform | None = self._fitted.transform
+        return transform
 
     # ------------------------------------------------------------------ predicting
 
@@ -108,44 +94,20 @@ class GaussianPredictor(AdditivePredictor):
         deviation is what f leaves to it. Nothing is linearised.
         """
         require_choice("statistic", statistic, ("mean", "median"))
-        transform = self.transform_
+        model: GaussianModel = self._fitted
+        needed = model.needs_variance(return_std, statistic)
 
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            if transform is None:
-                if variance is None:
-                    return [mean]
-                return [mean, np.sqrt(self._total(variance, include_noise))]
-            if variance is None:
-                return [transform.median(mean)]
-            noise = 0.0 if include_noise else self.noise_variance_
-            average, std = transform.moments(mean, self._total(variance, include_noise), noise)
-            middle = transform.median(mean) if statistic == "median" else average
-            return [middle, std] if return_std else [middle]
+        def answer(rows: Rows) -> list[Floats]:
+            mean, variance = model.latent.moments(rows, needed)
+            return model.point(
+                mean,
+                variance,
+                return_std=return_std,
+                include_noise=include_noise,
+                statistic=statistic,
+            )
 
-        needed = return_std or (transform is not None and statistic == "mean")
-        columns = self._evaluated(X, finish, 1 + return_std, with_variance=needed)
-        return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
-
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
-        """Predict f, on the scale of the transform: its mean, and its standard deviation.
-
-        Parameters
-        ----------
-        X : table
-            As for ``predict``.
-        return_std : bool
-
-        Returns
-        -------
-        mean : ndarray of shape (n_rows,)
-            A dask array where X is a dask collection.
-        std : the same, if ``return_std``
-        """
-
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            return [mean] if variance is None else [mean, np.sqrt(variance)]
-
-        columns = self._evaluated(X, finish, 1 + return_std, with_variance=return_std)
+        columns = self._answers(X, answer, 1 + return_std, with_std=needed)
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
 
     def predict_interval(
@@ -168,21 +130,14 @@ class GaussianPredictor(AdditivePredictor):
             Dask arrays where X is a dask collection.
         """
         require_level("level", level)
-        transform = self.transform_
-        reach = float(ndtri(0.5 + level / 2))
+        model: GaussianModel = self._fitted
 
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
+        def answer(rows: Rows) -> list[Floats]:
+            mean, variance = model.latent.moments(rows, True)
             assert variance is not None
-            half = reach * np.sqrt(self._total(variance, include_noise))
-            ends = mean - half, mean + half
-            if transform is None:
-                return list(ends)
-            if include_noise:
-                return [transform.inverse(end) for end in ends]
-            # An average over the noise grows with f: its quantiles are those of f.
-            return [transform.average(end, self.noise_variance_) for end in ends]
+            return model.interval(mean, variance, level, include_noise)
 
-        columns = self._evaluated(X, finish, 2, with_variance=True)
+        columns = self._answers(X, answer, 2, with_std=True)
         return columns[:, 0], columns[:, 1]
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
@@ -207,25 +162,8 @@ class GaussianPredictor(AdditivePredictor):
         """
         if y is None:
             raise DataError("y is None; pass the observations")
-        transform = self.transform_
-
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            assert variance is not None
-            return [rows.extra[_TARGET], mean, self._total(variance, True)]
-
-        columns = computed(self._evaluated(X, finish, 3, with_variance=True, extra={_TARGET: y}))
-        observed, mean, variance = np.ascontiguousarray(columns.T)
-        jacobian: Any = 0.0
-        if transform is not None:
-            if refused := int(np.count_nonzero(~transform.allows(observed))):
-                raise DataError(
-                    f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is of "
-                    f"{transform.described()}: such values have no density"
-                )
-            jacobian = transform.log_slope(observed)
-            observed = transform.forward(observed)
-        square = (observed - mean) ** 2 / variance
-        return np.asarray(jacobian - 0.5 * (square + np.log(2 * np.pi * variance)))
+        observed, mean, variance = self._beside({_TARGET: y}, X)
+        return self.model_.log_density(observed, mean, variance)
 
     def leave_one_out(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
         r"""Log density of each training row given all others, at the fitted hyperparameters.
@@ -252,38 +190,20 @@ class GaussianPredictor(AdditivePredictor):
         DataError
             If a row tells all of f by itself, as rows that the model was not fitted to may.
         """
-        transform, noise = self.transform_, self.noise_variance_
+        observed, weight, mean, variance = self._beside({_TARGET: y, _WEIGHT: sample_weight}, X)
+        return self.model_.leave_one_out(observed, mean, variance, weight)
 
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
+    def _beside(self, extra: dict[str, Any], X: Any) -> Floats:
+        """Numbers of the rows, ones where none were given, above mean and variance of f."""
+        latent = self._fitted.latent
+
+        def answer(rows: Rows) -> list[Floats]:
+            mean, variance = latent.moments(rows, True)
             assert variance is not None
-            return [
-                rows.extra[_TARGET],
-                mean,
-                variance,
-                rows.extra.get("weight", np.ones(len(mean))),
-            ]
+            return [*(rows.extra.get(role, np.ones(len(rows))) for role in extra), mean, variance]
 
-        extra = {_TARGET: y, "weight": sample_weight}
-        found = computed(self._evaluated(X, finish, 4, with_variance=True, extra=extra))
-        observed, mean, variance, weight = np.ascontiguousarray(found.T)
-        jacobian: Any = 0.0
-        if transform is not None:
-            jacobian = transform.log_slope(observed)
-            observed = transform.forward(observed)
-        left = 1.0 - weight * variance / noise
-        if (left[weight > 0] <= 0).any():
-            raise DataError(
-                f"{int(np.count_nonzero(left[weight > 0] <= 0))} of {len(left)} rows tell more of "
-                "f than the model knows: leave_one_out is of the rows that the model was fitted to"
-            )
-        with np.errstate(divide="ignore", invalid="ignore"):
-            spread = noise / (weight * left)
-            square = ((observed - mean) / left) ** 2 / spread
-            density = jacobian - 0.5 * (square + np.log(2 * np.pi * spread))
-        return np.where(weight > 0, density, np.nan)
-
-    def _total(self, variance: Floats, include_noise: bool) -> Floats:
-        return variance + self.noise_variance_ if include_noise else variance
+        columns = computed(self._answers(X, answer, len(extra) + 2, with_std=True, extra=extra))
+        return np.ascontiguousarray(columns.T)
 
     def covariance(self, X: Any, include_noise: bool = False) -> Floats:
         """Joint posterior covariance of what is expected of the target at chosen rows.
@@ -307,15 +227,8 @@ class GaussianPredictor(AdditivePredictor):
         MemoryLimitError
             If the tables of so many rows would not fit.
         """
-        transform = self.transform_
-        if transform is None:
-            return super().covariance(X, include_noise)
-        latent = super().covariance(X)
-        mean = np.asarray(computed(self.predict_latent(X)))
-        noise = self.noise_variance_
-        if include_noise:
-            return transform.covariance(mean, latent, own=noise)
-        return transform.covariance(mean, latent, noise)
+        model: GaussianModel = self._fitted
+        return self._solved("covariance", model.covariance(self._loaded_rows(X), include_noise))
 
     def sample(
         self,
@@ -344,34 +257,30 @@ class GaussianPredictor(AdditivePredictor):
         ndarray of shape (n_samples, n_rows)
             In the unit of the target.
         """
-        drawn = super().sample(X, n_samples, random_state, include_noise)
-        transform = self.transform_
-        if transform is None:
-            return drawn
-        if include_noise:
-            return transform.inverse(drawn)
-        return transform.average(drawn, self.noise_variance_)
+        model: GaussianModel = self._fitted
+        random = self._generator(random_state)
+        require_count("n_samples", n_samples)
+        rows = self._loaded_rows(X)
+        solved = model.sample(rows, n_samples, random, self.tol, include_noise)
+        return self._solved("sample", solved)
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ telling and keeping
 
     def _summary(self) -> Summary:
-        told = super()._summary()
-        transform = self.transform_
-        if transform is None:
-            return told
-        return replace(
-            told,
-            lines=[
-                (
-                    "transform",
-                    f"{transform.described()} of the target is modelled: terms, noise and "
-                    "intercept are on its scale;",
-                ),
-                ("", "the log likelihood is that of the target, and predictions are in its unit"),
-                *told.lines,
-            ],
+        return report.of_gaussian(
+            type(self).__name__, self.model_, self._facts, self.get_params(deep=False)
         )
 
+    def _fitted_settings(self) -> dict[str, Any]:
+        transform = self.model_.transform
+        kept = None if transform is None else transform.settings()
+        return super()._fitted_settings() | {"_transform_settings": kept}
 
-def _only_mean(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-    return [mean]
+    @classmethod
+    def _model_of(cls, settings: dict[str, Any], tree: dict[str, Any]) -> GaussianModel:
+        fitted = settings["fitted"]
+        return GaussianModel(
+            stored.latent_of(settings, tree, unfelt=0.0),
+            fitted["noise_variance_"],
+            from_settings(fitted.get("_transform_settings")),
+        )

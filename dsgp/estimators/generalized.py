@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-
-from dsgp.errors import DataWarning, ParameterError
 from dsgp.estimators.given_terms import GivenTerms, require_complete
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import (
-    require_choice,
-    require_numbers,
-)
-from dsgp.estimators.responding import ResponsePredictor, require_meaning
-from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, require_targets
-from dsgp.estimators.scoring import Scoring
-from dsgp.likelihoods import Likelihood, by_name
-from dsgp.rows.sources import is_lazy, source_of
-from dsgp.terms import Floats
-
-# Of f on the scale of a logarithm: beyond, an average is more than e times the median.
-_DOUBTFUL_VARIANCE = 2.0
+from dsgp.estimators.response import ResponseEstimator, likelihood_of
+from dsgp.likelihoods import Likelihood
+from dsgp.models.checks import require_choice, require_numbers
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.facts import FitFacts
+from dsgp.models.laplace.fit import LaplaceFit
+from dsgp.models.laplace.rows import require_targets
+from dsgp.models.response_model import ResponseModel
+from dsgp.rows.response import beside, require_meaning
+from dsgp.rows.sources import source_of
 
 
-class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
+class GeneralizedAdditiveGP(ResponseEstimator):
     r"""Generalized additive Gaussian process: any likelihood around a sum of smooth functions.
 
     .. math:: y_i \sim p(y \mid f_i), \quad f_i = \text{offset}_i + b + \sum_d f_d(x_{id}), \quad
@@ -216,13 +207,13 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
         MemoryLimitError
             If the fit would not fit into memory.
         """
-        scoring = Scoring.of(self)
+        fit = LaplaceFit.of(self.get_params(deep=False))
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        given = GivenTerms.of(self.kernel, self.terms)
+        asked = GivenTerms.of(self.kernel, self.terms)
         likelihood = likelihood_of(self.likelihood)
         clock = Clock()
-        extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
+        extra = beside(offset, exposure, trials)
         require_meaning(likelihood, extra)
         source = source_of(
             X,
@@ -231,132 +222,17 @@ class GeneralizedAdditiveGP(ResponsePredictor, RegressorMixin, BaseEstimator):
             missing=self.missing,
             missing_values=self.missing_values,
             extra=extra,
-            wanted=given.wanted,
+            wanted=asked.wanted,
         )
-        terms = given.bound(source)
+        terms = asked.bound(source)
         if self.learner is None:
             require_complete(terms)
-        responses = scoring.prepare(source, terms, clock)
+        responses = fit.prepare(source, terms, clock)
         require_targets(responses, likelihood, source)
-        outcome = scoring.fit(responses, likelihood, clock)
+        outcome = fit(responses, likelihood, clock)
         clock.stage("keep")
-        self._keep_scoring(outcome)
-        self._set_columns(source)
-        self.fit_seconds_ = clock.finish()
-        scoring.warn(outcome)
+        facts = FitFacts.of_laplace(outcome, self.learner)
+        self._take(ResponseModel.of(outcome), facts, Columns.of(source), clock.finish())
+        self._take_mode(outcome)
+        fit.warn(outcome)
         return self
-
-    def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        include_noise: bool = False,
-        *,
-        statistic: str = "mean",
-        offset: Any = None,
-        exposure: Any = None,
-        trials: Any = None,
-    ) -> Any:
-        """Predict the mean response, averaged over f, and on request a standard deviation.
-
-        Parameters
-        ----------
-        X : table
-            Of any kind that ``fit`` takes.
-        return_std : bool
-        include_noise : bool
-            Give the standard deviation of a new observation instead of that of the mean given f.
-        statistic : {"mean", "median"}
-            What is predicted of the mean response given f, which is uncertain as f is: its average
-            over f; or its median, the inverse link at the mean of f (as other packages predict),
-            which does not depend on how uncertain f is.
-        offset, exposure, trials : array_like of shape (n_rows,) or str, optional
-            As for ``fit``. Without exposure the prediction is per unit of it, and without trials a
-            probability; neither is taken over from the fit.
-
-        Returns
-        -------
-        mean : ndarray of shape (n_rows,)
-            A dask array where X is a dask collection: nothing is computed yet.
-        std : the same, if ``return_std``
-
-        Warns
-        -----
-        DataWarning
-            If an average on a log link is more than e times the median in some rows: half of the
-            variance of f outweighs its mean there.
-
-        Notes
-        -----
-        On a log link averages and standard deviations leave out a tail of f that no row supports: f
-        counts as no higher than the highest of the training rows, or than three above its mean,
-        whichever is more (docs/mathematics.md). Draws and intervals are those of the whole
-        posterior.
-        """
-        require_choice("statistic", statistic, ("mean", "median"))
-        likelihood = self.likelihood_
-        doubt = Doubt(is_lazy(X))
-
-        def response(
-            mean: Floats, variance: Floats, number: Floats | None, shift: Any
-        ) -> list[Floats]:
-            scale = 1.0 if number is None else number
-            moments = self._supported(mean, variance, shift)
-            if statistic == "median":
-                found = [scale * likelihood.inverse_link(mean)]
-            else:
-                found = [scale * likelihood.response_mean(*moments)]
-                if likelihood.link_name == "log":
-                    doubt.see(variance)
-            if not return_std:
-                return found
-            if include_noise:
-                return [*found, np.sqrt(likelihood.response_variance(*moments, number))]
-            return [*found, scale * np.sqrt(likelihood.mean_variance(*moments))]
-
-        extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
-        found = self._responses(X, response, 1 + return_std, extra)
-        doubt.warn()
-        return (found[:, 0], found[:, 1]) if return_std else found[:, 0]
-
-
-class Doubt:
-    """Rows whose average on a log link is that of half the variance of f, not of its mean."""
-
-    def __init__(self, lazy: bool) -> None:
-        self.lazy = lazy  # blocks are computed later, elsewhere
-        self.seen: list[tuple[int, int, float]] = []
-
-    def see(self, variance: Floats) -> None:
-        """Look at the variances of f in some rows; of a lazy table, warn at once."""
-        wide = int(np.count_nonzero(variance > _DOUBTFUL_VARIANCE))
-        self.seen.append((len(variance), wide, float(variance.max(initial=0.0))))
-        if self.lazy:
-            self.warn()
-            self.seen.clear()
-
-    def warn(self) -> None:
-        """Warn of the rows seen."""
-        n_rows, wide = sum(n for n, _, _ in self.seen), sum(n for _, n, _ in self.seen)
-        if wide:
-            std = math.sqrt(max(variance for _, _, variance in self.seen))
-            warnings.warn(
-                f"in {wide} of {n_rows} rows the training rows say so little of f (a standard "
-                f"deviation of up to {std:.2g} on the scale of the logarithm) that the mean is "
-                "mostly made of its uncertainty: predict(..., statistic='median') does not "
-                "depend on that, and predict_interval shows it",
-                DataWarning,
-                stacklevel=3,
-            )
-
-
-def likelihood_of(given: Any) -> Likelihood:
-    """Return a likelihood given by name or as it is."""
-    if isinstance(given, Likelihood):
-        return given
-    if isinstance(given, str):
-        return by_name(given)
-    hint = " (did you forget the brackets?)" if isinstance(given, type) else ""
-    raise ParameterError(
-        f"likelihood must be a name or an object of dsgp.likelihoods, got {given!r}{hint}"
-    )

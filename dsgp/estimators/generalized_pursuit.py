@@ -2,81 +2,24 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-import numpy as np
-from numpy.linalg import LinAlgError
-
-from dsgp.additive import MAX_ITER
-from dsgp.compute import one_blas_thread
-from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators.fitting import Reading
-from dsgp.estimators.generalized import GeneralizedAdditiveGP, likelihood_of
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import generator, require_count
-from dsgp.estimators.projected import (
-    FINAL_MAX_ITER,
-    FINAL_TOL,
-    ProjectedFunctions,
-    Projections,
-    projected_source,
-)
-from dsgp.estimators.responding import ResponsePredictor, require_meaning
-from dsgp.estimators.responses import EXPOSURE, OFFSET, TRIALS, Responses
-from dsgp.estimators.scoring import Scoring, ScoringOutcome
-from dsgp.estimators.searching import (
-    Pursued,
-    found_all,
-    kernel_of,
-    require_memory,
-    require_search,
-    searched,
-    wanted_of,
-    warn_of_search,
-)
-from dsgp.estimators.summary import Summary
-from dsgp.estimators.training import plain_terms
+from dsgp.estimators.pursuit_base import PursuitEstimator
+from dsgp.estimators.response import ResponseEstimator, likelihood_of
 from dsgp.kernels import Matern
 from dsgp.likelihoods import Likelihood
-from dsgp.progress import progress
-from dsgp.pursuit.joint import Frame
-from dsgp.pursuit.levels import Prepared, prepare_rows
-from dsgp.pursuit.rows import View
-from dsgp.pursuit.search import Options
-from dsgp.rows.sources import Source, source_of
-
-_LEGEND = (
-    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
-    "function, on the scale of the link; points: distinct values or bins; edf: effective degrees",
-    "of freedom; share: variance of the function / variance of f over the rows by how much they",
-    "tell (functions may cancel, and shares add up to more than 100 %); direction: the largest",
-    "weights of the standardised inputs",
-)
+from dsgp.models.checks import generator
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.pursuit.outcome import PursuitOutcome
+from dsgp.models.pursuit.response import ResponsePursuit
+from dsgp.models.report import PROJECTED_RESPONSE_LEGEND, Summary
+from dsgp.models.response_model import ResponseModel
+from dsgp.rows.response import beside, require_meaning
+from dsgp.rows.sources import source_of
 
 
-@dataclass(frozen=True)
-class PursuitFit:
-    """What a fit comes to.
-
-    Attributes
-    ----------
-    prepared : Prepared
-    pursued : Pursued
-    outcome : ScoringOutcome
-        Of the functions, for the directions found.
-    scoring : Scoring
-    """
-
-    prepared: Prepared
-    pursued: Pursued
-    outcome: ScoringOutcome
-    scoring: Scoring
-
-
-class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
+class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
     r"""Projection pursuit with any likelihood around a sum of functions of projections.
 
     .. math:: y_i \sim p(y \mid f_i), \quad
@@ -161,18 +104,6 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
     [0.5, 0.5, 0.0]
     """
 
-    _plain_attributes: ClassVar[tuple[str, ...]] = (
-        *ResponsePredictor._plain_attributes,
-        *ProjectedFunctions._projected_plain,
-        "_response_unit",
-    )
-    _array_attributes: ClassVar[tuple[str, ...]] = (
-        *ResponsePredictor._array_attributes,
-        *ProjectedFunctions._projected_arrays,
-    )
-
-    _response_unit: float
-
     def __init__(
         self,
         likelihood: str | Likelihood = "bernoulli",
@@ -203,8 +134,6 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
         self.newton_max_iter = newton_max_iter
         self.random_state = random_state
         self.verbose = verbose
-
-    # ------------------------------------------------------------------ fitting
 
     def fit(
         self,
@@ -248,117 +177,27 @@ class GeneralizedPursuitGP(ProjectedFunctions, GeneralizedAdditiveGP):
         MemoryLimitError
             If the fit would not fit into memory.
         """
-        require_pursuit(self)
+        fit = ResponsePursuit.of(self.get_params(deep=False))
         likelihood = likelihood_of(self.likelihood)
-        extra = {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
+        extra = beside(offset, exposure, trials)
         require_meaning(likelihood, extra)
         clock = Clock()
         random = generator(self.random_state)
         source = source_of(X, y, sample_weight, extra=extra)
-        found = self._pursue(source, likelihood, random, clock)
-        self.fit_seconds_ = clock.finish()
-        found.scoring.warn(found.outcome)
-        warn_of_search(self, found.pursued)
+        fitted = fit(source, likelihood, random, clock)
+        self._take_fitted(fitted, Columns.of(source), clock.finish())
+        fit.warn(fitted)
         return self
 
-    def _pursue(
-        self,
-        source: Source,
-        likelihood: Likelihood,
-        random: np.random.Generator,
-        clock: Clock,
-        view: View | None = None,
-        seen: Callable[[Responses], Responses] = lambda responses: responses,
-    ) -> PursuitFit:
-        """Fit to a source, all but the warnings; ``view`` of its rows, and ``seen``, are one."""
-        with one_blas_thread():
-            with progress("reading", source.n_rows, enabled=self.verbose) as bar:
-                prepared = prepare_rows(source, random, Reading(bar, clock), likelihood, view)
-            if prepared.n_rows < 2:
-                raise DataError(
-                    "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
-                    "positive weight are needed"
-                )
-            clock.stage("search")
-            require_memory(self, len(prepared.standard.varying))
-            options = Options(
-                kernel_of(self), wanted_of(self), self.n_starts, 1.0, True, prepared.response
-            )
-            frame = Frame.of(prepared.covariance, self.relevance)
-            try:
-                with progress("searching", enabled=self.verbose) as bar:
-                    pursued = searched(prepared, frame, options, random, bar)
-                return self._finished(source, prepared, pursued, clock, seen)
-            except LinAlgError as error:
-                raise ParameterError(
-                    "float64 cannot resolve the functions beside what the rows tell of them: "
-                    "rescale columns that are far from 0, or ask for fewer projections"
-                ) from error
-
-    def _finished(
-        self,
-        source: Source,
-        prepared: Prepared,
-        pursued: Pursued,
-        clock: Clock,
-        seen: Callable[[Responses], Responses],
-    ) -> PursuitFit:
-        """Compute the posterior of the functions for the directions found, and keep it all."""
-        standard, response = prepared.standard, pursued.state.response
-        assert response is not None
-        # A box does not turn with the inputs.
-        ends = prepared.ends
-        if not self.relevance:
-            ends = np.full_like(ends, np.inf) * [-1, 1]
-        found = Projections.of(pursued.state, standard.centre, standard.scale, ends)
-        mapped, kernels = projected_source(source, standard, found, pursued.state, response.unit**2)
-        scoring = Scoring(
-            intercept=None,
-            level=standard.offset,
-            solver=self.solver,
-            learner=None,
-            bins=self.bins,
-            tol=self.tol,
-            max_iter=MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter),
-            newton_max_iter=int(self.newton_max_iter),
-            learner_tol=FINAL_TOL,
-            learner_max_iter=FINAL_MAX_ITER,
-            random_state=self.random_state,
-            verbose=bool(self.verbose),
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
-            responses = seen(scoring.prepare(mapped, plain_terms(kernels), clock))
-        outcome = scoring.fit(responses, response.likelihood, clock)
-        with one_blas_thread():
-            outcome = scoring.without_structure(outcome, clock)
-        clock.stage("keep")
-        self._keep_scoring(outcome)
-        self._set_columns(source)
-        self.constant_columns_ = prepared.constant
-        self.n_missing_ = {}
-        self.evidence_ = float(pursued.state.evidence)
-        self.evidence_trace_ = [[int(terms), float(value)] for terms, value in pursued.trace]
-        self.search_limited_ = pursued.limited
-        self.search_gain_ = float(pursued.state.gain)
-        self._response_unit = float(response.unit)
-        self._keep_projections(found, standard.varying, pursued.relevance)
-        self.converged_ = bool(self.converged_ and found_all(self, pursued))
-        return PursuitFit(prepared, pursued, outcome, scoring)
-
-    # ------------------------------------------------------------------ predicting
-
-    @property
-    def _unit(self) -> float:
-        return self._response_unit
+    def _take_fitted(
+        self, fitted: PursuitOutcome, columns: Columns, fit_seconds: dict[str, float]
+    ) -> None:
+        """Take over what a fit came to."""
+        model = ResponseModel.of(fitted.outcome, fitted.latent)
+        self._take_pursuit(model, fitted, columns, fit_seconds)
+        self._take_mode(fitted.outcome)
 
     # ------------------------------------------------------------------ telling
 
     def _summary(self) -> Summary:
-        return replace(super()._summary(), legend=_LEGEND)
-
-
-def require_pursuit(model: Any) -> None:
-    """Raise ``ParameterError`` if a parameter is out of its range."""
-    require_search(model)
-    require_count("newton_max_iter", model.newton_max_iter)
+        return self._told_of_projections(super()._summary(), PROJECTED_RESPONSE_LEGEND, "refit")

@@ -13,8 +13,8 @@ import xarray as xr
 from scipy.special import ndtri
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.estimators.transforming import tell_skewness
 from dsgp.grid.field import Field
+from dsgp.models.gaussian.target import tell_skewness
 from dsgp.rows.encode import Sketch
 from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of

@@ -2,72 +2,27 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any, Self
 
-import numpy as np
-from numpy.linalg import LinAlgError
-from sklearn.base import BaseEstimator, RegressorMixin
+import xarray as xr
 
-from dsgp.additive import MAX_ITER
-from dsgp.compute import one_blas_thread
-from dsgp.errors import (
-    DataError,
-    MemoryLimitError,
-    ParameterError,
-)
-from dsgp.estimators.draws import Sampled, sampled
-from dsgp.estimators.fitting import Outcome, Procedure, Reading
-from dsgp.estimators.gaussian import GaussianPredictor
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import (
-    generator,
-    require_choice,
-    require_count,
-    require_positive,
-)
-from dsgp.estimators.projected import (
-    FINAL_MAX_ITER,
-    FINAL_TOL,
-    ProjectedPredictor,
-    Projections,
-    projected_outcome,
-)
-from dsgp.estimators.searching import (
-    Pursued,
-    found_all,
-    kernel_of,
-    require_memory,
-    require_search,
-    searched,
-    wanted_of,
-    warn_of_search,
-)
-from dsgp.estimators.transforming import Target
+from dsgp.estimators.gaussian import GaussianEstimator
+from dsgp.estimators.pursuit_base import PursuitEstimator
 from dsgp.kernels import Matern
-from dsgp.learning.search import NOISE
-from dsgp.progress import progress
-from dsgp.pursuit.greedy import greedy
-from dsgp.pursuit.joint import Frame
-from dsgp.pursuit.levels import Prepared, prepare_rows
-from dsgp.pursuit.projection import Rows as ProjectionRows
-from dsgp.pursuit.rows import MemoryRows
-from dsgp.pursuit.search import (
-    Options,
-    from_directions,
-    ordered,
-    relevance,
-)
-from dsgp.rows.sources import Source, source_of
+from dsgp.models.checks import generator
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.gaussian.target import Target
+from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.pursuit.gaussian import GaussianPursuit
+from dsgp.models.report import PROJECTED_LEGEND, Summary
+from dsgp.models.sampled import DrawsModel
+from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
-_METHODS = ("refit", "greedy", "gibbs")
-_NOISE_START = 0.5
 
-
-class ProjectionPursuitGPRegressor(
-    GaussianPredictor, ProjectedPredictor, RegressorMixin, BaseEstimator
-):
+class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
     r"""Projection pursuit Gaussian process regression.
 
     .. math:: y_i = \sum_m f_m(x_i \cdot w_m) + \varepsilon_i, \quad
@@ -237,8 +192,6 @@ class ProjectionPursuitGPRegressor(
         self.random_state = random_state
         self.verbose = verbose
 
-    # ------------------------------------------------------------------ fitting
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -268,162 +221,42 @@ class ProjectionPursuitGPRegressor(
         MemoryLimitError
             If the fit would not fit into memory.
         """
-        self._check_parameters()
+        fit = GaussianPursuit.of(self.get_params(deep=False))
+        require_transform("target_transform", self.target_transform)
         clock = Clock()
         random = generator(self.random_state)
-        observed = source_of(X, y, sample_weight)
-        target = Target.of(observed, self.target_transform)
-        source = target.of_rows(observed)
-        with one_blas_thread():
-            with progress("reading", source.n_rows, enabled=self.verbose) as bar:
-                prepared = prepare_rows(source, random, Reading(bar, clock))
-            if prepared.n_rows < 2:
-                raise DataError(
-                    "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
-                    "positive weight are needed"
-                )
-            if self.method != "refit":
-                self._rows_in_memory(prepared)
-            clock.stage("search")
-            try:
-                pursued = self._pursue(prepared, random)
-                run = None
-                if self.method == "gibbs":
-                    clock.stage("sample")
-                    run = self._sampled(prepared, pursued, random).shifted(target.log_jacobian)
-                procedure = self._procedure()
-                standard = prepared.standard
-                # A box does not turn with the inputs.
-                ends = (
-                    prepared.ends
-                    if self.relevance
-                    else np.full_like(prepared.ends, np.inf) * [-1, 1]
-                )
-                found = Projections.of(pursued.state, standard.centre, standard.scale, ends)
-                outcome = projected_outcome(
-                    source, standard, found, pursued.state, procedure, clock, self.fixed_noise
-                )
-                clock.stage("keep")
-                self._keep_pursuit(source, prepared, pursued, outcome)
-                self._keep_projections(found, standard.varying, pursued.relevance)
-            except LinAlgError as error:
-                raise ParameterError(
-                    "float64 cannot resolve so little noise beside the functions: raise "
-                    "noise_variance, or leave it out"
-                ) from error
-        self._keep_draws(run, prepared.standard.offset)
-        self._keep_target(target)
-        self.evidence_ += target.log_jacobian
-        self.evidence_trace_ = [
-            [terms, value + target.log_jacobian] for terms, value in self.evidence_trace_
-        ]
-        self.fit_seconds_ = clock.finish()
-        procedure.warn(outcome)
-        warn_of_search(self, pursued)
-        self._tell_skewness(observed)
-        if run is not None:
-            self.converged_ = self.converged_ and run.mixed
-            run.warn()
+        source = source_of(X, y, sample_weight)
+        target = Target.of(source, self.target_transform)
+        fitted = fit(target.of_rows(source), target.log_jacobian, random, clock)
+        model = GaussianModel(fitted.latent, fitted.facts.noise_variance, target.transform)
+        self._take_pursuit(model, fitted, Columns.of(source), clock.finish())
+        fit.warn(fitted)
+        self._tell_skewness(source)
         return self
 
-    def _check_parameters(self) -> None:
-        require_search(self)
-        require_choice("method", self.method, _METHODS)
-        require_transform("target_transform", self.target_transform)
-        for name in ("n_draws", "n_warmup", "n_chains"):
-            require_count(name, getattr(self, name))
-        if self.noise_variance is not None:
-            require_positive("noise_variance", self.noise_variance)
-        elif self.fixed_noise:
-            raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
+    # ------------------------------------------------------------------ what was found
 
-    def _procedure(self) -> Procedure:
-        return Procedure(
-            noise_variance=None,
-            fixed_noise=True,
-            solver=self.solver,
-            learner=None,
-            bins=self.bins,
-            tol=self.tol,
-            max_iter=MAX_ITER[self.solver] if self.max_iter is None else int(self.max_iter),
-            learner_tol=FINAL_TOL,
-            learner_max_iter=FINAL_MAX_ITER,
-            verbose=self.verbose,
-        )
+    def _drawn(self, name: str) -> DrawsModel:
+        latent = self._fitted.latent
+        if not isinstance(latent, DrawsModel):
+            raise AttributeError(f"there is no {name}: only method='gibbs' draws")
+        return latent
 
-    def _pursue(self, prepared: Prepared, random: np.random.Generator) -> Pursued:
-        standard, level = prepared.standard, prepared.levels[-1]
-        greedily = self.method == "greedy"
-        frame = Frame.of(prepared.covariance, self.relevance and not greedily)
-        noise = _NOISE_START
-        if self.noise_variance is not None:
-            noise = float(self.noise_variance) / (standard.spread**2 * standard.weight_scale)
-        wanted = wanted_of(self)
-        require_memory(self, len(standard.varying))
-        with progress("searching", enabled=self.verbose) as bar:
-            if greedily:
-                fitted = greedy(
-                    self._rows_in_memory(prepared),
-                    kernel_of(self),
-                    n_projections=wanted,
-                    n_starts=self.n_starts,
-                    noise_variance=noise if self.fixed_noise else None,
-                    random=random,
-                    watch=lambda step: bar.update(terms=step.terms, value=step.validation),
-                )
-                noise = noise if self.fixed_noise else max(fitted.noise_variance, NOISE[0])
-                state = from_directions(
-                    level, frame, fitted.directions, fitted.kernels, noise, self.fixed_noise
-                )
-            else:
-                options = Options(kernel_of(self), wanted, self.n_starts, noise, self.fixed_noise)
-                return searched(prepared, frame, options, random, bar)
-        state = ordered(level, state)
-        trace = [(step.terms, float(step.evidence)) for step in fitted.trace]
-        return Pursued(state, trace, fitted.n_searched, relevance(level, state))
+    @property
+    def draws_(self) -> xr.Dataset:
+        """Draws of directions, variances and noise, by chain."""
+        return self._drawn("draws_").dataset()
 
-    def _sampled(
-        self, prepared: Prepared, pursued: Pursued, random: np.random.Generator
-    ) -> Sampled:
-        with progress("sampling", enabled=self.verbose) as bar:
-            return sampled(
-                self._rows_in_memory(prepared),
-                pursued.state,
-                prepared.standard,
-                kernel_of(self),
-                n_draws=int(self.n_draws),
-                n_warmup=int(self.n_warmup),
-                n_chains=int(self.n_chains),
-                random=random,
-                watch=lambda sweeps: bar.update(sweeps=sweeps),
-            )
+    @property
+    def diagnostics_(self) -> dict[str, dict[str, float]]:
+        """R-hat and effective sample size of noise variance, predictions and log likelihood."""
+        return self._drawn("diagnostics_").told()
 
-    def _rows_in_memory(self, prepared: Prepared) -> ProjectionRows:
-        rows = prepared.levels[-1].rows
-        if not isinstance(rows, MemoryRows):
-            raise MemoryLimitError(
-                f"method={self.method!r} needs all rows in memory, and {prepared.n_rows} rows of "
-                f"{len(prepared.standard.varying)} columns are too many: method='refit' streams"
-            )
-        block = rows.block
-        return ProjectionRows(
-            block.inputs, block.target, block.weight if len(block.root_weight) else np.empty(0)
-        )
+    # ------------------------------------------------------------------ telling
 
-    def _keep_pursuit(
-        self, source: Source, prepared: Prepared, pursued: Pursued, outcome: Outcome
-    ) -> None:
-        standard, state = prepared.standard, pursued.state
-        self._keep(outcome)
-        self._set_columns(source)
-        self.constant_columns_ = prepared.constant
-        self.n_missing_ = {}
-        unit = math.log(standard.spread)
-        self.evidence_ = float(state.evidence - state.n_rows * unit)
-        self.evidence_trace_ = [
-            [int(terms), float(value - pursued.n_traced * unit)] for terms, value in pursued.trace
-        ]
-        self.search_limited_ = pursued.limited
-        # Greedy terms are found one by one, and meet the tolerance of their own searches.
-        self.search_gain_ = 0.0 if self.method == "greedy" else float(state.gain)
-        self.converged_ = bool(self.converged_ and found_all(self, pursued))
+    def _summary(self) -> Summary:
+        latent = self._fitted.latent
+        drawn = isinstance(latent, DrawsModel)
+        method = "refit" if drawn else self.method
+        told = self._told_of_projections(super()._summary(), PROJECTED_LEGEND, method)
+        return replace(told, lines=[*told.lines, *latent.lines()]) if drawn else told

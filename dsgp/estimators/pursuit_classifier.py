@@ -1,33 +1,26 @@
-"""``ProjectionPursuitGPClassifier``: projection pursuit for two or more classes."""
+"""``ProjectionPursuitGPClassifier``: functions of projections for two or more classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dsgp.compute import over_chunks
-from dsgp.estimators import persistence
-from dsgp.estimators.classes import row_weights
-from dsgp.estimators.classifier import AdditiveGPClassifier, require_classes
-from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP, require_pursuit
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import generator, require_choice
-from dsgp.estimators.responses import Responses
-from dsgp.estimators.searching import warn_of_search
+from dsgp.estimators.classes import OF_ONE, ClassEstimator
+from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.kernels import Matern
-from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Bernoulli
-from dsgp.rows.sources import Rows, Source, classes_of, source_of
-from dsgp.rows.table import RowTable
-from dsgp.terms import Floats
+from dsgp.models.checks import generator, require_choice
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.laplace.softmax import require_classes
+from dsgp.models.pursuit.classes import OneClass, class_factors, class_totals
+from dsgp.models.pursuit.response import ResponsePursuit
+from dsgp.rows.sources import classes_of, source_of
 
 
-class ProjectionPursuitGPClassifier(AdditiveGPClassifier):
+class ProjectionPursuitGPClassifier(ClassEstimator):
     r"""Projection pursuit Gaussian process classification.
 
     With two classes
@@ -81,7 +74,17 @@ class ProjectionPursuitGPClassifier(AdditiveGPClassifier):
 
     missing = "error"  # a projection needs all its inputs
     multi_class = "ovr"
-    method = "refit"
+
+    _kind = GeneralizedPursuitGP
+    _of_one = OF_ONE | {
+        "projections_",
+        "relevance_",
+        "n_projections_",
+        "evidence_",
+        "evidence_trace_",
+        "search_gain_",
+        "search_limited_",
+    }
 
     def __init__(
         self,
@@ -116,8 +119,6 @@ class ProjectionPursuitGPClassifier(AdditiveGPClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    # ------------------------------------------------------------------ fitting
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
 
@@ -143,164 +144,35 @@ class ProjectionPursuitGPClassifier(AdditiveGPClassifier):
         MemoryLimitError
             If the fit would not fit into memory.
         """
-        require_pursuit(self)
+        fit = ResponsePursuit.of(self.get_params(deep=False))
         require_choice("link", self.link, ("logit", "probit"))
         clock = Clock()
         random = generator(self.random_state)
         classes = classes_of(X, y)
         require_classes(classes)
         source = source_of(X, y, sample_weight, labels=classes)
-        totals = _totals(source, len(classes))
+        totals = class_totals(source, len(classes))
         present = np.flatnonzero(totals)
         require_classes(classes[present])
         factors = np.ones(len(classes))
-        factors[present] = self._factors(totals[present], classes[present])
-        models, fits = [], []
+        factors[present] = class_factors(totals[present], self.class_weight, classes[present])
+        fits = []
         for code in present[1:] if len(present) == 2 else present:
             view = OneClass(int(code), factors)
-            model = GeneralizedPursuitGP(Bernoulli(self.link), **self._shared)
-            fit = model._pursue(source, Bernoulli(self.link), random, clock, view, view.responses)
-            models.append(model)
-            fits.append(fit)
-        self.classes_ = classes[present]
-        self.n_rounds_ = 1
-        self._settled = True
-        self.estimators_ = models
-        self._take_columns()
-        self.fit_seconds_ = clock.finish()
-        for model in models:
-            model.fit_seconds_ = self.fit_seconds_
-        for model, fit in zip(models, fits, strict=True):
-            fit.scoring.warn(fit.outcome)
-            warn_of_search(model, fit.pursued)
+            likelihood = Bernoulli(self.link)
+            fits.append(fit(source, likelihood, random, clock, view, view.responses))
+        fit_seconds = clock.finish()
+        shared = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in ("link", "class_weight")
+        }
+        estimators = []
+        for fitted in fits:
+            estimator = GeneralizedPursuitGP(Bernoulli(self.link), **shared)
+            estimator._take_fitted(fitted, Columns.of(source), fit_seconds)
+            estimators.append(estimator)
+        self._take_classes(classes[present], estimators, fit_seconds)
+        for fitted in fits:
+            fit.warn(fitted)
         return self
-
-    @property
-    def _shared(self) -> dict[str, Any]:
-        """Parameters of each f."""
-        own = ("link", "class_weight")
-        return {k: v for k, v in self.get_params(deep=False).items() if k not in own}
-
-    def _factors(self, totals: Floats, classes: Any) -> Floats:
-        """What the weights of the rows of each class are multiplied by."""
-        codes = np.arange(len(totals), dtype=np.float64)
-        table = RowTable((), (), np.empty((0, len(totals)), np.uint16))
-        # One row a class stands for all of its rows.
-        rows = Responses(
-            (), False, [], [], ResponseRows(table, codes, totals), None, False, {}, "y"
-        )
-        return row_weights(rows, self.class_weight, classes).rows.weight / totals
-
-    # ------------------------------------------------------------------ what was found
-
-    @property
-    def used_columns_(self) -> tuple[str, ...]:
-        """Columns that a prediction depends on."""
-        leader: tuple[str, ...] = self._leader.used_columns_
-        return leader
-
-    @property
-    def _leader(self) -> GeneralizedPursuitGP:
-        """An f with projections, where there is one: it asks for all columns that others need."""
-        found: GeneralizedPursuitGP = max(self.estimators_, key=lambda model: bool(model.terms_))
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _OF_SEARCH and len(self.__dict__.get("estimators_", ())) == 1:
-            return getattr(self.estimators_[0], name)
-        return super().__getattr__(name)
-
-    # ------------------------------------------------------------------ predicting
-
-    def _evaluated(self, X: Any, function: Any, n_columns: int) -> Any:
-        for model in self.estimators_:
-            model._prepare(with_std=True)
-
-        def finish(rows: Rows, mean: Floats, variance: Floats | None) -> list[Floats]:
-            moments = [
-                (mean, variance) if model is self._leader else model._moments(rows, True)
-                for model in self.estimators_
-            ]
-            return list(function(moments))
-
-        return self._leader._evaluated(X, finish, n_columns, with_variance=True)
-
-    # ------------------------------------------------------------------ telling and keeping
-
-    @classmethod
-    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
-        """Undo ``save``."""
-        model = cls(**persistence.parameters(settings))
-        model.classes_ = persistence.classes(settings)
-        model.n_rounds_ = settings["n_rounds"]
-        model._settled = settings["settled"]
-        model.estimators_ = [
-            GeneralizedPursuitGP._restore(own, tree[f"class{k}"])
-            for k, own in enumerate(settings["models"])
-        ]
-        expected = 1 if len(model.classes_) == 2 else len(model.classes_)
-        if len(model.estimators_) != expected:
-            raise ValueError("the classes and the models do not agree")
-        model.fit_seconds_ = model.estimators_[0].fit_seconds_
-        model._take_columns()
-        return model
-
-
-_OF_SEARCH = frozenset(
-    {
-        "projections_",
-        "relevance_",
-        "n_projections_",
-        "evidence_",
-        "evidence_trace_",
-        "search_gain_",
-        "search_limited_",
-        "_posterior",  # for pictures of the functions
-    }
-)
-
-
-@dataclass(frozen=True)
-class OneClass:
-    """Rows of a class against all others; it travels to workers.
-
-    Attributes
-    ----------
-    code : int
-        Of the class; targets are codes of classes.
-    factors : ndarray of shape (n_classes,)
-        Of the weights of the rows of each class.
-    """
-
-    code: int
-    factors: Floats
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Return the rows with targets 0 and 1."""
-        assert rows.y is not None
-        target, weight = self._seen(rows.y, rows.weight)
-        return replace(rows, y=target, weight=weight, n_rows=len(rows))
-
-    def responses(self, responses: Responses) -> Responses:
-        """Return rows made ready for a likelihood with targets 0 and 1."""
-        rows = responses.rows
-        target, weight = self._seen(rows.y, rows.weight if len(rows.weight) else None)
-        weight = np.empty(0) if weight is None else weight
-        return replace(responses, rows=replace(rows, y=target, weight=weight))
-
-    def _seen(self, y: Floats, weight: Floats | None) -> tuple[Floats, Floats | None]:
-        if not (self.factors == 1.0).all():
-            factors = self.factors[y.astype(np.intp)]
-            weight = factors if weight is None else weight * factors
-        return (y == self.code).astype(np.float64), weight
-
-
-def _totals(source: Source, n_classes: int) -> Floats:
-    """Sum of the weights of each class, (n_classes,)."""
-    count = partial(_class_totals, n_classes)
-    return np.sum(list(over_chunks(source.chunks(), count)), axis=0)
-
-
-def _class_totals(n_classes: int, rows: Rows) -> NDArray[np.float64]:
-    assert rows.y is not None
-    return np.bincount(rows.y.astype(np.intp), rows.weight, n_classes).astype(np.float64)

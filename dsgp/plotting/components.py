@@ -14,7 +14,7 @@ from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.estimators.term import Term
+from dsgp.models.term import FittedTerm
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
 from dsgp.plotting.panels import (
@@ -191,7 +191,7 @@ def plot_components(
 AnyPanel = Panel | LevelsPanel | CurvesPanel
 
 
-def _panels(model: Any, terms: list[Term], X: Any, n_points: int, z: float) -> list[AnyPanel]:
+def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float) -> list[AnyPanel]:
     """Evaluate all terms; functions of one input share what is cut off at their ends."""
     lines = [term for term in terms if _is_line(term)]
     found: dict[str, AnyPanel] = {}
@@ -208,7 +208,7 @@ def _panels(model: Any, terms: list[Term], X: Any, n_points: int, z: float) -> l
     return [found[term.name] for term in terms]
 
 
-def _is_line(term: Term) -> bool:
+def _is_line(term: FittedTerm) -> bool:
     return term.bound.family in ("axis", "dense", "constant") and term.bound.group is None
 
 
@@ -219,7 +219,7 @@ def _xlabel(panel: AnyPanel) -> str:
 def _write_dates(ax: Axes, model: Any, panel: Panel) -> None:
     """Write dates, or parts of them, along an axis of days."""
     value = panel.term.bound.value or panel.term.bound.multiplier
-    kind = None if value is None else model._kinds.get(value.column)
+    kind = None if value is None else model._columns.kinds.get(value.column)
     if value is None or kind is None or not kind.is_date:
         return
     if value.period == "year":
@@ -234,7 +234,7 @@ def _write_dates(ax: Axes, model: Any, panel: Panel) -> None:
         ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
-def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[Term]:
+def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[FittedTerm]:
     if sort not in ("share", "column"):
         raise ParameterError(f"sort must be 'share' or 'column', got {sort!r}")
     by_name = {term.name: term for term in model.terms_}
@@ -256,7 +256,7 @@ def _column_names(model: Any) -> list[str]:
     return [f"x{position}" for position in range(model.n_features_in_)]
 
 
-def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
+def _seen(model: Any, terms: list[FittedTerm], X: Any) -> list[tuple[Floats, Floats]]:
     """Distinct inputs of each term, ascending, and the weight of each."""
     if X is None:
         return [_of_training(term) for term in terms]
@@ -264,7 +264,7 @@ def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     if hasattr(model, "projections_"):  # inputs of terms are made of all columns
         names = [term.name for term in model.terms_]
         rows = Rows.join([load() for load in model._rows_of(X)])
-        columns = model._inputs(rows.columns)
+        columns = model._rows_model.inputs(rows.columns)
         values = [columns[names.index(term.name)] for term in terms]
     else:
         values = [_column(model, term, X) for term in terms]
@@ -274,7 +274,7 @@ def _seen(model: Any, terms: list[Term], X: Any) -> list[tuple[Floats, Floats]]:
     return [(points, count.astype(np.float64)) for points, count in counted]
 
 
-def _of_training(term: Term) -> tuple[Floats, Floats]:
+def _of_training(term: FittedTerm) -> tuple[Floats, Floats]:
     """Inputs in the training rows and their weights; of a straight line a range around its mean."""
     points = term.cells.points
     if term.bound.family == "constant":
@@ -284,7 +284,7 @@ def _of_training(term: Term) -> tuple[Floats, Floats]:
     return (points if points.ndim == 1 else points[:, 0]), term.weight
 
 
-def _column(model: Any, term: Term, X: Any) -> Floats:
+def _column(model: Any, term: FittedTerm, X: Any) -> Floats:
     if not term.bound.is_plain:
         rows = Rows.join([load() for load in model._rows_of(X)])
         by_name = dict(zip(model.used_columns_, rows.columns, strict=True))

@@ -126,7 +126,7 @@ def _draw_search(model: Any) -> Figure:
     note = (
         "Evidence of the residual that each projection was fitted to. Rows held out decide how "
         "many are kept."
-        if model.method == "greedy"
+        if getattr(model, "method", None) == "greedy"
         else "Steps of the search in their order: projections are added, refitted and taken away."
     )
     write_below(fig, note, fig.get_figwidth())

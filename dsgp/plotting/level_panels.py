@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
-from dsgp.estimators.term import Term
+from dsgp.models.term import FittedTerm
 from dsgp.plotting.style import FAINT, INK, label
 from dsgp.terms import Floats
 
@@ -24,12 +24,12 @@ class LevelsPanel:
 
     Attributes
     ----------
-    term : Term
+    term : FittedTerm
     names : list of str
     weight, mean, low, high : ndarray of shape (n_levels,)
     """
 
-    term: Term
+    term: FittedTerm
     names: list[str]
     weight: Floats
     mean: Floats
@@ -83,7 +83,7 @@ class CurvesPanel:
 
     Attributes
     ----------
-    term : Term
+    term : FittedTerm
     names : list of str
     inputs, means, lows, highs : list of ndarray of shape (n_inputs,)
         Of each curve.
@@ -91,7 +91,7 @@ class CurvesPanel:
         Of all levels.
     """
 
-    term: Term
+    term: FittedTerm
     names: list[str]
     inputs: list[Floats]
     means: list[Floats]
@@ -134,7 +134,7 @@ class CurvesPanel:
         return f"{self.term.name}{left}"
 
 
-def levels_panel(model: Any, term: Term, z: float) -> LevelsPanel:
+def levels_panel(model: Any, term: FittedTerm, z: float) -> LevelsPanel:
     """Evaluate the effects of all levels of a term."""
     points = term.cells.points
     mean, std = _moments(model, term, points)
@@ -143,14 +143,14 @@ def levels_panel(model: Any, term: Term, z: float) -> LevelsPanel:
     # Days of the week and the like have an order of their own.
     order = np.arange(len(mean)) if value.part else np.argsort(mean, kind="stable")
     column = points if points.ndim == 1 else points[:, 0]
-    kind = model._kinds.get(value.column)
+    kind = model._columns.kinds.get(value.column)
     labels = () if kind is None else kind.labels
     names = [value.label(float(column[k]), labels) for k in order]
     mean, reach = mean[order], z * std[order]
     return LevelsPanel(term, names, term.weight[order], mean, mean - reach, mean + reach)
 
 
-def curves_panel(model: Any, term: Term, n_points: int, z: float) -> CurvesPanel:
+def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> CurvesPanel:
     """Evaluate the curves of the levels with most rows, each where its rows are."""
     points, group = term.cells.points, term.bound.group
     assert group is not None
@@ -158,7 +158,7 @@ def curves_panel(model: Any, term: Term, n_points: int, z: float) -> CurvesPanel
     weights = np.add.reduceat(term.weight, starts)
     ends = np.append(starts[1:], len(points))
     chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
-    kind = model._kinds.get(group.column)
+    kind = model._columns.kinds.get(group.column)
     labels = () if kind is None else kind.labels
     names, inputs, means, lows, highs = [], [], [], [], []
     for k in chosen:
@@ -176,9 +176,9 @@ def curves_panel(model: Any, term: Term, n_points: int, z: float) -> CurvesPanel
     return CurvesPanel(term, names, inputs, means, lows, highs, len(levels))
 
 
-def _moments(model: Any, term: Term, inputs: Floats) -> tuple[Floats, Floats]:
+def _moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of a centred component at inputs."""
     position = [own.name for own in model.terms_].index(term.name)
     with one_blas_thread():
-        variance = model._posterior.centred_variance(position, inputs)
+        variance = model._rows_model.posterior.centred_variance(position, inputs)
     return term.mean(inputs) - term.centre, np.sqrt(variance)

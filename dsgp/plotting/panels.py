@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ParameterError
-from dsgp.estimators.term import Term
+from dsgp.models.term import FittedTerm
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
 from dsgp.terms import Floats
 
@@ -30,7 +30,7 @@ class Panel:
 
     Attributes
     ----------
-    term : Term
+    term : FittedTerm
     points, weight : ndarray of shape (n_distinct,)
         Distinct inputs, ascending, and the weight of each.
     few : bool
@@ -39,7 +39,7 @@ class Panel:
         Component and borders of its band.
     """
 
-    term: Term
+    term: FittedTerm
     points: Floats
     weight: Floats
     few: bool
@@ -67,14 +67,14 @@ class Panel:
 
 
 def panels_of(
-    model: Any, terms: list[Term], seen: list[tuple[Floats, Floats]], n_points: int, z: float
+    model: Any, terms: list[FittedTerm], seen: list[tuple[Floats, Floats]], n_points: int, z: float
 ) -> list[Panel]:
     """Evaluate terms for a scale they share; where a band opens wide in the tails, the bulk only.
 
     Parameters
     ----------
     model : fitted estimator
-    terms : list of Term
+    terms : list of FittedTerm
     seen : list of (points, weight)
         Distinct inputs of each term that are to be shown, ascending, and their weights.
     n_points : int
@@ -139,10 +139,12 @@ def _quantiles(points: Floats, weight: Floats, tail: float) -> tuple[float, floa
     return float(points[low]), float(points[min(high, len(points) - 1)])
 
 
-def _evaluate(model: Any, terms: list[Term], inputs: list[Floats]) -> list[tuple[Floats, Floats]]:
+def _evaluate(
+    model: Any, terms: list[FittedTerm], inputs: list[Floats]
+) -> list[tuple[Floats, Floats]]:
     """Mean and standard deviation of each centred function at inputs of its own."""
     position = {term.name: position for position, term in enumerate(model.terms_)}
-    posterior = model._posterior
+    posterior = model._rows_model.posterior
     with one_blas_thread():
         return [
             (
@@ -153,7 +155,7 @@ def _evaluate(model: Any, terms: list[Term], inputs: list[Floats]) -> list[tuple
         ]
 
 
-def _inputs_at(term: Term, values: Floats) -> Floats:
+def _inputs_at(term: FittedTerm, values: Floats) -> Floats:
     """Inputs of the cells of a term at values along its panel."""
     bound = term.bound
     if bound.multiplier is None:
@@ -164,7 +166,7 @@ def _inputs_at(term: Term, values: Floats) -> Floats:
     return np.column_stack([values, np.ones(len(values))])
 
 
-def _level_free(term: Term, at: Floats) -> Floats:
+def _level_free(term: FittedTerm, at: Floats) -> Floats:
     """The centred function; a coefficient, which multiplies a column, is not centred."""
     is_coefficient = term.bound.multiplier is not None and term.bound.family != "constant"
     return term.mean(at) - (0.0 if is_coefficient else term.centre)

@@ -275,7 +275,7 @@ def _caption(
             f"not shown: {left} further projection{'' if left == 1 else 's'}, of shares "
             f"{percent(share / model.target_variance_)} in all"
         )
-    if model.method == "gibbs":
+    if getattr(model, "method", None) == "gibbs":
         parts.append("functions and directions: those that the chains began at")
     if not all(few):
         parts.append(f"band: {level:.0%} credible, given the directions")

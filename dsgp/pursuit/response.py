@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import minimize
 
-from dsgp.errors import DataError
 from dsgp.likelihoods import Likelihood
-from dsgp.pursuit.rows import EXPOSURE, TRIALS, Block, offsets
+from dsgp.pursuit.rows import Block
+from dsgp.rows.response import EXPOSURE, TRIALS, require_positive, shift_of
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
@@ -85,13 +85,8 @@ def require_response(likelihood: Likelihood, rows: Rows, target: str) -> None:
     """Raise ``DataError`` if a target is none of the likelihood's, or an exposure not positive."""
     assert rows.y is not None
     for role in (EXPOSURE, TRIALS):
-        bad = np.flatnonzero(~(rows.extra.get(role, np.ones(1)) > 0))
-        if len(bad):
-            raise DataError(
-                f"{role} must be positive in every row, got {rows.extra[role][bad[0]]:g} in row "
-                f"{bad[0]} (counted from 0, {len(bad)} of {len(rows)} rows): leave those rows out, "
-                "or correct them"
-            )
+        if role in rows.extra:
+            require_positive(rows.extra[role], role)
     likelihood.check_target(rows.y, rows.extra.get(TRIALS), f"the target {target!r}")
 
 
@@ -111,7 +106,12 @@ def response_of(
         The largest target of all rows: a level that none of these has.
     """
     assert rows.y is not None
-    y, trials, weight, offset = rows.y, rows.extra.get(TRIALS), rows.weight, offsets(rows)
+    y, trials, weight, offset = (
+        rows.y,
+        rows.extra.get(TRIALS),
+        rows.weight,
+        np.zeros(len(rows)) + shift_of(rows.extra),
+    )
     if highest is None:
         likelihood = likelihood.completed(y, weight)
     else:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dsgp.compute import over_blocks, run
+from dsgp.rows.response import TRIALS, shift_of
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import Floats
 
@@ -19,9 +20,6 @@ _PARTS = 8
 MATRICES = _PARTS + 8
 _FEWEST_ROWS = 2048  # of a part
 STREAM_BLOCK = 2**17  # rows of a logical block
-
-# Roles of further numbers of the rows.
-OFFSET, EXPOSURE, TRIALS = "offset", "exposure", "trials"
 
 Result = TypeVar("Result")
 NO_WEIGHT = np.empty(0)
@@ -177,16 +175,6 @@ class Standard:
         return block.part(kept)
 
 
-def offsets(rows: Rows) -> Floats:
-    """What the rows themselves add to f: exposures by their logarithms, (n,)."""
-    out = np.zeros(len(rows))
-    if OFFSET in rows.extra:
-        out += rows.extra[OFFSET]
-    if EXPOSURE in rows.extra:
-        out += np.log(rows.extra[EXPOSURE])
-    return out
-
-
 class View(Protocol):
     """Another target and other weights of the same rows; it travels to workers."""
 
@@ -216,7 +204,7 @@ class ResponseStandard(Standard):
             self.inputs(rows.columns),
             rows.y,
             NO_WEIGHT if rows.weight is None else np.sqrt(rows.weight),
-            (self.offset + offsets(rows)) / self.spread,
+            (self.offset + np.zeros(len(rows)) + shift_of(rows.extra)) / self.spread,
             rows.extra.get(TRIALS, NO_WEIGHT),
         )
         if rows.weight is None or (rows.weight > 0).all():

@@ -211,7 +211,7 @@ def test_the_order_of_the_classes_does_not_matter():
 
 
 def test_a_softmax_that_does_not_settle_is_warned_of(monkeypatch):
-    monkeypatch.setattr("dsgp.estimators.classes._ROUNDS", 1)
+    monkeypatch.setattr("dsgp.models.laplace.softmax._ROUNDS", 1)
     X, codes, _ = table(60, n_classes=3)
     with pytest.warns(ConvergenceWarning, match="stopped after 2 rounds") as caught:
         model = kept().fit(X, codes)
@@ -302,7 +302,7 @@ def test_a_prediction_does_not_depend_on_its_company(monkeypatch):
     p = model.predict_proba(X)
     for rows in (slice(0, 1), slice(50, 120)):
         np.testing.assert_allclose(model.predict_proba(X[rows]), p[rows], rtol=1e-9)
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 17)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 17)
     np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-9)
 
 

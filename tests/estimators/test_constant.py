@@ -103,13 +103,13 @@ def test_larger_tables_agree_with_dense_algebra(how):
     bins = {"codes": None, "tables": 512, "streamed": 512}[how]
     given = (da.from_array(X, (400, 2)), da.from_array(y, 400)) if how == "streamed" else (X, y)
     model = kept(bins=bins).fit(*given)
-    assert model._posterior.covariance.name.startswith("smoothers")
+    assert model.model_.latent.posterior.covariance.name.startswith("smoothers")
     dense = Dense(KERNELS.values(), NOISE, X, y, np.ones(len(X)))
     new = np.array([[0.3, 0.5], [-1.9, 1.9], [30.0, 0.0], [40.0, -50.0]])
     mean, std = model.predict(new, return_std=True)
     np.testing.assert_allclose(mean, dense.mean(new), atol=1e-6)
     np.testing.assert_allclose(std, np.sqrt(np.diag(dense.covariance(new))), rtol=0.01)
-    far = model._posterior.constant.deviation([np.array([1e6]), np.array([1e6])], 1)
+    far = model.model_.latent.posterior.constant.deviation([np.array([1e6]), np.array([1e6])], 1)
     assert far[0] == pytest.approx(1 / np.sqrt(dense.precision), rel=1e-6)
 
 

@@ -340,7 +340,7 @@ def test_a_prediction_does_not_depend_on_its_company(counts, monkeypatch):
         part = counts.predict(X[rows], return_std=True)
         np.testing.assert_allclose(part[0], mean[rows], rtol=1e-12)
         np.testing.assert_allclose(part[1], std[rows], rtol=1e-9)
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 17)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 17)
     np.testing.assert_allclose(counts.predict(X, return_std=True), (mean, std), rtol=1e-9)
 
 
@@ -438,7 +438,9 @@ def test_missing_inputs_add_nothing():
     X.iloc[7] = np.nan
     mean, std = model.predict_latent(X, return_std=True)
     assert np.isfinite(mean).all()
-    assert std[7] == pytest.approx(model._posterior.constant.std)  # of the constant alone
+    assert std[7] == pytest.approx(
+        model.model_.latent.posterior.constant.std
+    )  # of the constant alone
 
 
 # ---- what is told and kept

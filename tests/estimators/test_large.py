@@ -16,8 +16,10 @@ import zarr
 import dsgp
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import DataError, DataWarning, MemoryLimitError
-from dsgp.estimators import training
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.models.gaussian import rows as gaussian_rows
+from dsgp.models.rows import bins as bins_module
+from dsgp.models.rows import budget
 
 FITTED = ("noise_variance_", "log_marginal_likelihood_", "intercept_", "learner_trace_")
 
@@ -78,8 +80,8 @@ def test_few_distinct_values_are_kept_whatever_the_bins():
 
 
 def test_auto_takes_more_bins_until_their_error_is_small(monkeypatch):
-    monkeypatch.setattr(training, "EXACT_INPUTS", 0)
-    monkeypatch.setattr(training, "AUTO_BINS", dict.fromkeys((1, 2, 3, 4), 16))
+    monkeypatch.setattr(gaussian_rows, "EXACT_INPUTS", 0)
+    monkeypatch.setattr(bins_module, "AUTO_BINS", dict.fromkeys((1, 2, 3, 4), 16))
     X, y = rows()
     model = AdditiveGPRegressor().fit(X, y)
     assert max(len(term.cells) for term in model.terms_) > 16
@@ -94,7 +96,7 @@ def test_too_few_bins_are_warned_of():
 
 
 def test_heavy_tails_do_not_eat_the_resolution(monkeypatch):
-    monkeypatch.setattr(training, "EXACT_INPUTS", 0)
+    monkeypatch.setattr(gaussian_rows, "EXACT_INPUTS", 0)
     rng = np.random.default_rng(0)
     x = rng.standard_t(1.2, 20_000)
     y = np.sin(2 * np.arctan(x) * 4) + 0.1 * rng.standard_normal(len(x))
@@ -196,12 +198,12 @@ def test_predictions_of_a_dask_collection_are_lazy(in_memory):
 
 def test_codes_on_disk_give_the_same_model(monkeypatch):
     X, y = rows()
-    monkeypatch.setattr(training, "BIN_TABLE_BYTES", 0.0)
+    monkeypatch.setattr(bins_module, "BIN_TABLE_BYTES", 0.0)
     in_memory = AdditiveGPRegressor(bins=100).fit(X, y)
-    monkeypatch.setattr(training, "_plan_memory", lambda *_: True)
+    monkeypatch.setattr(bins_module, "plan_memory", lambda *_: True)
     on_disk = AdditiveGPRegressor(bins=100).fit(X, y)
     same(on_disk, in_memory)
-    assert type(on_disk._equations.table.codes) is not np.ndarray
+    assert type(on_disk.model_.latent.equations.table.codes) is not np.ndarray
     np.testing.assert_array_equal(
         on_disk.sample(X[:5], 2, random_state=0), in_memory.sample(X[:5], 2, random_state=0)
     )
@@ -209,8 +211,8 @@ def test_codes_on_disk_give_the_same_model(monkeypatch):
 
 def test_a_model_with_codes_on_disk_is_saved(monkeypatch, tmp_path):
     X, y = rows()
-    monkeypatch.setattr(training, "BIN_TABLE_BYTES", 0.0)
-    monkeypatch.setattr(training, "_plan_memory", lambda *_: True)
+    monkeypatch.setattr(bins_module, "BIN_TABLE_BYTES", 0.0)
+    monkeypatch.setattr(bins_module, "plan_memory", lambda *_: True)
     model = AdditiveGPRegressor(bins=100).fit(X, y)
     model.save(tmp_path / "m.zarr")
     loaded = dsgp.load(tmp_path / "m.zarr")
@@ -423,13 +425,13 @@ def test_memory_stays_below_its_estimate(n, d, bins):
         check=True,
     )
     if bins is None:
-        estimate = training.exact_bytes(n, d)
+        estimate = budget.exact_bytes(n, d)
     else:
         size = 512 if bins == "auto" else bins
         cuts = [range(size)] * d
-        with_pairs = training._pair_bytes(cuts) <= training.BIN_TABLE_BYTES
+        with_pairs = budget.pair_bytes(cuts) <= bins_module.BIN_TABLE_BYTES
         assert with_pairs == (bins == "auto")
-        estimate = training.stream_bytes(n, d, cuts, with_pairs, weighted=False)
+        estimate = budget.stream_bytes(n, d, cuts, with_pairs, weighted=False)
     assert int(found.stdout) <= estimate
 
 

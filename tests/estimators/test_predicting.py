@@ -7,16 +7,22 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import NotFittedError
 
 import dsgp
 from dsgp import AdditiveGPRegressor
-from dsgp.estimators import fitting, training
-from dsgp.estimators.gaussian import GaussianPredictor
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.training import plain_terms
+from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.kernels import Matern32, Matern52
+from dsgp.models.additive import AdditiveModel
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.facts import FitFacts
+from dsgp.models.gaussian import fit as gaussian_fit
+from dsgp.models.gaussian import rows as gaussian_rows
+from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.rows import bins
+from dsgp.models.rows.columns import plain_terms
 from dsgp.rows.sources import MappedSource, source_of
 
 DIRECTIONS = np.array([[0.6, 0.8, 0.0], [0.0, -0.6, 0.8]])
@@ -35,12 +41,30 @@ class Projection:
         ]
 
 
-class Projected(GaussianPredictor, RegressorMixin, BaseEstimator):
-    """Two terms in three columns, along directions that are given."""
+@dataclass(frozen=True)
+class Along(AdditiveModel):
+    """Two terms in three columns, along directions that are given, and a variance beside."""
 
-    _plain_attributes = (*GaussianPredictor._plain_attributes, "extra_")
-    _array_attributes = ("directions_",)
+    extra: float = 0.25
 
+    @property
+    def used_columns(self):
+        return ("a", "b", "c")
+
+    def inputs(self, columns):
+        assert all(len(column) <= 100 for column in columns)
+        return Projection(DIRECTIONS)(columns)
+
+    def _variance(self, rows, inputs):
+        assert len(rows.columns) == 3
+        return super()._variance(rows, inputs) + self.extra
+
+    @classmethod
+    def around(cls, model):
+        return cls(**{name: getattr(model, name) for name in AdditiveModel.__dataclass_fields__})
+
+
+class Projected(GaussianEstimator):
     def __init__(
         self, kernel=None, *, noise_variance=None, fixed_noise=False, solver="multigrid",
         learner="marginal", bins="auto", missing="error", tol=1e-4, max_iter=None, learner_tol=0.1,
@@ -61,32 +85,21 @@ class Projected(GaussianPredictor, RegressorMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X, y):
-        procedure = fitting.Procedure.of(self)
+        fit = GaussianFit.of(self.get_params(deep=False))
         clock = Clock()
         source = source_of(X, y)
-        self.directions_ = DIRECTIONS
-        self.extra_ = 0.25
         mapped = MappedSource(source, ("u0", "u1"), Projection(DIRECTIONS))
-        outcome = procedure.fit(
-            mapped, plain_terms(dict.fromkeys(mapped.names, self.kernel)), clock
-        )
-        self._keep(outcome)
-        self._set_columns(source)
-        self.fit_seconds_ = clock.finish()
-        procedure.warn(outcome)
+        outcome = fit(mapped, plain_terms(dict.fromkeys(mapped.names, self.kernel)), clock)
+        facts = FitFacts.of_gaussian(outcome)
+        model = GaussianModel(Along.around(outcome.model()), facts.noise_variance)
+        self._take(model, facts, Columns.of(source), clock.finish())
+        fit.warn(outcome)
         return self
 
-    @property
-    def used_columns_(self):
-        return self._columns
-
-    def _inputs(self, columns):
-        assert all(len(column) <= 100 for column in columns)
-        return Projection(self.directions_)(columns)
-
-    def _variance(self, rows, inputs):
-        assert len(rows.columns) == 3
-        return super()._variance(rows, inputs) + self.extra_
+    @classmethod
+    def _model_of(cls, settings, tree):
+        model = super()._model_of(settings, tree)
+        return replace(model, latent=Along.around(model.latent))
 
     def _summary(self):
         plain = super()._summary()
@@ -110,7 +123,7 @@ def projected(X):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 100)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 100)
     monkeypatch.setattr("dsgp.rows.sources.stream.BLOCK_ROWS", 170)
     monkeypatch.setattr("dsgp.estimators._MODELS", {"Projected": Projected})
 
@@ -118,8 +131,8 @@ def small_blocks(monkeypatch):
 @pytest.fixture(params=["every value", "bins"])
 def models(request, monkeypatch):
     if request.param == "bins":  # few at first, so that there are more in the end
-        monkeypatch.setattr(training, "EXACT_INPUTS", 0)
-        monkeypatch.setattr(training, "AUTO_BINS", dict.fromkeys((1, 2, 3, 4), 8))
+        monkeypatch.setattr(gaussian_rows, "EXACT_INPUTS", 0)
+        monkeypatch.setattr(bins, "AUTO_BINS", dict.fromkeys((1, 2, 3, 4), 8))
     X, y = rows()
     return Projected(Matern52()).fit(X, y), AdditiveGPRegressor().fit(projected(X), y)
 
@@ -135,7 +148,7 @@ def test_it_is_fitted_like_the_model_in_the_projections(models):
         "bin_error_",
     ):
         assert getattr(model, attribute) == getattr(additive, attribute)
-    assert model.bin_error_ <= fitting.BIN_LIMIT
+    assert model.bin_error_ <= gaussian_fit._BIN_LIMIT
     assert set(model.fit_seconds_) == set(additive.fit_seconds_) - {"keep"}
     assert len(model.terms_[0].cells) > 8
 
@@ -172,16 +185,13 @@ def test_blocks_of_a_dask_collection_may_be_larger_than_ours(models):
     )
 
 
-def test_it_is_saved_with_what_its_class_adds(models, tmp_path):
+def test_it_is_saved_and_read(models, tmp_path):
     model, _ = models
     X, _ = rows(50)
     model.save(tmp_path / "m.zarr")
     loaded = dsgp.load(tmp_path / "m.zarr")
     assert type(loaded) is Projected
-    assert (loaded.extra_, loaded.kernel, loaded.get_params()) == (
-        0.25, model.kernel, model.get_params(),
-    )  # fmt: skip
-    np.testing.assert_array_equal(loaded.directions_, DIRECTIONS)
+    assert (loaded.kernel, loaded.get_params()) == (model.kernel, model.get_params())
     for ours, theirs in zip(
         loaded.predict(X, return_std=True), model.predict(X, return_std=True), strict=True
     ):

@@ -39,6 +39,12 @@ def quick(**options):
     return ProjectionPursuitGPRegressor(**{**QUICK, **options})
 
 
+def ends_of(model):
+    """Range of the columns in the training rows."""
+    projections = model.model_.latent.projections
+    return projections.low, projections.high
+
+
 @parametrize_with_checks(
     [quick(n_projections=1, n_starts=1)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
@@ -235,7 +241,7 @@ def test_uncertain_directions_add_to_the_standard_deviation(fitted):
 def test_covariances_and_samples_agree_with_the_standard_deviations(fitted, uncertain, monkeypatch):
     model = pickle.loads(pickle.dumps(fitted)).set_params(direction_uncertainty=uncertain)
     X, _ = table(40, seed=3)
-    X = np.clip(X, model._low, model._high)  # beyond, the standard deviation knows more
+    X = np.clip(X, *ends_of(model))  # beyond, the standard deviation knows more
     mean, std = model.predict(X, return_std=True)
     covariance = model.covariance(X)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std, rtol=0.01)
@@ -249,7 +255,7 @@ def test_covariances_and_samples_agree_with_the_standard_deviations(fitted, unce
     scale = np.outer(std, std)
     np.testing.assert_allclose(np.cov(drawn.T) / scale, covariance / scale, atol=0.2)
     np.testing.assert_allclose(model.sample(X, 3, random_state=1), drawn[:3], atol=1e-9)
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 17)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 17)
     np.testing.assert_allclose(model.sample(X, 3, random_state=1), drawn[:3], atol=1e-9)
     np.testing.assert_allclose(model.covariance(X), covariance, atol=1e-8 * covariance.max())
 
@@ -260,7 +266,7 @@ def test_far_from_the_data_answers_are_finite(fitted):
         warnings.simplefilter("error")
         mean, std = fitted.predict(far, return_std=True)
     # The mean is that of the nearest point within the range of the training rows.
-    near = np.clip(far, fitted._low, fitted._high)
+    near = np.clip(far, *ends_of(fitted))
     np.testing.assert_array_equal(mean, fitted.predict(near))
     assert (fitted.predict(near, return_std=True)[1] < std).all()
     prior = np.sqrt(sum(kernel.variance for kernel in fitted.kernels_.values()))
@@ -275,7 +281,7 @@ def test_a_prediction_does_not_depend_on_its_company(fitted, monkeypatch):
         part = fitted.predict(X[rows], return_std=True)
         np.testing.assert_array_equal(part[0], mean[rows])
         np.testing.assert_allclose(part[1], std[rows], rtol=1e-7)  # dense: BLAS rounds
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 17)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 17)
     np.testing.assert_array_equal(fitted.predict(X), mean)
 
 

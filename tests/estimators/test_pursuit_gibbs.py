@@ -10,7 +10,7 @@ import pytest
 import dsgp
 from dsgp import ProjectionPursuitGPRegressor, memory
 from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError
-from dsgp.estimators import draws as module
+from dsgp.models.pursuit import sampling as module
 from dsgp.pursuit import gibbs, levels
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgp.errors.ConvergenceWarning")
@@ -47,7 +47,7 @@ def refitted():
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("dsgp.estimators.predicting._ROW_BLOCK", 100)
+    monkeypatch.setattr("dsgp.models.additive._ROW_BLOCK", 100)
     monkeypatch.setattr(gibbs, "_BLOCK", 70)
 
 
@@ -117,7 +117,7 @@ def test_noise_may_be_fixed():
 def test_draws_are_what_predictions_are_made_of(model):
     X, _, _ = table(150, seed=2)
     mean, std = model.predict(X, return_std=True)
-    S = len(model._draws)
+    S = len(model.model_.latent.draws)
     every = model.sample(X, S, random_state=3)
     assert len(np.unique(every[:, 0])) == S
     np.testing.assert_allclose(every.mean(axis=0), mean, rtol=1e-10)
@@ -167,9 +167,12 @@ def test_draws_and_diagnostics_are_public(model):
     assert np.mean(cosine > 0.95) > 0.9
     # likelihoods are those of the targets given the functions
     _, y, _ = table()
-    level = model.intercept_ - model._draws.level
-    functions = level + gibbs.evaluate(model._draws, model._standard(list(X.to_numpy().T)))
-    variance = model._draws.noise_variance[:, None]
+    level = model.intercept_ - model.model_.latent.draws.level
+    functions = level + gibbs.evaluate(
+        model.model_.latent.draws,
+        model.model_.latent.start.projections.standard(list(X.to_numpy().T)),
+    )
+    variance = model.model_.latent.draws.noise_variance[:, None]
     logs = -0.5 * (np.log(2 * np.pi * variance) + (y - functions) ** 2 / variance).sum(axis=1)
     np.testing.assert_allclose(draws.log_likelihood.to_numpy().ravel(), logs, atol=2)
     told = model.diagnostics_
@@ -188,12 +191,12 @@ def test_chains_that_do_not_agree_are_told():
     X, y, _ = table(60)
     with pytest.warns(ConvergenceWarning, match="too few draws.*n_warmup or n_draws"):
         fitted(X, y, n_draws=4, n_warmup=1)
-    run = fitted(X, y)
-    bad = module.Sampled(run._draws, 40, np.array([[1.0, 50.0], [1.3, 5.0], [2.0, 4.0]]))
+    drawn = fitted(X, y).model_.latent.draws
+    bad = module.Sampled(drawn, 40, np.array([[1.0, 50.0], [1.3, 5.0], [2.0, 4.0]]))
     with pytest.warns(ConvergenceWarning, match=r"R-hat of the predictions is 1\.30") as record:
         bad.warn()
     assert len(record) == 1
-    good = module.Sampled(run._draws, 40, np.array([[1.0, 50.0], [1.05, 5.0], [2.0, 4.0]]))
+    good = module.Sampled(drawn, 40, np.array([[1.0, 50.0], [1.05, 5.0], [2.0, 4.0]]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         good.warn()

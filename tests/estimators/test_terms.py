@@ -73,7 +73,7 @@ class Dense:
     def __init__(self, model, X, y, weight):
         self.model, self.X = model, X
         rows = model._rows_of(X)
-        inputs = model._inputs(next(iter(rows))().columns)
+        inputs = model.model_.latent.inputs(next(iter(rows))().columns)
         self.inputs = inputs
         keep = weight > 0
         self.keep, self.y = keep, y[keep]
@@ -93,7 +93,7 @@ class Dense:
         return total
 
     def predict(self, Z):
-        new = self.model._inputs(next(iter(self.model._rows_of(Z)))().columns)
+        new = self.model.model_.latent.inputs(next(iter(self.model._rows_of(Z)))().columns)
         cross = self.prior(new, self.inputs)[:, self.keep]
         mean = self.constant + cross @ self.dual
         solved = cho_solve(self.factor, cross.T)
@@ -218,7 +218,7 @@ def test_generalized_models_find_the_mode(likelihood, name):
     y = rng.poisson(np.exp(f)) if likelihood == "poisson" else (f > 0.3).astype(int)
     given = {"learner": None, "bins": None, "tol": 1e-9}
     model = GeneralizedAdditiveGP(likelihood, terms=SETS[name], **given).fit(X, y)
-    inputs = model._inputs(next(iter(model._rows_of(X)))().columns)
+    inputs = model.model_.latent.inputs(next(iter(model._rows_of(X)))().columns)
     prior = sum(
         term.cells.prior(term.kernel, x, x) for term, x in zip(model.terms_, inputs, strict=True)
     )

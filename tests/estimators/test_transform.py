@@ -14,7 +14,7 @@ from sklearn.base import clone
 import dsgp
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators.transforming import is_skewed
+from dsgp.models.gaussian.target import is_skewed
 from dsgp.transforms import Log, YeoJohnson
 
 SIGMA = 0.5

@@ -142,7 +142,7 @@ def _cannot(*args: object, **kwargs: object) -> None:
 def test_the_regressor_learns_otherwise_where_nodes_cannot_resolve_the_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dsgp.estimators.inference.marginal", _cannot)
+    monkeypatch.setattr("dsgp.models.gaussian.learner.marginal", _cannot)
     random = np.random.default_rng(0)
     inputs = random.uniform(0, 1, (200, 1))
     target = np.sin(6 * inputs[:, 0]) + 0.1 * random.standard_normal(200)
@@ -154,7 +154,7 @@ def test_the_regressor_learns_otherwise_where_nodes_cannot_resolve_the_rows(
 def test_other_likelihoods_name_the_column_that_float64_cannot_resolve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dsgp.estimators.scoring.learn", _cannot)
+    monkeypatch.setattr("dsgp.models.laplace.fit.learn", _cannot)
     inputs = pd.DataFrame({"depth": [0.0, 1e-9, 1e12, 3.0], "age": [1.0, 2.0, 3.0, 5.0]})
     with pytest.raises(DataError, match=r"'depth'.*1e\+12 apart.*as little as 1e-09"):
         GeneralizedAdditiveGP("poisson").fit(inputs, [1, 2, 3, 4])

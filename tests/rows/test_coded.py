@@ -13,9 +13,9 @@ from dsgp import (
     load,
 )
 from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators import training
 from dsgp.kernels import Matern52
 from dsgp.likelihoods import Poisson
+from dsgp.models.gaussian import rows as gaussian_rows
 from dsgp.rows.coded import Extremes
 from dsgp.rows.sources import source_of
 from tests.rows.kinds import collected
@@ -127,7 +127,7 @@ def test_a_code_is_an_error_where_values_must_be_there():
 
 
 def test_bins_see_codes_of_every_block(monkeypatch):
-    monkeypatch.setattr(training, "EXACT_INPUTS", 10)
+    monkeypatch.setattr(gaussian_rows, "EXACT_INPUTS", 10)
     values = RNG.uniform(0, 1, 40_000)
     values[::4000] = -999.0
     model = AdditiveGPRegressor(Matern52(0.3, 1.0), noise_variance=0.1, learner=None)

@@ -13,8 +13,10 @@ import pytest
 from dsgp.additive import BinEquations, RowEquations
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError
-from dsgp.estimators import training
 from dsgp.kernels import Matern52
+from dsgp.models.gaussian import rows as gaussian_rows
+from dsgp.models.gaussian.rows import prepare
+from dsgp.models.rows.columns import plain_terms
 from dsgp.rows.sources import MappedSource, Rows, Source, source_of
 
 N_ROWS = 157
@@ -149,12 +151,12 @@ def test_maps_of_maps(mapped):
 
 
 def test_few_rows_in_memory_keep_every_distinct_value(mapped, monkeypatch):
-    terms = training.plain_terms(dict.fromkeys(NAMES, Matern52()))
-    few = training.prepare(mapped, terms, "auto")
+    terms = plain_terms(dict.fromkeys(NAMES, Matern52()))
+    few = prepare(mapped, terms, "auto")
     assert few.names == NAMES
     assert isinstance(few.equations, RowEquations) == mapped.in_memory
-    monkeypatch.setattr(training, "EXACT_INPUTS", 3 * N_ROWS - 1)
-    many = training.prepare(mapped, terms, "auto")
+    monkeypatch.setattr(gaussian_rows, "EXACT_INPUTS", 3 * N_ROWS - 1)
+    many = prepare(mapped, terms, "auto")
     assert isinstance(many.equations, BinEquations)
 
 

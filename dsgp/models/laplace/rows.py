@@ -11,19 +11,15 @@ import numpy as np
 from dsgp.additive import RowEquations
 from dsgp.additive.streaming import survey
 from dsgp.errors import DataError
-from dsgp.estimators.training import (
-    EXACT_DENSE_ROWS,
-    TermRows,
-    Watch,
-    encode_all,
-    missing_of,
-    read_all,
-    summed_by_bins,
-)
 from dsgp.kernels import Kernel
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
+from dsgp.models.clock import Watch
+from dsgp.models.rows.bins import summed_by_bins
+from dsgp.models.rows.columns import TermRows, missing_of
+from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
 from dsgp.rows.coded import Extremes, report_columns
+from dsgp.rows.response import EXPOSURE, OFFSET, TRIALS, require_positive, shift_of
 from dsgp.rows.sources import Source
 from dsgp.rows.table import RowTable
 from dsgp.terms import BoundTerm, Floats
@@ -39,8 +35,6 @@ _MOVES = 8
 _NUMBERS = 3
 # And for each of several functions, their modes and what follows from them (measured).
 _NUMBERS_OF_EACH = 24
-# Roles of further numbers of a row.
-OFFSET, EXPOSURE, TRIALS = ("offset", "exposure", "trials")
 
 
 @dataclass(frozen=True)
@@ -183,12 +177,10 @@ def prepare_responses(
 def _responses(
     table: RowTable, numbers: dict[str, Floats], weight: Floats | None, source: Source
 ) -> ResponseRows:
-    offset = numbers.get(OFFSET, np.empty(0))
-    if EXPOSURE in numbers:
-        exposure = numbers[EXPOSURE]
-        if not (exposure > 0).all():
-            require_positive(exposure, EXPOSURE, row_of(source, int(np.argmin(exposure > 0))))
-        offset = offset + np.log(exposure) if len(offset) else np.log(exposure)
+    exposure = numbers.get(EXPOSURE)
+    if exposure is not None and not (exposure > 0).all():
+        require_positive(exposure, EXPOSURE, row_of(source, int(np.argmin(exposure > 0))))
+    offset = np.asarray(shift_of(numbers)) if numbers.keys() & {OFFSET, EXPOSURE} else np.empty(0)
     report_columns({f"the target {source.target!r}": Extremes().add(numbers["y"])})
     trials = numbers.get(TRIALS, np.empty(0))
     if weight is not None and (weight == 1.0).all():
@@ -235,32 +227,3 @@ def row_of(source: Source, position: int) -> int:
         position -= len(kept)
         first += len(rows)
     raise IndexError(position)
-
-
-def require_positive(values: Floats, what: str, row: int | None = None, first_row: int = 0) -> None:
-    """Raise ``DataError`` where a number of the rows is not positive; ``row`` names the first."""
-    bad = ~(values > 0)
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise DataError(
-            f"{what} must be positive in every row, got {values[position]:g} in row "
-            f"{first_row + position if row is None else row} (counted from 0, {int(bad.sum())} of "
-            f"{len(values)} rows): leave those rows out, or correct them"
-        )
-
-
-def require_trials(values: Floats, what: str, first_row: int = 0) -> None:
-    """Raise ``DataError`` where a number of trials is no whole number of at least 1."""
-    bad = ~((values >= 1) & (values == np.floor(values)))
-    if bad.any():
-        position = int(np.argmax(bad))
-        raise DataError(
-            f"{what} must be whole numbers of at least 1, got {values[position]:g} in row "
-            f"{first_row + position} (counted from 0): leave out rows without trials"
-        )
-
-
-def named_role(role: str, given: Any) -> str:
-    """Name further numbers of the rows for messages: by their column where it has a name."""
-    name = given if isinstance(given, str) else getattr(given, "name", None)
-    return f"{role} {name!r}" if isinstance(name, str) and not hasattr(given, "rechunk") else role

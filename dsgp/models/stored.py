@@ -1,12 +1,12 @@
 """A fitted additive model, in its columns or in others, as settings and arrays, and back.
 
-What a class of models has beyond that, it names in ``_plain_attributes`` (values that JSON can
-hold) and ``_array_attributes``. Its parameters are such values, kernels, or mappings of names to
-kernels.
+Parameters of estimators are values that JSON can hold, kernels, terms, likelihoods, transforms, or
+mappings and lists of these.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,59 +17,28 @@ from dsgp import kernels
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
 from dsgp.additive.tables import pairs_of
 from dsgp.errors import ParameterError, StorageError
-from dsgp.estimators.term import Term
 from dsgp.kernels import Kernel
 from dsgp.likelihoods import Likelihood, from_settings
-from dsgp.rows.sources import Kind, kind_from_settings
+from dsgp.models.additive import AdditiveModel
+from dsgp.models.base import FittedModel
+from dsgp.models.columns import Columns
+from dsgp.models.projected import ProjectedModel
+from dsgp.models.pursuit.projections import ARRAYS, Projections
+from dsgp.models.sampled import DrawsModel
+from dsgp.models.term import FittedTerm
+from dsgp.rows.sources import kind_from_settings
 from dsgp.rows.table import Layout, RowTable
-from dsgp.terms import BoundTerm, Floats
-from dsgp.terms import Term as TermSpec
+from dsgp.terms import BoundTerm, Floats, Term
 from dsgp.terms.spec import from_settings as term_from_settings
 from dsgp.transforms import Transform
 from dsgp.transforms import from_settings as transform_from_settings
 
-PLAIN_ATTRIBUTES = (
-    "noise_variance_",
-    "target_variance_",
-    "log_marginal_likelihood_",
-    "learner_trace_",
-    "learner_",
-    "learner_notes_",
-    "effective_dof_",
-    "bin_error_",
-    "bin_noise_",
-    "n_missing_",
-    "fit_seconds_",
-    "solver_iterations_",
-    "n_iter_",
-    "error_bound_",
-    "converged_",
-    "intercept_",
-    "constant_columns_",
-    "n_rows_",
-    "_row_variance",
-    "_information_scale",
-)
 # Of the equations, beside their arrays.
 EQUATION_NUMBERS = ("quadratic", "n_rows", "log_weight")
 # The same, which stores of earlier versions lack.
 EQUATION_TOTALS = ("total_weight", "total_information")
 # Of a term, beside its kernel and its arrays.
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
-
-
-def classes_described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings and arrays of a classifier: its labels, and the model of each."""
-    parts = [described(own) for own in model.estimators_]
-    settings = {
-        "parameters": _parameters_settings(model),
-        "classes": {"dtype": model.classes_.dtype.str, "labels": model.classes_.tolist()},
-        "n_rounds": model.n_rounds_,
-        "settled": model._settled,
-        "models": [own for own, _ in parts],
-    }
-    tree = {f"class{k}": arrays for k, (_, arrays) in enumerate(parts)}
-    return settings, tree
 
 
 def classes(settings: dict[str, Any]) -> NDArray[Any]:
@@ -81,45 +50,122 @@ def classes(settings: dict[str, Any]) -> NDArray[Any]:
     return np.array(stored["labels"], dtype=dtype)
 
 
-def _parameters_settings(model: Any) -> dict[str, Any]:
-    return {
-        name: _parameter_settings(value) for name, value in model.get_params(deep=False).items()
-    }
+def described(
+    parameters: Mapping[str, Any],
+    columns: Columns,
+    fitted: Mapping[str, Any],
+    latent: FittedModel,
+    relevance: Floats | None = None,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return settings and arrays of a fitted model of a table.
 
-
-def described(model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return settings and arrays of a fitted model."""
-    settings = {
-        "parameters": _parameters_settings(model),
-        "columns": list(model._columns),
-        "named": hasattr(model, "feature_names_in_"),
-        "fitted": {
-            name: getattr(model, name)
-            for name in (*model._plain_attributes, *model._optional_attributes)
+    Parameters
+    ----------
+    parameters : mapping
+        Of the estimator.
+    columns : Columns
+    fitted : mapping
+        What is told of the fit, by name; values that JSON can hold.
+    latent : FittedModel
+    relevance : ndarray of shape (D,), optional
+        Of the columns of projections.
+    """
+    start = latent.start if isinstance(latent, DrawsModel) else latent
+    assert isinstance(start, AdditiveModel)
+    settings: dict[str, Any] = {
+        "parameters": parameters_settings(parameters),
+        "columns": list(columns.names),
+        "named": columns.named,
+        "fitted": dict(fitted)
+        | {
+            "intercept_": start.intercept,
+            "_row_variance": start.row_variance,
+            "_information_scale": start.information_scale,
         },
         "terms": [
             {"name": term.name, "kernel": term.kernel.to_settings()}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
             # A function of one column of numbers is told by its name.
             | ({} if term.bound.is_plain else {"bound": term.bound.to_settings()})
-            for term in model.terms_
+            for term in start.terms
         ],
+        "equations": {
+            name: getattr(start.equations, name) for name in (*EQUATION_NUMBERS, *EQUATION_TOTALS)
+        },
+        "constant": start.constant,
     }
-    if model._kinds:
-        settings["kinds"] = {name: kind.to_settings() for name, kind in model._kinds.items()}
+    if columns.kinds:
+        settings["kinds"] = {name: kind.to_settings() for name, kind in columns.kinds.items()}
     arrays = {
         f"term{position}": {"points": term.cells.points, "dual": term.dual, "weight": term.weight}
-        for position, term in enumerate(model.terms_)
+        for position, term in enumerate(start.terms)
     }
-    kept = model._equations
-    settings["equations"] = {
-        name: getattr(kept, name) for name in (*EQUATION_NUMBERS, *EQUATION_TOTALS)
-    }
-    settings["constant"] = model._constant
-    tree = {"terms": arrays, "equations": _equation_arrays(kept)}
-    if model._array_attributes:
-        tree["fitted"] = {name: getattr(model, name) for name in model._array_attributes}
+    tree: dict[str, Any] = {"terms": arrays, "equations": _equation_arrays(start.equations)}
+    if isinstance(start, ProjectedModel):
+        kept: dict[str, Any] = {f"_{name}": getattr(start.projections, name) for name in ARRAYS}
+        settings["fitted"]["_used"] = [columns.names.index(name) for name in start.projected]
+        settings["fitted"]["_response_unit"] = start.unit
+        if isinstance(latent, DrawsModel):
+            numbers, drawn = latent.stored()
+            settings["fitted"]["_sampling"] = numbers
+            kept |= {"_drawn": drawn, "_diagnostics": latent.diagnostics}
+        tree["fitted"] = kept | {"_relevance": relevance}
     return settings, tree
+
+
+def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> FittedModel:
+    """Return the fitted f of ``described``.
+
+    ``unfelt`` is as of ``AdditiveSystem``.
+
+    Raises
+    ------
+    StorageError, KeyError, ValueError
+        If the store is damaged, or too old.
+    """
+    if "equations" not in settings:
+        raise StorageError(
+            "the model was saved in format version 1, which kept too little for its standard "
+            "deviations; fit it again"
+        )
+    fitted, kept = settings["fitted"], terms(settings, tree)
+    model = AdditiveModel(
+        terms=kept,
+        equations=equations(settings, tree, kept),
+        intercept=fitted["intercept_"],
+        constant=constant(settings),
+        row_variance=fitted["_row_variance"],
+        information_scale=fitted["_information_scale"],
+        unfelt=unfelt,
+    )
+    if "_used" not in fitted:
+        return model
+    arrays = tree["fitted"]
+    projected = tuple(settings["columns"][j] for j in fitted["_used"])
+    projections = Projections(**{name: arrays[f"_{name}"] for name in ARRAYS})
+    if not len(projected) == len(projections.centre) == len(arrays["_relevance"]):
+        raise ValueError("the columns used and the projections do not agree")
+    start = ProjectedModel.around(
+        model,
+        projections,
+        projected,
+        # Stores of earlier versions have the unit of the functions of a likelihood only.
+        fitted.get("_response_unit", math.sqrt(fitted["target_variance_"])),
+        settings["parameters"]["direction_uncertainty"],
+    )
+    if not arrays.get("_drawn"):
+        return start
+    return DrawsModel.restored(start, fitted["_sampling"], arrays["_drawn"], arrays["_diagnostics"])
+
+
+def parameters_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constructor's parameters as values that JSON can hold."""
+    return {name: _parameter_settings(value) for name, value in parameters.items()}
+
+
+def classes_settings(classes: NDArray[Any]) -> dict[str, Any]:
+    """Return the labels of a classifier as values that JSON can hold."""
+    return {"dtype": classes.dtype.str, "labels": classes.tolist()}
 
 
 def _equation_arrays(kept: Equations) -> dict[str, Any]:
@@ -139,12 +185,13 @@ def _multiplied(kept: Equations) -> dict[str, Any]:
     return {} if kept.multiplied is None else {"multiplied": kept.multiplied}
 
 
-def kinds(settings: dict[str, Any]) -> dict[str, Kind]:
-    """Return what columns hold that are no numbers."""
-    return {name: kind_from_settings(own) for name, own in settings.get("kinds", {}).items()}
+def columns(settings: dict[str, Any]) -> Columns:
+    """Return the columns that a fit was given."""
+    kinds = {name: kind_from_settings(kind) for name, kind in settings.get("kinds", {}).items()}
+    return Columns(tuple(settings["columns"]), settings["named"], kinds)
 
 
-def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Term]) -> Equations:
+def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[FittedTerm]) -> Equations:
     """Return the equations."""
     stored = tree["equations"]
     layout = Layout(tuple(term.name for term in terms), tuple(term.cells for term in terms))
@@ -200,22 +247,7 @@ def parameters(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: _parameter_from(value) for name, value in settings["parameters"].items()}
 
 
-def restore(model: Any, settings: dict[str, Any], tree: dict[str, Any]) -> None:
-    """Set the fitted attributes that the model's class names; a store cannot name others."""
-    if "equations" not in settings:
-        raise StorageError(
-            "the model was saved in format version 1, which kept too little for its standard "
-            "deviations; fit it again"
-        )
-    for name in model._plain_attributes:
-        setattr(model, name, settings["fitted"][name])
-    for name, otherwise in model._optional_attributes.items():
-        setattr(model, name, settings["fitted"].get(name, otherwise))
-    for name in model._array_attributes:
-        setattr(model, name, tree["fitted"][name])
-
-
-def terms(settings: dict[str, Any], tree: dict[str, Any]) -> list[Term]:
+def terms(settings: dict[str, Any], tree: dict[str, Any]) -> list[FittedTerm]:
     """Return the fitted terms."""
     stored = tree["terms"]
     if len(settings["terms"]) != len(stored):
@@ -225,14 +257,14 @@ def terms(settings: dict[str, Any], tree: dict[str, Any]) -> list[Term]:
     ]
 
 
-def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> Term:
+def _term(settings: dict[str, Any], arrays: dict[str, Floats]) -> FittedTerm:
     name, kernel = settings["name"], _kernel_from(settings["kernel"])
     if "bound" in settings:
         bound = BoundTerm.from_settings(name, kernel, settings["bound"])
     else:
         bound = BoundTerm.of_column(name, kernel)
     points = arrays["points"]
-    return Term(
+    return FittedTerm(
         name=name,
         kernel=kernel,
         bound=bound,
@@ -267,10 +299,10 @@ def _parameter_settings(value: Any) -> Any:
     """Return a parameter as JSON: kernels as mappings, anything else as it is."""
     if isinstance(value, Kernel):
         return value.to_settings()
-    if isinstance(value, (list, tuple)) and any(isinstance(one, TermSpec) for one in value):
+    if isinstance(value, (list, tuple)) and any(isinstance(one, Term) for one in value):
         return {"listed_terms": [_term_settings(one) for one in value]}
     if isinstance(value, Mapping) and any(
-        isinstance(one, (TermSpec, str, list, tuple)) for one in value.values()
+        isinstance(one, (Term, str, list, tuple)) for one in value.values()
     ):
         named = [[name, _term_settings(one)] for name, one in value.items()]
         return {"terms_by_column": named}

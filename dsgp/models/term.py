@@ -10,7 +10,7 @@ from dsgp.terms import BoundTerm, Cells, Floats, Function
 
 
 @dataclass(frozen=True)
-class Term:
+class FittedTerm:
     """A fitted function of one column.
 
     Attributes

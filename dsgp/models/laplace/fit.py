@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
@@ -12,7 +13,6 @@ import numpy as np
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import (
-    MAX_ITER,
     SOLVERS,
     AdditiveSystem,
     Pair,
@@ -26,18 +26,6 @@ from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning
-from dsgp.estimators.fitting import BIN_WARNING, E_STEP_TOL, Reading
-from dsgp.estimators.inference import Clock
-from dsgp.estimators.parameters import (
-    require_bins,
-    require_choice,
-    require_count,
-    require_number,
-    require_positive,
-)
-from dsgp.estimators.refining import ROUNDS, lengthscales_given, shortest_of, warn_of_structure
-from dsgp.estimators.responses import Responses, prepare_responses
-from dsgp.estimators.term import Term
 from dsgp.kernels import Kernel
 from dsgp.laplace.binned import BINS, BinnedRows, counts_of
 from dsgp.laplace.learner import Learned, learn
@@ -48,6 +36,24 @@ from dsgp.learning.nodes import SCAN_GAIN
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import VARIANCE, Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
+from dsgp.models.cautions import warn_of_bins, warn_of_structure
+from dsgp.models.checks import (
+    iterations_of,
+    require_bins,
+    require_choice,
+    require_count,
+    require_number,
+    require_positive,
+)
+from dsgp.models.clock import Clock, Reading
+from dsgp.models.gaussian.fit import E_STEP_TOL
+from dsgp.models.gaussian.structure import (
+    ROUNDS,
+    lengthscales_given,
+    shortest_of,
+)
+from dsgp.models.laplace.outcome import LaplaceOutcome
+from dsgp.models.laplace.rows import Responses, prepare_responses
 from dsgp.progress import progress
 from dsgp.rows.table import RowTable
 from dsgp.terms import BoundTerm, Floats
@@ -78,94 +84,7 @@ _START_SCALE = 0.5
 
 
 @dataclass(frozen=True)
-class ScoringOutcome:
-    """What a fit comes to.
-
-    Attributes
-    ----------
-    responses : Responses
-    likelihood : Likelihood
-        With all its parameters.
-    mode : Mode
-    complexity : Complexity
-    log_likelihood : float
-        Laplace's approximation of the log marginal likelihood, all terms' determinant together.
-    exact_determinant : bool
-        Whether that determinant is exact.
-    bin_error : float
-        Error of the bins in posterior standard deviations, root mean squares over the rows.
-    learned : Learned or None
-    unresolved : tuple of str
-        Columns in which there is structure that hyperparameters were not learned for.
-    too_wide : dict of str to int
-        As of ``Responses``, where hyperparameters were learned.
-    """
-
-    responses: Responses
-    likelihood: Likelihood
-    mode: Mode
-    complexity: Complexity
-    log_likelihood: float
-    exact_determinant: bool
-    bin_error: float
-    learned: Learned | None
-    unresolved: tuple[str, ...] = ()
-    too_wide: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def level(self) -> float:
-        """The constant part of f."""
-        return self.mode.level
-
-    @property
-    def converged(self) -> bool:
-        """Whether solver, Newton's iteration and learner met their tolerances."""
-        learned = self.learned is None or self.learned.converged
-        resolved = not self.unresolved and not self.too_wide
-        return self.mode.converged and self.mode.solution.converged and learned and resolved
-
-    def latent(self) -> Floats:
-        """Return f of every row, without its offset, (n_rows,)."""
-        table = self.responses.rows.table
-        return self.level + table.gather(self.mode.solution.mean)
-
-    def terms(self) -> list[Term]:
-        """Return the fitted terms."""
-        system, solution = self.mode.system, self.mode.solution
-        layout, rows = system.layout, self.responses.rows
-        ones = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
-        terms = []
-        for d, (name, cells, kernel, mean, dual, weight, dof) in enumerate(
-            zip(
-                layout.names,
-                layout.cells,
-                system.kernels,
-                layout.parts(solution.mean),
-                layout.parts(solution.dual),
-                layout.parts(system.weight),
-                self.complexity.dof_of_terms,
-                strict=True,
-            )
-        ):
-            centre, _ = system.equations.moments(d, mean)
-            terms.append(
-                Term(
-                    name=name,
-                    kernel=kernel,
-                    bound=self.responses.terms[d].with_kernel(kernel),
-                    cells=cells,
-                    dual=dual,
-                    weight=weight,
-                    centre=centre,
-                    explained_variance=_variance(mean, rows, d, ones),
-                    effective_dof=float(dof),
-                )
-            )
-        return terms
-
-
-@dataclass(frozen=True)
-class Scoring:
+class LaplaceFit:
     """The steps of a fit, and the parameters that all generalized models have for them.
 
     Attributes
@@ -194,7 +113,7 @@ class Scoring:
     level: float | None = None
 
     @classmethod
-    def of(cls, model: Any) -> Self:
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
         """Check and take the parameters of an estimator.
 
         Raises
@@ -202,29 +121,27 @@ class Scoring:
         ParameterError
             If one is out of its range.
         """
-        require_choice("solver", model.solver, tuple(SOLVERS))
-        require_choice("learner", model.learner, LEARNERS)
-        require_bins(model.bins)
-        require_positive("tol", model.tol)
-        require_positive("learner_tol", model.learner_tol)
-        require_count("learner_max_iter", model.learner_max_iter)
-        require_count("newton_max_iter", model.newton_max_iter)
-        if model.max_iter is not None:
-            require_count("max_iter", model.max_iter)
-        if model.intercept is not None:
-            require_number("intercept", model.intercept)
+        max_iter = iterations_of(parameters["solver"], parameters["max_iter"])
+        require_choice("learner", parameters["learner"], LEARNERS)
+        require_bins(parameters["bins"])
+        require_positive("tol", parameters["tol"])
+        require_positive("learner_tol", parameters["learner_tol"])
+        require_count("learner_max_iter", parameters["learner_max_iter"])
+        require_count("newton_max_iter", parameters["newton_max_iter"])
+        if parameters["intercept"] is not None:
+            require_number("intercept", parameters["intercept"])
         return cls(
-            intercept=None if model.intercept is None else float(model.intercept),
-            solver=model.solver,
-            learner=model.learner,
-            bins=model.bins,
-            tol=model.tol,
-            max_iter=MAX_ITER[model.solver] if model.max_iter is None else int(model.max_iter),
-            newton_max_iter=int(model.newton_max_iter),
-            learner_tol=model.learner_tol,
-            learner_max_iter=int(model.learner_max_iter),
-            random_state=model.random_state,
-            verbose=bool(model.verbose),
+            intercept=None if parameters["intercept"] is None else float(parameters["intercept"]),
+            solver=parameters["solver"],
+            learner=parameters["learner"],
+            bins=parameters["bins"],
+            tol=parameters["tol"],
+            max_iter=max_iter,
+            newton_max_iter=int(parameters["newton_max_iter"]),
+            learner_tol=parameters["learner_tol"],
+            learner_max_iter=int(parameters["learner_max_iter"]),
+            random_state=parameters["random_state"],
+            verbose=bool(parameters["verbose"]),
         )
 
     def prepare(
@@ -236,13 +153,13 @@ class Scoring:
                 source, terms, self.bins, Reading(bar, clock), n_functions=n_functions
             )
 
-    def fit(
+    def __call__(
         self,
         responses: Responses,
         likelihood: Likelihood,
         clock: Clock,
-        before: ScoringOutcome | None = None,
-    ) -> ScoringOutcome:
+        before: LaplaceOutcome | None = None,
+    ) -> LaplaceOutcome:
         """Fit to rows made ready.
 
         Parameters
@@ -252,7 +169,7 @@ class Scoring:
         likelihood : Likelihood
             Its free parameters are starts; all that are missing are set from the targets.
         clock : Clock
-        before : ScoringOutcome, optional
+        before : LaplaceOutcome, optional
             A fit of the same rows with other targets or offsets, to start from.
 
         Raises
@@ -318,7 +235,7 @@ class Scoring:
         likelihood: Likelihood,
         kernels: list[Kernel],
         level: float,
-        before: ScoringOutcome | None,
+        before: LaplaceOutcome | None,
     ) -> Learned:
         rows = responses.rows
         unit = _unit(rows, likelihood)
@@ -368,7 +285,7 @@ class Scoring:
         constant: float | None,
         learned: Learned | None,
         start: Floats | None,
-    ) -> ScoringOutcome:
+    ) -> LaplaceOutcome:
         spreads = responses.spreads
         find = partial(self._mode, responses, likelihood, kernels, constant)
         mode = find(level, start, None)
@@ -389,7 +306,7 @@ class Scoring:
             else:
                 bias = error.size(mode.system)
             bin_error = math.hypot(bias, error.rest) / std
-        return ScoringOutcome(
+        return LaplaceOutcome(
             responses=responses,
             likelihood=likelihood,
             mode=mode,
@@ -400,7 +317,7 @@ class Scoring:
             learned=learned,
         )
 
-    def without_structure(self, outcome: ScoringOutcome, clock: Clock) -> ScoringOutcome:
+    def without_structure(self, outcome: LaplaceOutcome, clock: Clock) -> LaplaceOutcome:
         """Learn again from what explains structure in the residuals, while that is better."""
         outcome = replace(outcome, too_wide=outcome.responses.too_wide)
         for _ in range(ROUNDS):
@@ -417,7 +334,7 @@ class Scoring:
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
 
-    def _from_start(self, outcome: ScoringOutcome, kernels: list[Kernel]) -> ScoringOutcome:
+    def _from_start(self, outcome: LaplaceOutcome, kernels: list[Kernel]) -> LaplaceOutcome:
         """Learn again from the user's start if nodes cannot have kept it, if that is better."""
         given = [lengthscales_given(kernel) for kernel in kernels]
         if not any(given):
@@ -433,8 +350,8 @@ class Scoring:
         return self._climbed(outcome, start, None)
 
     def _climbed(
-        self, outcome: ScoringOutcome, kernels: list[Kernel], mean: Floats | None
-    ) -> ScoringOutcome:
+        self, outcome: LaplaceOutcome, kernels: list[Kernel], mean: Floats | None
+    ) -> LaplaceOutcome:
         """Return the better of an outcome and what working models give from other kernels."""
         responses, learned = outcome.responses, outcome.learned
         begin, constant = self._constant(responses.rows, outcome.likelihood)
@@ -549,7 +466,7 @@ class Scoring:
                 watch=lambda value: bar.update(value=value),
             )
 
-    def warn(self, outcome: ScoringOutcome) -> None:
+    def warn(self, outcome: LaplaceOutcome) -> None:
         """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
         warn_unless_converged(outcome.mode.solution, self.solver, self.tol, self.max_iter)
         if not outcome.mode.converged:
@@ -579,13 +496,7 @@ class Scoring:
                 stacklevel=3,
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
-        if outcome.bin_error > BIN_WARNING:
-            warnings.warn(
-                f"bins change the function by about {outcome.bin_error:.2g} of its posterior "
-                "standard deviation; pass more bins, or bins=None to keep every distinct value",
-                DataWarning,
-                stacklevel=3,
-            )
+        warn_of_bins(outcome.bin_error)
 
 
 def _largest(likelihood: Likelihood) -> float:
@@ -593,7 +504,7 @@ def _largest(likelihood: Likelihood) -> float:
     return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
 
 
-def _left_structure(outcome: ScoringOutcome) -> Start | None:
+def _left_structure(outcome: LaplaceOutcome) -> Start | None:
     """Look for structure in the residuals of the working model, and for kernels that explain it."""
     mode, likelihood = outcome.mode, outcome.likelihood
     equations = working_equations(outcome.responses.rows, mode)
@@ -607,20 +518,6 @@ def _left_structure(outcome: ScoringOutcome) -> Start | None:
         free=[kernel.free for kernel in mode.system.kernels],
         noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
     )
-
-
-def _variance(values: Floats, rows: ResponseRows, term: int, ones: Floats) -> float:
-    """Variance of what rows get of a term, (U_d,) at its cells."""
-    counts = rows.table.scatter(term, ones, 0)
-    share = counts / max(float(counts.sum()), np.finfo(float).tiny)
-    if term not in rows.table.multipliers:
-        return float(np.sum(share * (values - np.sum(share * values)) ** 2))
-    total = max(float(ones.sum()), np.finfo(float).tiny)
-    first, second = (
-        float(np.sum(rows.table.scatter(term, ones, power) * values**power)) / total
-        for power in (1, 2)
-    )
-    return max(second - first**2, 0.0)
 
 
 def _not_resolved(table: RowTable) -> str:

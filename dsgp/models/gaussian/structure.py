@@ -7,20 +7,19 @@ the likelihood of the fit, at every point of all axes, is higher for it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS
-from dsgp.errors import ConvergenceWarning
-from dsgp.estimators.inference import Fit, Found, by_nodes, by_vbem, note_of_nodes
 from dsgp.kernels import Kernel
 from dsgp.learning.marginal import marginal
 from dsgp.learning.nodes import Rows, are_too_many, enough_nodes, first_nodes
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import SHORTEST, search_for
+from dsgp.models.gaussian.learner import Hyperparameters, by_nodes, by_vbem, note_of_nodes
+from dsgp.models.gaussian.mean import Fit
 from dsgp.terms import Cells, Floats
 
 # Nodes of all terms for which the joint marginal likelihood is worth its time, and bins of a term
@@ -41,7 +40,7 @@ def learn_from(
     tol: float,
     max_iter: int,
     watch: Callable[[float], None],
-) -> Found:
+) -> Hyperparameters:
     """Learn from kernels with all their parameters, at enough resolution not to lose them.
 
     With several terms by the marginal likelihood, if a moderate number of nodes resolves the
@@ -144,33 +143,3 @@ def start_beyond_nodes(
     except LinAlgError:
         enough = None
     return None if enough == first_nodes(start, tables) else start
-
-
-def warn_of_structure(
-    too_wide: dict[str, int], unresolved: tuple[str, ...], bins: str | int | None
-) -> None:
-    """Warn of columns whose structure bins hide, or that the learner did not come to."""
-    if too_wide:
-        remedy = (
-            "pass bins=None, which keeps every distinct value"
-            if bins == "auto"
-            else f'pass bins="auto", or bins={max(too_wide.values())}'
-        )
-        warnings.warn(
-            f"the target varies along {_listed(tuple(too_wide))} by more than noise within "
-            f"the bins (bins={bins!r}), and what they hide counts as noise: {remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    if unresolved:
-        warnings.warn(
-            f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
-            "lengthscales that the learner did not come to: give a lengthscale as a start",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    words = ", ".join(repr(name) for name in names)
-    return f"column {words}" if len(names) == 1 else f"columns {words}"

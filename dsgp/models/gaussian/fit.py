@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from dsgp.additive import (
-    MAX_ITER,
     SOLVERS,
     AdditiveSystem,
     Pair,
@@ -23,27 +23,31 @@ from dsgp.errors import (
     MemoryLimitError,
     ParameterError,
 )
-from dsgp.estimators.inference import Clock, Fit, Found, learn, solve
-from dsgp.estimators.parameters import (
+from dsgp.kernels import Kernel
+from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.learning.search import NOISE, NOISE_START
+from dsgp.models.additive import AdditiveModel
+from dsgp.models.cautions import warn_of_bins, warn_of_structure
+from dsgp.models.checks import (
+    iterations_of,
     require_bins,
     require_choice,
     require_count,
     require_positive,
     require_resolvable,
 )
-from dsgp.estimators.refining import (
+from dsgp.models.clock import Clock, Reading
+from dsgp.models.gaussian.learner import Hyperparameters, learn
+from dsgp.models.gaussian.mean import Fit, solve
+from dsgp.models.gaussian.rows import Training, prepare
+from dsgp.models.gaussian.structure import (
     ROUNDS,
     learn_from,
     left_structure,
     start_beyond_nodes,
-    warn_of_structure,
 )
-from dsgp.estimators.term import Term
-from dsgp.estimators.training import Training, prepare
-from dsgp.kernels import Kernel
-from dsgp.learning.nodes import SCAN_GAIN
-from dsgp.learning.search import NOISE, NOISE_START
-from dsgp.progress import Bar, progress
+from dsgp.models.term import FittedTerm
+from dsgp.progress import progress
 from dsgp.rows.encode import MOST_BINS
 from dsgp.rows.sources import Source
 from dsgp.terms import BoundTerm
@@ -52,22 +56,20 @@ from dsgp.terms import BoundTerm
 # where the last one stopped.
 E_STEP_TOL = 1e-2
 _E_STEP_SWEEPS = 20
-# Error of the bins in posterior standard deviations: more than this and there are more bins, or
-# (if there cannot be) a warning.
-BIN_LIMIT = 0.1
-BIN_WARNING = 0.3
+# Error of the bins in posterior standard deviations beyond which there are more bins.
+_BIN_LIMIT = 0.1
 # Likewise what they add to the noise variance, as a share.
-BIN_NOISE_LIMIT = 0.05
+_BIN_NOISE_LIMIT = 0.05
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GaussianOutcome:
     """What a fit comes to, in the units of its training rows.
 
     Attributes
     ----------
     training : Training
-    found : Found
+    hyper : Hyperparameters
         Hyperparameters, and how they were found.
     fit : Fit
         The posterior mean, and the noise variance to all digits.
@@ -78,7 +80,7 @@ class Outcome:
     """
 
     training: Training
-    found: Found
+    hyper: Hyperparameters
     fit: Fit
     unresolved: tuple[str, ...] = ()
     too_wide: dict[str, int] = field(default_factory=dict)
@@ -86,13 +88,13 @@ class Outcome:
     @property
     def converged(self) -> bool:
         """Whether solver and learner met their tolerances, and nothing was seen to be missed."""
-        met = self.fit.solution.converged and self.found.converged
+        met = self.fit.solution.converged and self.hyper.converged
         return met and not self.unresolved and not self.too_wide
 
     @property
     def n_iter(self) -> int:
         """Evaluations or iterations of the learner, or of the solver where there was none."""
-        return self.found.n_iter if self.found.learner else self.fit.solution.iterations
+        return self.hyper.n_iter if self.hyper.learner else self.fit.solution.iterations
 
     @property
     def noise_variance(self) -> float:
@@ -109,7 +111,19 @@ class Outcome:
         """What is added to the terms, in the user's units."""
         return self.training.offset + self.training.scale * self.fit.constant
 
-    def terms(self) -> list[Term]:
+    def model(self) -> AdditiveModel:
+        """Return the fitted model in the user's units."""
+        training, terms = self.training, self.terms()
+        return AdditiveModel(
+            terms=terms,
+            equations=self.fit.system.equations,
+            intercept=self.constant + sum(term.centre for term in terms),
+            constant=0.0,
+            row_variance=self.fit.system.noise_variance * training.scale**2,
+            information_scale=training.scale,
+        )
+
+    def terms(self) -> list[FittedTerm]:
         """Return the fitted terms in the user's units."""
         layout, scale = self.training.equations.layout, self.training.scale
         terms = []
@@ -128,7 +142,7 @@ class Outcome:
         ):
             centre, variance = equations.moments(d, mean)
             terms.append(
-                Term(
+                FittedTerm(
                     name=name,
                     kernel=kernel.scaled(scale),
                     bound=self.training.terms[d].with_kernel(kernel.scaled(scale)),
@@ -144,10 +158,10 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Procedure:
+class GaussianFit:
     """The steps of a fit, and the parameters that all estimators have for them.
 
-    ``fit`` takes them all. ``prepare`` and ``finish`` are for who finds the hyperparameters
+    Calling it takes them all. ``prepare`` and ``finish`` are for who finds the hyperparameters
     otherwise than by ``learn``.
 
     Attributes
@@ -172,7 +186,7 @@ class Procedure:
     verbose: bool
 
     @classmethod
-    def of(cls, model: Any) -> Self:
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
         """Check and take the parameters of an estimator.
 
         Raises
@@ -180,32 +194,30 @@ class Procedure:
         ParameterError
             If one is out of its range.
         """
-        require_choice("solver", model.solver, tuple(SOLVERS))
-        require_choice("learner", model.learner, ("marginal", "vbem", None))
-        require_bins(model.bins)
-        require_positive("tol", model.tol)
-        require_positive("learner_tol", model.learner_tol)
-        require_count("learner_max_iter", model.learner_max_iter)
-        if model.max_iter is not None:
-            require_count("max_iter", model.max_iter)
-        if model.noise_variance is not None:
-            require_positive("noise_variance", model.noise_variance)
-        elif model.fixed_noise:
+        max_iter = iterations_of(parameters["solver"], parameters["max_iter"])
+        require_choice("learner", parameters["learner"], ("marginal", "vbem", None))
+        require_bins(parameters["bins"])
+        require_positive("tol", parameters["tol"])
+        require_positive("learner_tol", parameters["learner_tol"])
+        require_count("learner_max_iter", parameters["learner_max_iter"])
+        if parameters["noise_variance"] is not None:
+            require_positive("noise_variance", parameters["noise_variance"])
+        elif parameters["fixed_noise"]:
             raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
         return cls(
-            noise_variance=model.noise_variance,
-            fixed_noise=model.fixed_noise,
-            solver=model.solver,
-            learner=model.learner,
-            bins=model.bins,
-            tol=model.tol,
-            max_iter=MAX_ITER[model.solver] if model.max_iter is None else int(model.max_iter),
-            learner_tol=model.learner_tol,
-            learner_max_iter=model.learner_max_iter,
-            verbose=model.verbose,
+            noise_variance=parameters["noise_variance"],
+            fixed_noise=parameters["fixed_noise"],
+            solver=parameters["solver"],
+            learner=parameters["learner"],
+            bins=parameters["bins"],
+            tol=parameters["tol"],
+            max_iter=max_iter,
+            learner_tol=parameters["learner_tol"],
+            learner_max_iter=parameters["learner_max_iter"],
+            verbose=parameters["verbose"],
         )
 
-    def fit(self, source: Source, terms: list[BoundTerm], clock: Clock) -> Outcome:
+    def __call__(self, source: Source, terms: list[BoundTerm], clock: Clock) -> GaussianOutcome:
         """Fit a sum of terms to the rows of a source.
 
         Parameters
@@ -232,18 +244,18 @@ class Procedure:
             if self.learner is None:
                 return self.finish(source, training, self._kept(training), clock)
             clock.stage("learn")
-            found = self.learn(training)
+            hyper = self.learn(training)
             clock.stage("solve")
-            outcome = self._of(training, found)
+            outcome = self._of(training, hyper)
             outcome = self._from_start(outcome, *self._start(training))
-            return self._resolved(source, outcome, found.noise_bounds, clock)
+            return self._resolved(source, outcome, hyper.noise_bounds, clock)
 
     def prepare(self, source: Source, terms: list[BoundTerm], clock: Clock) -> Training:
         """Read the rows and make them ready."""
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
             return prepare(source, terms, self.bins, Reading(bar, clock))
 
-    def learn(self, training: Training) -> Found:
+    def learn(self, training: Training) -> Hyperparameters:
         """Find hyperparameters in the units of ``training``."""
         starts, noise = self._start(training)
         bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
@@ -268,38 +280,38 @@ class Procedure:
             return starts, NOISE_START
         return starts, float(self.noise_variance) / training.noise_scale
 
-    def _kept(self, training: Training) -> Found:
+    def _kept(self, training: Training) -> Hyperparameters:
         """Take the hyperparameters as they are."""
         starts, noise = self._start(training)
         require_resolvable(starts, noise)
-        return Found(starts, noise, (noise, noise), None)
+        return Hyperparameters(starts, noise, (noise, noise), None)
 
     def finish(
         self,
         source: Source,
         training: Training,
-        found: Found,
+        hyper: Hyperparameters,
         clock: Clock,
         noise_bounds: tuple[float, float] | None = None,
-    ) -> Outcome:
+    ) -> GaussianOutcome:
         """Compute the posterior mean; with ``bins="auto"`` in more bins where they are too few.
 
         With bounds of the noise, hyperparameters are learned again if the residuals hold structure.
         """
         clock.stage("solve")
-        outcome = self._of(training, found)
+        outcome = self._of(training, hyper)
         return self._resolved(source, outcome, noise_bounds, clock)
 
-    def _of(self, training: Training, found: Found) -> Outcome:
-        return Outcome(training, found, self._solve(training, found))
+    def _of(self, training: Training, hyper: Hyperparameters) -> GaussianOutcome:
+        return GaussianOutcome(training, hyper, self._solve(training, hyper))
 
     def _resolved(
         self,
         source: Source,
-        outcome: Outcome,
+        outcome: GaussianOutcome,
         noise_bounds: tuple[float, float] | None,
         clock: Clock,
-    ) -> Outcome:
+    ) -> GaussianOutcome:
         """Leave no structure in the residuals, and no coarse bins where that can be helped."""
         if noise_bounds is not None:
             # Whoever gives the hyperparameters has not asked for more.
@@ -311,18 +323,18 @@ class Procedure:
             outcome = self._refined(source, outcome)
             if noise_bounds is not None and outcome.training.equations.layout.size > n_before:
                 outcome = replace(outcome, too_wide=outcome.training.too_wide)
-                if outcome.found.learner == "vbem":
+                if outcome.hyper.learner == "vbem":
                     # What the wider bins left of the functions is in its noise.
-                    found = outcome.found
+                    hyper = outcome.hyper
                     outcome = self._relearned(
-                        outcome, found.kernels, found.noise_variance, noise_bounds
+                        outcome, hyper.kernels, hyper.noise_variance, noise_bounds
                     )
                 outcome = self._without_structure(outcome, noise_bounds, clock)
         return outcome
 
     def _without_structure(
-        self, outcome: Outcome, noise_bounds: tuple[float, float], clock: Clock
-    ) -> Outcome:
+        self, outcome: GaussianOutcome, noise_bounds: tuple[float, float], clock: Clock
+    ) -> GaussianOutcome:
         """Learn again from what explains the structure in the residuals, while that is better."""
         for _ in range(ROUNDS):
             start = left_structure(outcome.fit, noise_bounds)
@@ -338,11 +350,13 @@ class Procedure:
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
 
-    def _from_start(self, outcome: Outcome, starts: list[Kernel], noise_variance: float) -> Outcome:
+    def _from_start(
+        self, outcome: GaussianOutcome, starts: list[Kernel], noise_variance: float
+    ) -> GaussianOutcome:
         """Learn again from the user's start if the learner could not keep it, if that is better."""
         if self.learner != "marginal" or not starts:
             return outcome
-        equations, bounds = outcome.training.equations, outcome.found.noise_bounds
+        equations, bounds = outcome.training.equations, outcome.hyper.noise_bounds
         beyond = start_beyond_nodes(equations, starts, noise_variance)
         if beyond is None:
             return outcome
@@ -350,11 +364,11 @@ class Procedure:
 
     def _relearned(
         self,
-        outcome: Outcome,
+        outcome: GaussianOutcome,
         kernels: list[Kernel],
         noise_variance: float,
         noise_bounds: tuple[float, float],
-    ) -> Outcome:
+    ) -> GaussianOutcome:
         """Return the best of an outcome, what is learned from a start, and the start itself."""
         training = outcome.training
         with progress("learning", enabled=self.verbose) as bar:
@@ -369,7 +383,7 @@ class Procedure:
                 watch=lambda value: bar.update(value=value),
             )
         kept = ["the hyperparameters where this search began: it came to nothing better"]
-        start = Found(
+        start = Hyperparameters(
             kernels,
             noise_variance,
             (noise_variance, noise_variance),
@@ -384,10 +398,10 @@ class Procedure:
             return outcome
         return replace(best, too_wide=outcome.too_wide)
 
-    def _solve(self, training: Training, found: Found) -> Fit:
+    def _solve(self, training: Training, hyper: Hyperparameters) -> Fit:
         return solve(
             training.equations,
-            found,
+            hyper,
             training.spreads,
             solver=self.solver,
             tol=self.tol,
@@ -403,20 +417,20 @@ class Procedure:
             system, tol=max(self.tol, E_STEP_TOL), max_iter=max_iter, start=start
         )
 
-    def _refined(self, source: Source, outcome: Outcome) -> Outcome:
+    def _refined(self, source: Source, outcome: GaussianOutcome) -> GaussianOutcome:
         """Take as many bins as bring their error down, or all distinct values, and solve again."""
-        training, found, fit = outcome.training, outcome.found, outcome.fit
+        training, hyper, fit = outcome.training, outcome.hyper, outcome.fit
         lines = [own for own in training.equations.layout.cells if own.is_interpolated]
         largest = max((len(own) // own.n_curves for own in lines), default=0)
         # What they cost falls at least with their number, and noise with its square.
-        excess = max(fit.bin_error / BIN_LIMIT, (fit.bin_noise / BIN_NOISE_LIMIT) ** 0.5)
+        excess = max(fit.bin_error / _BIN_LIMIT, (fit.bin_noise / _BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
         if n_bins <= largest:
             return outcome
         given = training.terms
         terms = [
             term.with_kernel(kernel.scaled(training.scale))
-            for term, kernel in zip(given, found.kernels, strict=True)
+            for term, kernel in zip(given, hyper.kernels, strict=True)
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
@@ -424,41 +438,21 @@ class Procedure:
                 training = prepare(source, terms, n_bins)
             except MemoryLimitError:  # what there is stays, and is warned of
                 return outcome
-        return self._of(training, replace(found, pair=None))  # its vectors are of other bins
+        return self._of(training, replace(hyper, pair=None))  # its vectors are of other bins
 
-    def warn(self, outcome: Outcome) -> None:
+    def warn(self, outcome: GaussianOutcome) -> None:
         """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
         warn_unless_converged(outcome.fit.solution, self.solver, self.tol, self.max_iter)
-        if not outcome.found.converged:
+        if not outcome.hyper.converged:
             warnings.warn(
-                f"learner={outcome.found.learner!r} stopped after {self.learner_max_iter} "
+                f"learner={outcome.hyper.learner!r} stopped after {self.learner_max_iter} "
                 f"iterations, short of learner_tol={self.learner_tol:g}; raise learner_max_iter",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
-        if outcome.fit.bin_error > BIN_WARNING:
-            warnings.warn(
-                f"bins change the function by about {outcome.fit.bin_error:.2g} of its posterior "
-                "standard deviation; pass more bins, or bins=None to keep every distinct value",
-                DataWarning,
-                stacklevel=3,
-            )
-
-
-class Reading:
-    """Tells a bar and a clock how far reading has come."""
-
-    def __init__(self, bar: Bar, clock: Clock) -> None:
-        self.bar, self.clock, self.stage, self.rows = bar, clock, "", 0
-
-    def __call__(self, stage: str, rows: int) -> None:
-        if stage != self.stage:
-            self.clock.stage(stage)
-            self.stage, self.rows = stage, 0
-        self.bar.update(rows - self.rows, stage=stage)
-        self.rows = rows
+        warn_of_bins(outcome.fit.bin_error)
 
 
 def _too_coarse(fit: Fit) -> bool:
-    return fit.bin_error > BIN_LIMIT or fit.bin_noise > BIN_NOISE_LIMIT
+    return fit.bin_error > _BIN_LIMIT or fit.bin_noise > _BIN_NOISE_LIMIT

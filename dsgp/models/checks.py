@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgp.additive import MAX_ITER, SOLVERS
 from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel
 from dsgp.rows.encode import MOST_BINS
@@ -81,3 +82,18 @@ def require_resolvable(kernels: list[Kernel], noise_variance: float) -> None:
             "variance of a kernel; float64 resolves about 1e13: raise noise_variance, or lower the "
             "kernel's variance"
         )
+
+
+def iterations_of(solver: str, max_iter: Any) -> int:
+    """Return how many iterations a solver may take; None means its usual number.
+
+    Raises
+    ------
+    ParameterError
+        If the solver is none, or the number is none.
+    """
+    require_choice("solver", solver, tuple(SOLVERS))
+    if max_iter is None:
+        return MAX_ITER[solver]
+    require_count("max_iter", max_iter)
+    return int(max_iter)

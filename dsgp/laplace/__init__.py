@@ -1,0 +1,1 @@
+"""Laplace's approximation: modes, evidence and learners of sums of terms with any likelihood."""

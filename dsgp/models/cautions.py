@@ -1,0 +1,51 @@
+"""Warnings of what a fit may have missed, whatever its noise is."""
+
+from __future__ import annotations
+
+import warnings
+
+from dsgp.errors import ConvergenceWarning, DataWarning
+
+# Error of the bins in posterior standard deviations that is warned of.
+_BIN_ERROR = 0.3
+
+
+def warn_of_bins(bin_error: float) -> None:
+    """Warn of bins that change the function; called by what ``fit``s call."""
+    if bin_error > _BIN_ERROR:
+        warnings.warn(
+            f"bins change the function by about {bin_error:.2g} of its posterior standard "
+            "deviation; pass more bins, or bins=None to keep every distinct value",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
+def warn_of_structure(
+    too_wide: dict[str, int], unresolved: tuple[str, ...], bins: str | int | None
+) -> None:
+    """Warn of columns whose structure bins hide, or that the learner did not come to."""
+    if too_wide:
+        remedy = (
+            "pass bins=None, which keeps every distinct value"
+            if bins == "auto"
+            else f'pass bins="auto", or bins={max(too_wide.values())}'
+        )
+        warnings.warn(
+            f"the target varies along {_listed(tuple(too_wide))} by more than noise within "
+            f"the bins (bins={bins!r}), and what they hide counts as noise: {remedy}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if unresolved:
+        warnings.warn(
+            f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
+            "lengthscales that the learner did not come to: give a lengthscale as a start",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    words = ", ".join(repr(name) for name in names)
+    return f"column {words}" if len(names) == 1 else f"columns {words}"

@@ -1,0 +1,1 @@
+"""Fits of sums of terms with Gaussian noise."""

@@ -1,0 +1,216 @@
+"""From equations to hyperparameters, in the units of ``Training``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scipy.linalg import LinAlgError
+
+from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
+from dsgp.additive.tables import BINS, TwoWayTables
+from dsgp.kernels import Kernel
+from dsgp.learning.marginal import Learned, marginal
+from dsgp.learning.nodes import Rows, are_too_many
+from dsgp.learning.search import Search, search_for
+from dsgp.learning.vbem import vbem
+from dsgp.models.checks import require_resolvable
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Hyperparameters, and how they were found.
+
+    Attributes
+    ----------
+    kernels : list of kernels, one a term
+    noise_variance : float
+    noise_bounds : tuple of float
+    learner : str or None
+        The one that was relied on.
+    trace : list of float
+        What it maximised, after each iteration.
+    n_iter : int
+    converged : bool
+    notes : list of str
+        For people.
+    pair : (mean, dual), optional
+        Where a solver may start.
+    """
+
+    kernels: list[Kernel]
+    noise_variance: float
+    noise_bounds: tuple[float, float]
+    learner: str | None
+    trace: list[float] = field(default_factory=list)
+    n_iter: int = 0
+    converged: bool = True
+    notes: list[str] = field(default_factory=list)
+    pair: Pair | None = None
+
+
+def learn(
+    equations: Equations,
+    kernels: list[Kernel],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    learner: str,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+) -> Hyperparameters:
+    """Learn hyperparameters by the marginal likelihood or VBEM.
+
+    Where the marginal likelihood's nodes cannot resolve the functions, VBEM takes over from what it
+    found, and the notes say so.
+    """
+    notes: list[str] = []
+    if not kernels:  # all columns are constant
+        left = max(equations.n_rows - 1, 1)  # the constant takes up one
+        noise = min(max(equations.quadratic / left, noise_bounds[0]), noise_bounds[1])
+        return Hyperparameters([], noise, (noise, noise), learner)
+    if learner == "marginal" and are_too_many(equations.layout.cells):
+        notes.append(
+            "the levels are too many for the determinant of all terms together: variational Bayes "
+            "EM, which takes the terms as independent a posteriori, took over"
+        )
+    elif learner == "marginal":
+        wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
+        tables = equations.tables(wanted)
+        searches = [
+            search_for(kernel, cells, weight, len(kernels))
+            for kernel, cells, weight in zip(kernels, tables.cells, tables.weights, strict=True)
+        ]
+        require_resolvable([search.middle for search in searches], noise_variance)
+        result = _at_nodes(
+            tables,
+            equations,
+            searches,
+            noise_variance,
+            noise_bounds=noise_bounds,
+            tol=tol,
+            max_iter=max_iter,
+            watch=watch,
+        )
+        if result is None:
+            notes.append(
+                "float64 cannot resolve the likelihood at the nodes: variational Bayes EM took over"
+            )
+        else:
+            notes.append(note_of_nodes(result))
+            if result.resolved:
+                return by_nodes(result, noise_bounds, notes)
+            notes.append(
+                "the functions are too rough for the nodes that the budget allows: "
+                "variational Bayes EM took over"
+            )
+            kernels, noise_variance = result.kernels, result.noise_variance
+    return by_vbem(
+        equations,
+        kernels,
+        noise_variance,
+        noise_bounds,
+        solve=solve,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+        notes=notes,
+    )
+
+
+def note_of_nodes(result: Learned) -> str:
+    """Say how many nodes there were, and how much they leave open."""
+    fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
+    nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
+    return (
+        f"{nodes}; the prior variance they leave open adds "
+        f"{sum(result.open_variance):.2g} of the noise variance"
+    )
+
+
+def by_nodes(
+    result: Learned, noise_bounds: tuple[float, float], notes: list[str]
+) -> Hyperparameters:
+    """Take what the marginal likelihood at nodes gave."""
+    return Hyperparameters(
+        result.kernels,
+        result.noise_variance,
+        noise_bounds,
+        "marginal",
+        result.trace,
+        result.evaluations,
+        result.converged,
+        notes,
+    )
+
+
+def by_vbem(
+    equations: Equations,
+    kernels: list[Kernel],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+    notes: list[str],
+    shortest: list[float | None] | None = None,
+) -> Hyperparameters:
+    """Learn by variational Bayes EM, on every point of all axes.
+
+    ``shortest`` are the least lengthscales of the terms; see ``search_for``.
+    """
+    layout = equations.layout
+    searches = [
+        search_for(
+            kernel,
+            cells,
+            weight,
+            len(kernels),
+            shortest=None if shortest is None else shortest[d],
+        )
+        for d, (kernel, cells, weight) in enumerate(
+            zip(kernels, layout.cells, layout.parts(equations.weight), strict=True)
+        )
+    ]
+    require_resolvable([search.start for search in searches], noise_variance)
+    learned = vbem(
+        equations,
+        searches,
+        noise_variance,
+        solve,
+        noise_bounds=noise_bounds,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+    )
+    return Hyperparameters(
+        learned.kernels,
+        learned.noise_variance,
+        noise_bounds,
+        "vbem",
+        learned.trace,
+        len(learned.trace) - 1,
+        learned.converged,
+        notes,
+        learned.pair,
+    )
+
+
+def _at_nodes(
+    tables: TwoWayTables,
+    equations: Equations,
+    searches: list[Search],
+    noise_variance: float,
+    **options: Any,
+) -> Learned | None:
+    """Maximise the marginal likelihood at nodes; None where float64 cannot resolve it."""
+    rows = Rows(equations.quadratic, equations.n_rows, equations.log_weight)
+    try:
+        return marginal(tables, rows, searches, noise_variance, **options)
+    except LinAlgError:
+        return None

@@ -1,0 +1,135 @@
+"""From hyperparameters to the posterior mean, in the units of ``Training``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
+from dsgp.additive.bins import BinError
+from dsgp.additive.evidence import Complexity
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.kernels import Kernel
+from dsgp.models.checks import require_resolvable
+from dsgp.models.gaussian.learner import Hyperparameters
+from dsgp.terms import Floats
+
+# A noise variance that moves by less than this share need not be solved for again.
+_SAME_NOISE = 1e-3
+# Beyond, an estimate by slopes is none.
+_MOST_BIN_NOISE = 0.9
+# Rows that the degrees of freedom must leave, as a share.
+_FEWEST_LEFT = 0.05
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The posterior mean and what is told of it.
+
+    Attributes
+    ----------
+    system : AdditiveSystem
+        Of the targets less the constant.
+    constant : float
+        Posterior mean of the constant, in units of the equations' targets.
+    solution : Solution
+    complexity : Complexity
+    log_likelihood : float
+    bin_error : float
+        Error of the bins in posterior standard deviations of the sum, root mean squares over the
+        rows; 0 without bins.
+    bin_noise : float
+        Share of the system's noise variance that comes from the slopes within bins.
+    """
+
+    system: AdditiveSystem
+    constant: float
+    solution: Solution
+    complexity: Complexity
+    log_likelihood: float
+    bin_error: float
+    bin_noise: float
+
+
+def solve(
+    equations: Equations,
+    hyper: Hyperparameters,
+    spreads: list[Floats] | None,
+    *,
+    solver: str,
+    tol: float,
+    max_iter: int,
+) -> Fit:
+    """Compute the posterior mean, and the noise variance to all digits.
+
+    The marginal likelihood was maximised on nodes and bins, which leave a little of the functions
+    to the noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
+    full posterior, less what the slopes within bins add.
+    """
+    attempt = partial(
+        _attempt,
+        kernels=hyper.kernels,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        coarse=cache(partial(CoarseSpace, AdditiveSystem(equations, hyper.kernels, 1.0))),
+    )
+    system, constant, solution, complexity = attempt(equations, hyper.noise_variance, hyper.pair)
+    error = None if spreads is None else BinError.of(system, solution.dual, spreads)
+    noise = hyper.noise_variance
+    if hyper.learner == "marginal":
+        noise = _noise(system, solution, complexity, hyper.noise_bounds)
+    if error is not None:
+        equations = error.corrected(equations)
+    if error is not None or noise != hyper.noise_variance:
+        pair = (solution.mean, solution.dual)
+        system, constant, solution, complexity = attempt(equations, noise, pair)
+    require_resolvable(hyper.kernels, noise)
+    bin_error = bin_noise = 0.0
+    if error is not None and spreads is not None and complexity.dof > 0:
+        again = BinError.of(system, solution.dual, spreads)
+        left = math.hypot(replace(again, bias=again.bias - error.bias).size(system), again.rest)
+        bin_error = left / math.sqrt(noise * complexity.dof / equations.n_rows)
+        if hyper.learner is not None and hyper.noise_bounds[0] < hyper.noise_bounds[1]:
+            # It was learned as noise.
+            bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
+    likelihood = complexity.log_marginal_likelihood(system, solution)
+    return Fit(system, constant, solution, complexity, likelihood, bin_error, bin_noise)
+
+
+def _attempt(
+    equations: Equations,
+    noise_variance: float,
+    start: Pair | None,
+    *,
+    kernels: list[Kernel],
+    solver: str,
+    tol: float,
+    max_iter: int,
+    coarse: Callable[[], CoarseSpace],
+) -> tuple[AdditiveSystem, float, Solution, Complexity]:
+    system = AdditiveSystem(equations, kernels, noise_variance, constant=0.0)
+    own = cache(lambda: coarse().with_noise_of(system))
+    extra = {"coarse": own} if solver == "multigrid" else {}
+    solution = SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)
+    constant = system.constant_at(solution.mean)
+    given = system.given_constant(constant)
+    coupled = coarse().with_noise_of(given) if len(kernels) > 1 else None
+    return given, constant, solution, Complexity.of(given, coupled)
+
+
+def _noise(
+    system: AdditiveSystem,
+    solution: Solution,
+    complexity: Complexity,
+    bounds: tuple[float, float],
+) -> float:
+    equations, noise = system.equations, system.noise_variance
+    n_rows = equations.n_rows
+    left = n_rows - complexity.dof - complexity.constant_dof
+    if left < _FEWEST_LEFT * n_rows:
+        return noise
+    better = min(max(equations.squares(solution.mean) / left, bounds[0]), bounds[1])
+    return noise if abs(better / noise - 1) < _SAME_NOISE else better

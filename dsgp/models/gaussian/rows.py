@@ -1,0 +1,185 @@
+"""Training rows made ready: encoded or binned, in units where target and weights are about 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from dsgp.additive import Equations, RowEquations
+from dsgp.additive.streaming import (
+    Survey,
+    survey,
+)
+from dsgp.models.clock import Watch
+from dsgp.models.rows.bins import summed_by_bins
+from dsgp.models.rows.budget import plan_memory
+from dsgp.models.rows.columns import TermRows, missing_of
+from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
+from dsgp.rows.coded import Extremes, report_columns
+from dsgp.rows.sources import Source
+from dsgp.rows.usable import (
+    constant_target,
+    location_and_scale,
+    require_usable_scale,
+    require_usable_target,
+)
+from dsgp.terms import BoundTerm, Floats
+
+# Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
+EXACT_INPUTS = 100_000
+# Rough kernels lose by bins, and are worth more work.
+EXACT_ROUGH_INPUTS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Training:
+    """Rows of positive weight, ready for the solver.
+
+    Attributes
+    ----------
+    names : tuple of str
+        All columns.
+    named : bool
+        Whether the names came with the data.
+    terms : list of BoundTerm
+        Those of the equations.
+    constant : list of str
+        Terms whose inputs do not vary, which are left out.
+    equations : Equations
+        Of (y − offset) / scale, with weights divided by ``weight_scale``, their mean.
+    spreads : list of ndarray, or None
+        Weighted variance of the inputs in each bin; None where every distinct value is kept.
+    n_missing : dict of str to int
+        Rows in which a column is missing, if any.
+    too_wide : dict of str to int
+        Columns whose target varies within the bins by more than noise, and how many bins would do.
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    terms: list[BoundTerm]
+    constant: list[str]
+    equations: Equations
+    offset: float
+    scale: float
+    weight_scale: float
+    spreads: list[Floats] | None
+    n_missing: dict[str, int]
+    too_wide: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def noise_scale(self) -> float:
+        """The noise variance of the user is this many times that of the solver."""
+        return self.scale**2 * self.weight_scale
+
+
+def prepare(
+    source: Source,
+    terms: list[BoundTerm],
+    bins: str | int | None,
+    watch: Watch = lambda stage, rows: None,
+) -> Training:
+    """Check and prepare what ``fit`` was given.
+
+    Parameters
+    ----------
+    source : Source
+    terms : list of BoundTerm
+        Their kernels say how fine the bins are to be.
+    bins : "auto", int or None
+    watch : callable
+        Told the stage, and the number of rows read in it so far.
+
+    Raises
+    ------
+    DataError
+        If a value is missing, infinite, not a number or beyond what float64 can square, or
+        shapes do not agree.
+    MemoryLimitError
+        If the rows would not fit.
+    """
+    if bins is None or (bins == "auto" and _exact_is_cheap(source, terms)):
+        return _exact(source, terms)
+    if source.n_rows is not None:  # what is sure to be needed; the survey tells the rest
+        plan_memory(source.n_rows, len(source.names), [], True, source.weighted)
+    rows = TermRows(source, terms)
+    found = survey(rows.source, partial(watch, "reading columns"), rows.levels)
+    return binned(rows, found, bins, watch)
+
+
+def _exact_is_cheap(source: Source, terms: list[BoundTerm]) -> bool:
+    if not source.in_memory or source.n_rows is None:
+        return False
+    if any(term.family == "dense" for term in terms) and source.n_rows > EXACT_DENSE_ROWS:
+        return False
+    rough = min((term.kernel.order for term in terms), default=4) == 1
+    limit = EXACT_ROUGH_INPUTS if rough else EXACT_INPUTS
+    return source.n_rows * len(source.names) <= limit
+
+
+def _exact(source: Source, terms: list[BoundTerm]) -> Training:
+    rows, n_missing = read_all(source)
+    y, weight = rows.y, rows.weight
+    assert y is not None
+    weight_scale = 1.0 if weight is None else float(np.mean(weight))
+    if weight is not None:
+        weight = weight / weight_scale if weight.min() < weight.max() else None
+    table, kept, constant = encode_all(source, terms, rows.columns, len(y), weight)
+    report_columns({f"the target {source.target!r}": Extremes().add(y)})
+    offset, scale = location_and_scale(y, weight)
+    return Training(
+        names=tuple(source.names),
+        named=source.named,
+        terms=kept,
+        constant=constant,
+        equations=RowEquations.of(table, (y - offset) / scale, weight),
+        offset=offset,
+        scale=scale,
+        weight_scale=weight_scale,
+        spreads=None,
+        n_missing=n_missing,
+    )
+
+
+def binned(
+    rows: TermRows,
+    found: Survey,
+    bins: str | int | None,
+    watch: Watch = lambda stage, rows: None,
+) -> Training:
+    """Sum the rows by bins, once a survey has said where the values are."""
+    source = rows.given
+    require_usable_target(max(abs(found.target.low), abs(found.target.high)))
+    report_columns({f"the target {source.target!r}": found.extremes[-1]})
+    if found.target.low == found.target.high:
+        pilot = constant_target(found.target.low, found.n_rows)
+    else:
+        pilot = _pilot(found)
+        require_usable_scale(pilot[1])
+    plan, summed, too_wide = summed_by_bins(
+        rows, found, bins, pilot, partial(watch, "summing rows")
+    )
+    training = Training(
+        names=tuple(source.names),
+        named=source.named,
+        terms=plan.terms,
+        constant=plan.constant,
+        equations=summed.equations,
+        offset=summed.offset,
+        scale=summed.scale,
+        weight_scale=summed.weight_scale,
+        spreads=None if plan.exact else summed.spreads,
+        n_missing=missing_of(rows, found),
+    )
+    return replace(training, too_wide=too_wide)
+
+
+def _pilot(found: Survey) -> tuple[float, float]:
+    """Rough location and scale of the target, from its sketch."""
+    values, counts = found.target.values, found.target.counts
+    location = float(np.average(values, weights=counts))
+    size = max(abs(found.target.low - location), abs(found.target.high - location))
+    spread = float(np.sqrt(np.average(((values - location) / size) ** 2, weights=counts)))
+    return location, size * spread if spread > 0 else size

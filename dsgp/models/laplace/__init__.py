@@ -1,0 +1,1 @@
+"""Fits of sums of terms with any likelihood, by Laplace's approximation."""

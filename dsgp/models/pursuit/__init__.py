@@ -1,0 +1,1 @@
+"""Fits of functions of projections."""

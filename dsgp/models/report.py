@@ -1,0 +1,323 @@
+"""What a fitted additive model says of itself, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dsgp.kernels import Kernel, Product, Sum
+from dsgp.models.base import FittedModel
+from dsgp.models.facts import FitFacts
+from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.pursuit.outcome import SearchFacts
+from dsgp.models.response_model import ResponseModel
+from dsgp.models.term import FittedTerm
+
+_FORMATS = {
+    "lengthscale": lambda value: "–" if np.isnan(value) else f"{value:.4g}",
+    "std": "{:.4g}".format,
+    "edf": "{:.1f}".format,
+    "share": "{:.1%}".format,
+}
+LEGEND = (
+    "lengthscale and std (prior standard deviation of the function) are in the data's units;",
+    "points: distinct values or bins; edf: effective degrees of freedom;",
+    "share: variance of the term / variance of the target (shares add up to more or less than",
+    "100 % where terms correlate)",
+)
+
+
+RESPONSE_LEGEND = (
+    "lengthscale is in the column's units, std (prior standard deviation of the function) on the",
+    "scale of the link; points: distinct values or bins; edf: effective degrees of freedom;",
+    "share: variance of the term / variance of f over the rows (shares add up to more or less than",
+    "100 % where terms correlate)",
+)
+PROJECTED_LEGEND = (
+    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
+    "function, in units of the target; points: distinct values or bins; edf: effective degrees of",
+    "freedom; share: variance of the function / variance of the target (functions may cancel, and",
+    "shares add up to more than 100 %); direction: the largest weights of the standardised inputs",
+)
+PROJECTED_RESPONSE_LEGEND = (
+    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
+    "function, on the scale of the link; points: distinct values or bins; edf: effective degrees",
+    "of freedom; share: variance of the function / variance of f over the rows by how much they",
+    "tell (functions may cancel, and shares add up to more than 100 %); direction: the largest",
+    "weights of the standardised inputs",
+)
+_TOLD = 0.02  # weights that are told of, as a share of the largest
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is told of a model; a class of models may replace some of it, or add to it.
+
+    Attributes
+    ----------
+    heading : str
+    terms : pandas.DataFrame
+        A row a term.
+    legend : tuple of str
+        Lines that explain its columns.
+    lines : list of (label, text)
+        The rest. Without a label a line goes on where the one before it stopped.
+    nothing : str
+        What to say where there is no term.
+    """
+
+    heading: str
+    terms: pd.DataFrame
+    legend: tuple[str, ...]
+    lines: list[tuple[str, str]]
+    nothing: str = "(no term: every column is constant)"
+
+    def text(self) -> str:
+        """Write it all down."""
+        table = self.terms.to_string(formatters=_FORMATS, na_rep="–")
+        return "\n".join(
+            [
+                self.heading,
+                "",
+                table if len(self.terms) else self.nothing,
+                "",
+                *self.legend,
+                "",
+                *(f"{label:<20} {text}" for label, text in self.lines),
+            ]
+        )
+
+
+def of_gaussian(
+    title: str, model: GaussianModel, facts: FitFacts, parameters: Mapping[str, Any]
+) -> Summary:
+    """Describe a model with Gaussian noise.
+
+    Parameters
+    ----------
+    title : str
+        What it is called.
+    model : GaussianModel
+    facts : FitFacts
+    parameters : mapping
+        Of the estimator.
+    """
+    lines = []
+    if model.transform is not None:
+        lines = [
+            (
+                "transform",
+                f"{model.transform.described()} of the target is modelled: terms, noise and "
+                "intercept are on its scale;",
+            ),
+            ("", "the log likelihood is that of the target, and predictions are in its unit"),
+        ]
+    return Summary(
+        f"{title}: {facts.n_rows} rows, {len(model.latent.terms)} terms",
+        terms_table(model.latent, facts.target_variance),
+        LEGEND,
+        lines + _gaussian_lines(model.latent, facts, parameters),
+    )
+
+
+def of_response(
+    title: str, model: ResponseModel, facts: FitFacts, n_steps: int, parameters: Mapping[str, Any]
+) -> Summary:
+    """Describe a model with a likelihood; ``n_steps`` are those of Newton's method."""
+    latent, likelihood, told = model.latent, model.likelihood, model.told
+    offset = ", with an offset or exposure" if told["offset"] else ""
+    exact = "exact determinant" if told["exact_determinant"] else "determinant on coarse spaces"
+    fields = {
+        "target": f"{told['target']}{offset}",
+        "likelihood": f"{likelihood!r}, {likelihood.link_name} link",
+        "intercept": f"{latent.intercept:.6g} on the scale of the link",
+        "effective dof": f"{facts.effective_dof:.1f} of all terms together",
+        "log likelihood": f"{facts.log_marginal_likelihood:.6g} (marginal, by Laplace; {exact})",
+        "mode": f"{count_of(n_steps, 'Newton step')}; {parameters['solver']}, error of any "
+        f"component at most {facts.error_bound:.2g} prior std (tol {parameters['tol']:g})",
+        "learner": f"{facts.learner}, {count_of(facts.n_iter, 'mode')}"
+        if facts.learner
+        else "none: hyperparameters as given",
+        "converged": "yes" if facts.converged else "NO",
+        "bins": f"change the function by about {facts.bin_error:.2g} posterior std "
+        f"(bins={parameters['bins']!r})"
+        if facts.bin_error
+        else "none: every distinct value is a point",
+        "std of f": latent.std_note,
+    }
+    return Summary(
+        f"{title}: {facts.n_rows} rows, {len(latent.terms)} terms",
+        terms_table(latent, facts.target_variance),
+        RESPONSE_LEGEND,
+        [*fields.items(), *_column_lines(facts)],
+    )
+
+
+def with_projections(
+    summary: Summary,
+    title: str,
+    fitted: Projected,
+    legend: tuple[str, ...],
+    method: str,
+) -> Summary:
+    """Say of a model how its projections were found, and what they are.
+
+    ``method`` is what the projections were found by.
+    """
+    facts = fitted.search_facts
+    search = (
+        f"{method}, {len(facts.evidence_trace)} rounds; log evidence {facts.evidence:.6g} "
+        f"(Laplace), directions integrated out; the last step gained {facts.search_gain:.2g} nats"
+    )
+    if facts.search_limited:
+        search += "; ended at the limit of projections, not by the evidence"
+    directions = _directions_of(fitted.weights)
+    n_others = len(summary.terms) - len(directions)
+    others = f", other terms: {n_others}" if n_others else ""
+    n_rows = fitted.n_rows
+    return replace(
+        summary,
+        terms=summary.terms.assign(direction=[*directions, *([""] * n_others)]),
+        heading=f"{title}: {n_rows} rows, projections: {len(directions)}{others}",
+        legend=legend,
+        nothing="(no projection: a constant explains the target as well)",
+        lines=[
+            *(line for line in summary.lines if line[0] != "learner"),
+            ("search", search),
+            ("relevance", _relevance_of(fitted.relevance)),
+        ],
+    )
+
+
+@dataclass(frozen=True)
+class Projected:
+    """What is told of projections.
+
+    Attributes
+    ----------
+    n_rows : int
+    weights : pandas.DataFrame
+        A row a projection, a column an input.
+    relevance : pandas.Series
+        Share of each input.
+    search_facts : SearchFacts
+    """
+
+    n_rows: int
+    weights: pd.DataFrame
+    relevance: pd.Series
+    search_facts: SearchFacts
+
+
+def _directions_of(weights: pd.DataFrame) -> list[str]:
+    """Write down the largest weights of each projection."""
+    return [
+        " ".join(
+            f"{row[name]:+.2f} {name}"
+            for name in row.abs().sort_values(ascending=False, kind="stable").index[:3]
+            if abs(row[name]) >= _TOLD * row.abs().max()
+        )
+        for _, row in weights.iterrows()
+    ]
+
+
+def _relevance_of(shares: pd.Series) -> str:
+    """Write down the inputs that matter most."""
+    ranked = shares.sort_values(ascending=False, kind="stable")
+    listed = ", ".join(f"{name} {share:.1%}" for name, share in ranked.head(8).items())
+    rest = f", {len(ranked) - 8} others {ranked.iloc[8:].sum():.1%}"
+    return listed + (rest if len(ranked) > 8 else "")
+
+
+def terms_table(latent: FittedModel, target_variance: float) -> pd.DataFrame:
+    """A row a term: kernel, hyperparameters, effective degrees of freedom, share of variance."""
+    return pd.DataFrame(
+        [
+            {
+                "term": term.name,
+                "kernel": kernel_name(term),
+                "lengthscale": lengthscale_of(term.kernel),
+                "std": term.kernel.std,
+                "points": len(term.cells),
+                "edf": term.effective_dof,
+                "share": term.explained_variance / target_variance,
+            }
+            for term in latent.terms
+        ],
+        columns=["term", "kernel", "lengthscale", "std", "points", "edf", "share"],
+    ).set_index("term")
+
+
+def kernel_name(term: FittedTerm) -> str:
+    """Name the kernel of a term, or its kind where that says it all."""
+    if term.bound.kind != "Smooth":
+        return str(term.bound.kind)
+    return _name_of(term.kernel)
+
+
+def _name_of(kernel: Kernel) -> str:
+    if isinstance(kernel, (Sum, Product)):
+        return kernel.sign.join(_name_of(part) for part in kernel.parts)
+    return type(kernel).__name__
+
+
+def lengthscale_of(kernel: Kernel) -> float:
+    """The only lengthscale of a kernel; NaN where there is none, or several."""
+    names = [name for name in kernel.parameters if name.startswith("lengthscale")]
+    value = kernel.value(names[0]) if len(names) == 1 else None
+    return np.nan if value is None else value
+
+
+def _gaussian_lines(
+    latent: FittedModel, facts: FitFacts, parameters: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Noise, likelihood, solver and approximations."""
+    fields = {
+        "intercept": f"{latent.intercept:.6g}",
+        "noise std": f"{np.sqrt(facts.noise_variance):.6g}",
+        "explained variance": f"{_explained(latent, facts):.1%} of the target's",
+        "effective dof": f"{facts.effective_dof:.1f} of all terms together",
+        "log likelihood": f"{facts.log_marginal_likelihood:.6g} (marginal)",
+        "solver": f"{parameters['solver']}, {count_of(facts.solver_iterations)}; error of any "
+        f"component at most {facts.error_bound:.2g} prior std (tol {parameters['tol']:g})",
+        "learner": f"{facts.learner}, {facts.n_iter} evaluations"
+        if facts.learner == "marginal"
+        else f"{facts.learner}, {count_of(facts.n_iter)}"
+        if facts.learner
+        else "none: hyperparameters as given",
+        "converged": "yes" if facts.converged else "NO",
+        "bins": f"change the function by about {facts.bin_error:.2g} posterior std, and add "
+        f"{facts.bin_noise:.2g} of the noise variance to that of the rows "
+        f"(bins={parameters['bins']!r})"
+        if facts.bin_error
+        else "none: every distinct value is a point",
+        "std of predictions": latent.std_note,
+    }
+    return [*fields.items(), *_column_lines(facts)]
+
+
+def _column_lines(facts: FitFacts) -> list[tuple[str, str]]:
+    """Notes of the learner, missing values, and columns left out."""
+    lines = [("" if i else "nodes", note) for i, note in enumerate(facts.learner_notes)]
+    if facts.n_missing:
+        counts = ", ".join(f"{name} {n}" for name, n in facts.n_missing.items())
+        lines.append(("missing inputs", f"{counts}: they add nothing through that term"))
+    if facts.constant_columns:
+        lines.append(("left out (constant)", ", ".join(facts.constant_columns)))
+    return lines
+
+
+def count_of(number: int, what: str = "iteration") -> str:
+    """Write a number of things."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _explained(latent: FittedModel, facts: FitFacts) -> float:
+    """Share of the target's variance that the residuals do not have."""
+    rows = max(facts.n_rows, 1)
+    left = latent.row_variance * (1 - facts.effective_dof / rows)
+    return max(0.0, 1 - left / facts.target_variance)

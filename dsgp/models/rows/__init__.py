@@ -1,0 +1,1 @@
+"""Rows of a source as cells of terms: every distinct value, or bins."""

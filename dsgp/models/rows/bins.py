@@ -1,0 +1,253 @@
+"""Rows summed by bins, with bins as fine as the target asks for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from dsgp.additive.streaming import (
+    Statistics,
+    Survey,
+    statistics,
+)
+from dsgp.errors import DataWarning, MemoryLimitError
+from dsgp.learning.scales import bins_too_wide
+from dsgp.models.rows.budget import pair_bytes, plan_memory
+from dsgp.models.rows.columns import TermRows, tell_of_codes
+from dsgp.rows.coded import report_columns
+from dsgp.rows.coding import TermCut, placed
+from dsgp.rows.encode import (
+    MOST_BINS,
+    Sketch,
+)
+from dsgp.rows.encode import Cells as Parts
+from dsgp.rows.usable import (
+    require_usable_range,
+    tell_constant,
+)
+from dsgp.terms import BoundTerm
+
+# Bins of such a kernel, and of one curve of many.
+_DENSE_BINS = 512
+_GROUP_BINS = 256
+# Bins of a column by the order of its kernel.
+AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
+# What two-way tables of bins may take; with fewer bins than the least, codes are kept instead.
+BIN_TABLE_BYTES = 128e6
+LEAST_TABLE_BINS = 256
+
+
+# Times that bins are cut again where the target varies within them.
+_CUTS = 2
+
+
+def summed_by_bins(
+    rows: TermRows,
+    found: Survey,
+    bins: str | int | None,
+    pilot: tuple[float, float],
+    watch: Callable[[int], None],
+    *,
+    auto: Mapping[int, int] = AUTO_BINS,
+    keep: tuple[str, ...] | None = None,
+    kept_numbers: int = 0,
+) -> tuple[BinPlan, Statistics, dict[str, int]]:
+    """Sum the rows by bins, with ``bins="auto"`` again by more where a target varies within them.
+
+    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too.
+
+    Returns
+    -------
+    plan : BinPlan
+    summed : Statistics
+    too_wide : dict of str to int
+        As of ``Training``.
+    """
+    cut = partial(BinPlan.of, rows, found, bins, auto=auto, kept_numbers=kept_numbers)
+    plan = cut()
+    for again in range(_CUTS + 1):
+        placed_rows = rows.with_terms(plan.all_terms)
+        summed = statistics(
+            placed_rows.source,
+            found.lengths,
+            plan.cuts,
+            [placed_rows.parts[d] for d in plan.varying],
+            pilot,
+            with_pairs=plan.with_pairs and keep is None,
+            cells=plan.cells(rows, found),
+            codes_on_disk=plan.on_disk,
+            keep=keep or (),
+            watch=watch,
+        )
+        too_wide = {}
+        for term, edges, sums in zip(plan.terms, plan.cuts, summed.cell_sums, strict=True):
+            parts = bins_too_wide(
+                sums.weights, sums.information, sums.squares, summed.weight_scale, len(plan.terms)
+            )
+            if parts > 1:
+                too_wide[term.name] = min(parts * len(edges), MOST_BINS)
+        more = any(
+            too_wide.get(term.name, 0) > len(edges)
+            for term, edges in zip(plan.terms, plan.cuts, strict=True)
+        )
+        if bins != "auto" or not more or again == _CUTS:
+            break
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)  # said already
+                plan = cut(least=too_wide)
+        except MemoryLimitError:  # what there is stays, and is warned of
+            break
+    return plan, summed, too_wide
+
+
+@dataclass(frozen=True)
+class BinPlan:
+    """How the inputs of terms are cut, and what is kept of their rows.
+
+    Attributes
+    ----------
+    all_terms : list of BoundTerm
+        With straight lines put in their places.
+    varying : list of int
+        Positions of those whose inputs vary.
+    constant : list of str
+        The other terms.
+    cuts : list of TermCut
+        Of the terms that vary.
+    with_pairs : bool
+        Whether two-way tables of the bins are few enough to do without rows.
+    on_disk : bool
+        Whether codes of the rows go to disk.
+    """
+
+    all_terms: list[BoundTerm]
+    varying: list[int]
+    constant: list[str]
+    cuts: list[TermCut]
+    with_pairs: bool
+    on_disk: bool
+
+    @property
+    def terms(self) -> list[BoundTerm]:
+        """Terms whose inputs vary."""
+        return [self.all_terms[d] for d in self.varying]
+
+    @property
+    def exact(self) -> bool:
+        """Whether every bin holds one distinct value."""
+        return all(cut.exact for cut in self.cuts)
+
+    def cells(self, rows: TermRows, found: Survey) -> list[Parts]:
+        """Parts of the bins, for targets that vary within them."""
+        total = sum(map(len, self.cuts))
+        return [
+            Parts.of(cut.bins, found.sketches[rows.parts[d].start].high, found.n_rows, total)
+            if cut.term.is_plain
+            else Parts.none()
+            for d, cut in zip(self.varying, self.cuts, strict=True)
+        ]
+
+    @classmethod
+    def of(
+        cls,
+        rows: TermRows,
+        found: Survey,
+        bins: str | int | None,
+        *,
+        auto: Mapping[int, int] = AUTO_BINS,
+        kept_numbers: int = 0,
+        least: Mapping[str, int] | None = None,
+    ) -> BinPlan:
+        """Choose bins, and refuse what would not fit into memory.
+
+        ``auto`` are the bins of ``bins="auto"`` by the order of a term's kernel;
+        ``kept_numbers`` of every row are kept beside its codes, even where there are tables;
+        ``least`` are numbers of bins that single terms need.
+        """
+        for position, sketch in enumerate(found.sketches):
+            if position not in rows.levels:
+                require_usable_range(rows.column(position), sketch.low, sketch.high)
+        report_columns(
+            {
+                rows.what(position): found.extremes[position]
+                for position in range(len(found.sketches))
+                if rows.is_number(position)
+            }
+        )
+        for term, part in zip(rows.terms, rows.parts, strict=True):
+            if term.multiplier is not None and found.sketches[part.stop - 1].complete:
+                tell_of_codes(term, found.sketches[part.stop - 1].values)
+        terms = [
+            _placed_by_sketch(term, found.sketches[part.stop - 1])
+            for term, part in zip(rows.terms, rows.parts, strict=True)
+        ]
+        varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, found)]
+        constant = [term.name for d, term in enumerate(terms) if d not in varying]
+        tell_constant(constant)
+        kept = [terms[d] for d in varying]
+        lines = [d for d, term in enumerate(kept) if term.family in ("axis", "dense")]
+        wanted = [_bins_of(term, bins, auto) for term in kept]
+        affordable = _affordable_bins(len(kept))
+        most = max((wanted[d] for d in lines), default=0)
+        with_pairs = affordable >= min(LEAST_TABLE_BINS, most)
+        # An exact number is the user's; ours may be a little smaller if that allows for tables.
+        if bins == "auto" and with_pairs and most <= 512:
+            wanted = [min(n, affordable) for n in wanted]
+        wanted = [
+            max(n, (least or {}).get(term.name, 0)) for n, term in zip(wanted, kept, strict=True)
+        ]
+        cuts = []
+        for d, n in zip(varying, wanted, strict=True):
+            part, term = rows.parts[d], terms[d]
+            positions = dict(zip(rows.terms[d].inputs, range(part.start, part.stop), strict=True))
+            sketches = {own: found.sketches[j] for own, j in positions.items()}
+            levels = {own: found.levels[j] for own, j in positions.items() if j in found.levels}
+            cuts.append(TermCut.of(term, sketches, levels, n))
+        with_pairs = pair_bytes(cuts) <= BIN_TABLE_BYTES
+        on_disk = plan_memory(
+            found.n_rows,
+            len(found.sketches),
+            cuts,
+            with_pairs,
+            rows.given.weighted,
+            max(found.lengths),
+            kept_numbers,
+        )
+        return cls(terms, varying, constant, cuts, with_pairs, on_disk)
+
+
+def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -> int:
+    """Bins of a curve of a term."""
+    if bins != "auto":
+        return int(bins or 0)
+    wanted = auto[term.kernel.order]
+    wanted = min(wanted, _DENSE_BINS) if term.family == "dense" else wanted
+    return wanted if term.group is None else min(wanted, _GROUP_BINS)
+
+
+def _placed_by_sketch(term: BoundTerm, sketch: Sketch) -> BoundTerm:
+    if term.family != "constant" or not len(sketch.values):
+        return term
+    location = float(np.average(sketch.values, weights=sketch.counts))
+    square = np.average((sketch.values - location) ** 2, weights=sketch.counts)
+    return placed(term, location, float(np.sqrt(square)))
+
+
+def _varies_in(term: BoundTerm, part: slice, found: Survey) -> bool:
+    """Whether what rows get of a term can differ."""
+    sketches = found.sketches[part]
+    if not all(sketch.low <= sketch.high for sketch in sketches):  # nothing is known
+        return False
+    if term.multiplier is not None and sketches[-1].low == sketches[-1].high == 0.0:
+        return False
+    return any(sketch.low < sketch.high for sketch in sketches)
+
+
+def _affordable_bins(n_terms: int) -> int:
+    n_pairs = max(n_terms * (n_terms - 1) // 2, 1)
+    return int(np.sqrt(BIN_TABLE_BYTES / 8 / n_pairs))

@@ -1,0 +1,140 @@
+"""Columns of a source as the inputs of terms."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import pairwise
+
+import numpy as np
+
+from dsgp.additive.streaming import (
+    Survey,
+)
+from dsgp.errors import DataWarning
+from dsgp.kernels import Kernel
+from dsgp.rows.coding import placed
+from dsgp.rows.sources import MappedSource, Source
+from dsgp.terms import BoundTerm, Floats, Input
+
+# Different whole numbers that may stand for levels.
+_FEW_CODES = 20
+
+
+@dataclass(frozen=True)
+class TermRows:
+    """Rows of a source as the inputs of terms.
+
+    Attributes
+    ----------
+    given : Source
+        Of the columns.
+    terms : list of BoundTerm
+    """
+
+    given: Source
+    terms: list[BoundTerm]
+
+    @cached_property
+    def source(self) -> Source:
+        """Its columns are the inputs of all terms, one after the other."""
+        plain = tuple(term.name for term in self.terms if term.is_plain)
+        if len(plain) == len(self.terms) and plain == tuple(self.given.names):
+            return self.given
+        names = tuple(f"{term.name}: {own.column}" for term in self.terms for own in term.inputs)
+        read = partial(_inputs_of, tuple(self.given.names), tuple(self.terms))
+        return MappedSource(self.given, names, read)
+
+    @cached_property
+    def parts(self) -> list[slice]:
+        """Where the inputs of each term are among the columns."""
+        ends = np.cumsum([0, *(len(term.inputs) for term in self.terms)]).tolist()
+        return [slice(a, b) for a, b in pairwise(ends)]
+
+    @property
+    def levels(self) -> list[int]:
+        """Positions of inputs that are levels."""
+        return [
+            part.start + k
+            for term, part in zip(self.terms, self.parts, strict=True)
+            for k, own in enumerate(term.inputs)
+            if own is term.group or (own is term.value and term.family == "levels")
+        ]
+
+    def column(self, position: int) -> str:
+        """Return the column of an input."""
+        return [own.column for term in self.terms for own in term.inputs][position]
+
+    def what(self, position: int) -> str:
+        """Name an input for messages."""
+        return f"input column {self.column(position)!r}"
+
+    def is_number(self, position: int) -> bool:
+        """Whether an input is a column of numbers as it is."""
+        own = [each for term in self.terms for each in term.inputs][position]
+        as_it_is = own == Input(own.column) and position not in self.levels
+        kind = self.given.kinds.get(own.column)
+        return as_it_is and (kind is None or kind.is_number)
+
+    def with_terms(self, terms: list[BoundTerm]) -> TermRows:
+        """Return the same rows for other terms."""
+        return replace(self, terms=terms)
+
+
+def _inputs_of(
+    names: tuple[str, ...], terms: tuple[BoundTerm, ...], columns: list[Floats]
+) -> list[Floats]:
+    by_name = dict(zip(names, columns, strict=True))
+    return [values for term in terms for values in term.read(by_name)]
+
+
+def plain_terms(kernels: Mapping[str, Kernel]) -> list[BoundTerm]:
+    """Return a function of each column of numbers."""
+    return [BoundTerm.of_column(name, kernel) for name, kernel in kernels.items()]
+
+
+def varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
+    """Whether what rows get of a term can differ."""
+    if multiplier is not None:
+        return bool(np.ptp(multiplier) > 0) or (n_cells > 1 and bool(multiplier.any()))
+    return n_cells > 1
+
+
+def tell_of_codes(term: BoundTerm, values: Floats) -> None:
+    """Warn of a column that a function is multiplied by, if it seems to hold levels.
+
+    ``values`` are its distinct values.
+    """
+    is_code = 2 < len(values) <= _FEW_CODES and (values == np.floor(values)).all()
+    if term.family != "constant" and is_code and term.multiplier is not None:
+        warnings.warn(
+            f"term {term.name!r}: input column {term.multiplier.column!r} holds {len(values)} "
+            "different whole numbers, by which the function is multiplied; if they stand for "
+            "levels, turn them into text or a category, for a function of each",
+            DataWarning,
+            stacklevel=2,
+        )
+
+
+def placed_by_rows(term: BoundTerm, columns: dict[str, Floats], weight: Floats | None) -> BoundTerm:
+    """Put a straight line where the rows of its column are."""
+    if term.family != "constant" or term.multiplier is None:
+        return term
+    values = columns[term.multiplier.column]
+    seen = ~np.isnan(values)
+    if not seen.any():
+        return term
+    shares = None if weight is None else weight[seen]
+    location = float(np.average(values[seen], weights=shares))
+    spread = float(np.sqrt(np.average((values[seen] - location) ** 2, weights=shares)))
+    return placed(term, location, spread)
+
+
+def missing_of(rows: TermRows, found: Survey) -> dict[str, int]:
+    """Count missing values of the columns that terms read."""
+    columns = [own.column for term in rows.terms for own in term.inputs]
+    if not columns:
+        columns = list(rows.source.names)
+    return {name: int(count) for name, count in zip(columns, found.n_missing, strict=True) if count}

@@ -1,0 +1,127 @@
+"""Rows in memory, with every distinct value of their columns kept."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dsgp import memory
+from dsgp.additive.streaming import (
+    of_positive_weight,
+)
+from dsgp.compute import over_chunks, run
+from dsgp.errors import DataError
+from dsgp.models.rows.budget import exact_bytes
+from dsgp.models.rows.columns import TermRows, placed_by_rows, tell_of_codes, varies
+from dsgp.rows.coded import Extremes, report_columns
+from dsgp.rows.coding import encode_term, multiplier_of
+from dsgp.rows.sources import Rows, Source
+from dsgp.rows.table import RowTable
+from dsgp.rows.usable import (
+    require_usable_range,
+    tell_constant,
+)
+from dsgp.terms import BoundTerm, Cells, Floats
+
+# Rows up to which kernels without a state-space form keep every distinct value.
+EXACT_DENSE_ROWS = 1000
+
+
+_ENCODE = 1e-7  # seconds per row and column
+
+
+def read_all(source: Source) -> tuple[Rows, dict[str, int]]:
+    """Read all rows of positive weight into memory, and count missing values of columns.
+
+    Raises
+    ------
+    DataError
+        If there is no such row.
+    MemoryLimitError
+        If a fit that keeps every distinct value would not fit.
+    """
+    if source.n_rows is not None:
+        memory.require(
+            f"a fit that keeps every distinct value of {source.n_rows} rows and "
+            f"{len(source.names)} columns (bins=None)",
+            exact_bytes(source.n_rows, len(source.names)),
+            "pass bins='auto', or fewer rows",
+        )
+    parts = list(over_chunks(source.chunks(), of_positive_weight))
+    if not sum(map(len, parts)):
+        if source.weighted and any(len(load()) for load in source.chunks()):
+            raise DataError("sample_weight is zero in every row; at least one row must count")
+        raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
+    rows = Rows.join([part for part in parts if len(part)])
+    missing = [int(np.count_nonzero(np.isnan(column))) for column in rows.columns]
+    return rows, _missing_counts(source.names, missing)
+
+
+def _missing_counts(names: tuple[str, ...], counts: Any) -> dict[str, int]:
+    return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+
+
+def encode_all(
+    source: Source,
+    terms: list[BoundTerm],
+    columns: list[Floats],
+    n_rows: int,
+    weight: Floats | None = None,
+) -> tuple[RowTable, list[BoundTerm], list[str]]:
+    """Encode the terms whose inputs vary; name the others.
+
+    Parameters
+    ----------
+    source : Source
+    terms : list of BoundTerm
+    columns : list of ndarray of shape (n_rows,)
+        Of the source.
+    n_rows : int
+    weight : ndarray of shape (n_rows,), optional
+    """
+    rows = TermRows(source, terms)
+    by_name = dict(zip(source.names, columns, strict=True))
+    terms = [placed_by_rows(term, by_name, weight) for term in terms]
+    inputs = [term.read(by_name) for term in terms]
+    n_inputs = sum(len(own) for term in inputs for own in term)
+    tasks = [partial(encode_term, term, own) for term, own in zip(terms, inputs, strict=True)]
+    found = run(tasks, _ENCODE * n_inputs)
+    flat = [own for term in inputs for own in term]
+    for position, values in enumerate(flat):
+        if position not in rows.levels and not np.isnan(values).all():
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
+            require_usable_range(rows.column(position), low, high)
+    report_columns(
+        {
+            rows.what(position): Extremes().add(values)
+            for position, values in enumerate(flat)
+            if rows.is_number(position)
+        }
+    )
+    kept: list[BoundTerm] = []
+    cells: list[Cells] = []
+    codes, multipliers = [], {}
+    constant = []
+    for term, own, (table, code) in zip(terms, inputs, found, strict=True):
+        multiplier = multiplier_of(term, own)
+        if multiplier is not None:
+            tell_of_codes(term, np.unique(own[-1][~np.isnan(own[-1])]))
+        if table is None or not varies(term, len(table), multiplier):
+            constant.append(term.name)
+            continue
+        if multiplier is not None:
+            multipliers[len(kept)] = multiplier
+        kept.append(term)
+        cells.append(table)
+        codes.append(code)
+    tell_constant(constant)
+    # One type for all; its largest number stands for a missing input.
+    kind = max((code.dtype for code in codes), default=np.dtype(np.uint16))
+    table_codes = np.empty((len(codes), n_rows), dtype=kind)
+    for row, code in zip(table_codes, codes, strict=True):
+        row[:] = code
+        row[code == np.iinfo(code.dtype).max] = np.iinfo(kind).max
+    names = tuple(term.name for term in kept)
+    return RowTable(names, tuple(cells), table_codes, multipliers), kept, constant

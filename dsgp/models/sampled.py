@@ -1,0 +1,262 @@
+"""A model that is kept as draws of projections, functions and hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from dsgp import memory
+from dsgp.additive import Equations
+from dsgp.compute import one_blas_thread
+from dsgp.kernels import Kernel
+from dsgp.models.additive import Solved
+from dsgp.models.posterior import Posterior
+from dsgp.models.projected import ProjectedModel
+from dsgp.models.pursuit.sampling import DIAGNOSED, Sampled
+from dsgp.models.term import FittedTerm
+from dsgp.pursuit.gibbs import Draws, evaluate, moments
+from dsgp.rows.sources import Rows
+from dsgp.terms import Floats
+
+_NUMBERS = ("n_chains", "evaluations")
+_DIMENSIONS = ("chain", "draw", "projection", "input")
+
+
+@dataclass(frozen=True)
+class DrawsModel:
+    """A posterior by draws; its terms are those of the model that the chains began at.
+
+    Attributes
+    ----------
+    start : ProjectedModel
+        Its intercept is that of the draws.
+    draws : Draws
+        Their inputs are the standardised columns of the projections of ``start``. Without a
+        projection they are of the noise only.
+    n_warmup : int
+        Sweeps of each chain before.
+    diagnostics : ndarray of shape (3, 2)
+        As of ``Sampled``.
+    """
+
+    start: ProjectedModel
+    draws: Draws
+    n_warmup: int
+    diagnostics: Floats
+
+    @classmethod
+    def of(cls, start: ProjectedModel, run: Sampled, offset: float) -> DrawsModel:
+        """Keep a sampler's run on a target less an offset."""
+        start = replace(start, intercept=offset + run.draws.level)
+        return cls(start, run.draws, run.n_warmup, run.diagnostics)
+
+    def __post_init__(self) -> None:
+        """Check that the parts belong together: compiled loops do not."""
+        if self.draws.directions.shape[2:] != (len(self.start.projected),):
+            raise ValueError("the draws and the projections do not agree")
+
+    # What the terms are, the start says.
+
+    @property
+    def terms(self) -> list[FittedTerm]:
+        """Terms that the chains began at."""
+        return self.start.terms
+
+    @property
+    def intercept(self) -> float:
+        """The mean where every centred term is 0."""
+        return self.start.intercept
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the terms."""
+        return self.start.names
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """The kernel of each term that the chains began at."""
+        return self.start.kernels
+
+    @property
+    def equations(self) -> Equations:
+        """Those of the start."""
+        return self.start.equations
+
+    @property
+    def row_variance(self) -> float:
+        """That of the start."""
+        return self.start.row_variance
+
+    @property
+    def posterior(self) -> Posterior:
+        """That of the start."""
+        return self.start.posterior
+
+    @property
+    def used_columns(self) -> tuple[str, ...]:
+        """Columns that a prediction depends on."""
+        return self.start.used_columns
+
+    def inputs(self, columns: list[Floats]) -> list[Floats]:
+        """Inputs of the terms of the start."""
+        return self.start.inputs(columns)
+
+    def unseen(self, rows: Rows) -> NDArray[np.intp]:
+        """Count rows with a level that no training row had, for each term."""
+        return self.start.unseen(rows)
+
+    @property
+    def std_note(self) -> str:
+        """How standard deviations are computed, for people."""
+        if not self.terms:
+            return self.start.std_note
+        return f"those of {len(self.draws)} draws, directions and hyperparameters unknown too"
+
+    def _standard(self, columns: list[Floats]) -> Floats:
+        """Turn ``used_columns`` of some rows into inputs of the draws, (n, D)."""
+        assert self.start.projections is not None
+        return self.start.projections.standard(columns)
+
+    # ------------------------------------------------------------------ answers
+
+    def prepare(self, with_std: bool) -> None:
+        """Make once what all tasks of a prediction share."""
+        if self.terms:
+            self.draws.cubics  # noqa: B018
+        else:
+            self.start.prepare(with_std)
+
+    def moments(self, rows: Rows, with_variance: bool) -> tuple[Floats, Floats | None]:
+        """Mean of f at some rows, and on request its variance, over the draws."""
+        if not self.terms:
+            return self.start.moments(rows, with_variance)
+        mean, variance = moments(self.draws, self._standard(rows.columns))
+        return mean + (self.intercept - self.draws.level), variance if with_variance else None
+
+    def component_moments(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of each function at some rows, (n, n_terms)."""
+        if not self.terms:
+            return self.start.component_moments(rows)
+        mean, variance = moments(self.draws, self._standard(rows.columns), by_term=True)
+        return mean, np.sqrt(variance)
+
+    def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
+        """Call a function for blocks of rows, on threads where that pays."""
+        self.prepare(with_std)
+        self.start.by_blocks(block, n_rows, False)
+
+    def covariance(self, rows: Sequence[Rows]) -> Solved:
+        """Covariance of f at some rows over the draws, (n, n)."""
+        if not self.terms:
+            return self.start.covariance(rows)
+        joined = Rows.join(list(rows))
+        memory.require(
+            f"the covariance of {len(joined)} rows",
+            8.0 * len(joined) * (2 * len(self.draws) + 2 * len(joined)),
+            "pass fewer rows",
+        )
+        with one_blas_thread():
+            functions = evaluate(self.draws, self._standard(joined.columns))
+            functions -= functions.mean(axis=0)
+            return Solved(functions.T @ functions / max(len(functions) - 1, 1), True)
+
+    def sample(
+        self, rows: Sequence[Rows], n_samples: int, random: np.random.Generator, tol: float
+    ) -> Solved:
+        """Take some of the draws at random, each at most once while there are enough.
+
+        Returns
+        -------
+        Solved
+            Values of shape (n_samples, n_rows), and the noise variance of each draw.
+        """
+        if not self.terms:
+            return self.start.sample(rows, n_samples, random, tol)
+        joined = Rows.join(list(rows))
+        memory.require(
+            f"{n_samples} samples at {len(joined)} rows",
+            16.0 * n_samples * len(joined),
+            "ask for fewer samples or rows",
+        )
+        n_draws = len(self.draws)
+        chosen = random.choice(n_draws, n_samples, replace=n_samples > n_draws)
+        out = np.full((n_samples, len(joined)), self.intercept - self.draws.level)
+        out += evaluate(self.draws, self._standard(joined.columns), chosen)
+        return Solved(out, True, self.draws.noise_variance[chosen])
+
+    def sample_components(
+        self, rows: Sequence[Rows], n_samples: int, random: np.random.Generator, tol: float
+    ) -> Solved:
+        """Draw every term of the model that the chains began at, as ``ProjectedModel`` does."""
+        return self.start.sample_components(rows, n_samples, random, tol)
+
+    # ------------------------------------------------------------------ telling and keeping
+
+    def dataset(self) -> xr.Dataset:
+        """Return directions, variances and noise of the draws, by chain."""
+        draws = self.draws
+        per_chain = len(draws) // draws.n_chains
+
+        def variable(values: Floats, told: str) -> tuple[tuple[str, ...], Floats, dict[str, str]]:
+            shaped = values.reshape(draws.n_chains, per_chain, *values.shape[1:])
+            return _DIMENSIONS[: shaped.ndim], shaped, {"long_name": told}
+
+        return xr.Dataset(
+            {
+                "directions": variable(
+                    draws.directions, "weights of standardised inputs / lengthscale"
+                ),
+                "variances": variable(draws.variances, "prior variance of each function"),
+                "noise_variance": variable(draws.noise_variance, "of a row of weight 1"),
+                "log_likelihood": variable(
+                    draws.log_likelihood, "log density of the targets given functions and noise"
+                ),
+            },
+            coords={"projection": self.names, "input": list(self.start.projected)},
+        )
+
+    def told(self) -> dict[str, dict[str, float]]:
+        """Return R-hat and effective sample size of noise, predictions and log likelihood."""
+        return {
+            name: {"rhat": float(rhat), "effective_sample_size": float(size)}
+            for name, (rhat, size) in zip(DIAGNOSED, self.diagnostics, strict=True)
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Lines of a summary."""
+        (noise, size), (rhat, least), _ = self.diagnostics
+        return [
+            (
+                "sampling",
+                f"{len(self.draws)} draws in {self.draws.n_chains} chains, each after "
+                f"{self.n_warmup} sweeps; noise and predictions are theirs, all else is the start",
+            ),
+            ("R-hat", f"noise variance {noise:.2f}, predictions {rhat:.2f} (95 % quantile)"),
+            (
+                "effective draws",
+                f"noise variance {size:.0f}, predictions {least:.0f} (5 % quantile)",
+            ),
+        ]
+
+    def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return numbers and arrays that ``restored`` takes."""
+        arrays = {field.name: getattr(self.draws, field.name) for field in fields(Draws)}
+        numbers = {name: arrays.pop(name) for name in _NUMBERS} | {"n_warmup": self.n_warmup}
+        return numbers, arrays
+
+    @classmethod
+    def restored(
+        cls,
+        start: ProjectedModel,
+        numbers: dict[str, Any],
+        arrays: dict[str, Any],
+        diagnostics: Floats,
+    ) -> DrawsModel:
+        """Undo ``stored``."""
+        draws = Draws(**arrays, **{name: numbers[name] for name in _NUMBERS})
+        return cls(start, draws, numbers["n_warmup"], diagnostics)

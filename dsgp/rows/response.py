@@ -1,0 +1,92 @@
+"""What rows have beside inputs, target and weight: offsets, exposures, trials; once for all models.
+
+An offset is added to f, an exposure through its logarithm, and trials are those of a binomial
+target. A source holds them as its ``extra`` numbers, under these roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dsgp.errors import DataError, ParameterError
+from dsgp.likelihoods import Likelihood
+from dsgp.terms import Floats
+
+OFFSET, EXPOSURE, TRIALS = ("offset", "exposure", "trials")
+
+
+def beside(offset: Any, exposure: Any, trials: Any) -> dict[str, Any]:
+    """Return what a user gave by its role; None where nothing was given."""
+    return {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
+
+
+def require_meaning(likelihood: Likelihood, extra: Mapping[str, Any]) -> None:
+    """Raise ``ParameterError`` for numbers of rows that a likelihood does not know."""
+    if extra.get(EXPOSURE) is not None and likelihood.link_name != "log":
+        raise ParameterError(
+            f"exposure is for likelihoods with a log link, and {likelihood!r} has the "
+            f"{likelihood.link_name} link; give an offset on the scale of the link"
+        )
+    if extra.get(TRIALS) is not None and likelihood.name != "binomial":
+        raise ParameterError(f"trials are for likelihood='binomial', and this is {likelihood!r}")
+
+
+def shift_of(extra: Mapping[str, Floats]) -> Floats | float:
+    """Return what rows add to f: offsets, and exposures by their logarithms; (n,), or 0.0."""
+    shift: Floats | float = extra.get(OFFSET, 0.0)
+    if EXPOSURE in extra:
+        shift = shift + np.log(extra[EXPOSURE])
+    return shift
+
+
+def require_usable(extra: Mapping[str, Floats], names: Mapping[str, str], first_row: int) -> None:
+    """Raise ``DataError`` for an exposure or a number of trials that is none.
+
+    Parameters
+    ----------
+    extra : mapping of role to ndarray of shape (n,)
+    names : mapping of role to str
+        What messages call them.
+    first_row : int
+        Number of the first of the rows in the table.
+    """
+    if EXPOSURE in extra:
+        require_positive(extra[EXPOSURE], names[EXPOSURE], first_row=first_row)
+    if TRIALS in extra:
+        require_trials(extra[TRIALS], names[TRIALS], first_row)
+
+
+def require_positive(values: Floats, what: str, row: int | None = None, first_row: int = 0) -> None:
+    """Raise ``DataError`` where a number of the rows is not positive; ``row`` names the first."""
+    bad = ~(values > 0)
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise DataError(
+            f"{what} must be positive in every row, got {values[position]:g} in row "
+            f"{first_row + position if row is None else row} (counted from 0, {int(bad.sum())} of "
+            f"{len(values)} rows): leave those rows out, or correct them"
+        )
+
+
+def require_trials(values: Floats, what: str, first_row: int = 0) -> None:
+    """Raise ``DataError`` where a number of trials is no whole number of at least 1."""
+    bad = ~((values >= 1) & (values == np.floor(values)))
+    if bad.any():
+        position = int(np.argmax(bad))
+        raise DataError(
+            f"{what} must be whole numbers of at least 1, got {values[position]:g} in row "
+            f"{first_row + position} (counted from 0): leave out rows without trials"
+        )
+
+
+def named_roles(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Name further numbers of the rows for messages: by their columns where these have names."""
+    return {role: _named(role, values) for role, values in extra.items()}
+
+
+def _named(role: str, values: Any) -> str:
+    name = values if isinstance(values, str) else getattr(values, "name", None)
+    return f"{role} {name!r}" if isinstance(name, str) and not hasattr(values, "rechunk") else role
