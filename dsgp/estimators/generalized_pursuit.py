@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from dsgp.estimators.given_terms import GivenTerms
 from dsgp.estimators.pursuit_base import PursuitEstimator
 from dsgp.estimators.response import ResponseEstimator, likelihood_of
 from dsgp.kernels import Matern
@@ -43,6 +45,10 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
     n_projections : "auto" or int
         How many functions. "auto" adds as many as the evidence asks for, up to 64; an int asks for
         so many, and gets fewer only where functions turn out to do nothing.
+    terms : mapping of str to term or kernel, or sequence of terms, optional
+        Terms beside the projections, as of ``AdditiveGPRegressor``. The columns that they name are
+        not projected. All other columns keep their defaults: numbers are projected, text,
+        categories and booleans have an effect of each level, dates a smooth function in days.
     relevance : bool
         Give every input a precision, common to all directions, which suppresses inputs that no
         function needs. Without, the model does not change when the inputs are rotated.
@@ -109,6 +115,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         likelihood: str | Likelihood = "bernoulli",
         kernel: Matern | None = None,
         *,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         n_projections: str | int = "auto",
         relevance: bool = True,
         n_starts: int = 10,
@@ -123,6 +130,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
     ) -> None:
         self.likelihood = likelihood
         self.kernel = kernel
+        self.terms = terms
         self.n_projections = n_projections
         self.relevance = relevance
         self.n_starts = n_starts
@@ -178,13 +186,14 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
             If the fit would not fit into memory.
         """
         fit = ResponsePursuit.of(self.get_params(deep=False))
+        asked = GivenTerms.of(None, self.terms)
         likelihood = likelihood_of(self.likelihood)
         extra = beside(offset, exposure, trials)
         require_meaning(likelihood, extra)
         clock = Clock()
         random = generator(self.random_state)
-        source = source_of(X, y, sample_weight, extra=extra)
-        fitted = fit(source, likelihood, random, clock)
+        source = source_of(X, y, sample_weight, extra=extra, wanted=asked.wanted_beside)
+        fitted = fit(source, asked.beside(source), likelihood, random, clock)
         self._take_fitted(fitted, Columns.of(source), clock.finish())
         fit.warn(fitted)
         return self

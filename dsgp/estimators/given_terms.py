@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from dsgp.errors import ParameterError
+from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Independent, Kernel, Matern52, kernel_of
+from dsgp.models.pursuit.beside import Beside
 from dsgp.rows.sources import Source, Wanted
 from dsgp.rows.sources.kinds import NUMBER
 from dsgp.terms import BoundTerm, Default, Smooth, Term, parse_term, term_of
+
+# What functions of projections are called.
+_PROJECTION = re.compile(r"projection \d+")
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,51 @@ class GivenTerms:
         )
 
     @property
+    def wanted_beside(self) -> Wanted:
+        """What is asked of the columns of a table whose other columns are projected."""
+        return Wanted(self.wanted.levels)
+
+    def beside(self, source: Source) -> Beside:
+        """Return which columns of a source are projected, and the terms of the others.
+
+        Columns that terms name are not projected, nor are those that hold no numbers: they have
+        terms by their types.
+
+        Raises
+        ------
+        ParameterError, DataError
+            As ``bound`` does; and if no column is left to project.
+        """
+        self._require_columns(tuple(source.names))
+        named = {column for term in self._all for column in term.columns} | set(self.by_column)
+        others = [name for name in source.names if name not in named]
+        projected = [name for name in others if source.kinds.get(name, NUMBER).is_number]
+        by_type = [name for name in others if name not in projected]
+        asked = [*(self.listed or []), *self._of_named(source), *map(Default, by_type)]
+        if not projected:
+            raise DataError(
+                "no column of numbers is left to project; AdditiveGPRegressor and its relatives "
+                "take terms alone"
+            )
+        if not asked:
+            return Beside(tuple(projected))
+        terms = replace(self, by_column={}, listed=asked).bound(source)
+        if clash := [
+            name for term in terms for name in term.columns if _PROJECTION.fullmatch(name)
+        ]:
+            raise DataError(f"column {clash[0]!r} is called as projections are: rename it")
+        return Beside(tuple(projected), terms)
+
+    def _of_named(self, source: Source) -> list[Term]:
+        """Terms of the columns that a mapping names, with their columns."""
+        return [
+            term.of_column(name)
+            for name in source.names
+            if name in self.by_column
+            for term in self.by_column[name]
+        ]
+
+    @property
     def _all(self) -> list[Term]:
         if self.listed is not None:
             return self.listed
@@ -98,20 +148,7 @@ class GivenTerms:
             If a column is not there or does not fit its term, or two terms are the same.
         """
         names = tuple(source.names)
-        if unknown := [column for column in self.by_column if column not in names]:
-            raise ParameterError(
-                f"terms names {unknown}, which are not among the columns {list(names)}"
-            )
-        asked = {
-            **{
-                column: f"{term!r} names {column!r}"
-                for term in self._all
-                for column in term.columns
-            },
-        }
-        for column, what in asked.items():
-            if column not in names:
-                raise ParameterError(f"{what}, which is not among the columns {list(names)}")
+        self._require_columns(names)
         specs = self._all if self.listed is not None else self._of_columns(source)
         kinds = {name: source.kinds.get(name, NUMBER) for name in names}
         found = [term.bind(kinds, self.default) for term in specs]
@@ -122,6 +159,19 @@ class GivenTerms:
                 "otherwise leave one out"
             )
         return found
+
+    def _require_columns(self, names: tuple[str, ...]) -> None:
+        """Raise ``ParameterError`` if a column that is asked for is not there."""
+        if unknown := [column for column in self.by_column if column not in names]:
+            raise ParameterError(
+                f"terms names {unknown}, which are not among the columns {list(names)}"
+            )
+        for term in self._all:
+            for column in term.columns:
+                if column not in names:
+                    raise ParameterError(
+                        f"{term!r} names {column!r}, which is not among the columns {list(names)}"
+                    )
 
     def _of_columns(self, source: Source) -> list[Term]:
         specs: list[Term] = []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
 import xarray as xr
 
 from dsgp.estimators.gaussian import GaussianEstimator
+from dsgp.estimators.given_terms import GivenTerms
 from dsgp.estimators.pursuit_base import PursuitEstimator
 from dsgp.kernels import Matern
 from dsgp.models.checks import generator
@@ -42,6 +44,10 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         How many functions. "auto" adds as many as the evidence asks for, up to 64, and up to 2048
         parameters of all (each has 16 and the number of inputs); an int asks for so many, and gets
         fewer only where functions turn out to do nothing.
+    terms : mapping of str to term or kernel, or sequence of terms, optional
+        Terms beside the projections, as of ``AdditiveGPRegressor``. The columns that they name are
+        not projected. All other columns keep their defaults: numbers are projected, text,
+        categories and booleans have an effect of each level, dates a smooth function in days.
     method : {"refit", "greedy", "gibbs"}
         "refit": new projections from several starts, then Gauss–Newton steps on all directions and
         functions together, each function's kernel by the marginal likelihood, and the number of
@@ -155,6 +161,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         self,
         kernel: Matern | None = None,
         *,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         n_projections: str | int = "auto",
         method: str = "refit",
         relevance: bool = True,
@@ -174,6 +181,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         verbose: bool = False,
     ) -> None:
         self.kernel = kernel
+        self.terms = terms
         self.n_projections = n_projections
         self.method = method
         self.relevance = relevance
@@ -222,12 +230,14 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
             If the fit would not fit into memory.
         """
         fit = GaussianPursuit.of(self.get_params(deep=False))
+        asked = GivenTerms.of(None, self.terms)
         require_transform("target_transform", self.target_transform)
         clock = Clock()
         random = generator(self.random_state)
-        source = source_of(X, y, sample_weight)
+        source = source_of(X, y, sample_weight, wanted=asked.wanted_beside)
+        beside = asked.beside(source)
         target = Target.of(source, self.target_transform)
-        fitted = fit(target.of_rows(source), target.log_jacobian, random, clock)
+        fitted = fit(target.of_rows(source), beside, target.log_jacobian, random, clock)
         model = GaussianModel(fitted.latent, fitted.facts.noise_variance, target.transform)
         self._take_pursuit(model, fitted, Columns.of(source), clock.finish())
         fit.warn(fitted)

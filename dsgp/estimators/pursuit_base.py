@@ -76,9 +76,11 @@ class PursuitEstimator(FunctionEstimator):
 
     @property
     def relevance_(self) -> pd.Series:
-        """Share of each input in the mean squared gradient of f."""
+        """Share of each projected column in the mean squared gradient of what projections give."""
         model = self._projected
-        shares = pd.Series(0.0, index=list(self._columns.names), name="relevance")
+        others = {name for term in model.others for name in term.bound.columns}
+        names = [name for name in self._columns.names if name not in others]
+        shares = pd.Series(0.0, index=names, name="relevance")
         shares[list(model.projected)] = self._relevance
         return shares
 

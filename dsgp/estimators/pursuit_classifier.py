@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from dsgp.estimators.classes import OF_ONE, ClassEstimator
 from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
+from dsgp.estimators.given_terms import GivenTerms
 from dsgp.kernels import Matern
 from dsgp.likelihoods import Bernoulli
 from dsgp.models.checks import generator, require_choice
@@ -42,7 +43,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
     class_weight : mapping of label to float, "balanced" or None
         What the weights of the rows of a class are multiplied by; "balanced" makes all classes
         count alike. Probabilities are then those of such data.
-    n_projections, relevance, n_starts, direction_uncertainty
+    terms, n_projections, relevance, n_starts, direction_uncertainty
         As of ``GeneralizedPursuitGP``, of each f.
     solver, bins, tol, max_iter, newton_max_iter, random_state, verbose
         Likewise.
@@ -92,6 +93,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         *,
         link: str = "logit",
         class_weight: Mapping[Any, float] | str | None = None,
+        terms: Mapping[str, Any] | Sequence[Any] | None = None,
         n_projections: str | int = "auto",
         relevance: bool = True,
         n_starts: int = 10,
@@ -107,6 +109,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         self.kernel = kernel
         self.link = link
         self.class_weight = class_weight
+        self.terms = terms
         self.n_projections = n_projections
         self.relevance = relevance
         self.n_starts = n_starts
@@ -146,11 +149,13 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         """
         fit = ResponsePursuit.of(self.get_params(deep=False))
         require_choice("link", self.link, ("logit", "probit"))
+        asked = GivenTerms.of(None, self.terms)
         clock = Clock()
         random = generator(self.random_state)
         classes = classes_of(X, y)
         require_classes(classes)
-        source = source_of(X, y, sample_weight, labels=classes)
+        source = source_of(X, y, sample_weight, labels=classes, wanted=asked.wanted_beside)
+        beside = asked.beside(source)
         totals = class_totals(source, len(classes))
         present = np.flatnonzero(totals)
         require_classes(classes[present])
@@ -160,7 +165,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         for code in present[1:] if len(present) == 2 else present:
             view = OneClass(int(code), factors)
             likelihood = Bernoulli(self.link)
-            fits.append(fit(source, likelihood, random, clock, view, view.responses))
+            fits.append(fit(source, beside, likelihood, random, clock, view, view.responses))
         fit_seconds = clock.finish()
         shared = {
             name: value

@@ -60,7 +60,7 @@ class ProjectedModel(AdditiveModel):
         return len(self.projections.directions)
 
     @property
-    def _others(self) -> list[FittedTerm]:
+    def others(self) -> list[FittedTerm]:
         """Terms that are no functions of projections."""
         return self.terms[self.n_projections :]
 
@@ -69,7 +69,7 @@ class ProjectedModel(AdditiveModel):
         """Columns that a prediction depends on."""
         if not self.terms:
             return ()
-        others = (name for term in self._others for name in term.bound.columns)
+        others = (name for term in self.others for name in term.bound.columns)
         return tuple(dict.fromkeys([*self.projected, *others]))
 
     def inputs(self, columns: list[Floats]) -> list[Floats]:
@@ -85,10 +85,10 @@ class ProjectedModel(AdditiveModel):
 
     def _of_others(self, columns: list[Floats]) -> list[Floats]:
         """Inputs of the terms that are no functions of projections."""
-        if not self._others:
+        if not self.others:
             return []
         by_name = dict(zip(self.used_columns, columns, strict=True))
-        return [term.bound.joined(term.bound.read(by_name)) for term in self._others]
+        return [term.bound.joined(term.bound.read(by_name)) for term in self.others]
 
     def prepare(self, with_std: bool) -> None:
         """Make once what all tasks of a prediction share."""

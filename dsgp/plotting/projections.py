@@ -41,6 +41,7 @@ from dsgp.terms import Floats
 _NAME = 17  # characters of an input's name, a line
 _MANY = 4  # more projections than that are drawn in two columns
 _BAR = 0.15  # inches
+_NAMED = 3  # terms beside the projections
 
 
 def plot_projections(
@@ -63,6 +64,7 @@ def plot_projections(
 
     Bars are the weights of the standardised inputs in the direction. The sign of a direction is
     arbitrary. With ``method="gibbs"`` functions and directions are those that the chains began at.
+    Terms beside the projections are drawn by ``plot_components``.
 
     Parameters
     ----------
@@ -109,9 +111,9 @@ def plot_projections(
             "max_terms and max_inputs must be at least 1 and n_points at least 2, "
             f"got max_terms={max_terms}, max_inputs={max_inputs}, n_points={n_points}"
         )
-    if not model.terms_:
+    if not len(weights):
         raise ParameterError("there is no projection to draw")
-    terms = model.terms_[:max_terms]
+    terms = model.terms_[: min(max_terms, len(weights))]
     # One by one: they do not share a scale.
     panels = [
         panels_of(model, [term], [(term.cells.points, term.weight)], n_points, z)[0]
@@ -269,12 +271,16 @@ def _caption(
 ) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
     parts = []
-    if left := len(model.terms_) - len(panels):
-        share = sum(term.explained_variance for term in model.terms_[len(panels) :])
+    count = model.n_projections_
+    if left := count - len(panels):
+        share = sum(term.explained_variance for term in model.terms_[len(panels) : count])
         parts.append(
             f"not shown: {left} further projection{'' if left == 1 else 's'}, of shares "
             f"{percent(share / model.target_variance_)} in all"
         )
+    if beside := [term.name for term in model.terms_[count:]]:
+        named = ", ".join(beside[:_NAMED]) + (" and others" if len(beside) > _NAMED else "")
+        parts.append(f"beside the projections, not shown: {named}")
     if getattr(model, "method", None) == "gibbs":
         parts.append("functions and directions: those that the chains began at")
     if not all(few):

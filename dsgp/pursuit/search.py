@@ -120,6 +120,7 @@ def pursue(
     options: Options,
     random: np.random.Generator,
     watch: Watch = lambda terms, evidence: None,
+    start: State | None = None,
 ) -> Found:
     """Find ridge functions for the rows of the last level.
 
@@ -132,6 +133,8 @@ def pursue(
     random : Generator
     watch : callable
         Told terms and evidence after each refit.
+    start : State, optional
+        Of nearly the same rows, with projections that the search begins with.
     """
     log = Log(watch)
     state = State.of(
@@ -147,6 +150,8 @@ def pursue(
         if number:
             state = entered(level, state, log)
             log.trace = [(len(state.ridges), state.evidence)]
+        elif start is not None and len(start.ridges):
+            state = _continued(level, replace(state, precision=start.precision), start, log)
         else:
             state = _begun(level, state, options, _BEGINNINGS[len(levels) > 1], random, log)
         log.limited = False
@@ -186,6 +191,24 @@ def _begun(
         tries.append((begun, log.trace))
     best, log.trace = max(tries, key=lambda tried: tried[0].evidence)
     return best
+
+
+def _continued(level: Level, state: State, start: State, log: Log) -> State:
+    """Refit projections that were found for nearly the same rows."""
+    begun = State.of(
+        level.rows,
+        start.ridges,
+        state.frame,
+        start.precision,
+        state.noise_variance if state.fixed_noise else start.noise_variance,
+        state.fixed_noise,
+        state.response,
+    )
+    begun = with_values(level.rows, begun)
+    refit = _refitted_often(level, begun, 1)
+    log.failed |= refit is None
+    log.trace = [(len(state.ridges), state.evidence)]
+    return begun.weighed() if refit is None else refit
 
 
 @dataclass

@@ -24,15 +24,15 @@ from dsgp import (
 from dsgp.errors import DataError
 
 PURSUIT = {"n_projections": 1, "n_starts": 1, "random_state": 0}
-# An unfitted model, its target, and whether it takes categories.
+# An unfitted model and its target.
 MODELS = {
-    "additive": (AdditiveGPRegressor(learner_tol=1.0), "number", True),
-    "counts": (GeneralizedAdditiveGP("poisson", learner_tol=1.0), "count", True),
-    "classes": (AdditiveGPClassifier(learner_tol=1.0), "label", True),
-    "softmax": (AdditiveGPClassifier(learner_tol=1.0), "class", True),
-    "pursuit": (ProjectionPursuitGPRegressor(**PURSUIT), "number", False),
-    "pursuit-counts": (GeneralizedPursuitGP("poisson", **PURSUIT), "count", False),
-    "pursuit-classes": (ProjectionPursuitGPClassifier(**PURSUIT), "label", False),
+    "additive": (AdditiveGPRegressor(learner_tol=1.0), "number"),
+    "counts": (GeneralizedAdditiveGP("poisson", learner_tol=1.0), "count"),
+    "classes": (AdditiveGPClassifier(learner_tol=1.0), "label"),
+    "softmax": (AdditiveGPClassifier(learner_tol=1.0), "class"),
+    "pursuit": (ProjectionPursuitGPRegressor(**PURSUIT), "number"),
+    "pursuit-counts": (GeneralizedPursuitGP("poisson", **PURSUIT), "count"),
+    "pursuit-classes": (ProjectionPursuitGPClassifier(**PURSUIT), "label"),
 }
 
 
@@ -53,9 +53,8 @@ def table(n=80, seed=0):
 @pytest.fixture(scope="module", params=MODELS)
 def fitted(request):
     """A fitted model that no test changes, its rows and its target."""
-    model, target, takes_text = MODELS[request.param]
+    model, target = MODELS[request.param]
     X, targets = table()
-    X = X if takes_text else X.drop(columns="town")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return clone(model).fit(X, targets[target]), X, np.asarray(targets[target])
@@ -123,7 +122,7 @@ def test_components_add_up(fitted):
 
 @pytest.mark.parametrize("name", ["additive", "classes"])
 def test_it_is_a_step_of_scikit_learn(name):
-    model, target, _ = MODELS[name]
+    model, target = MODELS[name]
     X, targets = table(90)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -20,8 +20,16 @@ from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit, GaussianOutcome
 from dsgp.models.gaussian.learner import Hyperparameters
 from dsgp.models.projected import ProjectedModel
+from dsgp.models.pursuit.beside import (
+    ROUNDS,
+    SETTLED,
+    Beside,
+    TermSum,
+    left_by,
+    warn_unless_settled,
+)
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.pursuit.projections import Projections, projected_source
+from dsgp.models.pursuit.projections import Projections, kernels_of
 from dsgp.models.pursuit.sampling import Sampled, sampled
 from dsgp.models.pursuit.search import Pursued, Search, searched
 from dsgp.models.rows.columns import plain_terms
@@ -37,8 +45,19 @@ from dsgp.rows.sources import Source
 
 _METHODS = ("refit", "greedy", "gibbs")
 _NOISE_START = 0.5
+# Noise that a change of terms is compared with, at least, as a share of the target's spread.
+_LEAST_NOISE = 1e-3
 # Where functions of the final fit are learned again: tolerance in nats, and iterations at most.
 FINAL_TOL, FINAL_MAX_ITER = 0.1, 200
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Rows made ready, and the projections that were found in them."""
+
+    prepared: Prepared
+    pursued: Pursued
+    projections: Projections
 
 
 @dataclass(frozen=True)
@@ -107,13 +126,20 @@ class GaussianPursuit:
         )
 
     def __call__(
-        self, source: Source, log_jacobian: float, random: np.random.Generator, clock: Clock
+        self,
+        source: Source,
+        beside: Beside,
+        log_jacobian: float,
+        random: np.random.Generator,
+        clock: Clock,
     ) -> PursuitOutcome:
         """Fit to the rows of a source, all but the warnings that ``warn`` gives.
 
         Parameters
         ----------
         source : Source
+        beside : Beside
+            Which of its columns are projected, and the terms of the others.
         log_jacobian : float
             Turns log densities of the target into those of what it is a transform of.
         random : Generator
@@ -125,34 +151,84 @@ class GaussianPursuit:
         DataError, ParameterError, MemoryLimitError
             As ``ProjectionPursuitGPRegressor.fit`` does.
         """
+        if beside.terms and self.method == "gibbs":
+            raise ParameterError(
+                f"method='gibbs' draws functions of projections only, and {beside.terms[0].name!r} "
+                "is a term beside them: take method='refit', or leave its columns out"
+            )
         with one_blas_thread():
-            with progress("reading", source.n_rows, enabled=self.search.verbose) as bar:
-                prepared = prepare_rows(source, random, Reading(bar, clock))
-            if prepared.n_rows < 2:
-                raise DataError(
-                    "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
-                    "positive weight are needed"
-                )
-            if self.method != "refit":
-                _rows_in_memory(prepared, self.method)
-            clock.stage("search")
             try:
-                pursued = self._pursued(prepared, random)
+                if beside.terms:
+                    return self._in_turn(source, beside, log_jacobian, random, clock)
+                found = self._searched(source, random, clock)
                 run = None
                 if self.method == "gibbs":
                     clock.stage("sample")
-                    run = self._sampled(prepared, pursued, random).shifted(log_jacobian)
-                projections = Projections.of(prepared, pursued.state, self.search.relevance)
-                outcome = self._posterior(source, prepared.standard, projections, pursued, clock)
+                    run = self._sampled(found.prepared, found.pursued, random).shifted(log_jacobian)
+                outcome = self._posterior(source, beside, found, clock)
             except LinAlgError as error:
                 raise ParameterError(
                     "float64 cannot resolve so little noise beside the functions: raise "
                     "noise_variance, or leave it out"
                 ) from error
         clock.stage("keep")
-        return self._kept(source, prepared, pursued, projections, outcome, run, log_jacobian)
+        return self._kept(beside, found, outcome, run, log_jacobian)
 
-    def _pursued(self, prepared: Prepared, random: np.random.Generator) -> Pursued:
+    def _in_turn(
+        self,
+        source: Source,
+        beside: Beside,
+        log_jacobian: float,
+        random: np.random.Generator,
+        clock: Clock,
+    ) -> PursuitOutcome:
+        """Search for directions in what the terms leave, and fit both, until the terms settle."""
+        clock.stage("terms alone")
+        alone = self._learning(None)(source, beside.all_terms(self.search.kernel), clock)
+        names = tuple(source.names)
+        contribution = TermSum(names, beside.of(alone.terms()))
+        pursued = None
+        for _ in range(ROUNDS):
+            left = left_by(source, beside, contribution)
+            found = self._searched(left, random, clock, pursued)
+            pursued = found.pursued
+            outcome = self._jointly(source, beside, found, clock)
+            before = contribution
+            contribution = TermSum(names, beside.of(outcome.terms()))
+            scale = max(math.sqrt(outcome.noise_variance), _LEAST_NOISE * outcome.training.scale)
+            change = contribution.change(before, source) / scale
+            if change <= SETTLED:
+                break
+        clock.stage("keep")
+        kept = self._kept(beside, found, outcome, None, log_jacobian)
+        return replace(kept, change=change)
+
+    def _searched(
+        self,
+        source: Source,
+        random: np.random.Generator,
+        clock: Clock,
+        start: Pursued | None = None,
+    ) -> Searched:
+        """Search for directions among all columns of a source."""
+        with progress("reading", source.n_rows, enabled=self.search.verbose) as bar:
+            prepared = prepare_rows(source, random, Reading(bar, clock))
+        if prepared.n_rows < 2:
+            raise DataError(
+                "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
+                "positive weight are needed"
+            )
+        if self.method != "refit":
+            _rows_in_memory(prepared, self.method)
+        clock.stage("search")
+        pursued = self._pursued(prepared, random, start)
+        return Searched(
+            prepared, pursued, Projections.of(prepared, pursued.state, self.search.relevance)
+        )
+
+    def _pursued(
+        self, prepared: Prepared, random: np.random.Generator, start: Pursued | None
+    ) -> Pursued:
         """Search for projections."""
         standard, level = prepared.standard, prepared.levels[-1]
         greedily = self.method == "greedy"
@@ -167,7 +243,7 @@ class GaussianPursuit:
                 options = Options(
                     search.kernel, search.n_projections, search.n_starts, noise, self.fixed_noise
                 )
-                return searched(prepared, frame, options, random, bar)
+                return searched(prepared, frame, options, random, bar, start)
             fitted = greedy(
                 _rows_in_memory(prepared, self.method),
                 search.kernel,
@@ -202,20 +278,16 @@ class GaussianPursuit:
             )
 
     def _posterior(
-        self,
-        source: Source,
-        standard: Standard,
-        projections: Projections,
-        pursued: Pursued,
-        clock: Clock,
+        self, source: Source, beside: Beside, found: Searched, clock: Clock
     ) -> GaussianOutcome:
         """Compute the joint posterior of the functions for the directions that were found.
 
         The search has smooth functions: where they leave structure, hyperparameters are learned
         again.
         """
-        state = pursued.state
-        mapped, kernels = projected_source(source, standard, projections, state)
+        standard, state = found.prepared.standard, found.pursued.state
+        mapped = beside.projected_source(source, found.prepared, found.projections)
+        kernels = kernels_of(state)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
             training = self.fit.prepare(mapped, plain_terms(kernels), clock)
@@ -237,17 +309,39 @@ class GaussianPursuit:
         )
         return self.fit.finish(mapped, training, hyper, clock, bounds)
 
+    def _jointly(
+        self, source: Source, beside: Beside, found: Searched, clock: Clock
+    ) -> GaussianOutcome:
+        """Learn and fit the functions of projections and the terms beside them together."""
+        standard, state = found.prepared.standard, found.pursued.state
+        mapped = beside.projected_source(source, found.prepared, found.projections)
+        along = plain_terms(kernels_of(state, standard.spread**2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already
+            fit = self._learning(_noise_of(state, standard))
+            return fit(mapped, [*along, *beside.terms], clock)
+
+    def _learning(self, noise_variance: float | None) -> GaussianFit:
+        """Return the fit with a learner, which begins with a noise variance."""
+        if self.noise_variance is not None and (self.fixed_noise or noise_variance is None):
+            noise_variance = self.noise_variance
+        return replace(
+            self.fit,
+            learner="marginal",
+            noise_variance=noise_variance,
+            fixed_noise=self.fixed_noise,
+        )
+
     def _kept(
         self,
-        source: Source,
-        prepared: Prepared,
-        pursued: Pursued,
-        projections: Projections,
+        beside: Beside,
+        found: Searched,
         outcome: GaussianOutcome,
         run: Sampled | None,
         log_jacobian: float,
     ) -> PursuitOutcome:
         """Take what a fit came to."""
+        prepared, pursued = found.prepared, found.pursued
         standard, state = prepared.standard, pursued.state
         facts = FitFacts.of_gaussian(outcome, log_jacobian)
         unit = math.log(standard.spread)
@@ -263,8 +357,8 @@ class GaussianPursuit:
         )
         latent: Any = ProjectedModel.around(
             outcome.model(),
-            projections,
-            tuple(source.names[j] for j in standard.varying),
+            found.projections,
+            tuple(beside.projected[j] for j in standard.varying),
             math.sqrt(facts.target_variance),
             self.direction_uncertainty,
         )
@@ -275,8 +369,8 @@ class GaussianPursuit:
         facts = replace(
             facts,
             noise_variance=noise_variance,
-            constant_columns=prepared.constant,
-            n_missing={},
+            constant_columns=[*prepared.constant, *facts.constant_columns],
+            n_missing=facts.n_missing if beside.terms else {},
             converged=facts.converged
             and pursued.is_complete(search_facts.search_gain)
             and (run is None or run.mixed),
@@ -288,6 +382,7 @@ class GaussianPursuit:
         self.fit.warn(fitted.outcome)
         gain = fitted.search_facts.search_gain
         self.search.warn(fitted.pursued, gain, len(fitted.relevance))
+        warn_unless_settled(fitted.change)
         if fitted.run is not None:
             fitted.run.warn()
 

@@ -59,6 +59,9 @@ class PursuitOutcome:
         Of the functions for the directions that were found.
     run : Sampled or None
         A sampler's, where there was one.
+    change : float
+        Of what terms beside the projections contribute, in the last round of fits in turn, in
+        standard deviations of the noise.
     """
 
     latent: FittedModel
@@ -68,3 +71,4 @@ class PursuitOutcome:
     pursued: Pursued
     outcome: Any
     run: Sampled | None = None
+    change: float = 0.0

@@ -14,8 +14,7 @@ from dsgp.kernels import Matern, Matern52
 from dsgp.pursuit.joint import State, direction_factor
 from dsgp.pursuit.levels import Prepared
 from dsgp.pursuit.ridges import Ridge, Ridges
-from dsgp.pursuit.rows import Standard, standardised
-from dsgp.rows.sources import MappedSource, Source
+from dsgp.pursuit.rows import standardised
 from dsgp.terms import Floats
 
 # Where deviations stay finite: no standardised input counts as farther away.
@@ -166,32 +165,11 @@ class Projections:
         return found
 
 
-@dataclass(frozen=True)
-class _Project:
-    """From all columns of a source to projections; it travels to workers."""
-
-    used: list[int]
-    projections: Projections
-
-    def __call__(self, columns: list[Floats]) -> list[Floats]:
-        return self.projections([columns[j] for j in self.used])
-
-
-def projected_source(
-    source: Source,
-    standard: Standard,
-    projections: Projections,
-    state: State,
-    squared_unit: float = 1.0,
-) -> tuple[MappedSource, dict[str, Matern]]:
-    """Return a source's rows with projections as columns, and the kernels of these.
-
-    Variances of the kernels are those of the state times ``squared_unit``.
-    """
-    names = tuple(f"projection {m + 1}" for m in range(len(state.ridges)))
-    kernels = {
-        name: term.kernel.with_parameters(variance=squared_unit * float(term.kernel.variance or 0))
-        for name, term in zip(names, state.ridges.terms, strict=True)
+def kernels_of(state: State, squared_unit: float = 1.0) -> dict[str, Matern]:
+    """Return the kernel of each projection of a state, variances times ``squared_unit``."""
+    return {
+        f"projection {m + 1}": term.kernel.with_parameters(
+            variance=squared_unit * float(term.kernel.variance or 0)
+        )
+        for m, term in enumerate(state.ridges.terms)
     }
-    project = _Project(standard.varying, projections)
-    return MappedSource(source, names, project), kernels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -20,17 +21,28 @@ from dsgp.models.laplace.fit import LaplaceFit
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.rows import Responses
 from dsgp.models.projected import ProjectedModel
-from dsgp.models.pursuit.gaussian import FINAL_MAX_ITER, FINAL_TOL
+from dsgp.models.pursuit.beside import (
+    ROUNDS,
+    SETTLED,
+    Beside,
+    TermSum,
+    offset_by,
+    warn_unless_settled,
+)
+from dsgp.models.pursuit.gaussian import FINAL_MAX_ITER, FINAL_TOL, Searched
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.pursuit.projections import Projections, projected_source
+from dsgp.models.pursuit.projections import Projections, kernels_of
 from dsgp.models.pursuit.search import Pursued, Search, searched
 from dsgp.models.rows.columns import plain_terms
 from dsgp.progress import progress
 from dsgp.pursuit.joint import Frame
-from dsgp.pursuit.levels import Prepared, prepare_rows
+from dsgp.pursuit.levels import prepare_rows
 from dsgp.pursuit.rows import View
 from dsgp.pursuit.search import Options
 from dsgp.rows.sources import Source
+
+# A positive number that nothing of use is below.
+_TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True)
@@ -78,6 +90,7 @@ class ResponsePursuit:
     def __call__(
         self,
         source: Source,
+        beside: Beside,
         likelihood: Likelihood,
         random: np.random.Generator,
         clock: Clock,
@@ -89,6 +102,8 @@ class ResponsePursuit:
         Parameters
         ----------
         source : Source
+        beside : Beside
+            Which of its columns are projected, and the terms of the others.
         likelihood : Likelihood
         random : Generator
         clock : Clock
@@ -102,65 +117,130 @@ class ResponsePursuit:
         DataError, ParameterError, MemoryLimitError
             As ``GeneralizedPursuitGP.fit`` does.
         """
-        search = self.search
         with one_blas_thread():
-            with progress("reading", source.n_rows, enabled=search.verbose) as bar:
-                prepared = prepare_rows(source, random, Reading(bar, clock), likelihood, view)
-            if prepared.n_rows < 2:
-                raise DataError(
-                    "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
-                    "positive weight are needed"
-                )
-            clock.stage("search")
-            search.require_memory(len(prepared.standard.varying))
-            options = Options(
-                search.kernel, search.n_projections, search.n_starts, 1.0, True, prepared.response
-            )
-            frame = Frame.of(prepared.covariance, search.relevance)
             try:
-                with progress("searching", enabled=search.verbose) as bar:
-                    pursued = searched(prepared, frame, options, random, bar)
-                projections = Projections.of(prepared, pursued.state, search.relevance)
-                outcome = self._posterior(source, prepared, projections, pursued, clock, seen)
+                if beside.terms:
+                    return self._in_turn(source, beside, likelihood, random, clock, view, seen)
+                found = self._searched(source, likelihood, random, clock, view)
+                outcome = self._posterior(source, beside, found, clock, seen)
             except LinAlgError as error:
                 raise ParameterError(
                     "float64 cannot resolve the functions beside what the rows tell of them: "
                     "rescale columns that are far from 0, or ask for fewer projections"
                 ) from error
         clock.stage("keep")
-        return self._kept(source, prepared, pursued, projections, outcome)
+        return self._kept(beside, found, outcome)
+
+    def _in_turn(
+        self,
+        source: Source,
+        beside: Beside,
+        likelihood: Likelihood,
+        random: np.random.Generator,
+        clock: Clock,
+        view: View | None,
+        seen: Callable[[Responses], Responses],
+    ) -> PursuitOutcome:
+        """Search for directions beside the terms, and fit both, until the terms settle."""
+        clock.stage("terms alone")
+        learning = replace(self.fit, learner="marginal")
+        everything = beside.all_terms(self.search.kernel)
+        alone = learning(seen(learning.prepare(source, everything, clock)), likelihood, clock)
+        names = tuple(source.names)
+        contribution = TermSum(names, beside.of(alone.terms()))
+        pursued = None
+        for _ in range(ROUNDS):
+            other = offset_by(source, beside, contribution)
+            found = self._searched(other, likelihood, random, clock, view, pursued)
+            pursued = found.pursued
+            outcome = self._jointly(source, beside, found, clock, seen)
+            before = contribution
+            contribution = TermSum(names, beside.of(outcome.terms()))
+            # What a row leaves open of f, about.
+            system, rows = outcome.mode.system, outcome.responses.rows
+            n_terms = max(system.layout.n_terms, 1)
+            scale = math.sqrt(rows.n_rows * n_terms / max(float(system.weight.sum()), _TINY))
+            change = contribution.change(before, source) / scale
+            if change <= SETTLED:
+                break
+        clock.stage("keep")
+        return replace(self._kept(beside, found, outcome), change=change)
+
+    def _searched(
+        self,
+        source: Source,
+        likelihood: Likelihood,
+        random: np.random.Generator,
+        clock: Clock,
+        view: View | None,
+        start: Pursued | None = None,
+    ) -> Searched:
+        """Search for directions among all columns of a source."""
+        search = self.search
+        with progress("reading", source.n_rows, enabled=search.verbose) as bar:
+            prepared = prepare_rows(source, random, Reading(bar, clock), likelihood, view)
+        if prepared.n_rows < 2:
+            raise DataError(
+                "cannot learn directions from 1 sample (n_samples = 1): at least 2 rows of "
+                "positive weight are needed"
+            )
+        clock.stage("search")
+        search.require_memory(len(prepared.standard.varying))
+        options = Options(
+            search.kernel, search.n_projections, search.n_starts, 1.0, True, prepared.response
+        )
+        frame = Frame.of(prepared.covariance, search.relevance)
+        with progress("searching", enabled=search.verbose) as bar:
+            pursued = searched(prepared, frame, options, random, bar, start)
+        projections = Projections.of(prepared, pursued.state, search.relevance)
+        return Searched(prepared, pursued, projections)
 
     def _posterior(
         self,
         source: Source,
-        prepared: Prepared,
-        projections: Projections,
-        pursued: Pursued,
+        beside: Beside,
+        found: Searched,
         clock: Clock,
         seen: Callable[[Responses], Responses],
     ) -> LaplaceOutcome:
         """Compute the posterior of the functions for the directions that were found."""
-        standard, response = prepared.standard, pursued.state.response
+        response = found.pursued.state.response
         assert response is not None
-        mapped, kernels = projected_source(
-            source, standard, projections, pursued.state, response.unit**2
-        )
-        fit = replace(self.fit, level=standard.offset)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
-            responses = seen(fit.prepare(mapped, plain_terms(kernels), clock))
+        fit = replace(self.fit, level=found.prepared.standard.offset)
+        responses = seen(self._rows(fit, source, beside, found, clock))
         outcome = fit(responses, response.likelihood, clock)
         return fit.without_structure(outcome, clock)
 
-    def _kept(
+    def _jointly(
         self,
         source: Source,
-        prepared: Prepared,
-        pursued: Pursued,
-        projections: Projections,
-        outcome: LaplaceOutcome,
-    ) -> PursuitOutcome:
+        beside: Beside,
+        found: Searched,
+        clock: Clock,
+        seen: Callable[[Responses], Responses],
+    ) -> LaplaceOutcome:
+        """Learn and fit the functions of projections and the terms beside them together."""
+        response = found.pursued.state.response
+        assert response is not None
+        fit = replace(self.fit, learner="marginal")
+        responses = seen(self._rows(fit, source, beside, found, clock))
+        return fit(responses, response.likelihood, clock)
+
+    def _rows(
+        self, fit: LaplaceFit, source: Source, beside: Beside, found: Searched, clock: Clock
+    ) -> Responses:
+        """Rows made ready for functions of projections and the terms beside them."""
+        state = found.pursued.state
+        assert state.response is not None
+        mapped = beside.projected_source(source, found.prepared, found.projections)
+        along = plain_terms(kernels_of(state, state.response.unit**2))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already
+            return fit.prepare(mapped, [*along, *beside.terms], clock)
+
+    def _kept(self, beside: Beside, found: Searched, outcome: LaplaceOutcome) -> PursuitOutcome:
         """Take what a fit came to."""
+        prepared, pursued = found.prepared, found.pursued
         response = pursued.state.response
         assert response is not None
         search_facts = SearchFacts(
@@ -171,16 +251,16 @@ class ResponsePursuit:
         )
         latent = ProjectedModel.around(
             outcome.model(),
-            projections,
-            tuple(source.names[j] for j in prepared.standard.varying),
+            found.projections,
+            tuple(beside.projected[j] for j in prepared.standard.varying),
             float(response.unit),
             self.direction_uncertainty,
         )
         facts = FitFacts.of_laplace(outcome, None)
         facts = replace(
             facts,
-            constant_columns=prepared.constant,
-            n_missing={},
+            constant_columns=[*prepared.constant, *facts.constant_columns],
+            n_missing=facts.n_missing if beside.terms else {},
             converged=facts.converged and pursued.is_complete(search_facts.search_gain),
         )
         return PursuitOutcome(latent, facts, search_facts, pursued.relevance, pursued, outcome)
@@ -190,3 +270,4 @@ class ResponsePursuit:
         self.fit.warn(fitted.outcome)
         gain = fitted.search_facts.search_gain
         self.search.warn(fitted.pursued, gain, len(fitted.relevance))
+        warn_unless_settled(fitted.change)

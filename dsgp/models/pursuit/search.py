@@ -181,15 +181,24 @@ def _require_kernel(kernel: Any) -> None:
 
 
 def searched(
-    prepared: Prepared, frame: Frame, options: Options, random: np.random.Generator, bar: Any
+    prepared: Prepared,
+    frame: Frame,
+    options: Options,
+    random: np.random.Generator,
+    bar: Any,
+    start: Pursued | None = None,
 ) -> Pursued:
-    """Search, telling a progress bar, and put the projections in order."""
+    """Search, telling a progress bar, and put the projections in order.
+
+    ``start`` is what an earlier search of nearly the same rows found.
+    """
     found = pursue(
         prepared.levels,
         frame,
         options,
         random,
         watch=lambda terms, value: bar.update(terms=terms, value=value),
+        start=None if start is None else start.state,
     )
     level = prepared.levels[-1]
     state = ordered(level, found.state)

@@ -6,7 +6,7 @@ from dsgp.rows.sources.files import FILE_TYPES, opened, read_table
 from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.kinds import Kind, Wanted, kind_from_settings
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
-from dsgp.rows.sources.mapped import MappedSource, RetargetedSource
+from dsgp.rows.sources.mapped import MappedSource, RetargetedSource, ViewedSource
 from dsgp.rows.sources.memory import (
     Columns,
     columns_of,
@@ -35,6 +35,7 @@ __all__ = [
     "Source",
     "Stored",
     "StoredTable",
+    "ViewedSource",
     "Wanted",
     "classes_of",
     "columns_of",

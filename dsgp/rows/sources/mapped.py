@@ -126,6 +126,44 @@ class RetargetedSource(_Derived):
         return partial(_retargeted, self.function)
 
 
+@dataclass(frozen=True)
+class ViewedSource(_Derived):
+    """Rows of a source as a function of whole rows shows them: columns, target, further numbers.
+
+    Attributes
+    ----------
+    source : Source
+    names : tuple of str
+        Of the columns that are shown.
+    view : callable
+        Takes some rows and returns as many, with as many columns as there are names. It must be
+        picklable, and each row depend on itself only.
+    added : tuple of str
+        Roles of further numbers that the source does not have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dataclasses import replace
+    >>> from dsgp.rows.sources import ViewedSource, source_of
+    >>> source = source_of(np.array([[1.0, 2.0], [3.0, 5.0]]), y=[0.0, 1.0])
+    >>> less = lambda rows: replace(rows, columns=rows.columns[:1], y=rows.y - rows.columns[1])
+    >>> [load().y for load in ViewedSource(source, ("x0",), less).chunks()]
+    [array([-2., -4.])]
+    """
+
+    names: tuple[str, ...]
+    view: Callable[[Rows], Rows]
+    added: tuple[str, ...] = ()
+
+    @property
+    def extra(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.source.extra, *self.added]))
+
+    def _change(self) -> Callable[[Rows], Rows]:
+        return self.view
+
+
 def _load(change: Callable[[Rows], Rows], load: Callable[[], Rows]) -> Rows:
     return change(load())
 
