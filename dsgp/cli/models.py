@@ -33,7 +33,7 @@ GENERALIZED = tuple(model for model in BY_INPUT if model not in (Model.additive,
 OWNERS: dict[str, tuple[Model, ...]] = {
     **dict.fromkeys(
         (
-            *("lengthscale", "variance", "term"),
+            *("lengthscale", "variance"),
             *("learner", "learner_max_iter", "missing", "missing_value"),
         ),
         BY_INPUT,
@@ -116,6 +116,7 @@ def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
     if model is Model.pursuit:
         return ProjectionPursuitGPRegressor(
             kernel_class(),
+            terms=_terms(given["term"] or ()),
             target_transform=transform,
             noise_variance=given["noise_variance"],
             n_projections=_projections(given["projections"]),

@@ -238,9 +238,8 @@ def test_noise_is_left_alone(monkeypatch):
     results = {}
     for looking in (True, False):
         if not looking:
-            for module in ("fitting", "scoring"):
-                name = "left_structure" if module == "fitting" else "_left_structure"
-                monkeypatch.setattr(f"dsgp.estimators.{module}.{name}", lambda *_: None)
+            for name in ("gaussian.fit.left_structure", "laplace.fit._left_structure"):
+                monkeypatch.setattr(f"dsgp.models.{name}", lambda *_: None)
         results[looking] = []
         for seed in range(12):
             rng = np.random.default_rng(seed)

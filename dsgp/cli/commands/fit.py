@@ -142,10 +142,11 @@ def fit(
         list[str] | None,
         Option(
             metavar="'COLUMN: TERM'",
-            help="All but pursuit: a term of an input instead of its own, e.g. 'town: Levels', "
+            help="A term of an input instead of its own, e.g. 'town: Levels', "
             "'carat: Smooth(by=clarity)', 'date: Periodic(year)', 'age: Linear' or 'x: "
             "Matern32(lengthscale=2)'; can be repeated, for one input too. Without it text has an "
-            "effect of each level, and numbers and dates have a smooth function.",
+            "effect of each level, and numbers and dates have a smooth function; of pursuit, "
+            "numbers without one are projected.",
         ),
     ] = None,
     lengthscale: Annotated[
