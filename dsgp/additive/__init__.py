@@ -34,8 +34,10 @@ __all__ = [
 ]
 
 
-def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter: int) -> None:
-    """Warn with the bound a solver reached and the remedy."""
+def warn_unless_converged(
+    solution: Solution, solver: str, tol: float, max_iter: int, stacklevel: int
+) -> None:
+    """Warn with the bound a solver reached and the remedy; ``stacklevel`` is as of ``warnings``."""
     if solution.converged:
         return
     if solver == "backfitting":
@@ -55,5 +57,5 @@ def warn_unless_converged(solution: Solution, solver: str, tol: float, max_iter:
         f"{solution.error_bound:.3g} prior standard deviations a component, above tol={tol:g}; "
         f"{remedy}",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )

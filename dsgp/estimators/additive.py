@@ -256,7 +256,7 @@ class AdditiveGPRegressor(GaussianEstimator):
         outcome = fit(target.of_rows(source), terms, clock)
         clock.stage("keep")
         facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
-        model = GaussianModel(outcome.model(), facts.noise_variance, target.transform)
+        model = GaussianModel(outcome.model(), outcome.noise_variance, target.transform)
         self._take(model, facts, Columns.of(source))
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()

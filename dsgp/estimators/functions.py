@@ -52,7 +52,7 @@ class FunctionEstimator(TableEstimator):
     model_: HoldsFunction
 
     # Facts of a fit.
-    noise_variance_: float
+    noise_variance_: float | None
     target_variance_: float
     log_marginal_likelihood_: float
     learner_trace_: list[float]

@@ -30,6 +30,7 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
     """An estimator of a target, or of a transform of it, with Gaussian noise."""
 
     model_: GaussianModel
+    noise_variance_: float
 
     def _tell_skewness(self, source: Source) -> None:
         """Warn if residuals of some training rows are strongly skewed, and nothing was done."""

@@ -38,7 +38,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
     Parameters
     ----------
     likelihood : str or Likelihood
-        As of ``GeneralizedAdditiveGP``: ``"bernoulli"``, ``"poisson"``, …
+        As of ``GeneralizedAdditiveGP``: ``"poisson"``, ``"bernoulli"``, …
     kernel : kernel, optional
         Its type is that of all functions: ``Matern32()``, ``Matern52()`` (the default) or
         ``Matern72()``. Lengthscales and variances are learned and must be left open.
@@ -112,7 +112,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
 
     def __init__(
         self,
-        likelihood: str | Likelihood = "bernoulli",
+        likelihood: str | Likelihood = "poisson",
         kernel: Matern | None = None,
         *,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from sklearn.utils import RegressorTags
 
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.functions import FunctionEstimator
@@ -33,6 +35,8 @@ from dsgp.terms import Floats
 _TARGET = "y"
 # Of f on the scale of a logarithm: beyond, an average is more than e times the median.
 _DOUBTFUL_VARIANCE = 2.0
+# Likelihoods of categories: what is predicted is no target.
+_CATEGORIES = ("bernoulli", "ordered")
 
 # Of mean and variance of f with its offset, trials, and the offset.
 Response = Callable[[Floats, Floats, Floats | None, Any], list[Floats]]
@@ -44,6 +48,9 @@ class ResponseEstimator(FunctionEstimator):
     The functions are those of an additive model around the mode: ``components``, ``covariance`` and
     draws are theirs, on the scale of the link.
     """
+
+    # A parameter of the estimator.
+    likelihood: str | Likelihood
 
     model_: ResponseModel
     newton_trace_: list[float]
@@ -59,6 +66,16 @@ class ResponseEstimator(FunctionEstimator):
         """Take over how the mode was found."""
         self.newton_trace_ = [float(value) for value in outcome.mode.trace]
         self.newton_iterations_ = len(outcome.mode.trace)
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what is predicted: numbers, or probabilities and mean categories."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        name = getattr(self.likelihood, "name", self.likelihood)
+        if name not in _CATEGORIES:
+            tags.estimator_type = "regressor"
+            tags.regressor_tags = RegressorTags()
+        return tags
 
     # ------------------------------------------------------------------ predicting
 
@@ -390,6 +407,10 @@ class ResponseEstimator(FunctionEstimator):
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Any:
         model = super()._restore(settings, tree)
+        # Stores of earlier versions have 0 for any likelihood.
+        noise_variance = model.likelihood_.noise_variance
+        model._facts = replace(model._facts, noise_variance=noise_variance)
+        model.noise_variance_ = noise_variance
         model.newton_iterations_ = settings["fitted"]["newton_iterations_"]
         model.newton_trace_ = settings["fitted"]["newton_trace_"]
         return model

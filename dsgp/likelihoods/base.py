@@ -51,6 +51,11 @@ class Likelihood(ABC):
         """One of ``"logit"``, ``"probit"``, ``"log"``, ``"identity"``."""
 
     @property
+    def noise_variance(self) -> float | None:
+        """Variance of an observation of weight 1 around f; None where rows do not share one."""
+        return None
+
+    @property
     def free(self) -> tuple[str, ...]:
         """Hyperparameters that a learner can set, in the order of ``unconstrained``."""
         return self._positive

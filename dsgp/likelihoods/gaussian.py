@@ -83,6 +83,11 @@ class Gaussian(RealLikelihood):
 
     name: ClassVar[str] = "gaussian"
 
+    @property
+    def noise_variance(self) -> float:
+        """The square of the scale."""
+        return self.scale**2
+
     def log_density(self, y: ArrayLike, f: ArrayLike, trials: ArrayLike | None = None) -> Array:
         return self.log_predictive(y, f, 0.0)
 

@@ -10,19 +10,22 @@ from dsgp.errors import ConvergenceWarning, DataWarning
 _BIN_ERROR = 0.3
 
 
-def warn_of_bins(bin_error: float) -> None:
-    """Warn of bins that change the function; called by what ``fit``s call."""
+def warn_of_bins(bin_error: float, stacklevel: int) -> None:
+    """Warn of bins that change the function; ``stacklevel`` leads to who called ``fit``."""
     if bin_error > _BIN_ERROR:
         warnings.warn(
             f"bins change the function by about {bin_error:.2g} of its posterior standard "
             "deviation; pass more bins, or bins=None to keep every distinct value",
             DataWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 
 def warn_of_structure(
-    too_wide: dict[str, int], unresolved: tuple[str, ...], bins: str | int | None
+    too_wide: dict[str, int],
+    unresolved: tuple[str, ...],
+    bins: str | int | None,
+    stacklevel: int,
 ) -> None:
     """Warn of columns whose structure bins hide, or that the learner did not come to."""
     if too_wide:
@@ -35,14 +38,14 @@ def warn_of_structure(
             f"the target varies along {_listed(tuple(too_wide))} by more than noise within "
             f"the bins (bins={bins!r}), and what they hide counts as noise: {remedy}",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
     if unresolved:
         warnings.warn(
             f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
             "lengthscales that the learner did not come to: give a lengthscale as a start",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 

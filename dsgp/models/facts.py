@@ -15,8 +15,8 @@ class FitFacts:
 
     Attributes
     ----------
-    noise_variance : float
-        Of a row of weight 1; 0 where observations are a likelihood's.
+    noise_variance : float or None
+        Of a row of weight 1; None where a likelihood has no variance that all rows share.
     target_variance : float
         Of the target, or of f over the rows where there is a likelihood.
     log_marginal_likelihood : float
@@ -39,7 +39,7 @@ class FitFacts:
         Of positive weight.
     """
 
-    noise_variance: float
+    noise_variance: float | None
     target_variance: float
     log_marginal_likelihood: float
     learner_trace: list[float]
@@ -89,7 +89,7 @@ class FitFacts:
         """Facts of a fit by Laplace's approximation, with the learner that was asked for."""
         learned, mode = outcome.learned, outcome.mode
         return cls(
-            noise_variance=0.0,  # of f: observations are the likelihood's
+            noise_variance=outcome.likelihood.noise_variance,
             target_variance=outcome.latent_variance,
             log_marginal_likelihood=float(outcome.log_likelihood),
             learner_trace=[] if learned is None else [float(value) for value in learned.trace],

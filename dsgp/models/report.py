@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -278,7 +279,7 @@ def _gaussian_lines(
     """Noise, likelihood, solver and approximations."""
     fields = {
         "intercept": f"{latent.intercept:.6g}",
-        "noise std": f"{np.sqrt(facts.noise_variance):.6g}",
+        "noise std": f"{math.sqrt(facts.noise_variance or 0.0):.6g}",
         "explained variance": f"{_explained(latent, facts):.1%} of the target's",
         "effective dof": f"{facts.effective_dof:.1f} of all terms together",
         "log likelihood": f"{facts.log_marginal_likelihood:.6g} (marginal)",

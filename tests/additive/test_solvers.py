@@ -90,7 +90,7 @@ def test_backfitting_on_correlated_inputs_stops_and_warns_with_its_bound():
         ConvergenceWarning,
         match=rf"100 iterations .* {solution.error_bound:.3g} .*multigrid",
     ):
-        warn_unless_converged(solution, "backfitting", 1e-6, 100)
+        warn_unless_converged(solution, "backfitting", 1e-6, 100, 2)
 
 
 @pytest.mark.parametrize("kind", ["rows", "bins"])

@@ -91,7 +91,7 @@ class Projected(GaussianEstimator):
         mapped = MappedSource(source, ("u0", "u1"), Projection(DIRECTIONS))
         outcome = fit(mapped, plain_terms(dict.fromkeys(mapped.names, self.kernel)), clock)
         facts = FitFacts.of_gaussian(outcome)
-        model = GaussianModel(Along.around(outcome.model()), facts.noise_variance)
+        model = GaussianModel(Along.around(outcome.model()), outcome.noise_variance)
         self._take(model, facts, Columns.of(source), clock.finish())
         fit.warn(outcome)
         return self

@@ -440,18 +440,23 @@ class GaussianFit:
                 return outcome
         return self._of(training, replace(hyper, pair=None))  # its vectors are of other bins
 
-    def warn(self, outcome: GaussianOutcome) -> None:
-        """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
-        warn_unless_converged(outcome.fit.solution, self.solver, self.tol, self.max_iter)
+    def warn(self, outcome: GaussianOutcome, stacklevel: int = 3) -> None:
+        """Warn of what did not converge, and of bins that are too wide.
+
+        ``stacklevel`` leads to who called ``fit``.
+        """
+        warn_unless_converged(
+            outcome.fit.solution, self.solver, self.tol, self.max_iter, stacklevel + 1
+        )
         if not outcome.hyper.converged:
             warnings.warn(
                 f"learner={outcome.hyper.learner!r} stopped after {self.learner_max_iter} "
                 f"iterations, short of learner_tol={self.learner_tol:g}; raise learner_max_iter",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
-        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
-        warn_of_bins(outcome.fit.bin_error)
+        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
+        warn_of_bins(outcome.fit.bin_error, stacklevel + 1)
 
 
 def _too_coarse(fit: Fit) -> bool:

@@ -466,16 +466,21 @@ class LaplaceFit:
                 watch=lambda value: bar.update(value=value),
             )
 
-    def warn(self, outcome: LaplaceOutcome) -> None:
-        """Warn of what did not converge, and of bins that are too wide; called by ``fit``s."""
-        warn_unless_converged(outcome.mode.solution, self.solver, self.tol, self.max_iter)
+    def warn(self, outcome: LaplaceOutcome, stacklevel: int = 3) -> None:
+        """Warn of what did not converge, and of bins that are too wide.
+
+        ``stacklevel`` leads to who called ``fit``.
+        """
+        warn_unless_converged(
+            outcome.mode.solution, self.solver, self.tol, self.max_iter, stacklevel + 1
+        )
         if not outcome.mode.converged:
             warnings.warn(
                 f"Newton's iteration stopped after {len(outcome.mode.trace)} steps, the last of "
                 f"which still moved f by {outcome.mode.step:.2g} posterior standard deviations "
                 f"(tol={self.tol:g}); raise newton_max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         rows = outcome.responses.rows
         if rows.total_weight < _FEW_COUNTED * rows.n_rows:
@@ -485,7 +490,7 @@ class LaplaceFit:
                 f"about {rows.total_weight:.3g} rows, with uncertainties to match; divide weights "
                 "that are relative by their mean",
                 DataWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
         learned = outcome.learned
         if learned is not None and not learned.converged:
@@ -493,10 +498,10 @@ class LaplaceFit:
                 f"learner={self.learner!r} stopped after {self.learner_max_iter} modes, short of "
                 f"learner_tol={self.learner_tol:g}; raise learner_max_iter",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
-        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins)
-        warn_of_bins(outcome.bin_error)
+        warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
+        warn_of_bins(outcome.bin_error, stacklevel + 1)
 
 
 def _largest(likelihood: Likelihood) -> float:

@@ -362,7 +362,7 @@ class GaussianPursuit:
             math.sqrt(facts.target_variance),
             self.direction_uncertainty,
         )
-        noise_variance = facts.noise_variance
+        noise_variance = outcome.noise_variance
         if run is not None:
             latent = DrawsModel.of(latent, run, standard.offset)
             noise_variance = float(run.draws.noise_variance.mean())
@@ -379,12 +379,12 @@ class GaussianPursuit:
 
     def warn(self, fitted: PursuitOutcome) -> None:
         """Warn of what did not converge; called by ``fit``s."""
-        self.fit.warn(fitted.outcome)
+        self.fit.warn(fitted.outcome, stacklevel=4)
         gain = fitted.search_facts.search_gain
         self.search.warn(fitted.pursued, gain, len(fitted.relevance))
         warn_unless_settled(fitted.change)
         if fitted.run is not None:
-            fitted.run.warn()
+            fitted.run.warn(stacklevel=4)
 
 
 def _noise_of(state: State, standard: Standard) -> float:

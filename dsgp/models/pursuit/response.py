@@ -267,7 +267,7 @@ class ResponsePursuit:
 
     def warn(self, fitted: PursuitOutcome) -> None:
         """Warn of what did not converge; called by ``fit``s."""
-        self.fit.warn(fitted.outcome)
+        self.fit.warn(fitted.outcome, stacklevel=4)
         gain = fitted.search_facts.search_gain
         self.search.warn(fitted.pursued, gain, len(fitted.relevance))
         warn_unless_settled(fitted.change)

@@ -55,8 +55,8 @@ class Sampled:
         shifted = self.draws.log_likelihood + log_jacobian
         return replace(self, draws=replace(self.draws, log_likelihood=shifted))
 
-    def warn(self) -> None:
-        """Warn where the chains do not agree; called by ``fit``s."""
+    def warn(self, stacklevel: int = 3) -> None:
+        """Warn where the chains do not agree; ``stacklevel`` leads to who called ``fit``."""
         for name, rhat in zip(DIAGNOSED[:2], self.diagnostics[:2, 0], strict=True):
             if not rhat <= RHAT_LIMIT:  # NaN, too
                 what = name.replace("_", " ")
@@ -67,7 +67,7 @@ class Sampled:
                     else f"too few draws to tell whether the {what} has mixed"
                 )
                 warnings.warn(
-                    f"{told}; raise n_warmup or n_draws", ConvergenceWarning, stacklevel=3
+                    f"{told}; raise n_warmup or n_draws", ConvergenceWarning, stacklevel=stacklevel
                 )
 
 
