@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dsgp.models.gaussian.fit import GaussianOutcome
+from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.models.laplace.outcome import LaplaceOutcome
 
 

@@ -238,7 +238,7 @@ def test_noise_is_left_alone(monkeypatch):
     results = {}
     for looking in (True, False):
         if not looking:
-            for name in ("gaussian.fit.left_structure", "laplace.fit._left_structure"):
+            for name in ("gaussian.fit.left_structure", "laplace.fit.left_structure"):
                 monkeypatch.setattr(f"dsgp.models.{name}", lambda *_: None)
         results[looking] = []
         for seed in range(12):

@@ -16,14 +16,10 @@ from dsgp.additive import (
     SOLVERS,
     AdditiveSystem,
     Pair,
-    RowEquations,
     Solution,
     warn_unless_converged,
 )
 from dsgp.additive.bins import BinError
-from dsgp.additive.evidence import Complexity
-from dsgp.additive.multigrid import CoarseSpace
-from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning
 from dsgp.kernels import Kernel
@@ -31,10 +27,9 @@ from dsgp.laplace.binned import BINS, BinnedRows, counts_of
 from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
-from dsgp.laplace.working import State, climb, working_equations
+from dsgp.laplace.working import State, climb
 from dsgp.learning.nodes import SCAN_GAIN
-from dsgp.learning.scales import Start, finer_start
-from dsgp.learning.search import VARIANCE, Search, search_for
+from dsgp.learning.search import Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.models.cautions import warn_of_bins, warn_of_structure
 from dsgp.models.checks import (
@@ -52,16 +47,18 @@ from dsgp.models.gaussian.structure import (
     lengthscales_given,
     shortest_of,
 )
+from dsgp.models.laplace.judging import (
+    complexity_of,
+    largest_variance,
+    left_structure,
+    not_resolved,
+    unit_of,
+)
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.rows import Responses, prepare_responses
 from dsgp.progress import progress
-from dsgp.rows.table import RowTable
 from dsgp.terms import BoundTerm, Floats
 
-# Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
-# events or the other class are absent the evidence asks for ever more, and the posterior, whose W
-# vanishes there, is as wide as the prior: means of exp(f) would explode.
-LARGEST_VARIANCE = 25.0
 # Precision of the constant's prior, around the level of half an event more (or less), where all
 # targets are at the edge of their support (no event at all) and a flat one would have no mode, or
 # all rows together count less than one.
@@ -71,14 +68,10 @@ _FEW_COUNTED = 0.1
 # Sum of the weights that cannot be meant, and that the system would not be solved with.
 _MOST_COUNTED = 1e12
 LEARNERS = ("marginal", "independent", None)
-# Share of the dispersion that may be left when structure is no longer taken for it.
-_LEAST_DISPERSION = 1e-4
 # Lengthscales, in widths of the column, that the nodes of the learner do not lose.
 _NODES_KEEP = 0.1
 # Bias of the bins, in posterior standard deviations, that is worth being taken off.
 _BIAS = 0.01
-# Of an identity link, the bulk of the targets that tells their scale.
-_BULK = (0.1, 0.9)
 # Of an identity link that nobody has said anything of, in standard deviations of the targets.
 _START_SCALE = 0.5
 
@@ -238,11 +231,11 @@ class LaplaceFit:
         before: LaplaceOutcome | None,
     ) -> Learned:
         rows = responses.rows
-        unit = _unit(rows, likelihood)
+        unit = unit_of(rows, likelihood)
         if likelihood.link_name == "identity" and likelihood == by_name(likelihood.name):
             # Nobody has said anything of its scale, which is in the units of the targets.
             likelihood = likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit))
-        largest = _largest(likelihood)
+        largest = largest_variance(likelihood)
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
         searches = [
@@ -274,7 +267,7 @@ class LaplaceFit:
                     watch=lambda value: bar.update(value=value),
                 )
             except LinAlgError as error:
-                raise DataError(_not_resolved(rows.table)) from error
+                raise DataError(not_resolved(rows.table)) from error
 
     def _finish(
         self,
@@ -290,7 +283,7 @@ class LaplaceFit:
         find = partial(self._mode, responses, likelihood, kernels, constant)
         mode = find(level, start, None)
         bin_error = 0.0
-        complexity, log_det, exact = _complexity(mode)
+        complexity, log_det, exact = complexity_of(mode)
         if spreads is not None and kernels and complexity.dof > 0:
             total = float(mode.system.weight.sum()) / len(kernels)
             std = math.sqrt(complexity.dof / max(total, np.finfo(float).tiny))
@@ -302,7 +295,7 @@ class LaplaceFit:
                 again = BinError.of(mode.system, mode.solution.dual, spreads)
                 bias = replace(again, bias=again.bias - error.bias).size(mode.system)
                 error = again
-                complexity, log_det, exact = _complexity(mode)
+                complexity, log_det, exact = complexity_of(mode)
             else:
                 bias = error.size(mode.system)
             bin_error = math.hypot(bias, error.rest) / std
@@ -321,7 +314,7 @@ class LaplaceFit:
         """Learn again from what explains structure in the residuals, while that is better."""
         outcome = replace(outcome, too_wide=outcome.responses.too_wide)
         for _ in range(ROUNDS):
-            start = _left_structure(outcome)
+            start = left_structure(outcome)
             if start is None:
                 return outcome
             clock.stage("learn fine structure")
@@ -329,7 +322,7 @@ class LaplaceFit:
             if better is outcome:
                 return outcome
             outcome = better
-        start = _left_structure(outcome)
+        start = left_structure(outcome)
         names = outcome.responses.rows.table.names
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
@@ -366,11 +359,11 @@ class LaplaceFit:
                 state.mode.solution.mean,
                 None,
             )
-            return replace(state, mode=mode, value=mode.objective - 0.5 * _complexity(mode)[1])
+            return replace(state, mode=mode, value=mode.objective - 0.5 * complexity_of(mode)[1])
 
         level = begin if constant else outcome.level
         mode = self._mode(responses, outcome.likelihood, kernels, constant, level, mean, None)
-        value = mode.objective - 0.5 * _complexity(mode)[1]
+        value = mode.objective - 0.5 * complexity_of(mode)[1]
         state = State(kernels, outcome.likelihood, mode, value)
         with progress("learning", enabled=self.verbose) as bar:
             climbed = climb(
@@ -381,7 +374,7 @@ class LaplaceFit:
                 solve=self._solve_roughly,
                 tol=self.learner_tol,
                 max_iter=self.learner_max_iter,
-                unit=_unit(responses.rows, outcome.likelihood),
+                unit=unit_of(responses.rows, outcome.likelihood),
                 watch=lambda value: bar.update(value=value),
             )
         best = climbed.best
@@ -417,7 +410,7 @@ class LaplaceFit:
     ) -> list[Search]:
         """Searches on every point; ``fine`` down to the distance of neighbouring points."""
         rows = responses.rows
-        unit = _unit(rows, likelihood)
+        unit = unit_of(rows, likelihood)
         return [
             search_for(
                 kernel,
@@ -425,7 +418,7 @@ class LaplaceFit:
                 counts,
                 len(kernels),
                 unit,
-                _largest(likelihood),
+                largest_variance(likelihood),
                 shortest_of(cells, counts) if fine else None,
             )
             for kernel, cells, counts in zip(
@@ -502,65 +495,3 @@ class LaplaceFit:
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.bin_error, stacklevel + 1)
-
-
-def _largest(likelihood: Likelihood) -> float:
-    """How many units the variance of one function may be."""
-    return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
-
-
-def _left_structure(outcome: LaplaceOutcome) -> Start | None:
-    """Look for structure in the residuals of the working model, and for kernels that explain it."""
-    mode, likelihood = outcome.mode, outcome.likelihood
-    equations = working_equations(outcome.responses.rows, mode)
-    # Structure that was missed has been taken for dispersion.
-    dispersed = len(likelihood.unconstrained()) > 0 and likelihood.name != "ordered"
-    return finer_start(
-        equations,
-        mode.system.kernels,
-        1.0,
-        mode.solution.mean,
-        free=[kernel.free for kernel in mode.system.kernels],
-        noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
-    )
-
-
-def _not_resolved(table: RowTable) -> str:
-    """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
-    lines = [cells.line for cells in table.cells]
-    points = [np.zeros(1) if line is None else line for line in lines]
-    finest = [float(np.diff(own).min(initial=np.inf)) for own in points]
-    extents = [float(own[-1] - own[0]) for own in points]
-    ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
-    worst = int(np.argmax(ratios))
-    return (
-        "float64 cannot resolve the functions beside what the rows tell of them. Most uneven is "
-        f"input column {table.names[worst]!r}, whose values are up to {extents[worst]:.2g} apart "
-        f"and as little as {finest[worst]:.2g}: transform it (its logarithm or ranks) or set far "
-        "values apart as missing; very large weights do the same, and can be divided by a constant"
-    )
-
-
-def _complexity(mode: Mode) -> tuple[Complexity, float, bool]:
-    """Degrees of freedom, the log determinant, and whether that is exact."""
-    system = mode.system
-    coarse = CoarseSpace(system) if len(system.kernels) > 1 else None
-    complexity = Complexity.of(system, coarse)
-    equations = system.equations
-    limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
-    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
-        return complexity, DenseCovariance.of(system, equations).log_det, True
-    return complexity, complexity.log_det, len(system.kernels) < 2
-
-
-def _unit(rows: ResponseRows, likelihood: Likelihood) -> float:
-    """Variance of what the terms are to explain: 1 on the scale of a logarithm."""
-    if likelihood.link_name != "identity":
-        return 1.0
-    order = np.argsort(rows.y, kind="stable")
-    share = np.cumsum(rows.weight[order] if len(rows.weight) else np.ones(rows.n_rows))
-    ends = np.minimum(np.searchsorted(share, np.multiply(_BULK, share[-1])), rows.n_rows - 1)
-    low, high = rows.y[order[ends]]
-    # The distance is that of a normal distribution of unit variance.
-    spread = float(high - low) / 2.563 or float(np.ptp(rows.y)) or 1.0
-    return spread**2

@@ -17,8 +17,9 @@ from dsgp.learning.search import NOISE
 from dsgp.models.checks import iterations_of, require_choice, require_count, require_positive
 from dsgp.models.clock import Clock, Reading
 from dsgp.models.facts import FitFacts
-from dsgp.models.gaussian.fit import GaussianFit, GaussianOutcome
+from dsgp.models.gaussian.fit import GaussianFit
 from dsgp.models.gaussian.learner import Hyperparameters
+from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.beside import (
     ROUNDS,

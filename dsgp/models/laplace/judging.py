@@ -1,0 +1,91 @@
+"""What a fit by Laplace's approximation is judged by: units, limits, determinants, residuals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgp.additive import (
+    RowEquations,
+)
+from dsgp.additive.evidence import Complexity
+from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
+from dsgp.laplace.mode import Mode
+from dsgp.laplace.rows import ResponseRows
+from dsgp.laplace.working import working_equations
+from dsgp.learning.scales import Start, finer_start
+from dsgp.learning.search import VARIANCE
+from dsgp.likelihoods import Likelihood
+from dsgp.models.laplace.outcome import LaplaceOutcome
+from dsgp.rows.table import RowTable
+
+# Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
+# events or the other class are absent the evidence asks for ever more, and the posterior, whose W
+# vanishes there, is as wide as the prior: means of exp(f) would explode.
+LARGEST_VARIANCE = 25.0
+# Share of the dispersion that may be left when structure is no longer taken for it.
+_LEAST_DISPERSION = 1e-4
+# Of an identity link, the bulk of the targets that tells their scale.
+_BULK = (0.1, 0.9)
+
+
+def largest_variance(likelihood: Likelihood) -> float:
+    """How many units the variance of one function may be."""
+    return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
+
+
+def left_structure(outcome: LaplaceOutcome) -> Start | None:
+    """Look for structure in the residuals of the working model, and for kernels that explain it."""
+    mode, likelihood = outcome.mode, outcome.likelihood
+    equations = working_equations(outcome.responses.rows, mode)
+    # Structure that was missed has been taken for dispersion.
+    dispersed = len(likelihood.unconstrained()) > 0 and likelihood.name != "ordered"
+    return finer_start(
+        equations,
+        mode.system.kernels,
+        1.0,
+        mode.solution.mean,
+        free=[kernel.free for kernel in mode.system.kernels],
+        noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
+    )
+
+
+def not_resolved(table: RowTable) -> str:
+    """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
+    lines = [cells.line for cells in table.cells]
+    points = [np.zeros(1) if line is None else line for line in lines]
+    finest = [float(np.diff(own).min(initial=np.inf)) for own in points]
+    extents = [float(own[-1] - own[0]) for own in points]
+    ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
+    worst = int(np.argmax(ratios))
+    return (
+        "float64 cannot resolve the functions beside what the rows tell of them. Most uneven is "
+        f"input column {table.names[worst]!r}, whose values are up to {extents[worst]:.2g} apart "
+        f"and as little as {finest[worst]:.2g}: transform it (its logarithm or ranks) or set far "
+        "values apart as missing; very large weights do the same, and can be divided by a constant"
+    )
+
+
+def complexity_of(mode: Mode) -> tuple[Complexity, float, bool]:
+    """Degrees of freedom, the log determinant, and whether that is exact."""
+    system = mode.system
+    coarse = CoarseSpace(system) if len(system.kernels) > 1 else None
+    complexity = Complexity.of(system, coarse)
+    equations = system.equations
+    limit = max((DENSE_ROWS[kernel.order] for kernel in system.kernels), default=0)
+    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
+        return complexity, DenseCovariance.of(system, equations).log_det, True
+    return complexity, complexity.log_det, len(system.kernels) < 2
+
+
+def unit_of(rows: ResponseRows, likelihood: Likelihood) -> float:
+    """Variance of what the terms are to explain: 1 on the scale of a logarithm."""
+    if likelihood.link_name != "identity":
+        return 1.0
+    order = np.argsort(rows.y, kind="stable")
+    share = np.cumsum(rows.weight[order] if len(rows.weight) else np.ones(rows.n_rows))
+    ends = np.minimum(np.searchsorted(share, np.multiply(_BULK, share[-1])), rows.n_rows - 1)
+    low, high = rows.y[order[ends]]
+    # The distance is that of a normal distribution of unit variance.
+    spread = float(high - low) / 2.563 or float(np.ptp(rows.y)) or 1.0
+    return spread**2
