@@ -146,8 +146,8 @@ class TableEstimator(Saved, BaseEstimator):
             if check is not None:
                 check(rows, sum(map(len, blocks)))
             blocks.append(self._answer_rows(rows, answer, n_columns, with_std))
-        self._report_gaps(gaps, sum(map(len, blocks)))
-        self._report_unseen(unseen, sum(map(len, blocks)))
+        self._report_gaps(gaps, sum(map(len, blocks)), stacklevel=5)
+        self._report_unseen(unseen, sum(map(len, blocks)), stacklevel=5)
         return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
     def _answer_rows(self, rows: Rows, answer: Answer, n_columns: int, with_std: bool) -> Floats:
@@ -165,10 +165,10 @@ class TableEstimator(Saved, BaseEstimator):
 
     def _report_rows(self, rows: Rows) -> None:
         """Warn of missing inputs and unseen levels in all rows to predict."""
-        self._report_gaps(_gaps_of(rows), len(rows))
-        self._report_unseen(self._rows_model.unseen(rows), len(rows))
+        self._report_gaps(_gaps_of(rows), len(rows), stacklevel=4)
+        self._report_unseen(self._rows_model.unseen(rows), len(rows), stacklevel=4)
 
-    def _report_gaps(self, gaps: NDArray[np.intp], n_rows: int) -> None:
+    def _report_gaps(self, gaps: NDArray[np.intp], n_rows: int, stacklevel: int) -> None:
         """Warn of inputs that are missing, in so many rows each, and never were in training."""
         centres: dict[str, float] = {}
         for term in self._rows_model.terms:
@@ -182,7 +182,7 @@ class TableEstimator(Saved, BaseEstimator):
                     f"counts as 0 there, and f is {-centres[name]:+.3g} against the function's "
                     "mean over the training rows; fill the value, or train on rows without it too",
                     DataWarning,
-                    stacklevel=4,
+                    stacklevel=stacklevel,
                 )
 
     @property
@@ -190,7 +190,7 @@ class TableEstimator(Saved, BaseEstimator):
         """Rows in which a column was missing."""
         raise NotImplementedError
 
-    def _report_unseen(self, unseen: NDArray[np.intp], n_rows: int) -> None:
+    def _report_unseen(self, unseen: NDArray[np.intp], n_rows: int, stacklevel: int) -> None:
         """Warn of levels that no training row had."""
         for term, count in zip(self._rows_model.terms, unseen, strict=True):
             if count:
@@ -199,7 +199,7 @@ class TableEstimator(Saved, BaseEstimator):
                     "training row had; its effect is that of an unknown level, 0 with the standard "
                     f"deviation {term.kernel.std:.3g} of the levels",
                     DataWarning,
-                    stacklevel=4,
+                    stacklevel=stacklevel,
                 )
 
 

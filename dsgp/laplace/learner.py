@@ -66,7 +66,8 @@ class Learned:
     likelihood : Likelihood
     level : float
         The constant.
-    mode : NodeMode
+    mode : NodeMode or None
+        None where nothing was learned at nodes.
     trace : list of float
         The evidence of all rows, whenever it was the best so far.
     evaluations : int
@@ -90,7 +91,7 @@ class Learned:
     kernels: list[Kernel]
     likelihood: Likelihood
     level: float
-    mode: NodeMode
+    mode: NodeMode | None
     trace: list[float]
     evaluations: int
     passes: int
@@ -102,6 +103,7 @@ class Learned:
 
     def functions(self, cells: tuple[Cells, ...]) -> Floats:
         """Functions of all terms at other cells of theirs, one after the other."""
+        assert self.mode is not None
         basis = self.mode.model.basis
         found = []
         for own, nodes, part in zip(cells, basis.cells, basis.parts, strict=False):

@@ -592,12 +592,25 @@ def spread_nodes(
 
 
 def are_too_many(cells: Sequence[Cells]) -> bool:
-    """Whether levels and curves are more than a factor of all nodes can be made of."""
-    fewest = [
-        min(len(own), _FEWEST * own.n_curves) if own.is_interpolated else len(own) for own in cells
-    ]
+    """Whether levels and curves are more than a factor of all nodes can be made of.
+
+    The largest term of levels is eliminated, and does not count.
+    """
     last = eliminated_among(cells)
-    return sum(fewest) - (0 if last is None else len(cells[last])) > MOST_NODES
+    return _fewest_nodes(cells) - (0 if last is None else len(cells[last])) > MOST_NODES
+
+
+def has_too_many_levels(cells: Sequence[Cells]) -> bool:
+    """Whether they are too many where no term is eliminated."""
+    return _fewest_nodes(cells) > MOST_NODES
+
+
+def _fewest_nodes(cells: Sequence[Cells]) -> int:
+    """Nodes of all terms at least."""
+    return sum(
+        min(len(term), _FEWEST * term.n_curves) if term.is_interpolated else len(term)
+        for term in cells
+    )
 
 
 def eliminated_of(tables: TwoWayTables) -> int | None:

@@ -558,3 +558,45 @@ def test_where_there_are_no_events_predictions_stay_sane():
     assert mean[hour == 2].max() < 0.1
     _, upper = model.predict_interval(X[hour == 2], include_noise=True)
     assert upper.max() <= 1
+
+
+# ---- crossed levels beyond nodes
+
+
+def crossed(n_rows=4000, seed=0):
+    """Counts of rows with two crossed levels and a smooth input."""
+    rng = np.random.default_rng(seed)
+    student, course = rng.normal(0, 0.8, 120), rng.normal(0, 0.5, 60)
+    a, b, x = rng.integers(0, 120, n_rows), rng.integers(0, 60, n_rows), rng.uniform(-1, 1, n_rows)
+    f = 0.3 + student[a] + course[b] + np.sin(3 * x)
+    X = pd.DataFrame({"student": [f"s{i}" for i in a], "course": [f"c{i}" for i in b], "x": x})
+    return X, rng.poisson(np.exp(f)), f
+
+
+def test_levels_that_are_too_many_for_nodes_are_learned_on_every_level(monkeypatch):
+    X, counts, f = crossed()
+    exact = GeneralizedAdditiveGP("poisson").fit(X, counts)
+    monkeypatch.setattr("dsgp.learning.nodes.MOST_NODES", 50)
+    monkeypatch.setattr("dsgp.laplace.binned.TABLE_BYTES", 0.0)  # no table of pairs is made
+    many = GeneralizedAdditiveGP("poisson").fit(X, counts)
+    assert "too many for the determinant" in many.learner_notes_[0]
+    assert many.converged_
+    # Terms that count as independent have somewhat smaller variances.
+    for name in ("student", "course"):
+        ratio = many.kernels_[name].std / exact.kernels_[name].std
+        assert 0.85 < ratio < 1.05
+    difference = many.predict_latent(X) - exact.predict_latent(X)
+    assert np.sqrt(np.mean(difference**2)) < 0.02
+    assert many.log_marginal_likelihood_ == pytest.approx(exact.log_marginal_likelihood_, rel=0.002)
+
+
+def test_thousands_of_crossed_levels_are_fitted():
+    rng = np.random.default_rng(1)
+    n_rows = 30_000
+    a, b = rng.integers(0, 4000, n_rows), rng.integers(0, 1000, n_rows)
+    f = rng.normal(0, 0.8, 4000)[a] + rng.normal(0, 0.5, 1000)[b]
+    X = {"a": np.char.add("a", a.astype(str)), "b": np.char.add("b", b.astype(str))}
+    model = GeneralizedAdditiveGP("poisson", learner_tol=1.0).fit(X, rng.poisson(np.exp(f)))
+    assert model.kernels_["a"].std == pytest.approx(0.8, rel=0.1)
+    assert model.kernels_["b"].std == pytest.approx(0.5, rel=0.1)
+    assert np.corrcoef(model.predict_latent(X), f)[0, 1] > 0.9

@@ -27,8 +27,8 @@ from dsgp.laplace.binned import BINS, BinnedRows, counts_of
 from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
-from dsgp.laplace.working import State, climb
-from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.laplace.working import Climb, State, climb
+from dsgp.learning.nodes import SCAN_GAIN, has_too_many_levels
 from dsgp.learning.search import Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.models.cautions import warn_of_bins, warn_of_structure
@@ -191,6 +191,10 @@ class LaplaceFit:
             given = [term.kernel for term in responses.terms]
             used = given
             learned = None
+            if self.learner is not None and has_too_many_levels(rows.table.cells):
+                clock.stage("learn")
+                outcome = self._learned_at_points(responses, likelihood, level, constant, before)
+                return self.without_structure(outcome, clock)
             if self.learner is not None:
                 clock.stage("learn")
                 learned = self._learn(responses, likelihood, used, level, before)
@@ -232,9 +236,7 @@ class LaplaceFit:
     ) -> Learned:
         rows = responses.rows
         unit = unit_of(rows, likelihood)
-        if likelihood.link_name == "identity" and likelihood == by_name(likelihood.name):
-            # Nobody has said anything of its scale, which is in the units of the targets.
-            likelihood = likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit))
+        likelihood = self._scaled(rows, likelihood)
         largest = largest_variance(likelihood)
         order = min((kernel.order for kernel in kernels), default=4)
         binned = BinnedRows.of(rows, responses.spreads, BINS, order)
@@ -268,6 +270,53 @@ class LaplaceFit:
                 )
             except LinAlgError as error:
                 raise DataError(not_resolved(rows.table)) from error
+
+    def _scaled(self, rows: ResponseRows, likelihood: Likelihood) -> Likelihood:
+        """Begin the scale of real targets in their units, where nobody has said anything of it."""
+        if likelihood.link_name != "identity" or likelihood != by_name(likelihood.name):
+            return likelihood
+        return likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit_of(rows, likelihood)))
+
+    def _learned_at_points(
+        self,
+        responses: Responses,
+        likelihood: Likelihood,
+        level: float,
+        constant: float | None,
+        before: LaplaceOutcome | None,
+    ) -> LaplaceOutcome:
+        """Learn by working models on every point: levels are too many for nodes together."""
+        rows = responses.rows
+        likelihood = self._scaled(rows, likelihood)
+        begun = [term.kernel for term in responses.terms]
+        if before is not None and before.learned is not None:
+            begun = before.learned.kernels
+        kernels = [search.start for search in self._searches(responses, likelihood, begun)]
+        start = None if before is None else before.mode.solution.mean
+        mode = self._mode(responses, likelihood, kernels, constant, level, start, None)
+        state = State(kernels, likelihood, mode, mode.objective - 0.5 * complexity_of(mode)[1])
+        climbed = self._climb(responses, state, level, constant)
+        best = climbed.best
+        likelihood, level = best.likelihood, level if constant else best.mode.level
+        if self.intercept is None:
+            likelihood, level = likelihood.absorbed(level)
+        learned = Learned(
+            kernels=best.kernels,
+            likelihood=likelihood,
+            level=level,
+            mode=None,
+            trace=climbed.trace,
+            evaluations=climbed.evaluations,
+            passes=0,
+            converged=climbed.converged,
+            n_nodes=[],
+            open_variance=[],
+            resolved=True,
+            at_points=True,
+        )
+        return self._finish(
+            responses, likelihood, best.kernels, level, constant, learned, best.mode.solution.mean
+        )
 
     def _finish(
         self,
@@ -349,34 +398,11 @@ class LaplaceFit:
         responses, learned = outcome.responses, outcome.learned
         begin, constant = self._constant(responses.rows, outcome.likelihood)
 
-        def find(state: State) -> State:
-            mode = self._mode(
-                responses,
-                state.likelihood,
-                state.kernels,
-                constant,
-                begin if constant else state.mode.level,
-                state.mode.solution.mean,
-                None,
-            )
-            return replace(state, mode=mode, value=mode.objective - 0.5 * complexity_of(mode)[1])
-
         level = begin if constant else outcome.level
         mode = self._mode(responses, outcome.likelihood, kernels, constant, level, mean, None)
         value = mode.objective - 0.5 * complexity_of(mode)[1]
         state = State(kernels, outcome.likelihood, mode, value)
-        with progress("learning", enabled=self.verbose) as bar:
-            climbed = climb(
-                responses.rows,
-                state,
-                find,
-                self._searches(responses, outcome.likelihood, kernels, fine=True),
-                solve=self._solve_roughly,
-                tol=self.learner_tol,
-                max_iter=self.learner_max_iter,
-                unit=unit_of(responses.rows, outcome.likelihood),
-                watch=lambda value: bar.update(value=value),
-            )
+        climbed = self._climb(responses, state, begin, constant)
         best = climbed.best
         if best.value < outcome.log_likelihood + SCAN_GAIN:
             return outcome
@@ -399,6 +425,36 @@ class LaplaceFit:
             responses, likelihood, best.kernels, level, constant, learned, best.mode.solution.mean
         )
         return replace(better, too_wide=outcome.too_wide)
+
+    def _climb(
+        self, responses: Responses, state: State, level: float, constant: float | None
+    ) -> Climb:
+        """Alternate modes and EM on their working models from a state."""
+
+        def find(state: State) -> State:
+            mode = self._mode(
+                responses,
+                state.likelihood,
+                state.kernels,
+                constant,
+                level if constant else state.mode.level,
+                state.mode.solution.mean,
+                None,
+            )
+            return replace(state, mode=mode, value=mode.objective - 0.5 * complexity_of(mode)[1])
+
+        with progress("learning", enabled=self.verbose) as bar:
+            return climb(
+                responses.rows,
+                state,
+                find,
+                self._searches(responses, state.likelihood, state.kernels, fine=True),
+                solve=self._solve_roughly,
+                tol=self.learner_tol,
+                max_iter=self.learner_max_iter,
+                unit=unit_of(responses.rows, state.likelihood),
+                watch=lambda value: bar.update(value=value),
+            )
 
     def _searches(
         self,

@@ -104,6 +104,11 @@ class LaplaceOutcome:
         learned = self.learned
         if learned is None:
             return []
+        if learned.mode is None:
+            return [
+                "the levels are too many for the determinant of all terms together: by working "
+                "models and variational Bayes EM, which takes the terms as independent a posteriori"
+            ]
         if learned.at_points:
             return ["by working models, on every point of the columns: nodes could not resolve it"]
         fewest, most = min(learned.n_nodes, default=0), max(learned.n_nodes, default=0)
