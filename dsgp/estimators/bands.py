@@ -47,10 +47,8 @@ def component_bands(
     xarray.Dataset
         ``mean``, ``low`` and ``high`` with dims (row, term), in the units of ``components``;
         ``factor`` with dim (term,), half the width in standard deviations, and
-        ``factor_error``, the standard error it has because the draws are finitely many; and
-        ``p_zero`` with dim (term,), for "this component is zero at these rows": the share of draws
-        that are somewhere as far from the mean as zero is. NaN for a term whose input all rows
-        lack.
+        ``factor_error``, the standard error it has because the draws are finitely many. NaN for a
+        term whose input all rows lack.
 
     Raises
     ------
@@ -62,10 +60,10 @@ def component_bands(
 
     Notes
     -----
-    ``p_zero`` is careful: where a component is zero its variance is learned to be small, and the
-    data seldom move the mean away from zero. In 150 tables of 150 rows it was below 0.05 for none
-    of the smooth functions and for 1.3 % of the levels that had no effect. It can miss a weak
-    effect; ``compare_models`` with a model without the term tells what the term predicts.
+    A band that excludes zero somewhere is strong evidence of an effect, and misses weak ones: where
+    a component is small its variance is learned to be small, and the data seldom move the mean away
+    from zero. ``term_tests`` asks whether a term is zero; ``compare_models`` with a model without
+    the term tells what the term predicts.
 
     Examples
     --------
@@ -98,8 +96,6 @@ def component_bands(
     mean, std = parts["mean"], parts["std"]
     # A row without the input of a term has no deviation there, and does not count.
     distance = (abs(draws - mean) / std.where(std > 0)).max("row")
-    needed = (abs(mean) / std.where(std > 0)).max("row")
-    as_far = (1 + (distance >= needed).sum("sample")) / (1 + n_samples)
     factor = distance.quantile(level, "sample", skipna=False).drop_vars("quantile")
     # The ranks one binomial standard deviation away from the quantile's.
     apart = math.sqrt(level * (1 - level) / n_samples)
@@ -112,7 +108,6 @@ def component_bands(
             "high": mean + factor * std,
             "factor": factor,
             "factor_error": (ends[1] - ends[0]).drop_vars("quantile", errors="ignore") / 2,
-            "p_zero": as_far.where(needed.notnull()),
         },
         attrs={"level": level, "n_samples": n_samples},
     )
