@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dsgp.compute import one_blas_thread
 from dsgp.errors import ParameterError
+from dsgp.estimators.parameters import generator
 
 # Draws of fewer would not tell a quantile from the largest one.
 _FEWEST_BEYOND = 5
+# Draws that the factors of a picture are read off at least, and numbers of them held at a time.
+_DRAWS = 1000
+_NUMBERS = 4e7
 
 
 def component_bands(
@@ -86,8 +93,7 @@ def component_bands(
         )
     if not 0 < level < 1:
         raise ParameterError(f"level must be between 0 and 1, got {level!r}")
-    fewest = math.ceil(_FEWEST_BEYOND / min(level, 1 - level))
-    if n_samples < fewest:
+    if n_samples < (fewest := _fewest_draws(level)):
         raise ParameterError(
             f"n_samples must be at least {fewest} for bands of level {level}, got {n_samples}"
         )
@@ -111,3 +117,46 @@ def component_bands(
         },
         attrs={"level": level, "n_samples": n_samples},
     )
+
+
+def band_factors(
+    model: Any, inputs: Mapping[str, NDArray[np.float64]], level: float
+) -> dict[str, float]:
+    """Half the widths, in standard deviations, of bands that hold for whole components.
+
+    As ``component_bands`` has them, at inputs of the cells of single terms. The same call gives
+    the same answer, also where the model has no ``random_state``.
+
+    Parameters
+    ----------
+    model : fitted additive model
+    inputs : mapping of str to ndarray of shape (n_inputs,) or (n_inputs, k)
+        Of some terms, by their names.
+    level : float in (0, 1)
+    """
+    longest = max(map(len, inputs.values()))
+    columns, moments = [], {}
+    with one_blas_thread():
+        for position, term in enumerate(model.terms_):
+            points = inputs.get(term.name, term.cells.points[:0])
+            gaps = np.full((longest - len(points), *points.shape[1:]), np.nan)
+            columns.append(np.concatenate([points, gaps]))
+            if term.name in inputs:
+                variance = model._posterior.centred_variance(position, points)
+                moments[position] = term.mean(points) - term.centre, np.sqrt(variance)
+    random = generator(0 if model.random_state is None else model.random_state)
+    n_draws = max(_DRAWS, 2 * _fewest_draws(level))
+    size = longest * len(columns) + model._posterior.system.layout.size
+    together = int(np.clip(_NUMBERS / size, 1, n_draws))
+    farthest: dict[str, list[NDArray[np.float64]]] = {name: [] for name in inputs}
+    for first in range(0, n_draws, together):
+        draws = model._component_draws(columns, longest, min(together, n_draws - first), random)
+        for position, (mean, std) in moments.items():
+            away = np.abs(draws[:, : len(mean), position] - mean)
+            distance = np.divide(away, std, out=np.zeros_like(away), where=std > 0)
+            farthest[model.terms_[position].name].append(distance.max(axis=1))
+    return {name: float(np.quantile(np.concatenate(own), level)) for name, own in farthest.items()}
+
+
+def _fewest_draws(level: float) -> int:
+    return math.ceil(_FEWEST_BEYOND / min(level, 1 - level))

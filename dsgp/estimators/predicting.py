@@ -500,18 +500,32 @@ class AdditivePredictor(Saved):
         random = generator(self.random_state if random_state is None else random_state)
         require_count("n_samples", n_samples)
         rows = self._inputs_of(list(self._pieces_of(X)))
+        out = self._component_draws(rows.columns, len(rows), n_samples, random)
+        index = X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(rows))
+        names = [term.name for term in self.terms_]
+        return xr.DataArray(
+            out, {"row": np.asarray(index), "term": names}, ("sample", "row", "term")
+        )
+
+    def _component_draws(
+        self, columns: list[Floats], n_rows: int, n_samples: int, random: np.random.Generator
+    ) -> Floats:
+        """Draw the centred terms, each at inputs of its own, (n_samples, n_rows, n_terms).
+
+        ``columns`` are n_rows inputs of each term; a missing one gives a draw minus its mean alone.
+        """
         system, posterior = self._posterior.system, self._posterior
         n_terms = len(self.terms_)
         memory.require(
-            f"{n_samples} samples of {n_terms} terms at {len(rows)} rows",
-            8.0 * (2 * n_samples * (len(rows) + system.layout.size) * n_terms)
+            f"{n_samples} samples of {n_terms} terms at {n_rows} rows",
+            8.0 * (2 * n_samples * (n_rows + system.layout.size) * n_terms)
             + together_of(system) * vector_bytes(system),
             "ask for fewer samples or rows",
         )
         # The cells come along: the mean over the training rows is that of a draw there.
         joined = [
             np.concatenate([inputs, term.cells.points])
-            for inputs, term in zip(rows.columns, self.terms_, strict=True)
+            for inputs, term in zip(columns, self.terms_, strict=True)
         ]
         longest = max((len(own) for own in joined), default=0)
         padded = [_padded(own, longest) for own in joined]
@@ -530,22 +544,18 @@ class AdditivePredictor(Saved):
                     by_term=True,
                 )
         self._warn_solves("sample", converged)
-        out = np.zeros((n_samples, len(rows), n_terms))
+        out = np.zeros((n_samples, n_rows, n_terms))
         for d, term in enumerate(self.terms_):
-            at_cells = drawn[d][:, len(rows) : len(joined[d])]
+            at_cells = drawn[d][:, n_rows : len(joined[d])]
             share = system.equations.share(d)
-            out[:, :, d] = drawn[d][:, : len(rows)] - (at_cells @ share)[:, None]
+            out[:, :, d] = drawn[d][:, :n_rows] - (at_cells @ share)[:, None]
             constant = posterior.constant
             if constant is not None:  # the term answers to the constant, which is unknown
-                seen = ~term.cells.is_missing(rows.columns[d])
-                moved = np.zeros(len(rows))
-                moved[seen] = constant.centred_deviation(d, rows.columns[d][seen])
+                seen = ~term.cells.is_missing(columns[d])
+                moved = np.zeros(n_rows)
+                moved[seen] = constant.centred_deviation(d, columns[d][seen])
                 out[:, :, d] -= np.outer(normal, moved)
-        index = X.index if isinstance(X, pd.DataFrame) else pd.RangeIndex(len(rows))
-        names = [term.name for term in self.terms_]
-        return xr.DataArray(
-            out, {"row": np.asarray(index), "term": names}, ("sample", "row", "term")
-        )
+        return out
 
     def _joint_sample(self, X: Any, n_samples: int, random: np.random.Generator) -> Floats:
         """Draw f at the rows of a table; to be called by a public method."""
