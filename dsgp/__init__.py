@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         compare_models,
         component_bands,
         load,
+        term_tests,
     )
     from dsgp.rows.sources import read_table
     from dsgp.terms import Levels, Linear, Smooth
@@ -42,6 +43,7 @@ __all__ = [
     "kernels",
     "load",
     "read_table",
+    "term_tests",
 ]
 
 # Imported when first used: scikit-learn, zarr and dask behind them take seconds, and the command
@@ -59,6 +61,7 @@ _HOMES = {
     "component_bands": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
+    "term_tests": "dsgp.estimators",
 }
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from scipy.stats import norm
 
-from dsgp import AdditiveGPRegressor
+from dsgp import AdditiveGPRegressor, Levels, Smooth, component_bands
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern32, Matern52
 from dsgp.plotting import plot_components, plot_learning, plot_predictions
@@ -162,6 +162,86 @@ def test_the_caption_says_what_band_grey_and_bars_are(model):
     assert "points" not in alone
 
 
+def half_widths(ax):
+    """Half the width of each area or interval of a panel, by label."""
+    widths = {}
+    for area in ax.collections:
+        if area.get_label().startswith("95%") and hasattr(area, "get_segments"):
+            ends = np.array(area.get_segments())[:, :, 1]
+            widths[area.get_label()] = (ends[:, 1] - ends[:, 0]) / 2
+        elif area.get_label().startswith("95%"):
+            edge = area.get_paths()[0].vertices
+            at = np.unique(edge[:, 0])
+            widths[area.get_label()] = np.array([np.ptp(edge[edge[:, 0] == x, 1]) / 2 for x in at])
+    return widths
+
+
+def test_simultaneous_bands_are_those_of_component_bands_around_pointwise_ones(model):
+    (ax,) = plot_components(model, terms=["age"], bands="both", n_points=40).axes
+    widths = half_widths(ax)
+    x, _ = curve(ax)
+    X, _ = frame()
+    rows = pd.DataFrame({column: np.full(40, X[column].iloc[0]) for column in X}).assign(age=x)
+    bands = component_bands(model, rows, n_samples=4000, random_state=1).sel(term="age")
+    ratio = widths["95% band"] / widths["95% pointwise"]
+    np.testing.assert_allclose(ratio, ratio[0])
+    np.testing.assert_allclose(ratio[0] * norm.ppf(0.975), bands["factor"].item(), rtol=0.04)
+
+    (alone,) = plot_components(model, terms=["age"], bands="simultaneous", n_points=40).axes
+    np.testing.assert_array_equal(band(alone), band(ax))
+    assert list(half_widths(alone)) == ["95% band"]
+
+
+def test_intervals_of_all_few_values_hold_at_once(model):
+    (narrow,) = plot_components(model, terms=["site"]).axes
+    (ax,) = plot_components(model, terms=["site"], bands="both").axes
+    _, _, (whiskers,) = narrow.containers[0]
+    _, _, (wide,) = ax.containers[0]
+
+    def lengths(lines):
+        ends = np.array(lines.get_segments())[:, :, 1]
+        return ends[:, 1] - ends[:, 0]
+
+    inner = half_widths(ax)["95% pointwise"]
+    np.testing.assert_allclose(2 * inner, lengths(whiskers))
+    ratio = lengths(wide) / lengths(whiskers)
+    np.testing.assert_allclose(ratio, ratio[0])
+    assert 1 < ratio[0] < norm.ppf(1 - 0.025 / 3) / norm.ppf(0.975) + 0.05  # Bonferroni's
+
+
+def test_the_caption_says_which_bands_are_drawn(model):
+    def caption(bands):
+        return " ".join(plot_components(model, bands=bands, n_points=10).get_supxlabel().split())
+
+    assert "band: 95% credible, pointwise;" in caption("pointwise")
+    assert "band: 95% credible, for a whole panel at once;" in caption("simultaneous")
+    both = caption("both")
+    assert "band: 95% credible, dark pointwise, light for a whole panel at once;" in both
+    assert "credible intervals, thick pointwise, thin for a whole panel at once;" in both
+    assert caption("both") == both
+
+
+def test_curves_by_group_and_levels_have_simultaneous_bands():
+    rng = np.random.default_rng(6)
+    X = pd.DataFrame({"x": rng.uniform(0, 6, 200), "g": rng.choice(list("uvw"), 200)})
+    y = np.sin(X["x"] + (X["g"] == "v")) + 0.3 * rng.standard_normal(200)
+    model = AdditiveGPRegressor(terms=[Smooth("x", by="g"), Levels("g")]).fit(X, y)
+    options = {"sort": "column", "n_points": 30}
+    narrow, wide, both = (
+        plot_components(model, bands=bands, **options).axes
+        for bands in ("pointwise", "simultaneous", "both")
+    )
+
+    def heights(ax):
+        return np.array([np.ptp(area.get_paths()[0].vertices[:, 1]) for area in ax.collections])
+
+    assert len(narrow[0].collections) == len(wide[0].collections) == 3
+    assert (heights(wide[0]) > heights(narrow[0])).all()
+    np.testing.assert_allclose(heights(both[0])[::2], heights(wide[0]))
+    np.testing.assert_allclose(heights(both[0])[1::2], heights(narrow[0]))
+    assert len(half_widths(both[1])["95% pointwise"]) == 3
+
+
 def test_inputs_are_bars_that_count_whole_numbers_evenly():
     years = np.repeat(np.arange(20.0, 81.0), 3)
     model = AdditiveGPRegressor(
@@ -265,6 +345,8 @@ def test_components_go_into_a_given_figure(model):
         ({"level": 95}, "level must be a share between 0 and 1"),
         ({"n_points": 1}, "n_points must be at least 2"),
         ({"columns": 0}, "columns at least 1"),
+        ({"scale": "log"}, "scale must be one of"),
+        ({"bands": "wide"}, "bands must be one of"),
     ],
 )
 def test_options_out_of_range_are_named(model, options, message):

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,18 @@ class Equations(ABC):
     @abstractmethod
     def tables(self, n_bins: int) -> TwoWayTables:
         """Two-way tables on about so many bins a term, or on fewer for want of memory."""
+
+    @abstractmethod
+    def without(self, term: int) -> Self:
+        """Return the equations of the same rows in a model without one of the terms."""
+
+    def _parts_without(self, term: int) -> dict[str, Any]:
+        """Vectors (Σ U_d,) of all terms but one, by the names of the attributes."""
+        vectors = {"weight": self.weight, "information": self.information}
+        if self.multiplied is not None:
+            vectors["multiplied"] = self.multiplied
+        first, last = self.layout.offsets[term : term + 2]
+        return {name: np.delete(own, slice(first, last)) for name, own in vectors.items()}
 
     @abstractmethod
     def fitted(self, mean: Floats) -> Fitted:
@@ -205,6 +217,11 @@ class RowEquations(Equations):
             )
         return kept[affordable]
 
+    def without(self, term: int) -> Self:
+        """Return the equations of the same rows in a model without one of the terms."""
+        table = self.table.without(term)
+        return replace(self, layout=table, table=table, **self._parts_without(term))
+
     def fitted(self, mean: Floats) -> Fitted:
         """Keep the fit of every row."""
         return _RowsFitted(self, mean)
@@ -263,6 +280,13 @@ class BinEquations(Equations):
     def tables(self, n_bins: int) -> TwoWayTables:
         """Return the tables themselves: merging bins would cost more than it saves."""
         return self.bins
+
+    def without(self, term: int) -> Self:
+        """Return the equations of the same rows in a model without one of the terms."""
+        layout = self.layout.without(term)
+        return replace(
+            self, layout=layout, bins=self.bins.without(term), **self._parts_without(term)
+        )
 
     def fitted(self, mean: Floats) -> Fitted:
         """Keep the tables' own fit."""

@@ -100,6 +100,18 @@ class TwoWayTables:
             multiplied if table.multipliers else None,
         )
 
+    def without(self, term: int) -> TwoWayTables:
+        """Return the tables of all terms but one."""
+        left = [d for d in range(self.n_terms) if d != term]
+        return TwoWayTables(
+            [self.cells[d] for d in left],
+            [self.weights[d] for d in left],
+            [self.information[d] for d in left],
+            {(i, k): self.pairs[left[i], left[k]] for i, k in pairs_of(len(left))},
+            [self.spreads[d] for d in left],
+            None if self.multiplied is None else [self.multiplied[d] for d in left],
+        )
+
     @property
     def ones(self) -> list[Floats]:
         """Σ w z of each term: what its bins have in common with a constant."""

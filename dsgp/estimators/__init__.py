@@ -17,6 +17,7 @@ from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.estimators.grid import GridGP
 from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
 from dsgp.estimators.pursuit_classifier import ProjectionPursuitGPClassifier
+from dsgp.estimators.term_scores import term_tests
 
 __all__ = [
     "AdditiveGPClassifier",
@@ -29,6 +30,7 @@ __all__ = [
     "compare_models",
     "component_bands",
     "load",
+    "term_tests",
 ]
 
 _MODELS: dict[str, Any] = {

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from dsgp.compute import one_blas_thread
 from dsgp.errors import ParameterError
+from dsgp.models.base import FittedModel
+from dsgp.models.checks import generator
 
 # Draws of fewer would not tell a quantile from the largest one.
 _FEWEST_BEYOND = 5
+# Draws that the factors of a picture are read off at least, and numbers of them held at a time.
+_DRAWS = 1000
+_NUMBERS = 4e7
 
 
 def component_bands(
@@ -47,10 +55,8 @@ def component_bands(
     xarray.Dataset
         ``mean``, ``low`` and ``high`` with dims (row, term), in the units of ``components``;
         ``factor`` with dim (term,), half the width in standard deviations, and
-        ``factor_error``, the standard error it has because the draws are finitely many; and
-        ``p_zero`` with dim (term,), for "this component is zero at these rows": the share of draws
-        that are somewhere as far from the mean as zero is. NaN for a term whose input all rows
-        lack.
+        ``factor_error``, the standard error it has because the draws are finitely many. NaN for a
+        term whose input all rows lack.
 
     Raises
     ------
@@ -62,10 +68,10 @@ def component_bands(
 
     Notes
     -----
-    ``p_zero`` is careful: where a component is zero its variance is learned to be small, and the
-    data seldom move the mean away from zero. In 150 tables of 150 rows it was below 0.05 for none
-    of the smooth functions and for 1.3 % of the levels that had no effect. It can miss a weak
-    effect; ``compare_models`` with a model without the term tells what the term predicts.
+    A band that excludes zero somewhere is strong evidence of an effect, and misses weak ones: where
+    a component is small its variance is learned to be small, and the data seldom move the mean away
+    from zero. ``term_tests`` asks whether a term is zero; ``compare_models`` with a model without
+    the term tells what the term predicts.
 
     Examples
     --------
@@ -88,8 +94,7 @@ def component_bands(
         )
     if not 0 < level < 1:
         raise ParameterError(f"level must be between 0 and 1, got {level!r}")
-    fewest = math.ceil(_FEWEST_BEYOND / min(level, 1 - level))
-    if n_samples < fewest:
+    if n_samples < (fewest := _fewest_draws(level)):
         raise ParameterError(
             f"n_samples must be at least {fewest} for bands of level {level}, got {n_samples}"
         )
@@ -98,8 +103,6 @@ def component_bands(
     mean, std = parts["mean"], parts["std"]
     # A row without the input of a term has no deviation there, and does not count.
     distance = (abs(draws - mean) / std.where(std > 0)).max("row")
-    needed = (abs(mean) / std.where(std > 0)).max("row")
-    as_far = (1 + (distance >= needed).sum("sample")) / (1 + n_samples)
     factor = distance.quantile(level, "sample", skipna=False).drop_vars("quantile")
     # The ranks one binomial standard deviation away from the quantile's.
     apart = math.sqrt(level * (1 - level) / n_samples)
@@ -112,7 +115,51 @@ def component_bands(
             "high": mean + factor * std,
             "factor": factor,
             "factor_error": (ends[1] - ends[0]).drop_vars("quantile", errors="ignore") / 2,
-            "p_zero": as_far.where(needed.notnull()),
         },
         attrs={"level": level, "n_samples": n_samples},
     )
+
+
+def band_factors(
+    model: Any, inputs: Mapping[str, NDArray[np.float64]], level: float
+) -> dict[str, float]:
+    """Half the widths, in standard deviations, of bands that hold for whole components.
+
+    As ``component_bands`` has them, at inputs of the cells of single terms. The same call gives
+    the same answer, also where the model has no ``random_state``.
+
+    Parameters
+    ----------
+    model : fitted additive model
+    inputs : mapping of str to ndarray of shape (n_inputs,) or (n_inputs, k)
+        Of some terms, by their names.
+    level : float in (0, 1)
+    """
+    latent: FittedModel = model._rows_model
+    longest = max(map(len, inputs.values()))
+    columns, moments = [], {}
+    with one_blas_thread():
+        for position, term in enumerate(latent.terms):
+            points = inputs.get(term.name, term.cells.points[:0])
+            gaps = np.full((longest - len(points), *points.shape[1:]), np.nan)
+            columns.append(np.concatenate([points, gaps]))
+            if term.name in inputs:
+                variance = latent.posterior.centred_variance(position, points)
+                moments[position] = term.mean(points) - term.centre, np.sqrt(variance)
+    random = generator(0 if model.random_state is None else model.random_state)
+    n_draws = max(_DRAWS, 2 * _fewest_draws(level))
+    size = longest * len(columns) + latent.posterior.system.layout.size
+    together = int(np.clip(_NUMBERS / size, 1, n_draws))
+    farthest: dict[str, list[NDArray[np.float64]]] = {name: [] for name in inputs}
+    for first in range(0, n_draws, together):
+        count = min(together, n_draws - first)
+        draws = latent.component_draws(columns, longest, count, random, model.tol).values
+        for position, (mean, std) in moments.items():
+            away = np.abs(draws[:, : len(mean), position] - mean)
+            distance = np.divide(away, std, out=np.zeros_like(away), where=std > 0)
+            farthest[latent.terms[position].name].append(distance.max(axis=1))
+    return {name: float(np.quantile(np.concatenate(own), level)) for name, own in farthest.items()}
+
+
+def _fewest_draws(level: float) -> int:
+    return math.ceil(_FEWEST_BEYOND / min(level, 1 - level))

@@ -6,6 +6,7 @@ Lengthscales are in the units of the data; the target has variance 1 and the wei
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -134,3 +135,9 @@ def search_for(
         lower=np.log(lower),
         upper=np.log(upper),
     )
+
+
+def without_starts(kernel: Kernel) -> Kernel:
+    """Return the kernel without values of its free parameters, for a search that begins anew."""
+    unknown: Any = dict.fromkeys(kernel.free)
+    return kernel.with_parameters(**unknown)

@@ -294,7 +294,31 @@ class AdditiveModel:
             Values of shape (n_samples, n_rows, n_terms).
         """
         joined = self._joined_inputs(list(_in_blocks(rows)))
-        n_rows, n_terms = len(joined), len(self.terms)
+        return self.component_draws(joined.columns, len(joined), n_samples, random, tol)
+
+    def component_draws(
+        self,
+        columns: list[Floats],
+        n_rows: int,
+        n_samples: int,
+        random: np.random.Generator,
+        tol: float,
+    ) -> Solved:
+        """Draw the centred terms, each at inputs of its own.
+
+        Parameters
+        ----------
+        columns : list of ndarray, one a term
+            ``n_rows`` inputs of each; where one is missing the draw is minus its mean alone.
+        n_rows, n_samples, random, tol
+            As of ``sample``.
+
+        Returns
+        -------
+        Solved
+            Values of shape (n_samples, n_rows, n_terms).
+        """
+        n_terms = len(self.terms)
         posterior, system = self.posterior, self.posterior.system
         memory.require(
             f"{n_samples} samples of {n_terms} terms at {n_rows} rows",
@@ -305,7 +329,7 @@ class AdditiveModel:
         # The cells come along: the mean over the training rows is that of a draw there.
         extended = [
             np.concatenate([inputs, term.cells.points])
-            for inputs, term in zip(joined.columns, self.terms, strict=True)
+            for inputs, term in zip(columns, self.terms, strict=True)
         ]
         longest = max(map(len, extended), default=0)
         drawn, converged = np.zeros((0, n_samples, longest)), True
@@ -329,9 +353,9 @@ class AdditiveModel:
             out[:, :, d] = drawn[d][:, :n_rows] - (at_cells @ share)[:, None]
             constant = posterior.constant
             if constant is not None:  # the term answers to the constant, which is unknown
-                seen = ~term.cells.is_missing(joined.columns[d])
+                seen = ~term.cells.is_missing(columns[d])
                 moved = np.zeros(n_rows)
-                moved[seen] = constant.centred_deviation(d, joined.columns[d][seen])
+                moved[seen] = constant.centred_deviation(d, columns[d][seen])
                 out[:, :, d] -= np.outer(normal, moved)
         return Solved(out, converged)
 

@@ -44,6 +44,10 @@ class FittedModel(Protocol):
         """The mean of f where every centred term is 0."""
 
     @property
+    def information_scale(self) -> float:
+        """The equations' targets are in this unit."""
+
+    @property
     def row_variance(self) -> float:
         """Noise variance of a row of weight 1, with what bins add."""
 
@@ -89,3 +93,13 @@ class FittedModel(Protocol):
         self, rows: Sequence[Rows], n_samples: int, random: np.random.Generator, tol: float
     ) -> Solved:
         """Joint draws of every centred term, (n_samples, n, n_terms)."""
+
+    def component_draws(
+        self,
+        columns: list[Floats],
+        n_rows: int,
+        n_samples: int,
+        random: np.random.Generator,
+        tol: float,
+    ) -> Solved:
+        """Likewise, of each term at inputs of its own."""

@@ -88,6 +88,11 @@ class DrawsModel:
         return self.start.equations
 
     @property
+    def information_scale(self) -> float:
+        """That of the start."""
+        return self.start.information_scale
+
+    @property
     def row_variance(self) -> float:
         """That of the start."""
         return self.start.row_variance
@@ -194,6 +199,17 @@ class DrawsModel:
     ) -> Solved:
         """Draw every term of the model that the chains began at, as ``ProjectedModel`` does."""
         return self.start.sample_components(rows, n_samples, random, tol)
+
+    def component_draws(
+        self,
+        columns: list[Floats],
+        n_rows: int,
+        n_samples: int,
+        random: np.random.Generator,
+        tol: float,
+    ) -> Solved:
+        """Draw the terms of the model that the chains began at, each at inputs of its own."""
+        return self.start.component_draws(columns, n_rows, n_samples, random, tol)
 
     # ------------------------------------------------------------------ telling and keeping
 

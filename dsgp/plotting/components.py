@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import ParameterError
+from dsgp.estimators.bands import band_factors
+from dsgp.models.checks import require_choice
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.figures import DisplayedFigure
+from dsgp.plotting.inputs import seen_inputs
 from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
 from dsgp.plotting.panels import (
     Panel,
@@ -37,10 +39,17 @@ from dsgp.plotting.style import (
     tidy,
     write_below,
 )
-from dsgp.rows.sources import Rows, numbers_of, plain_table
-from dsgp.terms import Floats
 from dsgp.terms.inputs import MONTHS, WEEKDAYS
 
+# What bands and intervals are drawn, in the words of a caption.
+_BANDS = {
+    "pointwise": ("pointwise", "pointwise"),
+    "simultaneous": ("for a whole panel at once", "for a whole panel at once"),
+    "both": (
+        "dark pointwise, light for a whole panel at once",
+        "thick pointwise, thin for a whole panel at once",
+    ),
+}
 # Days of a leap year at which months begin.
 _MONTH_STARTS = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30])
 
@@ -52,6 +61,7 @@ def plot_components(
     terms: Iterable[str] | None = None,
     n_points: int = 200,
     level: float = 0.95,
+    bands: str = "pointwise",
     sort: str = "share",
     columns: int | None = None,
     target: str | None = None,
@@ -86,7 +96,11 @@ def plot_components(
     n_points : int
         Inputs a curve is evaluated at.
     level : float in (0, 1)
-        Posterior probability of the band, pointwise.
+        Posterior probability of the band.
+    bands : {"pointwise", "simultaneous", "both"}
+        The function is within a pointwise band with that probability at each input by itself, and
+        within a simultaneous one at all inputs of its panel at once: all levels, or all curves
+        drawn. It is wider, and takes 1000 joint draws of the terms (as ``component_bands``).
     sort : {"share", "column"}
         Largest share first, or the order of the columns (of ``terms``, if given).
     columns : int, optional
@@ -133,10 +147,12 @@ def plot_components(
             "n_points must be at least 2 and columns at least 1, "
             f"got n_points={n_points}, columns={columns}"
         )
-    if scale not in ("common", "free"):
-        raise ParameterError(f"scale must be 'common' or 'free', got {scale!r}")
+    require_choice("scale", scale, ("common", "free"))
+    require_choice("bands", bands, tuple(_BANDS))
     chosen = _chosen_terms(model, terms, sort)
     panels = _panels(model, chosen, X, n_points, z)
+    if bands != "pointwise":
+        panels = _simultaneous(model, panels, level, z, keep=bands == "both")
 
     n_columns = _n_columns(len(panels)) if columns is None else min(columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
@@ -151,40 +167,15 @@ def plot_components(
             n_rows, n_columns, position + 1, sharey=first if scale == "common" else None
         )
         first = first or ax
-        ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
-        if isinstance(panel, Panel):
-            (draw_points if panel.few else draw_curve)(ax, panel, level)
-        else:
-            panel.draw(ax, level)
-        ax.set_title(title_of(panel, model.target_variance_), fontsize=8.5)
-        ax.set_xlabel(
-            label(_xlabel(panel), characters(0.85 * inches / n_columns, 9)),
-            fontsize=9,
-            parse_math=False,
-        )
-        tidy(ax)
-        if isinstance(panel, Panel):
-            draw_inputs(ax, panel)
-            _write_dates(ax, model, panel)
-        else:
-            panel.write_inputs(ax)
+        _draw(ax, model, panel, level, characters(0.85 * inches / n_columns, 9))
         if scale == "free":
             ax.set_ylim(*limits_of([panel]))
         elif position % n_columns:
             ax.tick_params(labelleft=False)
     if first is not None and scale == "common":
         first.set_ylim(*limits_of(panels))
-    link = link_of(model)
-    effect = "effect" if target is None else f"effect on {label(target, 40)}"
-    if link is not None:
-        of = "" if target is None else f" of {label(target, 40)}"
-        effect = f"effect on f ({link} link){of}"
-    effect += scale_of(model)
-    fig.supylabel(effect, fontsize=9.5, parse_math=False)
-    told = "training rows" if link is None else "training rows, by how much each tells"
-    rows = told if X is None else "rows of X"
-    caption = _caption(panels, level, rows, "the target's variance" if link is None else "var f")
-    write_below(fig, caption, inches)
+    fig.supylabel(_effect(model, target), fontsize=9.5, parse_math=False)
+    write_below(fig, _caption(panels, level, bands, link_of(model), X is None), inches)
     return fig.figure
 
 
@@ -196,7 +187,7 @@ def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float
     lines = [term for term in terms if _is_line(term)]
     found: dict[str, AnyPanel] = {}
     if lines:
-        seen = _seen(model, lines, X)
+        seen = seen_inputs(model, lines, X)
         found = {panel.term.name: panel for panel in panels_of(model, lines, seen, n_points, z)}
     for term in terms:
         if term.name in found:
@@ -206,6 +197,43 @@ def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float
         else:
             found[term.name] = levels_panel(model, term, z)
     return [found[term.name] for term in terms]
+
+
+def _simultaneous(
+    model: Any, panels: list[AnyPanel], level: float, z: float, keep: bool
+) -> list[AnyPanel]:
+    """Widen pointwise bands to those that hold for all that a panel shows at once."""
+    factors = band_factors(model, {panel.term.name: panel.cell_inputs for panel in panels}, level)
+    # The draws are finitely many: of a single value the band is the pointwise one.
+    return [panel.widened(max(factors[panel.term.name] / z, 1.0), keep) for panel in panels]
+
+
+def _draw(ax: Axes, model: Any, panel: AnyPanel, level: float, width: int) -> None:
+    """Draw one panel; ``width`` is that of its label, in characters."""
+    ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
+    if isinstance(panel, Panel):
+        (draw_points if panel.few else draw_curve)(ax, panel, level)
+    else:
+        panel.draw(ax, level)
+    ax.set_title(title_of(panel, model.target_variance_), fontsize=8.5)
+    ax.set_xlabel(label(_xlabel(panel), width), fontsize=9, parse_math=False)
+    tidy(ax)
+    if isinstance(panel, Panel):
+        draw_inputs(ax, panel)
+        _write_dates(ax, model, panel)
+    else:
+        panel.write_inputs(ax)
+
+
+def _effect(model: Any, target: str | None) -> str:
+    """Label of the vertical axes."""
+    name = "" if target is None else label(target, 40)
+    link = link_of(model)
+    if link is None:
+        effect = f"effect on {name}" if name else "effect"
+    else:
+        effect = f"effect on f ({link} link)" + (f" of {name}" if name else "")
+    return effect + scale_of(model)
 
 
 def _is_line(term: FittedTerm) -> bool:
@@ -250,66 +278,6 @@ def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[Fi
     return chosen
 
 
-def _column_names(model: Any) -> list[str]:
-    if hasattr(model, "feature_names_in_"):
-        return list(model.feature_names_in_)
-    return [f"x{position}" for position in range(model.n_features_in_)]
-
-
-def _seen(model: Any, terms: list[FittedTerm], X: Any) -> list[tuple[Floats, Floats]]:
-    """Distinct inputs of each term, ascending, and the weight of each."""
-    if X is None:
-        return [_of_training(term) for term in terms]
-    X = plain_table(X)
-    if hasattr(model, "projections_"):  # inputs of terms are made of all columns
-        names = [term.name for term in model.terms_]
-        rows = Rows.join([load() for load in model._rows_of(X)])
-        columns = model._rows_model.inputs(rows.columns)
-        values = [columns[names.index(term.name)] for term in terms]
-    else:
-        values = [_column(model, term, X) for term in terms]
-    if any(len(column) == 0 for column in values):
-        raise DataError("X has no row to draw")
-    counted = (np.unique(column, return_counts=True) for column in values)
-    return [(points, count.astype(np.float64)) for points, count in counted]
-
-
-def _of_training(term: FittedTerm) -> tuple[Floats, Floats]:
-    """Inputs in the training rows and their weights; of a straight line a range around its mean."""
-    points = term.cells.points
-    if term.bound.family == "constant":
-        line = term.bound.multiplier
-        assert line is not None
-        return line.centre + line.scale * np.linspace(-2.0, 2.0, 41), np.ones(41)
-    return (points if points.ndim == 1 else points[:, 0]), term.weight
-
-
-def _column(model: Any, term: FittedTerm, X: Any) -> Floats:
-    if not term.bound.is_plain:
-        rows = Rows.join([load() for load in model._rows_of(X)])
-        by_name = dict(zip(model.used_columns_, rows.columns, strict=True))
-        own = term.bound.value or term.bound.multiplier
-        assert own is not None
-        values = (
-            by_name[own.column] if own is term.bound.multiplier else own.of(by_name[own.column])
-        )
-        return values[np.isfinite(values)]
-    if isinstance(X, pd.DataFrame):
-        if term.name not in X.columns:
-            raise DataError(f"X has no column {term.name!r}; it has {list(X.columns)}")
-        values = numbers_of(f"column {term.name!r}", X[term.name])
-    else:
-        array = np.asarray(X, dtype=np.float64)
-        if array.ndim != 2 or array.shape[1] != model.n_features_in_:
-            raise DataError(
-                f"X must have shape (n_rows, {model.n_features_in_}), got {array.shape}"
-            )
-        values = array[:, _column_names(model).index(term.name)]
-    if not np.isfinite(values).all():
-        raise DataError(f"X must have finite numbers in column {term.name!r}")
-    return values
-
-
 def _n_columns(n_panels: int) -> int:
     """Panels side by side: few gaps in the last row, and a page a bit wider than high."""
     if n_panels <= 3:
@@ -320,17 +288,25 @@ def _n_columns(n_panels: int) -> int:
     return min((3, 4, 5, 6), key=lambda n: math.ceil(n_panels / n) * n - n_panels + abs(n - ideal))
 
 
-def _caption(panels: list[AnyPanel], level: float, rows: str, whole: str) -> str:
+def _caption(
+    panels: list[AnyPanel], level: float, bands: str, link: str | None, of_training: bool
+) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
+    which, which_intervals = _BANDS[bands]
     parts = []
     if not all(few):
-        parts.append(f"band: {level:.0%} credible")
+        parts.append(f"band: {level:.0%} credible, {which}")
     if any(few):
-        parts.append(f"points (few values): {level:.0%} credible intervals")
+        parts.append(f"points (few values): {level:.0%} credible intervals, {which_intervals}")
     if any(grey):
-        parts.append("grey: the band contains 0 everywhere, no visible effect")
+        wide = "the wide band" if bands == "both" else "the band"
+        parts.append(f"grey: {wide} contains 0 everywhere, no visible effect")
+    if not of_training:
+        rows = "rows of X"
+    else:
+        rows = "training rows" if link is None else "training rows, by how much each tells"
     parts.append(f"bars at the bottom: {rows}")
-    parts.append(f"share: of {whole}")
+    parts.append("share: of the target's variance" if link is None else "share: of var f")
     if not all(few):
         parts.append("ℓ: lengthscale")
     # Lines break between the parts.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
 from dsgp.models.term import FittedTerm
+from dsgp.plotting.panels import draw_intervals, wider
 from dsgp.plotting.style import FAINT, INK, label
 from dsgp.terms import Floats
 
@@ -27,6 +28,9 @@ class LevelsPanel:
     term : FittedTerm
     names : list of str
     weight, mean, low, high : ndarray of shape (n_levels,)
+        Borders are those of the wider intervals, if there are two of each.
+    inner : ndarray of shape (2, n_levels), optional
+        Borders of the narrower ones.
     """
 
     term: FittedTerm
@@ -36,6 +40,17 @@ class LevelsPanel:
     low: Floats
     high: Floats
     few: bool = True
+    inner: Floats | None = None
+
+    @property
+    def cell_inputs(self) -> Floats:
+        """Inputs of the term's cells that the panel shows."""
+        return self.term.cells.points
+
+    def widened(self, factor: float, keep: bool) -> LevelsPanel:
+        """Return the panel with wider intervals; ``keep`` the old ones within them."""
+        (low, high), inner = wider(self.mean, self.low, self.high, factor)
+        return replace(self, low=low, high=high, inner=inner if keep else None)
 
     @property
     def told(self) -> bool:
@@ -44,19 +59,10 @@ class LevelsPanel:
 
     def draw(self, ax: Axes, level: float) -> None:
         """Draw a point with its interval for each level, lowest first."""
-        place = np.arange(len(self.mean))
+        place = np.arange(len(self.mean), dtype=np.float64)
         many = len(place) > _NAMED
-        ax.errorbar(
-            place,
-            self.mean,
-            (self.mean - self.low, self.high - self.mean),
-            fmt="o",
-            color=INK if self.told else FAINT,
-            markersize=1.2 if many else 2.4,
-            elinewidth=0.4 if many else 0.9,
-            capsize=0 if many else 2.5,
-            label=f"{level:.0%} interval",
-        )
+        colour, size = INK if self.told else FAINT, 1.2 if many else 2.4
+        draw_intervals(ax, self, place, level, colour, size=size, thin=many)
 
     def write_inputs(self, ax: Axes) -> None:
         """Write the names of the levels, where they are few."""
@@ -86,9 +92,13 @@ class CurvesPanel:
     term : FittedTerm
     names : list of str
     inputs, means, lows, highs : list of ndarray of shape (n_inputs,)
-        Of each curve.
+        Of each curve; borders are those of the wider bands, if there are two of each.
+    cell_inputs : ndarray of shape (Σ n_inputs, k)
+        Of all curves drawn, as inputs of the term's cells.
     n_levels : int
         Of all levels.
+    inners : list of ndarray of shape (2, n_inputs)
+        Borders of the narrower bands; empty without.
     """
 
     term: FittedTerm
@@ -97,8 +107,23 @@ class CurvesPanel:
     means: list[Floats]
     lows: list[Floats]
     highs: list[Floats]
+    cell_inputs: Floats
     n_levels: int
     few: bool = False
+    inners: list[Floats] = field(default_factory=list)
+
+    def widened(self, factor: float, keep: bool) -> CurvesPanel:
+        """Return the panel with wider bands; ``keep`` the old ones within them."""
+        bands = [
+            wider(mean, low, high, factor)
+            for mean, low, high in zip(self.means, self.lows, self.highs, strict=True)
+        ]
+        return replace(
+            self,
+            lows=[borders[0] for borders, _ in bands],
+            highs=[borders[1] for borders, _ in bands],
+            inners=[inner for _, inner in bands] if keep else [],
+        )
 
     @property
     def low(self) -> Floats:
@@ -119,7 +144,9 @@ class CurvesPanel:
             zip(self.names, self.inputs, self.means, self.lows, self.highs, strict=True)
         ):
             colour = f"C{k}"
-            ax.fill_between(x, low, high, color=colour, alpha=0.12, linewidth=0)
+            ax.fill_between(x, low, high, color=colour, alpha=0.08 if self.inners else 0.12, lw=0)
+            if self.inners:
+                ax.fill_between(x, *self.inners[k], color=colour, alpha=0.15, lw=0)
             ax.plot(x, mean, color=colour, linewidth=1.1, label=label(name, _NAME_LENGTH))
         ax.legend(fontsize=5.5, ncols=2, frameon=False, handlelength=1.0, columnspacing=0.8)
 
@@ -160,7 +187,7 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
     chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
     kind = model._columns.kinds.get(group.column)
     labels = () if kind is None else kind.labels
-    names, inputs, means, lows, highs = [], [], [], [], []
+    names, inputs, means, lows, highs, cell_inputs = [], [], [], [], [], []
     for k in chosen:
         values = points[starts[k] : ends[k], 1]
         x = np.linspace(values[0], values[-1], n_points) if len(values) > 1 else values
@@ -170,10 +197,13 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
         mean, std = _moments(model, term, at)
         names.append(group.label(float(levels[k]), labels))
         inputs.append(x)
+        cell_inputs.append(at)
         means.append(mean)
         lows.append(mean - z * std)
         highs.append(mean + z * std)
-    return CurvesPanel(term, names, inputs, means, lows, highs, len(levels))
+    return CurvesPanel(
+        term, names, inputs, means, lows, highs, np.concatenate(cell_inputs), len(levels)
+    )
 
 
 def _moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,9 @@ class Panel:
     few : bool
         Whether ``inputs`` are the distinct ones.
     inputs, mean, low, high : ndarray of shape (n_inputs,)
-        Component and borders of its band.
+        Component and borders of its band, of the wider one if there are two.
+    inner : ndarray of shape (2, n_inputs), optional
+        Borders of the narrower one.
     """
 
     term: FittedTerm
@@ -47,6 +49,17 @@ class Panel:
     mean: Floats
     low: Floats
     high: Floats
+    inner: Floats | None = None
+
+    @property
+    def cell_inputs(self) -> Floats:
+        """Inputs of the term's cells that the panel shows."""
+        return _inputs_at(self.term, self.inputs)
+
+    def widened(self, factor: float, keep: bool) -> Panel:
+        """Return the panel with a wider band; ``keep`` the old one within it."""
+        (low, high), inner = wider(self.mean, self.low, self.high, factor)
+        return replace(self, low=low, high=high, inner=inner if keep else None)
 
     @property
     def told(self) -> bool:
@@ -172,33 +185,76 @@ def _level_free(term: FittedTerm, at: Floats) -> Floats:
     return term.mean(at) - (0.0 if is_coefficient else term.centre)
 
 
+def wider(mean: Floats, low: Floats, high: Floats, factor: float) -> tuple[Floats, Floats]:
+    """Borders of a band that is wider by a factor, and those of the band itself, (2, n) each."""
+    inner = np.stack([low, high])
+    return mean + factor * (inner - mean), inner
+
+
 def draw_curve(ax: Axes, panel: Panel, level: float) -> None:
-    """Draw mean and band."""
+    """Draw mean and band, or the one within the other."""
+    both = panel.inner is not None
     ax.fill_between(
         panel.inputs,
         panel.low,
         panel.high,
         color=panel.colour,
-        alpha=0.22,
+        alpha=0.13 if both else 0.22,
         linewidth=0,
         label=f"{level:.0%} band",
     )
+    if panel.inner is not None:
+        name = f"{level:.0%} pointwise"
+        ax.fill_between(
+            panel.inputs, *panel.inner, color=panel.colour, alpha=0.25, linewidth=0, label=name
+        )
     ax.plot(panel.inputs, panel.mean, color=panel.colour, linewidth=1.5, label="mean")
 
 
 def draw_points(ax: Axes, panel: Panel, level: float) -> None:
     """Draw the few values there are, with their intervals."""
+    # Small, for intervals are often short on the common scale.
+    draw_intervals(ax, panel, panel.inputs, level, panel.colour, size=2.2)
+
+
+def draw_intervals(
+    ax: Axes, panel: Any, at: Floats, level: float, colour: str, *, size: float, thin: bool = False
+) -> None:
+    """Draw points with intervals; of two of each the wider ones have caps.
+
+    Parameters
+    ----------
+    ax : Axes
+    panel : Panel or LevelsPanel
+    at : ndarray of shape (n_points,)
+        Where the points are.
+    level : float
+    colour : str
+    size : float
+        Of the markers, in points.
+    thin : bool
+        Where there are many.
+    """
     ax.errorbar(
-        panel.inputs,
+        at,
         panel.mean,
         (panel.mean - panel.low, panel.high - panel.mean),
         fmt="o",
-        color=panel.colour,
-        markersize=2.2,  # small, for intervals are often short on the common scale
-        elinewidth=0.9,
-        capsize=2.5,
+        color=colour,
+        markersize=size,
+        elinewidth=0.4 if thin else 0.9,
+        capsize=0 if thin else 2.5,
         label=f"{level:.0%} interval",
     )
+    if panel.inner is not None:
+        ax.vlines(
+            at,
+            *panel.inner,
+            color=colour,
+            linewidth=1.0 if thin else 2.4,
+            alpha=0.6,
+            label=f"{level:.0%} pointwise",
+        )
 
 
 def draw_inputs(ax: Axes, panel: Panel) -> None:

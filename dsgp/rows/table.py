@@ -51,6 +51,12 @@ class Layout:
         """Length Σ U_d of a flat vector."""
         return int(self.offsets[-1])
 
+    def without(self, term: int) -> Layout:
+        """Return the layout of all terms but one."""
+        names, cells = list(self.names), list(self.cells)
+        del names[term], cells[term]
+        return Layout(tuple(names), tuple(cells))
+
     def part(self, flat: Floats, term: int) -> Floats:
         """View of one term's table in flat vectors (…, size)."""
         return flat[..., self.offsets[term] : self.offsets[term + 1]]
@@ -84,6 +90,18 @@ class RowTable(Layout):
                 f"{len(self.names)} names, {len(self.cells)} tables and codes of shape "
                 f"{self.codes.shape} do not agree on the number of terms"
             )
+
+    def without(self, term: int) -> RowTable:
+        """Return the table of all terms but one; codes on disk stay there."""
+        layout = super().without(term)
+        left = [d for d in range(self.n_terms) if d != term]
+        in_memory = isinstance(self.codes, np.ndarray)
+        return RowTable(
+            layout.names,
+            layout.cells,
+            self.codes[left] if in_memory else _ChosenCodes(self.codes, left),
+            {i: self.multipliers[d] for i, d in enumerate(left) if d in self.multipliers},
+        )
 
     @property
     def n_rows(self) -> int:
@@ -155,3 +173,15 @@ class RowTable(Layout):
         if multiplier is not None and power:
             values = values * (multiplier if power == 1 else multiplier**power)
         scatter_add(codes, values, out)
+
+
+class _ChosenCodes:
+    """Codes of some of the terms, of an array that is read block by block."""
+
+    def __init__(self, codes: Any, terms: list[int]) -> None:
+        self.codes, self.terms = codes, terms
+        self.shape = (len(terms), codes.shape[1])
+
+    def __getitem__(self, block: tuple[slice, slice]) -> NDArray[Any]:
+        terms, rows = block
+        return np.asarray(self.codes[:, rows])[self.terms][terms]
