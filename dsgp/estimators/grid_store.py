@@ -6,7 +6,7 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -46,6 +46,30 @@ from dsgp.kernels import Stationary
 from dsgp.rows.coded import Extremes
 from dsgp.terms import Floats
 from dsgp.transforms import Transform
+
+
+@dataclass(frozen=True)
+class _StoredParts:
+    """A stored field, whether it counts as one with gaps, and what is learned from.
+
+    ``inside`` are cells with a value at some time, ``tiles`` the parts, ``sums`` the covariances
+    that are tried.
+    """
+
+    stored: StoredField
+    gaps: bool
+    inside: Any
+    tiles: Sequence[tuple[Any, Floats]]
+    sums: Any
+
+
+@dataclass(frozen=True)
+class _StoredModel:
+    """Hyperparameters of a stored field, its mean, and the precision of that."""
+
+    found: Hyperparameters
+    mean: float
+    precision: float | None
 
 
 class OnDisk:
@@ -120,6 +144,47 @@ class OnDisk:
         -------
         PassesReport
         """
+        self._require_storable(domain)
+        whole = StoredField(place_of(source, storage_options), variable)
+        axes = _axes_of(whole, self.units)
+        self.__dict__.pop("field_", None)
+        self._effects = ()
+        self.transform_: Transform | None = None
+        self._axes = axes
+        parts = self._parts(whole, axes, gaps)
+        model = self._learn_store(parts, axes)
+        self.units_ = {axis.name: axis.unit_label for axis in axes}
+        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
+        self.log_marginal_likelihood_: float | None = None
+        self.variance_error_: float | None = None
+        options: dict[str, Any] = {
+            "memory": memory,
+            "include_noise": include_noise,
+            "dtype": dtype,
+            "resume": resume,
+            "overwrite": overwrite,
+            "labels": Labels(include_noise=include_noise) if labels is None else labels,
+        }
+        if parts.gaps:
+            places = _domain(domain, parts.inside, axes)
+            return self._tiles_to_store(parts.stored, model, axes, out, places, options)
+        self.method_, self.variance_method_ = "kronecker", "exact"
+        bases = [
+            Eigenbasis.of(kernel.covariance(axis.points))
+            for kernel, axis in zip(model.found.terms[0], axes, strict=True)
+        ]
+        return posterior_to_store(
+            parts.stored,
+            bases,
+            model.found.noise,
+            model.mean,
+            out,
+            constant_precision=model.precision,
+            **options,
+        )
+
+    def _require_storable(self, domain: str | None) -> None:
+        """Raise ``ParameterError`` for options that a field on disk does not have."""
         check_options(self)
         plain = isinstance(self.mean, Real) or self.mean in ("constant", "zero")
         if not plain or isinstance(self.noise, xr.DataArray):
@@ -135,37 +200,30 @@ class OnDisk:
             )
         if domain is not None:
             require_choice(domain)
-        whole = StoredField(place_of(source, storage_options), variable)
-        with whole.open(decode_times=True, decode_timedelta=True, decode_coords=True) as opened:
-            axes = axes_of(opened[variable], self.units)
-        for axis in axes:
-            if axis.repeated:
-                raise DataError(
-                    f"dim {axis.name!r} has its first point again at its end, a circle later; "
-                    "expected each once in a store: write it without, "
-                    f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
-                )
-        self.__dict__.pop("field_", None)
-        self._effects = ()
-        self.transform_: Transform | None = None
-        self._axes = axes
+
+    def _parts(
+        self, whole: StoredField, axes: tuple[GridAxis, ...], gaps: bool | None
+    ) -> _StoredParts:
+        """Look at a stored field: its gaps, and the parts that are learned from."""
         stored = replace(whole, flips=tuple(axis.descending for axis in axes), gaps=True)
         inside, self.n_observed_ = _seen(stored, axes)
         tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
         if gaps is None:
             gaps = self.n_observed_ < math.prod(stored.shape)
-        if not gaps:
-            stored = replace(stored, gaps=False)
         if gaps and all(bool(np.isnan(values).all()) for _, values in tiles):
             raise DataError(
-                f"variable {variable!r} has no value in any of the {len(tiles)} parts that would "
-                "be learnt from; take a part of the field with more values"
+                f"variable {whole.variable!r} has no value in any of the {len(tiles)} parts that "
+                "would be learnt from; take a part of the field with more values"
             )
         sums = sums_of(self.kernels, self.scales, axes, self.learner)
         if not gaps and self.scales in (None, "auto"):
             sums = sums[:1]  # several scales have no common eigenbasis, and passes need one
-        if len(sums[-1]) > 1 and not gaps:  # no common eigenbasis: tiles, too
-            gaps, stored = True, replace(stored, gaps=True)
+        gaps = gaps or len(sums[-1]) > 1  # no common eigenbasis: tiles, too
+        if gaps and self.variance not in ("auto", "local"):
+            raise ParameterError(
+                f"variance={self.variance!r}: tiles of a field on disk have local variances; "
+                "leave it at 'auto', or fit the field in memory"
+            )
         for axis in axes:
             if len(axis) > LONG and not gaps:
                 raise ParameterError(
@@ -173,64 +231,51 @@ class OnDisk:
                     "passes over a store take an eigenbasis; fit the field in memory, where such "
                     "an axis is smoothed step by step, or tile by tile (gaps=True)"
                 )
-        mean = self._mean_of_parts(tiles)
+        return _StoredParts(replace(stored, gaps=gaps), gaps, inside, tiles, sums)
+
+    def _learn_store(self, parts: _StoredParts, axes: tuple[GridAxis, ...]) -> _StoredModel:
+        """Learn the hyperparameters and the constant of a stored field from its parts."""
+        mean = self._mean_of_parts(parts.tiles)
         points = [axis.points for axis in axes]
         noise = None if isinstance(self.noise, str) else float(self.noise)
-        found = self._learn_parts(sums, tiles, points, mean, noise, gaps)
+        found = self._learn_parts(parts.sums, parts.tiles, points, mean, noise, parts.gaps)
         self._warn_of_short(found, points)
         self._set_hyperparameters(found, found.noise)
         precision: float | None = None
         if self.mean == "constant":
-            mean, precision = self._constant_of_parts(tiles, points, mean, found, gaps)
+            mean, precision = self._constant_of_parts(parts.tiles, points, mean, found, parts.gaps)
         self.mean_: float | xr.DataArray = mean
-        self.units_ = {axis.name: axis.unit_label for axis in axes}
-        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
-        self.log_marginal_likelihood_: float | None = None
-        self.variance_error_: float | None = None
-        options: dict[str, Any] = {
-            "memory": memory,
-            "include_noise": include_noise,
-            "dtype": dtype,
-            "resume": resume,
-            "overwrite": overwrite,
-            "labels": Labels(include_noise=include_noise) if labels is None else labels,
-        }
-        if gaps:
-            if self.variance not in ("auto", "local"):
-                raise ParameterError(
-                    f"variance={self.variance!r}: tiles of a field on disk have local variances; "
-                    "leave it at 'auto', or fit the field in memory"
-                )
-            self.method_, self.variance_method_ = "tiles", "local"
-            # A kernel sees distances only: an axis stored from its end is one of negated points.
-            as_stored = tuple(-own[::-1] if axis.descending else own
-                              for own, axis in zip(points, axes, strict=True))  # fmt: skip
-            model = Tiles(
-                as_stored,
-                found.terms,
-                found.noise,
-                halo_of(as_stored, found.terms),
-                self.n_neighbours,
-                self.tol,
-                self.max_iter,
-                self.random_state,
-                precision,
-            )
-            report = gappy_posterior_to_store(
-                stored, model, mean, out, domain=_domain(domain, inside, axes), **options
-            )
-            assert report.tile_error is not None
-            self.variance_error_ = report.tile_error["local"]
-            self.residual_, self.converged_ = report.residual, report.residual == 0.0
-            return report
-        self.method_, self.variance_method_ = "kronecker", "exact"
-        bases = [
-            Eigenbasis.of(kernel.covariance(own))
-            for kernel, own in zip(found.terms[0], points, strict=True)
-        ]
-        return posterior_to_store(
-            stored, bases, found.noise, mean, out, constant_precision=precision, **options
+        return _StoredModel(found, mean, precision)
+
+    def _tiles_to_store(
+        self,
+        stored: StoredField,
+        model: _StoredModel,
+        axes: tuple[GridAxis, ...],
+        out: str | Place,
+        places: Any,
+        options: dict[str, Any],
+    ) -> PassesReport:
+        """Compute the posterior of a field with gaps tile by tile."""
+        self.method_, self.variance_method_ = "tiles", "local"
+        # A kernel sees distances only: an axis stored from its end is one of negated points.
+        as_stored = tuple(-axis.points[::-1] if axis.descending else axis.points for axis in axes)
+        tiles = Tiles(
+            as_stored,
+            model.found.terms,
+            model.found.noise,
+            halo_of(as_stored, model.found.terms),
+            self.n_neighbours,
+            self.tol,
+            self.max_iter,
+            self.random_state,
+            model.precision,
         )
+        report = gappy_posterior_to_store(stored, tiles, model.mean, out, domain=places, **options)
+        assert report.tile_error is not None
+        self.variance_error_ = report.tile_error["local"]
+        self.residual_, self.converged_ = report.residual, report.residual == 0.0
+        return report
 
     def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
         """Return the prior mean; a constant one is the average of the coarse grid."""
@@ -365,6 +410,20 @@ def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
     report_blanks(blanks, count, source.variable)
     report_codes(extremes, source.variable, is_chosen=False)
     return inside, count
+
+
+def _axes_of(whole: StoredField, units: Any) -> tuple[GridAxis, ...]:
+    """Axes of a stored field; an axis whose first point comes again at its end is refused."""
+    with whole.open(decode_times=True, decode_timedelta=True, decode_coords=True) as opened:
+        axes = axes_of(opened[whole.variable], units)
+    for axis in axes:
+        if axis.repeated:
+            raise DataError(
+                f"dim {axis.name!r} has its first point again at its end, a circle later; "
+                "expected each once in a store: write it without, "
+                f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
+            )
+    return axes
 
 
 def _domain(choice: str | None, ever: Any, axes: Sequence[GridAxis]) -> Any:

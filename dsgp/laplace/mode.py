@@ -17,7 +17,7 @@ import numpy as np
 from dsgp.additive import SOLVERS, AdditiveSystem, Solution
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.kernels import Kernel
-from dsgp.laplace.rows import ResponseRows
+from dsgp.laplace.rows import Linearised, ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
@@ -119,94 +119,181 @@ def find_mode(
     """
     size = rows.table.size
     shift = np.zeros(size) if shift is None else shift
-    linearise = partial(rows.linearised, likelihood, with_pairs=with_pairs)
-    mean, dual = np.zeros(size), np.zeros(size)
-    centre, precision = level, constant or 0.0
-    pair = mean, dual
-    around = mean if start is None else start
-    found = linearise(level, around + shift)
-    objective = found.log_density if start is None else -math.inf
-
-    def from_zero() -> tuple[Any, float]:
-        zero = linearise(level, shift)
-        return zero, zero.log_density - 0.5 * precision * (level - centre) ** 2
-
-    if start is not None and not found.log_density > -_HOPELESS * rows.n_rows:
-        begun = from_zero()
-        if not found.log_density > begun[1]:
-            start, around, (found, objective) = None, mean, begun
+    posterior = _Posterior(
+        rows, likelihood, kernels, spreads, shift, level, constant, with_pairs=with_pairs
+    )
+    at, guessed = posterior.begin(start)
+    solve = _StepSolver(solver, kernels, max_iter)
+    pair = at.mean, at.dual
     trace: list[float] = []
-    coarse: Callable[[], CoarseSpace] | None = None
     solve_tol, step_size, closing = _LOOSEST, math.inf, 0
-    inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
-        equations = rows.equations(found, around, spreads)
-        # What pulls at the constant, by its prior too.
-        pull = 0.0 if constant is None else found.total_gradient - precision * (level - centre)
-        total = equations.total_information + pull - found.total_gradient
-        equations = replace(equations, total_information=total)
-        system = AdditiveSystem(equations, kernels, 1.0, UNFELT, constant)
-        if solver == "multigrid" and kernels:
-            # As a preconditioner that of an earlier step serves as well.
-            coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
-            own = cache(partial(_of_system, coarse, system))
-        extra = {"coarse": own} if solver == "multigrid" and kernels else {}
+        system, pull = posterior.system(at)
         last = len(trace) >= newton_max_iter
-        iterations = max_iter if last or closing else inner
-        solution = SOLVERS[solver](system, tol=solve_tol, max_iter=iterations, start=pair, **extra)
+        solution = solve(system, solve_tol, pair, complete=last or closing > 0)
         pair = solution.mean, solution.dual
-        step, step_dual = solution.mean - mean, solution.dual - dual
         level_step = 0.0 if constant is None else system.constant_at(solution.mean)
-        if trace or start is None:
-            gain = 0.5 * (float(np.sum(step * (found.gradient - dual))) + level_step * pull)
-            step_size = math.sqrt(2 * abs(gain))  # less than 0 by rounding only
+        step = _Step(solution.mean - at.mean, solution.dual - at.dual, level_step)
+        if trace or not guessed:
+            step_size = step.size(at, pull)
         complete = closing > 0 or solution.converged
         if last or (step_size <= tol and solve_tol <= tol and complete):
             break
         closing += closing > 0
-        if closing > _CLOSINGS and inner < max_iter:
+        if closing > _CLOSINGS and solve.inner < max_iter:
             break
         if step_size <= tol:  # once more, as exactly as was asked for
             solve_tol, closing = tol, max(closing, 1)
             continue
-        fraction = 1.0
-        for _ in range(_HALVINGS):
-            tried_mean, tried_dual = mean + fraction * step, dual + fraction * step_dual
-            tried_level = level + fraction * level_step
-            tried = linearise(tried_level, tried_mean + shift)
-            value = tried.log_density - 0.5 * float(np.sum(tried_mean * tried_dual))
-            value -= 0.5 * precision * (tried_level - centre) ** 2
-            if value >= objective - _ROUNDING * abs(objective):
-                break
-            fraction *= 0.5
-        else:
+        better = posterior.along(at, step)
+        if better is None:
             # Rounding, or a kernel that float64 cannot hold: what there is stays.
-            solution = replace(solution, mean=mean, dual=dual, converged=False)
+            solution = replace(solution, mean=at.mean, dual=at.dual, converged=False)
             level_step = 0.0
             break
-        if not trace and start is not None and value < found.log_density:
+        if not trace and guessed and better.objective < at.rows.log_density:
             # Of the first step from given functions Ω is not known before; F = 0 is no worse.
-            begun = from_zero()
-            if value < begun[1]:
-                start, around, pair, (found, objective) = None, mean, (mean, dual), begun
+            zero = posterior.zero()
+            if better.objective < zero.objective:
+                at, guessed = zero, False
+                pair = at.mean, at.dual
                 continue
-        mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
-        level = tried_level
-        pair = mean, dual
-        trace.append(objective)
-        watch(objective)
+        at = better
+        pair = at.mean, at.dual
+        trace.append(at.objective)
+        watch(at.objective)
         solve_tol = max(tol, min(_LOOSEST, _SOLVE_SHARE * step_size))
-    given = system.given_constant(level_step)
     return Mode(
-        given,
+        system.given_constant(level_step),
         solution,
-        level + level_step,
+        at.level + level_step,
         constant,
-        objective,
+        at.objective,
         trace,
         step_size,
         bool(step_size <= tol),
     )
+
+
+@dataclass(frozen=True)
+class _At:
+    """Functions with the constant, the rows linearised there, and Ω.
+
+    ``around`` are the functions that the rows are linearised around: those of ``mean``, but for a
+    guess whose dual is not known.
+    """
+
+    mean: Floats
+    dual: Floats
+    around: Floats
+    level: float
+    rows: Linearised
+    objective: float
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A Newton step of functions, their dual, and the constant."""
+
+    mean: Floats
+    dual: Floats
+    level: float
+
+    def size(self, at: _At, pull: float) -> float:
+        """Return the largest move of a linear functional of f in its posterior std."""
+        slope = float(np.sum(self.mean * (at.rows.gradient - at.dual)))
+        gain = 0.5 * (slope + self.level * pull)
+        return math.sqrt(2 * abs(gain))  # less than 0 by rounding only
+
+
+@dataclass(frozen=True)
+class _Posterior:
+    """Ω, and the linear systems of its Newton steps; attributes as of ``find_mode``."""
+
+    likely: ResponseRows
+    likelihood: Likelihood
+    kernels: list[Kernel]
+    spreads: list[Floats] | None
+    shift: Floats
+    centre: float
+    constant: float | None
+    with_pairs: bool
+
+    @property
+    def precision(self) -> float:
+        """That of the prior of the constant."""
+        return self.constant or 0.0
+
+    def linearised(self, level: float, functions: Floats) -> Linearised:
+        """Linearise the rows around functions."""
+        return self.likely.linearised(
+            self.likelihood, level, functions + self.shift, with_pairs=self.with_pairs
+        )
+
+    def begin(self, start: Floats | None) -> tuple[_At, bool]:
+        """Where the iteration begins, and whether that is a guess whose Ω is not known."""
+        if start is None:
+            return self.zero(), False
+        nothing = np.zeros(len(self.shift))
+        rows = self.linearised(self.centre, start)
+        if not rows.log_density > -_HOPELESS * self.likely.n_rows:
+            zero = self.zero()
+            if not rows.log_density > zero.rows.log_density:
+                return zero, False
+        return _At(nothing, nothing, start, self.centre, rows, -math.inf), True
+
+    def zero(self) -> _At:
+        """No function at all, and the constant where it begins."""
+        nothing = np.zeros(len(self.shift))
+        rows = self.linearised(self.centre, nothing)
+        return _At(nothing, nothing, nothing, self.centre, rows, rows.log_density)
+
+    def system(self, at: _At) -> tuple[AdditiveSystem, float]:
+        """Return the system of a step, and what pulls at the constant, by its prior too."""
+        equations = self.likely.equations(at.rows, at.around, self.spreads)
+        gradient, pull = at.rows.total_gradient, 0.0
+        if self.constant is not None:
+            pull = gradient - self.precision * (at.level - self.centre)
+        total = equations.total_information + pull - gradient
+        equations = replace(equations, total_information=total)
+        return AdditiveSystem(equations, self.kernels, 1.0, UNFELT, self.constant), pull
+
+    def along(self, at: _At, step: _Step) -> _At | None:
+        """Go along a step, halved until Ω does not fall; None if it always does."""
+        fraction = 1.0
+        for _ in range(_HALVINGS):
+            mean, dual = at.mean + fraction * step.mean, at.dual + fraction * step.dual
+            level = at.level + fraction * step.level
+            rows = self.linearised(level, mean)
+            value = rows.log_density - 0.5 * float(np.sum(mean * dual))
+            value -= 0.5 * self.precision * (level - self.centre) ** 2
+            if value >= at.objective - _ROUNDING * abs(at.objective):
+                return _At(mean, dual, mean, level, rows, value)
+            fraction *= 0.5
+        return None
+
+
+class _StepSolver:
+    """Solves the systems of steps; the first one's coarse space serves the others as well."""
+
+    def __init__(self, solver: str, kernels: list[Kernel], max_iter: int) -> None:
+        self._solve, self._max_iter = SOLVERS[solver], max_iter
+        self._preconditioned = solver == "multigrid" and bool(kernels)
+        self._coarse: Callable[[], CoarseSpace] | None = None
+        # Iterations of a step that need not be complete.
+        self.inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
+
+    def __call__(
+        self, system: AdditiveSystem, tol: float, pair: tuple[Floats, Floats], *, complete: bool
+    ) -> Solution:
+        """Solve a system from where the last one's solution was."""
+        extra: dict[str, Any] = {}
+        if self._preconditioned:
+            if self._coarse is None:
+                self._coarse = cache(partial(CoarseSpace, system))
+            extra["coarse"] = cache(partial(_of_system, self._coarse, system))
+        iterations = self._max_iter if complete else self.inner
+        return self._solve(system, tol=tol, max_iter=iterations, start=pair, **extra)
 
 
 def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:
