@@ -25,14 +25,13 @@ from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError, DataWarning, MemoryLimitError
 from dsgp.kernels import Kernel
-from dsgp.learning.scales import bins_too_wide
+from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.coding import TermCut, code_type, encode_term, multiplier_of, placed
 from dsgp.rows.encode import (
     ALL_CELLS,
     BIN_CELLS,
     MOST_BINS,
-    ROWS_PER_CELL,
     Sketch,
 )
 from dsgp.rows.encode import Cells as Parts
@@ -56,6 +55,9 @@ EXACT_ROUGH_INPUTS = 10_000_000
 EXACT_DENSE_ROWS = 1000
 # Bins of such a kernel, and of one curve of many.
 _DENSE_BINS = 512
+# Work on a dense covariance grows with the cube of its bins: where structure within bins calls for
+# more than these, it is reported.
+_MOST_DENSE_BINS = 1024
 _GROUP_BINS = 256
 # Bins of a column by the order of its kernel.
 AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
@@ -483,21 +485,23 @@ def summed_by_bins(
             [placed_rows.parts[d] for d in plan.varying],
             pilot,
             with_pairs=plan.with_pairs and keep is None,
-            cells=plan.cells(rows, found),
+            cells=plan.cells(found),
             codes_on_disk=plan.on_disk,
             keep=keep or (),
             watch=watch,
         )
         too_wide = {}
-        for term, edges, sums in zip(plan.terms, plan.cuts, summed.cell_sums, strict=True):
-            parts = bins_too_wide(
-                sums.weights, sums.information, sums.squares, summed.weight_scale, len(plan.terms)
+        n_screens = sum(map(len, summed.cell_sums))
+        for cut_term, screens in zip(plan.cuts, summed.cell_sums, strict=True):
+            parts = max(
+                bins_too_wide(own.weights, own.information, own.squares, own.n_rows, n_screens)
+                for own in screens
             )
             if parts > 1:
-                too_wide[term.name] = min(parts * len(edges), MOST_BINS)
+                too_wide[cut_term.term.name] = min(parts * len(cut_term.bins), MOST_BINS)
         more = any(
-            too_wide.get(term.name, 0) > len(edges)
-            for term, edges in zip(plan.terms, plan.cuts, strict=True)
+            _affordable_cut(own.term, too_wide.get(own.term.name, 0)) > len(own.bins)
+            for own in plan.cuts
         )
         if bins != "auto" or not more or again == _CUTS:
             break
@@ -547,14 +551,11 @@ class BinPlan:
         """Whether every bin holds one distinct value."""
         return all(cut.exact for cut in self.cuts)
 
-    def cells(self, rows: TermRows, found: Survey) -> list[Parts]:
+    def cells(self, found: Survey) -> list[Parts]:
         """Parts of the bins, for targets that vary within them."""
         total = sum(map(len, self.cuts))
         return [
-            Parts.of(cut.bins, found.sketches[rows.parts[d].start].high, found.n_rows, total)
-            if cut.term.is_plain
-            else Parts.none()
-            for d, cut in zip(self.varying, self.cuts, strict=True)
+            Parts.of(cut.bins, cut.high, found.n_rows, total, cut.n_curves) for cut in self.cuts
         ]
 
     @classmethod
@@ -604,7 +605,8 @@ class BinPlan:
         if bins == "auto" and with_pairs and most <= 512:
             wanted = [min(n, affordable) for n in wanted]
         wanted = [
-            max(n, (least or {}).get(term.name, 0)) for n, term in zip(wanted, kept, strict=True)
+            max(n, _affordable_cut(term, (least or {}).get(term.name, 0)))
+            for n, term in zip(wanted, kept, strict=True)
         ]
         cuts = []
         for d, n in zip(varying, wanted, strict=True):
@@ -633,6 +635,11 @@ def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -
     wanted = auto[term.kernel.order]
     wanted = min(wanted, _DENSE_BINS) if term.family == "dense" else wanted
     return wanted if term.group is None else min(wanted, _GROUP_BINS)
+
+
+def _affordable_cut(term: BoundTerm, n_bins: int) -> int:
+    """Bins of a curve that structure within wider ones calls for; 0 where they are too many."""
+    return 0 if term.family == "dense" and n_bins > _MOST_DENSE_BINS else n_bins
 
 
 def _placed_by_sketch(term: BoundTerm, sketch: Sketch) -> BoundTerm:
@@ -718,7 +725,7 @@ def stream_bytes(
     block = max(min(n_rows, LOGICAL_BLOCK), chunk)
     reading = (2 * CPU_COUNT + 3) * block * (n_columns + 2) * 8.0
     n_bins = sum(len(cut) for cut in cuts)
-    cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows // ROWS_PER_CELL)
+    cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows)
     reading += (2 * CPU_COUNT + 3) * cells * 16.0
     points = POINT_BYTES * n_bins
     if with_pairs:
