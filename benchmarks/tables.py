@@ -1,10 +1,12 @@
 """Accuracy and seconds on real tables with categories, dates and gaps.
 
     python -m benchmarks.tables --data-dir FOLDER [--job NAME ...] [--crossed ROWS LEVELS LEVELS]
+    OMP_NUM_THREADS=1 python -m benchmarks.tables --data-dir FOLDER --beside-r 3
 
 The folder has ``tables/NAME.parquet``. Every job has one target, one change of the raw table and
 one seeded split (80 % of a permutation by seed 0); terms are the defaults, but for the date of
-birthdays and the curves of diamonds-by.
+birthdays and the curves of diamonds-by. ``--beside-r`` takes turns with lme4 and mgcv, where R is
+installed, and counts CPU seconds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss
 
+from benchmarks.tables_beside_r import PACKAGES, beside_r, missing_package
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, Levels, Smooth
 from dsgp.kernels import Periodic
 
@@ -52,30 +55,35 @@ JOBS: dict[str, tuple[str, Change, Any]] = {
 }
 
 
-def job(folder: Path, name: str) -> dict[str, Any]:
-    """Fit and test one job."""
-    target, change, terms = JOBS[name]
+def split_of(folder: Path, name: str) -> tuple[pd.DataFrame, Any, pd.DataFrame, Any]:
+    """Return training rows and targets, test rows and targets of a job."""
+    target, change, _ = JOBS[name]
     table = change(pd.read_parquet(folder / "tables" / f"{name.partition('-')[0]}.parquet"))
     table = table[table[target].notna()].reset_index(drop=True)
     y = table.pop(target)
-    is_class = name in ("flights", "lending_club")
     if not pd.api.types.is_numeric_dtype(y):
         y = (y == y.value_counts().index[-1]).astype(int)
     order = np.random.default_rng(0).permutation(len(table))
     train, test = np.split(order, [int(0.8 * len(order))])
+    return table.iloc[train], y.to_numpy()[train], table.iloc[test], y.to_numpy()[test]
+
+
+def job(folder: Path, name: str) -> dict[str, Any]:
+    """Fit and test one job."""
+    X, y, X_test, observed = split_of(folder, name)
+    is_class = name in ("flights", "lending_club")
     make: Any = AdditiveGPClassifier if is_class else AdditiveGPRegressor
-    model = make(terms=terms, missing="ignore")
+    model = make(terms=JOBS[name][2], missing="ignore")
     began = time.perf_counter()
-    model.fit(table.iloc[train], y.to_numpy()[train])
-    result: dict[str, Any] = {"job": name, "rows": len(train)}
+    model.fit(X, y)
+    result: dict[str, Any] = {"job": name, "rows": len(X)}
     result["seconds"] = round(time.perf_counter() - began, 1)
-    observed = y.to_numpy()[test]
     if is_class:
-        result["mnll"] = log_loss(observed, model.predict_proba(table.iloc[test])[:, 1])
+        result["mnll"] = log_loss(observed, model.predict_proba(X_test)[:, 1])
         return result
-    mean, std = model.predict(table.iloc[test], return_std=True, include_noise=True)
+    mean, std = model.predict(X_test, return_std=True, include_noise=True)
     error = observed - mean
-    result["nmse"] = np.mean(error**2) / np.mean((observed - y.to_numpy()[train].mean()) ** 2)
+    result["nmse"] = np.mean(error**2) / np.mean((observed - y.mean()) ** 2)
     result["coverage"] = np.mean(np.abs(error) < 1.96 * std)
     return result
 
@@ -101,13 +109,26 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--job", action="append", choices=list(JOBS))
     parser.add_argument("--crossed", type=int, nargs=3, metavar="N")
+    parser.add_argument("--beside-r", type=int, metavar="ROUNDS")
     options = parser.parse_args()
+    if options.beside_r is not None and (options.data_dir is None or options.beside_r < 1):
+        parser.error("--beside-r takes a number of rounds, and --data-dir")
     if options.data_dir is None and options.crossed is None:
         parser.error("give --data-dir, --crossed or both")
     warnings.simplefilter("ignore")
     if options.crossed:
         print(json.dumps(crossed(*options.crossed)), flush=True)
-    if options.data_dir is not None:
+    if options.beside_r is not None:
+        for name in PACKAGES:
+            if options.job and name not in options.job:
+                continue
+            if (lacking := missing_package(name)) is not None:
+                print(json.dumps({"job": name, "not measured": lacking}), flush=True)
+                continue
+            split = split_of(options.data_dir, name)
+            told = beside_r(name, split, JOBS[name][2], options.beside_r)
+            print(json.dumps(told, default=float), flush=True)
+    elif options.data_dir is not None:
         for name in options.job or JOBS:
             print(json.dumps(job(options.data_dir, name), default=float), flush=True)
 

@@ -21,7 +21,7 @@ from dsgp.additive.equations import BinEquations, Equations, RowEquations
 from dsgp.additive.tables import TwoWayTables, pairs_of
 from dsgp.compute import over_blocks, over_chunks, run
 from dsgp.errors import DataError
-from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells
+from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells, sum_multiplied_cells
 from dsgp.rows.coded import Extremes
 from dsgp.rows.coding import TermCut, code_type, multiplier_of
 from dsgp.rows.encode import Cells, Sketch
@@ -35,6 +35,7 @@ LOGICAL_BLOCK = 2**19
 _ENCODE = 1.5e-8
 _COUNT = 2e-9
 _UNWEIGHTED = np.empty(0)
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,11 @@ class BlockSums:
     ----------
     weights, information, shifts, squares : list of ndarray of shape (n_bins,)
         Σ w, Σ w y, Σ w (x − origin), Σ w (x − origin)².
-    cell_weights, cell_information : list of ndarray of shape (n_bins, n_cells)
-        Σ w, Σ w y by equal parts of the bins; without cells where there are none.
-    cell_squares : list of ndarray of shape (n_bins,)
-        Σ w y² where there are cells.
+    cell_sums : list of ndarray of shape (2 or 5, n_bins, n_cells)
+        Σ w, Σ w y by equal parts of the bins; of terms with multipliers z Σ w, Σ w z, Σ w z²,
+        Σ w y, Σ w z y. Without cells where there are none.
+    cell_squares, cell_rows : list of ndarray of shape (n_bins,)
+        Σ w y², and rows of positive weight, where there are cells.
     pairs : dict of (int, int) to ndarray
         Empty where there are too many bins for tables.
     multiplied : list of ndarray of shape (n_bins,)
@@ -167,9 +169,9 @@ class BlockSums:
     information: list[Floats]
     shifts: list[Floats]
     squares: list[Floats]
-    cell_weights: list[Floats]
-    cell_information: list[Floats]
+    cell_sums: list[Floats]
     cell_squares: list[Floats]
+    cell_rows: list[Floats]
     pairs: dict[tuple[int, int], Floats]
     multiplied: list[Floats]
     total: Floats = field(default_factory=lambda: np.zeros(5))
@@ -181,11 +183,6 @@ class BlockSums:
         def per_bin() -> list[Floats]:
             return [np.zeros(len(cut)) for cut in bins]
 
-        def per_cell() -> list[Floats]:
-            return [
-                np.zeros((len(cut), part.n_cells)) for cut, part in zip(bins, cells, strict=True)
-            ]
-
         keys = pairs_of(len(bins)) if with_pairs else []
         pairs = {(d, e): np.zeros((len(bins[d]), len(bins[e]))) for d, e in keys}
         multiplied = [
@@ -196,8 +193,11 @@ class BlockSums:
             per_bin(),
             per_bin(),
             per_bin(),
-            per_cell(),
-            per_cell(),
+            [
+                np.zeros((2 if cut.term.multiplier is None else 5, len(cut), part.n_cells))
+                for cut, part in zip(bins, cells, strict=True)
+            ],
+            per_bin(),
             per_bin(),
             pairs,
             multiplied,
@@ -214,9 +214,9 @@ class BlockSums:
             self.information,
             self.shifts,
             self.squares,
-            self.cell_weights,
-            self.cell_information,
+            self.cell_sums,
             self.cell_squares,
+            self.cell_rows,
             self.multiplied,
         )
         return [*(a for arrays in by_term for a in arrays), *self.pairs.values(), self.total]
@@ -302,6 +302,8 @@ class _Recipe:
     ) -> None:
         cut = self.cuts[d]
         codes[d], value = cut.coded(inputs, codes.dtype.type)
+        if self.cells[d].n_cells:
+            self._cells(d, codes[d], value, multiplier, y, weight, sums)
         if multiplier is not None:
             # With weights w z² and targets y / z the sums are those of w z².
             seen = codes[d] < len(cut)
@@ -321,17 +323,24 @@ class _Recipe:
             sums.shifts[d],
             sums.squares[d],
         )
-        if self.cells[d].n_cells:
-            sum_cells(
-                codes[d],
-                value,
-                y,
-                weight,
-                self.cells[d].low,
-                self.cells[d].scale,
-                sums.cell_weights[d],
-                sums.cell_information[d],
-                sums.cell_squares[d],
+
+    def _cells(
+        self,
+        d: int,
+        codes: NDArray[np.unsignedinteger[Any]],
+        value: Floats,
+        multiplier: Floats | None,
+        y: Floats,
+        weight: Floats,
+        sums: BlockSums,
+    ) -> None:
+        cells, by_bin = self.cells[d], (sums.cell_squares[d], sums.cell_rows[d])
+        where = (cells.low, cells.scale)
+        if multiplier is None:
+            sum_cells(codes, value, y, weight, *where, *sums.cell_sums[d], *by_bin)
+        else:
+            sum_multiplied_cells(
+                codes, value, y, weight, multiplier, *where, sums.cell_sums[d], *by_bin
             )
 
 
@@ -363,8 +372,9 @@ class Statistics:
         Mean weight of the rows of positive weight.
     numbers : dict of str to ndarray of shape (n_rows,)
         Of the rows of positive weight, as far as they were to be kept.
-    cell_sums : list of CellSums, one a term
-        Of (y − pilot location) / pilot scale.
+    cell_sums : list of lists of CellSums, one a term
+        Of (y − pilot location) / pilot scale. A function that is multiplied has two: of what rows
+        have in common whatever their multipliers, and of what grows with these.
     """
 
     equations: Equations
@@ -373,7 +383,7 @@ class Statistics:
     scale: float
     weight_scale: float
     numbers: dict[str, Floats]
-    cell_sums: list[CellSums]
+    cell_sums: list[list[CellSums]]
 
 
 @dataclass(frozen=True)
@@ -383,14 +393,35 @@ class CellSums:
     Attributes
     ----------
     weights, information : ndarray of shape (n_bins, n_cells)
-        Σ w and Σ w y.
+        Σ w z² and Σ w z y: z is 1, or the multiplier less its mean in the bin.
     squares : ndarray of shape (n_bins,)
         Σ w y².
+    n_rows : ndarray of shape (n_bins,)
+        Rows of positive weight; one less where the mean of the targets is taken off beside.
     """
 
     weights: Floats
     information: Floats
     squares: Floats
+    n_rows: Floats
+
+    @classmethod
+    def of(cls, sums: Floats, squares: Floats, n_rows: Floats) -> list[CellSums]:
+        """Make them of what ``BlockSums`` has of a term."""
+        if len(sums) == 2:
+            return [cls(sums[0], sums[1], squares, n_rows)]
+        weights, first, second, information, product = sums
+        total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)
+        mean, level = first.sum(axis=1) / total, information.sum(axis=1) / total
+        z, y = mean[:, None], level[:, None]
+        centred = second - 2 * z * first + z**2 * weights
+        # Multipliers that are equal but for rounding tell nothing.
+        centred = np.where(centred > _ROUNDING * second, centred, 0.0)
+        score = product - z * information - y * first + z * y * weights
+        return [
+            cls(weights, information, squares, n_rows),
+            cls(centred, score, squares - level**2 * total, n_rows - 1),
+        ]
 
 
 def statistics(
@@ -508,8 +539,8 @@ def _statistics(
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     numbers = {} if kept is None else kept.numbers()
     cell_sums = [
-        CellSums(*sums)
-        for sums in zip(total.cell_weights, total.cell_information, total.cell_squares, strict=True)
+        CellSums.of(*sums)
+        for sums in zip(total.cell_sums, total.cell_squares, total.cell_rows, strict=True)
     ]
     return Statistics(
         equations, spreads, location + scale * mean, scale * std, weight_scale, numbers, cell_sums

@@ -76,8 +76,10 @@ def sum_bins(codes, column, origin, y, weight, totals, information, shifts, squa
 
 
 @compiled
-def sum_cells(codes, column, y, weight, low, scale, totals, information, squares):
-    """Add to the cells of each bin its rows' Σ w and Σ w y, (n_bins, n_cells), and Σ w y² to bins.
+def sum_cells(codes, column, y, weight, low, scale, totals, information, squares, n_rows):
+    """Add to the cells of each bin its rows' Σ w and Σ w y, (n_bins, n_cells).
+
+    To the bins it adds Σ w y², and how many rows have a weight.
 
     A bin begins at ``low`` and has ``scale`` cells per unit.
     """
@@ -93,6 +95,34 @@ def sum_cells(codes, column, y, weight, low, scale, totals, information, squares
         totals[code, cell] += w
         information[code, cell] += w * y[i]
         squares[code] += w * y[i] * y[i]
+        if w > 0.0:
+            n_rows[code] += 1.0
+
+
+@compiled
+def sum_multiplied_cells(codes, column, y, weight, multiplier, low, scale, sums, squares, n_rows):
+    """As ``sum_cells``, of rows with multipliers z: Σ w, Σ w z, Σ w z², Σ w y and Σ w z y.
+
+    ``sums`` is (5, n_bins, n_cells).
+    """
+    size, n_cells = sums.shape[1:]
+    weighted = weight.shape[0] > 0
+    for i in range(codes.shape[0]):
+        code = codes[i]
+        if code >= size:
+            continue
+        w = weight[i] if weighted else 1.0
+        place = (column[i] - low[code]) * scale[code]
+        cell = n_cells - 1 if place >= n_cells else int(place) if place > 0.0 else 0
+        z = multiplier[i]
+        sums[0, code, cell] += w
+        sums[1, code, cell] += w * z
+        sums[2, code, cell] += w * z * z
+        sums[3, code, cell] += w * y[i]
+        sums[4, code, cell] += w * z * y[i]
+        squares[code] += w * y[i] * y[i]
+        if w > 0.0:
+            n_rows[code] += 1.0
 
 
 @compiled

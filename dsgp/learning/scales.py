@@ -5,7 +5,8 @@ down a hundred times is noise to them, and the likelihood is flat around there. 
 behind shows in the residuals. *Screen*: along each axis, neighbouring blocks of 1, 2, 4, … points
 have means that differ by noise alone if nothing is left (Haar's wavelets, O(n) for all scales).
 *Scan*: where they differ by more, the exact likelihood along the axis is computed for lengthscales
-from the spacing of the points to the width of the column.
+from the spacing of the points to the width of the column. Curves of several levels are one axis,
+and no block is of two. What bins hide is seen by ``learning.bin_widths``.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from scipy.stats import f as f_distribution
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats, Observations
+from dsgp.terms import Cells, Codes, Floats, Observations
 
 # Probability that the screen stops at white noise, for all scales and terms together.
 SIGNIFICANCE = 1e-3
 # Differences of blocks that a scale needs at least.
-_FEWEST_DIFFERENCES = 4
+FEWEST_DIFFERENCES = 4
 # Nats that a lengthscale must gain by the scan, the other terms as they are.
 LEAST_GAIN = 5.0
 # Kernels that are changed before all terms are learned again.
@@ -57,7 +58,9 @@ class Structure(NamedTuple):
     distance: float
 
 
-def structure(points: Floats, weight: Floats, score: Floats, n_axes: int) -> Structure | None:
+def structure(
+    points: Floats, weight: Floats, score: Floats, n_axes: int, curve: Codes | None = None
+) -> Structure | None:
     """Screen the residuals of a fit along one axis, in O(n_points).
 
     Parameters
@@ -66,6 +69,9 @@ def structure(points: Floats, weight: Floats, score: Floats, n_axes: int) -> Str
         Increasing; Σ w/σ² and Σ w/σ² (y − fit) of the rows at each.
     n_axes : int
         How many are screened.
+    curve : ndarray of int, shape (n_points,), optional
+        Of each point, where there are several curves one after the other: points increase within
+        each, and no block belongs to two.
 
     Notes
     -----
@@ -78,12 +84,14 @@ def structure(points: Floats, weight: Floats, score: Floats, n_axes: int) -> Str
     """
     used = weight > 0
     position, total, sums = points[used], weight[used], score[used]
+    of_curve = np.zeros(len(total), dtype=np.int64) if curve is None else curve[used]
     tests = max(n_axes, 1) * max(len(position), 2).bit_length()
     for level in range(64):
-        n_pairs = len(position) // 2
-        if n_pairs < _FEWEST_DIFFERENCES:
+        left = places_in_curves(of_curve) % 2 == 0
+        even = np.flatnonzero(left[:-1] & ~left[1:])
+        odd, n_pairs = even + 1, len(even)
+        if n_pairs < FEWEST_DIFFERENCES:
             return None
-        even, odd = slice(0, 2 * n_pairs, 2), slice(1, 2 * n_pairs, 2)
         with np.errstate(over="ignore"):
             difference = sums[even] / total[even] - sums[odd] / total[odd]
             squares = difference**2 / (1 / total[even] + 1 / total[odd])
@@ -97,13 +105,20 @@ def structure(points: Floats, weight: Floats, score: Floats, n_axes: int) -> Str
             share = np.cumsum(np.maximum(squares - 1.0, 0.0)[order])
             middle = min(int(np.searchsorted(share, 0.5 * share[-1])), n_pairs - 1)
             return Structure(level, float(distance[order[middle]]))
-        merged = total[even] + total[odd]
-        share = total[odd] / merged
-        rest = slice(2 * n_pairs, None)
-        position = np.append(position[even] * (1 - share) + position[odd] * share, position[rest])
-        sums = np.append(sums[even] + sums[odd], sums[rest])
-        total = np.append(merged, total[rest])
+        # The last block of a curve may have no partner: it stays as it is.
+        share = total[odd] / (total[even] + total[odd])
+        position[even] = position[even] * (1 - share) + position[odd] * share
+        sums[even] += sums[odd]
+        total[even] += total[odd]
+        position, sums, total, of_curve = position[left], sums[left], total[left], of_curve[left]
     return None
+
+
+def places_in_curves(curve: Codes) -> Codes:
+    """Count the points of each curve from 0, (n_points,); those of a curve are neighbours."""
+    place = np.arange(len(curve))
+    begins = np.flatnonzero(np.diff(curve, prepend=-1))
+    return place - np.repeat(begins, np.diff(np.append(begins, len(curve))))
 
 
 def _tail(size: float, n_pairs: int, finest_size: float, n_finest: int) -> float:
@@ -116,73 +131,6 @@ def _tail(size: float, n_pairs: int, finest_size: float, n_finest: int) -> float
     if ratio - 1 > math.sqrt(8 / n_pairs + 8 / n_finest):
         probability = min(probability, float(f_distribution.sf(ratio, n_pairs, n_finest)))
     return 2 * probability
-
-
-# Bins must resolve the finest scale with this share of the strongest differences within bins, by so
-# many bins a block.
-_FELT = 0.1
-_BINS_PER_BLOCK = 2
-_ROUNDING = 1e-10
-
-
-def bins_too_wide(
-    weights: Floats, information: Floats, squares: Floats, weight_scale: float, n_columns: int
-) -> int:
-    """Screen a target within the bins of one column.
-
-    Parameters
-    ----------
-    weights, information : ndarray of shape (n_bins, n_cells)
-        Σ w and Σ w y by equal parts of the bins.
-    squares : ndarray of shape (n_bins,)
-        Σ w y².
-    weight_scale : float
-        Mean weight of a row.
-    n_columns : int
-        How many are screened.
-
-    Returns
-    -------
-    int
-        Into how many parts each bin must be cut for the structure there; 1 where there is none.
-
-    Notes
-    -----
-    As ``structure``, less each bin's own straight line, with the variance of the targets in the bin
-    as that of the noise.
-    """
-    n_cells = weights.shape[1]
-    if n_cells < 2:
-        return 1
-    total = np.maximum(weights.sum(axis=1), np.finfo(float).tiny)
-    mean = information.sum(axis=1) / total
-    noise = squares / total - mean**2
-    # What rounding leaves of targets far from 0 is no variance.
-    noise = np.where(noise > _ROUNDING * mean**2, noise, 0.0) * weight_scale
-    position = np.arange(n_cells) - (weights @ np.arange(n_cells) / total)[:, None]
-    rest = information - weights * mean[:, None]
-    spread = np.maximum(np.sum(weights * position**2, axis=1), np.finfo(float).tiny)
-    slope = np.sum(rest * position, axis=1) / spread
-    rest = rest - weights * position * slope[:, None]
-    n_levels = n_cells.bit_length() - 1
-    significant, amplitudes = False, np.zeros(n_levels)
-    for level in range(n_levels):
-        even, odd = weights[:, ::2], weights[:, 1::2]
-        seen = (even > 0) & (odd > 0) & (noise > 0)[:, None]
-        n_pairs = int(np.count_nonzero(seen))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            difference = rest[:, ::2] / even - rest[:, 1::2] / odd
-            expected = noise[:, None] * (1 / even + 1 / odd)
-            total_squares = float(np.sum((difference**2 / expected)[seen]))
-        if n_pairs >= _FEWEST_DIFFERENCES:
-            amplitudes[level] = float(np.mean((difference**2 - expected)[seen]))
-            tail = chi2.sf(total_squares, n_pairs)
-            significant |= bool(tail < SIGNIFICANCE / (n_levels * max(n_columns, 1)))
-        weights, rest = even + odd, rest[:, ::2] + rest[:, 1::2]
-    if not significant or amplitudes.max() <= 0:
-        return 1
-    finest = int(np.argmax(amplitudes >= _FELT * amplitudes.max()))
-    return _BINS_PER_BLOCK * n_cells // 2**finest
 
 
 @dataclass(frozen=True)
@@ -231,7 +179,7 @@ def finer_start(
     mean : ndarray of shape (Σ U_d,)
         Functions of the fit.
     free : list of tuples of str
-        For each term, which of "lengthscale" and "variance" may change.
+        For each term, which parameters of its kernel may change.
     noise_bounds : tuple of float
     squares : float, optional
         Weighted sum of squared residuals, where the equations do not know.
@@ -250,15 +198,19 @@ def finer_start(
     for _ in range(min(2 * layout.n_terms, _MOST_CHANGES)):
         best: tuple[float, int, _Candidate] | None = None
         for term in range(layout.n_terms):
-            if "lengthscale" not in free[term]:
+            if not _lengthscales(free[term]):
                 continue
             cells, weight = layout.cells[term], layout.part(equations.weight, term)
-            points = cells.line
-            if points is None or cells.scale(weight) is None:
+            neighbours = cells.neighbours
+            if neighbours is None or cells.scale(weight) is None:
                 continue
             score = fitted.residual(term)
             seen = structure(
-                points, weight / noise_variance, score / noise_variance, layout.n_terms
+                neighbours.position,
+                weight / noise_variance,
+                score / noise_variance,
+                layout.n_terms,
+                neighbours.curve,
             )
             if seen is None:
                 continue
@@ -330,7 +282,9 @@ class _Scan:
         # Blocks of fewer points than those that differ by a factor of four still show it.
         merge = min(max(level - 2, 0), (len(cells) // _SCAN_POINTS).bit_length())
         if merge:
-            first = np.arange(0, len(cells), 2**merge)
+            neighbours = cells.neighbours
+            assert neighbours is not None
+            first = np.flatnonzero(places_in_curves(neighbours.curve) % 2**merge == 0)
             total = np.add.reduceat(weight, first)
             merged = np.add.reduceat(weight * target, first) / total
             within += float(np.sum(weight * target**2) - np.sum(total * merged**2))
@@ -351,28 +305,31 @@ class _Scan:
         assert scale is not None
         width, shortest = scale.width, max(_SHORTER * seen.distance, scale.spacing)
         n_steps = max(math.ceil(_PER_OCTAVE * math.log2(max(width / shortest, 2.0))), 1)
-        trial = self._free if "variance" in free else self._fixed
+        is_free = _is_free(kernel, free)
+        trial = self._free if is_free else self._fixed
         ratio = kernel.std**2 / noise_variance
-        as_it_is = noise_bounds if "variance" in free else (noise_variance, noise_variance)
-        before = self._value(kernel.with_parameters(variance=ratio), as_it_is)[1]
+        as_it_is = noise_bounds if is_free else (noise_variance, noise_variance)
+        before = self._value(_with_variance(kernel, ratio), as_it_is)[1]
         # A term that has shrunk to nothing is no place to start from.
         ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         best = _Candidate(kernel, noise_variance, before)
-        lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1)
-        for length in (float(kernel.value("lengthscale") or width), *lengths):
-            tried = trial(kernel.with_parameters(lengthscale=float(length)), ratio, noise_bounds)
-            if tried.value > best.value:
-                best = tried
-                ratio = tried.kernel.std**2 / tried.noise_variance
-                ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
+        lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1).tolist()
+        # Of a kernel with several lengthscales one changes, the others as they are.
+        for name in _lengthscales(free):
+            for length in (kernel.value(name) or width, *lengths):
+                tried = trial(kernel.with_parameters(**{name: length}), ratio, noise_bounds)
+                if tried.value > best.value:
+                    best = tried
+                    ratio = tried.kernel.std**2 / tried.noise_variance
+                    ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         return best.value - before, best
 
     def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
         """Climb in the ratio of the variance to the noise."""
 
         def at(ratio: float) -> _Candidate:
-            noise, value = self._value(kernel.with_parameters(variance=ratio), noise_bounds)
-            return _Candidate(kernel.with_parameters(variance=ratio * noise), noise, value)
+            noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
+            return _Candidate(_with_variance(kernel, ratio * noise), noise, value)
 
         return _climbed(at, ratio)
 
@@ -382,9 +339,7 @@ class _Scan:
 
         def at(ratio: float) -> _Candidate:
             noise = min(max(variance / ratio, noise_bounds[0]), noise_bounds[1])
-            _, value = self._value(
-                kernel.with_parameters(variance=variance / noise), (noise, noise)
-            )
+            _, value = self._value(_with_variance(kernel, variance / noise), (noise, noise))
             return _Candidate(kernel, noise, value)
 
         return _climbed(at, ratio)
@@ -395,6 +350,22 @@ class _Scan:
         total = quadratic + self.within
         noise = min(max(total / self.n_rows, noise_bounds[0]), noise_bounds[1])
         return noise, -0.5 * (self.n_rows * math.log(noise) + total / noise + log_det)
+
+
+def _lengthscales(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name.startswith("lengthscale")]
+
+
+def _is_free(kernel: Kernel, free: tuple[str, ...]) -> bool:
+    """Whether all variances that scale the function may change."""
+    scaled = kernel.scaled(2.0)
+    changed = {name for name in kernel.parameters if scaled.value(name) != kernel.value(name)}
+    return bool(changed) and changed <= set(free)
+
+
+def _with_variance(kernel: Kernel, variance: float) -> Kernel:
+    """Return the kernel of such a prior variance, the shares of its parts as they are."""
+    return kernel.scaled(math.sqrt(variance) / kernel.std)
 
 
 def _climbed(at: Callable[[float], _Candidate], start: float) -> _Candidate:

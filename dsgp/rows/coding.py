@@ -84,12 +84,15 @@ class TermCut:
     term : BoundTerm
     bins : Bins
         Of its value.
+    high : float
+        Greatest value.
     levels : ndarray of shape (n_levels,), or None
         Of its group.
     """
 
     term: BoundTerm
     bins: Bins
+    high: float = 0.0
     levels: Floats | None = None
 
     @classmethod
@@ -109,10 +112,16 @@ class TermCut:
         if term.family == "levels":
             return cls(term, Bins.of_values(levels[term.value]))
         bins = Bins.of(sketches[term.value], n)
-        return cls(term, bins, None if term.group is None else levels[term.group])
+        of_group = None if term.group is None else levels[term.group]
+        return cls(term, bins, sketches[term.value].high, of_group)
 
     def __len__(self) -> int:
-        return len(self.bins) * (1 if self.levels is None else len(self.levels))
+        return len(self.bins) * self.n_curves
+
+    @property
+    def n_curves(self) -> int:
+        """How many curves have these bins."""
+        return 1 if self.levels is None else len(self.levels)
 
     @property
     def exact(self) -> bool:
@@ -122,8 +131,7 @@ class TermCut:
     @property
     def origin(self) -> Floats:
         """A value in each cell, from which sums are taken, (n_cells,)."""
-        n_curves = 1 if self.levels is None else len(self.levels)
-        return self.bins.origin if n_curves == 1 else np.tile(self.bins.origin, n_curves)
+        return self.bins.origin if self.n_curves == 1 else np.tile(self.bins.origin, self.n_curves)
 
     def coded(
         self, inputs: list[Floats], kind: Any

@@ -243,10 +243,12 @@ class Bins:
         return codes
 
 
-# Cells of all columns together; rows per cell at least; cells of one bin and column at most.
+# Cells of all columns together; rows per cell at least; cells of one bin and curve at most.
 ALL_CELLS = 2**20
 ROWS_PER_CELL = 4
 BIN_CELLS = 64
+# A straight line explains fewer cells of a bin; so many are made even where rows are few.
+_FEWEST_CELLS = 4
 _COLUMN_CELLS = 2**15
 
 
@@ -274,16 +276,19 @@ class Cells:
         return cls(np.empty(0), np.empty(0), 0)
 
     @classmethod
-    def of(cls, bins: Bins, high: float, n_rows: int, n_all_bins: int) -> Cells:
-        """Part the bins of a column that ends at ``high``, beside so many bins of all columns."""
-        n_bins = len(bins)
+    def of(cls, bins: Bins, high: float, n_rows: int, n_all_bins: int, n_curves: int = 1) -> Cells:
+        """Part the bins of a column that ends at ``high``, beside so many bins of all columns.
+
+        Of several curves each has these bins, one curve after the other.
+        """
+        n_bins = len(bins) * n_curves
+        with_rows = n_rows // (ROWS_PER_CELL * n_bins)
+        if n_rows >= _FEWEST_CELLS * n_bins:
+            with_rows = max(with_rows, _FEWEST_CELLS)
         most = min(
-            BIN_CELLS,
-            _COLUMN_CELLS // n_bins,
-            n_rows // (ROWS_PER_CELL * n_bins),
-            ALL_CELLS // max(n_all_bins, 1),
+            BIN_CELLS, _COLUMN_CELLS // len(bins), with_rows, ALL_CELLS // max(n_all_bins, 1)
         )
-        if bins.exact or most < 2:
+        if bins.exact or most < _FEWEST_CELLS:
             return cls.none()
         n_cells = 1 << (most.bit_length() - 1)
         low = np.concatenate([bins.origin[:1], bins.edges])
@@ -291,4 +296,5 @@ class Cells:
         half_width = np.append(bins.edges, high) / 2 - low / 2
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.where(half_width > 0, n_cells / half_width / 2, 0.0)
-        return cls(low, np.where(np.isfinite(scale), scale, 0.0), n_cells)
+        scale = np.where(np.isfinite(scale), scale, 0.0)
+        return cls(np.tile(low, n_curves), np.tile(scale, n_curves), n_cells)

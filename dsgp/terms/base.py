@@ -213,6 +213,22 @@ class BinShift:
     noise: float
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """Where cells are along curves: those next to each other on one are alike.
+
+    Attributes
+    ----------
+    position : ndarray of shape (n_cells,)
+        In the units of the input, increasing within each curve.
+    curve : ndarray of int, shape (n_cells,)
+        Which curve a cell is on, from 0; the cells of a curve follow each other.
+    """
+
+    position: Floats
+    curve: Codes
+
+
 class Cells(ABC):
     """The table of one term, and the algebra of a kernel on it.
 
@@ -379,3 +395,9 @@ class Cells(ABC):
     def line(self) -> Floats | None:
         """Points along which neighbours are alike, increasing; None where there is no order."""
         return None
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """Which cells are alike, curve by curve; None where there is no order."""
+        points = self.line
+        return None if points is None else Neighbours(points, np.zeros(len(self), dtype=np.int64))

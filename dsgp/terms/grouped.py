@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.terms.axis import Axis
-from dsgp.terms.base import BinShift, Cells, Codes, Floats, Scale, sum_by
+from dsgp.terms.base import (
+    BinShift,
+    Cells,
+    Codes,
+    Floats,
+    Neighbours,
+    Observations,
+    Scale,
+    sum_by,
+)
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.line import Line
 
@@ -167,6 +176,11 @@ class _Grouped(Cells):
     def line(self) -> Floats | None:
         return None
 
+    @property
+    def neighbours(self) -> Neighbours | None:
+        curve = np.repeat(np.arange(self.n_curves), np.diff(self.starts))
+        return Neighbours(self.points[:, 1], curve)
+
     def scale(self, weight: Floats) -> Scale | None:
         """That of all levels together."""
         values, codes = np.unique(self.points[:, 1], return_inverse=True)
@@ -263,3 +277,11 @@ class GroupedDense(_Grouped, DenseCells):
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
         return np.asarray(kernel.diagonal(inputs[:, 1]))
+
+    def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
+        # Level by level, as there are no covariances between them.
+        parts = [
+            line.likelihood_terms(kernel, Observations(seen.target[part], seen.weight[part]))
+            for part, line in self._each()
+        ]
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)

@@ -15,6 +15,7 @@ from dsgp.terms.base import (
     Codes,
     Floats,
     Function,
+    Neighbours,
     Observations,
     Posterior,
     Scale,
@@ -162,6 +163,10 @@ class MultipliedCells(Cells):
     @property
     def is_diagonal(self) -> bool:
         return self.inner.is_diagonal
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        return self.inner.neighbours
 
     @property
     def line(self) -> Floats | None:

@@ -132,7 +132,8 @@ class Smooth(Term):
     by : str, optional
         A column of categories: a function for each of its levels, with the same hyperparameters
         (beside ``Smooth(column)`` these are departures from a common function). A column of
-        numbers: the function is multiplied by it (a varying coefficient).
+        numbers: the function is multiplied by it (a varying coefficient). It is another column than
+        the function's, unless the kernel is periodic: a season may grow with time.
     name : str, optional
         What the term is called; by default its column, with ``by`` and a kernel that is periodic.
 
@@ -159,6 +160,8 @@ class Smooth(Term):
             object.__setattr__(self, "column", None)
         if self.kernel is not None:
             object.__setattr__(self, "kernel", kernel_of(self.kernel))
+        # A season that grows with time is no function of time alone.
+        _require_other_column(self, may_be_same=_period_of(self.kernel) is not None)
 
     def _label(self) -> str:
         period = _period_of(self.kernel)
@@ -238,7 +241,7 @@ class Levels(Term):
     part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
         Of a date, whose values are the levels.
     by : str, optional
-        A column of numbers that the effects are multiplied by: a slope for each level.
+        Another column, of numbers, that the effects are multiplied by: a slope for each level.
     missing : {"error", "ignore", "level"}, optional
         What a missing level is: an error, no effect, or a level of its own; as the model says where
         it is left out.
@@ -272,6 +275,7 @@ class Levels(Term):
             )
         kernel = Independent(self.variance, self.fixed)
         object.__setattr__(self, "fixed", tuple(kernel.fixed))
+        _require_other_column(self)
 
     def _label(self) -> str:
         part = "" if self.part is None else f" ({self.part})"
@@ -354,6 +358,28 @@ class Linear(Term):
             Input(column),
             "Linear",
         )
+
+
+def _require_other_column(term: Smooth | Levels, *, may_be_same: bool = False) -> None:
+    """Refuse a function of a column that is multiplied by, or made for each level of, the same."""
+    if term.by is not None and not isinstance(term.by, str):
+        raise ParameterError(
+            f"{type(term).__name__}: by must be the name of one column, got {term.by!r}"
+        )
+    if term.by is None or term.by != term.column or may_be_same:
+        return
+    if isinstance(term, Smooth):
+        why = (
+            "a column times a function of itself is one more function of that column, without a "
+            "value at 0, and each level of a category by itself is a number"
+        )
+    else:
+        why = "the effect of a level times the number of that level is one more effect of it"
+    kind = type(term).__name__
+    raise ParameterError(
+        f"{term!r}: by names its own column {term.column!r}, but {why}: take "
+        f"{kind}({term.column!r}) without by, or name another column"
+    )
 
 
 def _period_of(kernel: Any) -> float | str | None:

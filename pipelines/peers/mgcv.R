@@ -27,7 +27,13 @@ rows$y <- readBin(path("y.bin"), "double", shape[1])
 test <- table_of("X_test.bin", shape[3])
 
 # The whole formula is text: bam would look up a variable in it for every term.
-terms <- sprintf("s(V%d, bs = 'cr', k = %d)", seq_len(shape[2]), basis_size)
+# A column of few values, such as an indicator of a level, has no more basis functions than these.
+sizes <- vapply(rows[seq_len(shape[2])], function(x) min(length(unique(x)), basis_size), 0)
+terms <- ifelse(
+  sizes > 3,
+  sprintf("s(V%d, bs = 'cr', k = %d)", seq_len(shape[2]), as.integer(sizes)),
+  sprintf("V%d", seq_len(shape[2]))
+)
 if (file.exists(path("offset.bin"))) {
   rows$shift <- readBin(path("offset.bin"), "double", shape[1])
   test$shift <- 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import ClassVar, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
@@ -93,9 +94,16 @@ class Boosting:
     def require(self) -> None:
         """scikit-learn is always there."""
 
-    def fit_predict(self, X: Floats, y: Floats, X_test: Floats) -> PeerFit:
+    def fit_predict(
+        self, X: Floats, y: Floats, X_test: Floats, categorical: NDArray[np.bool_] | None = None
+    ) -> PeerFit:
+        """Fit and predict; `categorical` says which columns are codes of levels."""
         model = HistGradientBoostingRegressor(
-            max_iter=1000, early_stopping=True, interaction_cst="no_interactions", random_state=0
+            categorical_features=categorical,
+            max_iter=1000,
+            early_stopping=True,
+            interaction_cst="no_interactions",
+            random_state=0,
         )
         clock = _Clock()
         clock.time("fit", lambda: model.fit(X, y))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -12,6 +13,7 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 from dsgp.errors import ParameterError
 from pipelines.datasets import Floats
 from pipelines.peers import PEERS, peer_of
+from pipelines.peers.python import Boosting
 from pipelines.run.chain import Work
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import write_json
@@ -20,7 +22,8 @@ from pipelines.run.tables import TEST, TRAIN, whole
 PREDICTED = "predicted.parquet"
 DETAILS = "details.json"
 TREES = "trees"  # boosted, interactions and all
-CLASSIFIERS = (TREES, "boosting", "splines")
+BOOSTING = "boosting"  # the same without interactions
+CLASSIFIERS = (TREES, BOOSTING, "splines")
 
 
 def require(name: str, task: str) -> None:
@@ -42,31 +45,43 @@ def require(name: str, task: str) -> None:
 def fit_baseline(work: Work, name: str) -> None:
     """Fit a baseline and predict the test rows, all of them in memory."""
     encoded = Encoded.of(work.needs["encode"])
-    X = whole(work.needs["encode"] / TRAIN, encoded.inputs).to_numpy(np.float64)
-    X_test = whole(work.needs["encode"] / TEST, encoded.inputs).to_numpy(np.float64)
+    frames = [whole(work.needs["encode"] / part, encoded.inputs) for part in (TRAIN, TEST)]
+    design = encoded.design
+    if name in (TREES, BOOSTING):
+        (X, special), (X_test, _) = map(design.categories, frames)
+    else:
+        X, X_test = (design(frame).to_numpy(np.float64) for frame in frames)
+        special = design.indicators
     if encoded.task == "classification":
-        table, details = _classified(work, name, X, encoded.codes(TRAIN), X_test)
+        table, details = _classified(work, name, X, encoded.codes(TRAIN), X_test, special)
     else:
         y = encoded.column(TRAIN, encoded.target).astype(np.float64)
-        table, details = _regressed(work, name, X, y, X_test)
+        table, details = _regressed(work, name, X, y, X_test, special)
     table.to_parquet(work.folder / PREDICTED, index=False)
     write_json(work.folder / DETAILS, details)
 
 
 def _regressed(
-    work: Work, name: str, X: Any, y: Floats, X_test: Any
+    work: Work, name: str, X: Any, y: Floats, X_test: Any, special: Any
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Fit the standardised target: boosting compares its loss with an absolute tolerance."""
+    """Fit the standardised target: boosting compares its loss with an absolute tolerance.
+
+    ``special`` says which columns are codes of levels, of trees, or indicators of these.
+    """
     centre, scale = float(y.mean()), float(y.std()) or 1.0
     standard = (y - centre) / scale
     if name == TREES:
-        trees = HistGradientBoostingRegressor(max_iter=1000, early_stopping=True, random_state=0)
+        trees = HistGradientBoostingRegressor(
+            categorical_features=special, max_iter=1000, early_stopping=True, random_state=0
+        )
         with work.clock.stage("fit"):
             trees.fit(X, standard)
         with work.clock.stage("predict"):
             mean = trees.predict(X_test)
         return pd.DataFrame({"mean": centre + scale * mean}), {"iterations": trees.n_iter_}
-    fit = peer_of(name)[1].fit_predict(X, standard, X_test)
+    peer = peer_of(name)[1]
+    known = {"categorical": special} if isinstance(peer, Boosting) else {}
+    fit = peer.fit_predict(X, standard, X_test, **known)
     work.clock.seconds.update(fit.seconds)
     table = pd.DataFrame({"mean": centre + scale * fit.mean})
     noise = None if fit.noise_variance is None else fit.noise_variance * scale**2
@@ -76,16 +91,23 @@ def _regressed(
 
 
 def _classified(
-    work: Work, name: str, X: Any, y: Any, X_test: Any
+    work: Work, name: str, X: Any, y: Any, X_test: Any, special: Any
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     model: Any
     if name == "splines":
         splines = SplineTransformer(n_knots=20, knots="quantile", extrapolation="linear")
-        model = make_pipeline(StandardScaler(), splines, LogisticRegression(C=1.0, max_iter=2000))
+        of_numbers = make_column_transformer(
+            (make_pipeline(StandardScaler(), splines), ~special), remainder="passthrough"
+        )
+        model = make_pipeline(of_numbers, LogisticRegression(C=1.0, max_iter=2000))
     else:
-        apart = {"interaction_cst": "no_interactions"} if name == "boosting" else {}
+        apart = {"interaction_cst": "no_interactions"} if name == BOOSTING else {}
         model = HistGradientBoostingClassifier(
-            max_iter=1000, early_stopping=True, random_state=0, **apart
+            categorical_features=special,
+            max_iter=1000,
+            early_stopping=True,
+            random_state=0,
+            **apart,
         )
     with work.clock.stage("fit"):
         model.fit(X, y)

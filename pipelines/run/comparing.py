@@ -56,6 +56,7 @@ def report(
         "columns": encoded.inputs,
         "target": encoded.target,
         "classes": encoded.facts["classes"],
+        "numbers": encoded.design.told(),
     }
     (work.folder / "report.md").write_text(markdown(name, facts, entries), encoding="utf-8")
     if figures:
@@ -155,6 +156,13 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
     ]
     if len(rows) > 1:
         lines += ["", "\\* best of the models compared."]
+    if facts["numbers"]:
+        lines += [
+            "",
+            "Projections and baselines read numbers only, in place of text and dates:",
+            "",
+        ]
+        lines += [f"* {line}" for line in facts["numbers"]]
     told_of = [
         f"* {model}, {stage}: {message}"
         for model, entry in entries.items()

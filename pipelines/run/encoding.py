@@ -1,5 +1,6 @@
-"""The stage ``encode``: text to codes, and the table that all models read."""
+"""The stage ``encode``: the table that all models read, and what is made of text and dates."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,7 @@ from dsgp.rows.sources import Stored, target_of
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from pipelines.run.chain import Work
 from pipelines.run.config import Encode
+from pipelines.run.design import DateRange, Design
 from pipelines.run.folders import read_json, write_json
 from pipelines.run.loading import FACTS
 from pipelines.run.tables import (
@@ -45,7 +47,10 @@ def encode(work: Work, options: Encode) -> None:
     facts = read_json(source / FACTS)
     assert facts is not None
     with work.clock.stage("levels"):
-        levels = _levels(source / TRAIN, facts, options)
+        counts = _levels(source / TRAIN, facts, options)
+        dates = _dates(source / TRAIN, facts["inputs"])
+    levels = {name: sorted(found) for name, found in counts.items()}
+    as_codes = options.categories == "codes"
     classes = None
     if facts["task"] == "classification":
         classes = _classes(source / TRAIN, facts["target"])
@@ -56,7 +61,9 @@ def encode(work: Work, options: Encode) -> None:
         with table_writer(part, work.folder / part) as write:
             for frame in blocks(source / part):
                 for name, known in levels.items():
-                    frame[name] = _codes(frame, name, known, options, part)
+                    codes = _codes(frame, name, known, options, part)
+                    text = frame[name].astype(object).where(codes.notna(), None)
+                    frame[name] = codes if as_codes else text
                 if classes is not None:
                     frame[CODE] = _class_codes(frame, facts["target"], classes, part)
                 write(frame)
@@ -71,6 +78,10 @@ def encode(work: Work, options: Encode) -> None:
         | {
             "levels": levels,
             "categories": options.categories,
+            "numbers": {
+                "levels": {} if as_codes else _by_rows(counts),
+                "dates": {name: found.settings() for name, found in dates.items()},
+            },
             "classes": None if classes is None else classes.tolist(),
             "in_memory": in_memory,
             "target_mean": centre,
@@ -86,8 +97,8 @@ def _is_text(kind: pa.DataType) -> bool:
     )
 
 
-def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, list[str]]:
-    """Levels of every text column among the inputs, in the order of their codes."""
+def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, Counter[str]]:
+    """Levels of every text column among the inputs, and how many training rows have each."""
     schema = pq.read_schema(path)
     text = [name for name in facts["inputs"] if _is_text(schema.field(name).type)]
     if text and options.categories == "error":
@@ -95,16 +106,35 @@ def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, lis
             f"{facts['name']}: input column {text[0]!r} is text; drop it, or let "
             "python -m pipelines.run encode it (encode.categories: levels)"
         )
-    found: dict[str, set[str]] = {name: set() for name in text}
+    found: dict[str, Counter[str]] = {name: Counter() for name in text}
     for frame in blocks(path, text) if text else ():
         for name in text:
-            found[name].update(frame[name].dropna().unique())
-            if len(found[name]) > MOST_LEVELS:
+            found[name].update(frame[name].value_counts().to_dict())
+            if len(+found[name]) > MOST_LEVELS:
                 raise DataError(
                     f"{facts['name']}: input column {name!r} has more than {MOST_LEVELS} levels; "
                     "it looks like an identifier: drop it (load.drop)"
                 )
-    return {name: sorted(levels) for name, levels in found.items()}
+    return {name: +counts for name, counts in found.items()}
+
+
+def _by_rows(counts: dict[str, Counter[str]]) -> dict[str, list[str]]:
+    """Levels of most rows first."""
+    return {
+        name: sorted(levels, key=lambda level: (-levels[level], level))
+        for name, levels in counts.items()
+    }
+
+
+def _dates(path: Path, inputs: list[str]) -> dict[str, DateRange]:
+    schema = pq.read_schema(path)
+    names = [name for name in inputs if pa.types.is_temporal(schema.field(name).type)]
+    names = [name for name in names if not pa.types.is_duration(schema.field(name).type)]
+    found = {name: DateRange() for name in names}
+    for frame in blocks(path, names) if names else ():
+        for name in names:
+            found[name].add(name, frame[name])
+    return found
 
 
 def _codes(
@@ -196,10 +226,11 @@ class Encoded:
     def task(self) -> str:
         return str(self.facts["task"])
 
-    @property
-    def as_levels(self) -> list[str]:
-        """Coded columns whose levels have effects of their own in additive models."""
-        return list(self.facts["levels"]) if self.facts["categories"] == "levels" else []
+    @cached_property
+    def design(self) -> Design:
+        """How inputs become numbers, for methods that read nothing else."""
+        made = self.facts["numbers"]
+        return Design(self.inputs, made["levels"], made["dates"])
 
     @property
     def in_memory(self) -> bool:

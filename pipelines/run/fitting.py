@@ -64,25 +64,26 @@ def fit_additive(work: Work, model: AdditiveGPRegressor) -> None:
     """Fit a function of every column by least squares."""
     encoded = Encoded.of(work.needs["encode"])
     X, y = _numeric_target(encoded)
-    _read_levels(model, encoded, encoded.inputs)
     with work.clock.stage("fit", shown=False):
         model.fit(X, y)
     save(work, model)
-
-
-def _read_levels(model: Any, encoded: Encoded, inputs: list[str]) -> None:
-    """Let an additive model read coded columns as levels, where its options do not name them."""
-    levels = {name: "Levels" for name in encoded.as_levels if name in inputs}
-    if levels:
-        model.set_params(terms={**levels, **(model.terms or {})})
 
 
 def fit_pursuit(work: Work, model: ProjectionPursuitGPRegressor) -> None:
     """Fit functions of projections by least squares."""
     encoded = Encoded.of(work.needs["encode"])
     X, y = _numeric_target(encoded)
+    design = encoded.design
+
+    def derive(frame: pd.DataFrame) -> pd.DataFrame:
+        return design(frame).assign(**{encoded.target: frame[encoded.numeric_target]})
+
     with work.clock.stage("fit", shown=False):
-        model.fit(X, y)
+        if design.is_plain:
+            model.fit(X, y)
+        else:
+            with _derived(work.folder, encoded, derive, design.names) as (X, y):
+                model.fit(X, y)
     save(work, model)
 
 
@@ -94,11 +95,11 @@ def fit_residual(work: Work, model: ProjectionPursuitGPRegressor) -> None:
     def derive(frame: pd.DataFrame) -> pd.DataFrame:
         mean = np.asarray(additive.predict(frame[encoded.inputs]))
         rest = np.asarray(frame[encoded.numeric_target], dtype=np.float64) - mean
-        return frame[encoded.inputs].assign(**{encoded.target: rest})
+        return encoded.design(frame).assign(**{encoded.target: rest})
 
     with (
         work.clock.stage("fit", shown=False),
-        _derived(work.folder, encoded, derive, encoded.inputs) as (X, y),
+        _derived(work.folder, encoded, derive, encoded.design.names) as (X, y),
     ):
         model.fit(X, y)
     save(work, model)
@@ -147,7 +148,10 @@ def _derived(
 def fit_scoring(work: Work, options: Scoring, seed: int) -> None:
     """Fit labels or counts by local scoring, in columns, projections, or both."""
     encoded = Encoded.of(work.needs["encode"])
-    view = View.made(work.needs, encoded)
+    if options.structure == "pursuit":
+        view = View.of_numbers(encoded)
+    else:
+        view = View.made(work.needs, encoded)
     starts = _starts(work.needs, options, encoded.task)
     fit_scored(work, build_scoring(options, encoded.task, seed, starts), view)
 
@@ -156,8 +160,6 @@ def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
     """Fit an estimator of labels or counts, in the columns or another view of them."""
     encoded = Encoded.of(work.needs["encode"])
     view = View.of_columns(encoded) if view is None else view
-    if hasattr(model, "terms"):
-        _read_levels(model, encoded, view.names)
     write_json(work.folder / INPUTS, view.settings())
     exposure = {}
     if encoded.has_exposure:

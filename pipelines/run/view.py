@@ -10,6 +10,7 @@ import pandas as pd
 import dsgp
 from dsgp.errors import DataError
 from pipelines.datasets import Floats
+from pipelines.run.design import Design
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import read_json
 from pipelines.run.tables import BLOCK_ROWS, TRAIN
@@ -23,6 +24,10 @@ class View:
     ----------
     columns : list of str
         Those that are inputs themselves.
+    design : Design
+        How they become numbers.
+    in_numbers : bool
+        Whether ``columns`` are those numbers.
     weights : DataFrame of shape (n_projections, n_columns)
     centre, scale : Series
         Of the columns that are projected.
@@ -32,12 +37,20 @@ class View:
     weights: pd.DataFrame
     centre: pd.Series
     scale: pd.Series
+    design: Design
+    in_numbers: bool = False
 
     @classmethod
     def of_columns(cls, encoded: Encoded) -> "View":
         """The columns as they are."""
         none = pd.Series(dtype=np.float64)
-        return cls(encoded.inputs, pd.DataFrame(), none, none)
+        return cls(encoded.inputs, pd.DataFrame(), none, none, encoded.design)
+
+    @classmethod
+    def of_numbers(cls, encoded: Encoded) -> "View":
+        """The columns, and numbers in place of text and dates."""
+        none, design = pd.Series(dtype=np.float64), encoded.design
+        return cls(design.names, pd.DataFrame(), none, none, design, not design.is_plain)
 
     @classmethod
     def made(cls, needs: dict[str, Path], encoded: Encoded) -> "View":
@@ -52,10 +65,10 @@ class View:
             raise DataError(f"input column {min(clash)!r} is called like a projection; rename it")
         if not columns and len(weights) == 0:
             raise DataError("the pursuit found no projection, so there is nothing to score in")
-        return cls(columns, weights, centre, scale)
+        return cls(columns, weights, centre, scale, encoded.design)
 
     @classmethod
-    def read(cls, path: Path) -> "View":
+    def read(cls, path: Path, design: Design) -> "View":
         """Undo ``settings``."""
         stored = read_json(path)
         assert stored is not None
@@ -66,6 +79,8 @@ class View:
             weights,
             pd.Series(stored["centre"], projected, np.float64),
             pd.Series(stored["scale"], projected, np.float64),
+            design,
+            stored["in_numbers"],
         )
 
     def settings(self) -> dict[str, Any]:
@@ -77,11 +92,13 @@ class View:
             "weights": self.weights.to_numpy().tolist(),
             "centre": self.centre.to_list(),
             "scale": self.scale.to_list(),
+            "in_numbers": self.in_numbers,
         }
 
     @property
     def is_plain(self) -> bool:
-        return len(self.weights) == 0
+        """Whether the inputs are columns of the encoded table."""
+        return len(self.weights) == 0 and not self.in_numbers
 
     @property
     def names(self) -> list[str]:
@@ -91,14 +108,16 @@ class View:
         """Turn rows of the encoded table into the inputs."""
         if self.is_plain:
             return frame[self.columns]
+        numbers = self.design(frame)
+        own = numbers if self.in_numbers else frame
         projected = list(self.weights.columns)
-        standard = (frame[projected].astype(np.float64) - self.centre) / self.scale
+        standard = (numbers[projected].astype(np.float64) - self.centre) / self.scale
         # Row by row the same sums, whatever the block.
         made = {
             name: (standard * self.weights.loc[name]).sum(axis=1, skipna=False)
             for name in self.weights.index
         }
-        return frame[self.columns].assign(**made)
+        return own[self.columns].assign(**made)
 
 
 def _moments(encoded: Encoded, names: list[str]) -> tuple[pd.Series, pd.Series]:
@@ -106,7 +125,7 @@ def _moments(encoded: Encoded, names: list[str]) -> tuple[pd.Series, pd.Series]:
     count, total, squares = 0, np.zeros(len(names)), np.zeros(len(names))
     origin: Floats | None = None
     for frame in encoded.blocks(TRAIN, BLOCK_ROWS):
-        values = frame[names].to_numpy(np.float64)
+        values = encoded.design(frame)[names].to_numpy(np.float64)
         if origin is None:  # squares of large values with a small spread would cancel
             origin = values.mean(axis=0)
         values = values - origin

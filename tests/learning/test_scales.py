@@ -7,9 +7,11 @@ import pytest
 
 from dsgp.additive import RowEquations
 from dsgp.kernels import Matern12, Matern32, Matern52
-from dsgp.learning.scales import bins_too_wide, finer_start, structure
+from dsgp.learning.bin_widths import bins_too_wide
+from dsgp.learning.scales import finer_start, structure
 from dsgp.learning.search import search_for
-from dsgp.terms import Axis, Observations
+from dsgp.rows.table import RowTable
+from dsgp.terms import Axis, DenseCells, GroupedAxis, MultipliedCells, Observations
 from dsgp.terms.spreading import spacing, typical_width
 from tests.additive.dense import table_of
 
@@ -58,6 +60,91 @@ def test_screen_sees_a_bump_in_few_rows_but_no_single_far_value():
     y[::500] = 60.0
     y /= y.std()
     assert structure(x, np.ones(4000), y, 1) is None
+
+
+def test_blocks_end_with_their_curve():
+    rng = np.random.default_rng(3)
+    lengths = [37, 1, 64, 2, 301]
+    curve = np.repeat(np.arange(5), lengths)
+    x = np.concatenate([np.sort(rng.uniform(size=n)) for n in lengths])
+    steps = 1e3 * rng.standard_normal(5)  # between curves, which no pair of blocks may see
+    weight = rng.uniform(0.5, 2.0, len(x))
+    y = rng.standard_normal(len(x)) / np.sqrt(weight) + steps[curve]
+    assert structure(x, weight, weight * y, 1, curve) is None
+    assert structure(x, weight, weight * y, 1) is not None
+    # Waves of one phase each, that no curve alone would show.
+    x = np.tile(np.arange(16.0), 60)
+    curve = np.repeat(np.arange(60), 16)
+    phase = rng.uniform(0, 2 * np.pi, 60)
+    y = 1.2 * np.sin(2 * np.pi * x / 8 + phase[curve]) + rng.standard_normal(960)
+    alone = [structure(x[curve == c], np.ones(16), y[curve == c], 1) for c in range(60)]
+    assert sum(seen is not None for seen in alone) < 6
+    seen = structure(x, np.ones(960), y / np.var(y), 1, curve)
+    assert seen is not None
+    assert seen.distance == 2**seen.level <= 4
+
+
+def test_screen_of_curves_of_noise_errs_as_rarely_as_it_says():
+    hits = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(30, 500))
+        curve = np.sort(rng.integers(int(rng.integers(1, 40)), size=n))
+        weight = rng.uniform(0.1, 5.0, n)
+        score = rng.standard_normal(n) * np.sqrt(weight)
+        x = np.arange(n) - np.searchsorted(curve, curve).astype(float)
+        hits += structure(x, weight, score, 1, curve) is not None
+    assert hits <= 2
+
+
+@pytest.mark.parametrize("kind", ["curves", "varying"])
+def test_scan_of_curves_and_coefficients_gains_what_the_dense_likelihood_gains(kind):
+    rng = np.random.default_rng(0)
+    n = 400
+    x, group, z = np.arange(n) // 4.0, np.arange(n) % 4, rng.standard_normal(n)
+    f = np.sin(2 * np.pi * x / 9 + (group if kind == "curves" else 0))
+    y = (f if kind == "curves" else z * f) + 0.3 * rng.standard_normal(n)
+    if kind == "curves":
+        order = np.lexsort((x, group))
+        cells, codes = GroupedAxis(np.column_stack([group, x])[order]), np.argsort(order)
+        prior, factors = (group[:, None] == group[None, :]).astype(float), {}
+    else:
+        cells, codes = MultipliedCells(Axis(np.unique(x))), x.astype(int)
+        prior, factors = np.outer(z, z), {0: z}
+    table = RowTable(("f",), (cells,), codes[None].astype(np.uint16), factors)
+    start = finer_start(
+        RowEquations.of(table, y),
+        [Matern52(1e4, 1e-6)],
+        1.0,
+        np.zeros(len(cells)),
+        free=[FREE],
+        noise_bounds=NOISE,
+    )
+
+    def dense(kernel, noise):
+        covariance = prior * kernel.covariance(x) + noise * np.eye(n)
+        quadratic = y @ np.linalg.solve(covariance, y)
+        return -0.5 * (quadratic + np.linalg.slogdet(covariance)[1] + n * math.log(2 * math.pi))
+
+    before = dense(Matern52(1e4, 1e-6), np.sum(y**2) / n)
+    expected = dense(start.kernels[0], start.noise_variance) - before
+    assert start.gain == pytest.approx(expected, rel=1e-3)
+    assert start.gain > 50
+    assert 1 < start.kernels[0].lengthscale < 9
+
+
+def test_one_lengthscale_of_a_sum_is_scanned_and_both_variances_move():
+    x, y = wave(500, 20, 0.3)
+    kernel = Matern52(1e4, 1e-6) + Matern32(1e4, 2e-6)
+    equations = RowEquations.of(
+        RowTable(("x",), (DenseCells(x),), np.arange(500, dtype=np.uint16)[None], {}), y
+    )
+    options = {"noise_bounds": NOISE, "mean": np.zeros(500)}
+    start = finer_start(equations, [kernel], 1.0, free=[kernel.free], **options)
+    made = start.kernels[0]
+    lengths = sorted(part.lengthscale for part in made.parts)
+    assert 1 < lengths[0] < 30
+    assert made.parts[1].variance / made.parts[0].variance == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -134,9 +221,9 @@ def cells(y, x, n_bins, n_cells, weight):
     code = np.minimum((x * n_bins * n_cells).astype(int), n_bins * n_cells - 1)
     sums = [
         np.bincount(code, values, n_bins * n_cells).reshape(n_bins, n_cells)
-        for values in (weight, weight * y, weight * y**2)
+        for values in (weight, weight * y, weight * y**2, np.ones(len(x)))
     ]
-    return sums[0], sums[1], sums[2].sum(axis=1)
+    return sums[0], sums[1], sums[2].sum(axis=1), sums[3].sum(axis=1)
 
 
 def test_bins_are_too_wide_for_what_goes_on_within_them_only():
@@ -146,7 +233,7 @@ def test_bins_are_too_wide_for_what_goes_on_within_them_only():
     noise = rng.standard_normal(n) / np.sqrt(weight)
 
     def parts(f):
-        return bins_too_wide(*cells(f + noise, x, 64, 32, weight), float(weight.mean()), 1)
+        return bins_too_wide(*cells(f + noise, x, 64, 32, weight), 1)
 
     assert parts(0.0) == 1
     assert parts(50 * np.sin(2 * np.pi * x) + 1e3) == 1  # straight within a bin
@@ -154,7 +241,22 @@ def test_bins_are_too_wide_for_what_goes_on_within_them_only():
     assert 4 <= few < many <= 64
     # Counts that are rare, with a variance of their own in each bin.
     rare = rng.poisson(0.01 * np.exp(2 * x), n).astype(float)
-    assert bins_too_wide(*cells(rare, x, 64, 32, np.ones(n)), 1.0, 1) == 1
+    assert bins_too_wide(*cells(rare, x, 64, 32, np.ones(n)), 1) == 1
+
+
+@pytest.mark.parametrize("rows_per_bin", [5, 8, 30])
+def test_few_rows_in_a_bin_are_no_structure(rows_per_bin):
+    """Noise of another variance in every bin, of multipliers that differ from row to row."""
+    hits = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n = 500 * rows_per_bin
+        x, z = rng.uniform(size=n), rng.standard_normal(n)
+        y = rng.uniform(0.1, 3.0, 500)[(500 * x).astype(int)] * rng.standard_normal(n) + 0.2
+        hits += bins_too_wide(*cells(y / z, x, 500, 4, z**2), 1) > 1
+    assert hits <= 2
+    wave = 5 * np.sin(2 * np.pi * 800 * x)
+    assert bins_too_wide(*cells(y + wave, x, 500, 4, np.ones(n)), 1) > 1
 
 
 def test_width_is_that_of_the_rows_without_gaps():

@@ -22,6 +22,10 @@ IMPOSSIBLE = {
         {"m": {"additive": {"learner": "none", "kernel": COMPLETE}}},
         "keeps noise_variance",
     ),
+    "grouped by itself": (
+        {"m": {"additive": {"terms": {"x1": "Smooth(by=x1)"}}}},
+        r"models\.m\.additive: .*by names its own column 'x1'",
+    ),
     "nothing to fix": (
         {"m": {"additive": {"kernel": {"fixed": ["lengthscale"]}}}},
         r"models\.m: .*marked fixed but has no value",

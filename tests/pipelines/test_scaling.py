@@ -425,6 +425,21 @@ END
 """
 
 
+def test_mgcv_takes_columns_of_few_values():
+    peer = Mgcv(10)
+    try:
+        peer.require()
+    except ParameterError as error:
+        pytest.skip(str(error))
+    rng = np.random.default_rng(0)
+    indicator, few, x = rng.integers(2, size=500), rng.integers(6, size=500), rng.uniform(size=500)
+    X = np.column_stack([indicator, few, x]).astype(float)
+    truth = 2 * indicator + np.cos(few) + np.sin(6 * x)
+    y = truth + 0.1 * rng.standard_normal(500)
+    fit = peer.fit_predict(X, y, X)
+    assert np.sqrt(np.mean((fit.mean - truth) ** 2)) < 0.05
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the stand-in is a shell script")
 def test_mgcv_is_given_files_column_by_column(monkeypatch, tmp_path):
     script = tmp_path / "Rscript"

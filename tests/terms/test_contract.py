@@ -239,3 +239,16 @@ def test_missing_inputs_are_seen(name):
     gap = np.array(new, dtype=float)
     gap[0] = np.nan
     assert cells.is_missing(gap).tolist() == [True] + [False] * (len(new) - 1)
+
+
+def test_neighbours_are_along_curves_with_nothing_in_common(name):
+    cells, kernel, _ = CASES[name]
+    neighbours = cells.neighbours
+    if neighbours is None:
+        assert cells.line is None
+        return
+    same = neighbours.curve[:, None] == neighbours.curve[None, :]
+    assert (cells.prior(kernel, cells.points, cells.points)[~same] == 0).all()
+    assert (np.diff(neighbours.curve) >= 0).all()
+    assert (np.diff(neighbours.position)[np.diff(neighbours.curve) == 0] > 0).all()
+    assert len(np.unique(neighbours.curve)) == cells.n_curves

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dsgp import AdditiveGPRegressor
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Independent, Matern32, Matern52, Periodic, RationalQuadratic
 from dsgp.rows.sources.kinds import NUMBER, Categories, Dates
@@ -66,6 +67,10 @@ def test_text_and_settings(text, term):
         ("x: 3", "a kernel must be"),
         ("x: Matern32(lengthscale=-1)", "lengthscale must be a number"),
         ("x: Levels(part=century)", "part must be one of"),
+        ("x: Smooth(by=x)", "names its own column 'x'.*take Smooth\\('x'\\) without by"),
+        ("x: Smooth(Matern32, by=x)", "names its own column 'x'"),
+        ("g: Levels(by=g)", "names its own column 'g'.*take Levels\\('g'\\) without by"),
+        ("x: Smooth(by=2)", "by must be the name of one column, got 2"),
     ],
 )
 def test_text_that_is_none(text, message):
@@ -116,13 +121,51 @@ def test_what_terms_read_of_their_columns():
         (Smooth("x", by="t"), DataError, "column of dates"),
         (Levels("t"), ParameterError, "which part of them"),
         (Levels("x", part="month"), ParameterError, "holds no dates"),
-        (Levels("g", by="g"), DataError, "must hold numbers"),
+        (Levels("g", by="t"), DataError, "must hold numbers"),
         (Smooth(), ParameterError, "names no column"),
     ],
 )
 def test_what_does_not_fit_its_columns(term, error, message):
     with pytest.raises(error, match=message):
         term.bind(COLUMNS, Matern52())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Smooth("x", by="x"),
+        lambda: Smooth(by="x").of_column("x"),
+        lambda: Smooth("x", Matern52() * Periodic(7.0), by="x"),
+        lambda: Levels("x", by="x"),
+        lambda: Levels("t", part="weekday", by="t"),
+        lambda: from_settings({"term": "Smooth", "column": "x", "by": "x"}),
+        lambda: AdditiveGPRegressor(terms={"x": Smooth(by="x")}).fit(np.eye(3)[:, :1], np.ones(3)),
+    ],
+)
+def test_a_column_is_not_grouped_or_multiplied_by_itself(make):
+    with pytest.raises(ParameterError, match=r"by names its own column .[xt]"):
+        make()
+
+
+def test_names_of_by_are_text():
+    for make in (Smooth, Levels):
+        with pytest.raises(ParameterError, match="by must be the name of one column"):
+            make("x", by=["g", "h"])
+
+
+def test_a_season_may_grow_and_terms_of_one_column_stay_side_by_side():
+    rng = np.random.default_rng(0)
+    x = np.arange(400.0)
+    season = np.sin(2 * np.pi * x / 12)
+    y = 0.01 * x * season + 0.3 * rng.standard_normal(400)
+    X = pd.DataFrame({"x": x})
+    growing = AdditiveGPRegressor(terms=[Smooth("x", Periodic(12), by="x")]).fit(X, y)
+    assert np.sqrt(np.mean((growing.predict(X) - 0.01 * x * season) ** 2)) < 0.1
+    whole = pd.DataFrame({"x": rng.integers(8, size=400).astype(float)})
+    beside = AdditiveGPRegressor(terms=[Linear("x"), Smooth("x"), Levels("x", name="levels")]).fit(
+        whole, y
+    )
+    assert len(beside.terms_) == 3
 
 
 def test_terms_of_columns_and_of_others():

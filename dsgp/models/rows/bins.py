@@ -15,7 +15,7 @@ from dsgp.additive.streaming import (
     statistics,
 )
 from dsgp.errors import DataWarning, MemoryLimitError
-from dsgp.learning.scales import bins_too_wide
+from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.models.rows.budget import pair_bytes, plan_memory
 from dsgp.models.rows.columns import TermRows, tell_of_codes
 from dsgp.rows.coded import report_columns
@@ -33,6 +33,9 @@ from dsgp.terms import BoundTerm
 
 # Bins of such a kernel, and of one curve of many.
 _DENSE_BINS = 512
+# Work on a dense covariance grows with the cube of its bins: where structure within bins calls for
+# more than these, it is reported.
+_MOST_DENSE_BINS = 1024
 _GROUP_BINS = 256
 # Bins of a column by the order of its kernel.
 AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
@@ -78,21 +81,25 @@ def summed_by_bins(
             [placed_rows.parts[d] for d in plan.varying],
             pilot,
             with_pairs=plan.with_pairs and keep is None,
-            cells=plan.cells(rows, found),
+            cells=plan.cells(found),
             codes_on_disk=plan.on_disk,
             keep=keep or (),
             watch=watch,
         )
         too_wide = {}
-        for term, edges, sums in zip(plan.terms, plan.cuts, summed.cell_sums, strict=True):
-            parts = bins_too_wide(
-                sums.weights, sums.information, sums.squares, summed.weight_scale, len(plan.terms)
+        n_screens = sum(map(len, summed.cell_sums))
+        for cut_term, screens in zip(plan.cuts, summed.cell_sums, strict=True):
+            parts = max(
+                bins_too_wide(
+                    screen.weights, screen.information, screen.squares, screen.n_rows, n_screens
+                )
+                for screen in screens
             )
             if parts > 1:
-                too_wide[term.name] = min(parts * len(edges), MOST_BINS)
+                too_wide[cut_term.term.name] = min(parts * len(cut_term.bins), MOST_BINS)
         more = any(
-            too_wide.get(term.name, 0) > len(edges)
-            for term, edges in zip(plan.terms, plan.cuts, strict=True)
+            _affordable_cut(term_cut.term, too_wide.get(term_cut.term.name, 0)) > len(term_cut.bins)
+            for term_cut in plan.cuts
         )
         if bins != "auto" or not more or again == _CUTS:
             break
@@ -142,14 +149,11 @@ class BinPlan:
         """Whether every bin holds one distinct value."""
         return all(cut.exact for cut in self.cuts)
 
-    def cells(self, rows: TermRows, found: Survey) -> list[Parts]:
+    def cells(self, found: Survey) -> list[Parts]:
         """Parts of the bins, for targets that vary within them."""
         total = sum(map(len, self.cuts))
         return [
-            Parts.of(cut.bins, found.sketches[rows.parts[d].start].high, found.n_rows, total)
-            if cut.term.is_plain
-            else Parts.none()
-            for d, cut in zip(self.varying, self.cuts, strict=True)
+            Parts.of(cut.bins, cut.high, found.n_rows, total, cut.n_curves) for cut in self.cuts
         ]
 
     @classmethod
@@ -199,7 +203,8 @@ class BinPlan:
         if bins == "auto" and with_pairs and most <= 512:
             wanted = [min(n, affordable) for n in wanted]
         wanted = [
-            max(n, (least or {}).get(term.name, 0)) for n, term in zip(wanted, kept, strict=True)
+            max(n, _affordable_cut(term, (least or {}).get(term.name, 0)))
+            for n, term in zip(wanted, kept, strict=True)
         ]
         cuts = []
         for d, n in zip(varying, wanted, strict=True):
@@ -228,6 +233,11 @@ def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -
     wanted = auto[term.kernel.order]
     wanted = min(wanted, _DENSE_BINS) if term.family == "dense" else wanted
     return wanted if term.group is None else min(wanted, _GROUP_BINS)
+
+
+def _affordable_cut(term: BoundTerm, n_bins: int) -> int:
+    """Bins of a curve that structure within wider ones calls for; 0 where they are too many."""
+    return 0 if term.family == "dense" and n_bins > _MOST_DENSE_BINS else n_bins
 
 
 def _placed_by_sketch(term: BoundTerm, sketch: Sketch) -> BoundTerm:

@@ -17,7 +17,6 @@ from dsgp.rows.coding import TermCut, code_type
 from dsgp.rows.encode import (
     ALL_CELLS,
     BIN_CELLS,
-    ROWS_PER_CELL,
 )
 
 # Memory of a fit, in bytes: what the library, its solver and its covariance take whatever the data,
@@ -90,7 +89,7 @@ def stream_bytes(
     block = max(min(n_rows, LOGICAL_BLOCK), chunk)
     reading = (2 * CPU_COUNT + 3) * block * (n_columns + 2) * 8.0
     n_bins = sum(len(cut) for cut in cuts)
-    cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows // ROWS_PER_CELL)
+    cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows)
     reading += (2 * CPU_COUNT + 3) * cells * 16.0
     points = POINT_BYTES * n_bins
     if with_pairs:
