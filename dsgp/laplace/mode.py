@@ -10,14 +10,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
 from dsgp.additive import SOLVERS, AdditiveSystem, Solution
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.kernels import Kernel
-from dsgp.laplace.rows import ResponseRows
+from dsgp.laplace.rows import Linearised, ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
@@ -117,96 +116,216 @@ def find_mode(
     watch : callable
         Told Ω after each step.
     """
-    size = rows.table.size
-    shift = np.zeros(size) if shift is None else shift
-    linearise = partial(rows.linearised, likelihood, with_pairs=with_pairs)
-    mean, dual = np.zeros(size), np.zeros(size)
-    centre, precision = level, constant or 0.0
-    pair = mean, dual
-    around = mean if start is None else start
-    found = linearise(level, around + shift)
-    objective = found.log_density if start is None else -math.inf
-
-    def from_zero() -> tuple[Any, float]:
-        zero = linearise(level, shift)
-        return zero, zero.log_density - 0.5 * precision * (level - centre) ** 2
-
-    if start is not None and not found.log_density > -_HOPELESS * rows.n_rows:
-        begun = from_zero()
-        if not found.log_density > begun[1]:
-            start, around, (found, objective) = None, mean, begun
+    shift = np.zeros(rows.table.size) if shift is None else shift
+    target = _Target(rows, likelihood, kernels, spreads, shift, level, constant, with_pairs)
+    solver_of_steps = _Solver(solver, kernels, max_iter)
+    point = target.beginning(start)
+    pair = point.mean, point.dual
     trace: list[float] = []
-    coarse: Callable[[], CoarseSpace] | None = None
+    # Sweeps that are complete are made once steps are below the tolerance.
     solve_tol, step_size, closing = _LOOSEST, math.inf, 0
-    inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
     while True:
-        equations = rows.equations(found, around, spreads)
-        # What pulls at the constant, by its prior too.
-        pull = 0.0 if constant is None else found.total_gradient - precision * (level - centre)
-        total = equations.total_information + pull - found.total_gradient
-        equations = replace(equations, total_information=total)
-        system = AdditiveSystem(equations, kernels, 1.0, UNFELT, constant)
-        if solver == "multigrid" and kernels:
-            # As a preconditioner that of an earlier step serves as well.
-            coarse = cache(partial(CoarseSpace, system)) if coarse is None else coarse
-            own = cache(partial(_of_system, coarse, system))
-        extra = {"coarse": own} if solver == "multigrid" and kernels else {}
         last = len(trace) >= newton_max_iter
-        iterations = max_iter if last or closing else inner
-        solution = SOLVERS[solver](system, tol=solve_tol, max_iter=iterations, start=pair, **extra)
+        system, pull = target.system(point)
+        solution = solver_of_steps.solve(system, solve_tol, pair, complete=last or closing > 0)
+        step = _Step.between(point, solution, system, pull)
         pair = solution.mean, solution.dual
-        step, step_dual = solution.mean - mean, solution.dual - dual
-        level_step = 0.0 if constant is None else system.constant_at(solution.mean)
-        if trace or start is None:
-            gain = 0.5 * (float(np.sum(step * (found.gradient - dual))) + level_step * pull)
-            step_size = math.sqrt(2 * abs(gain))  # less than 0 by rounding only
+        if not point.is_guess:
+            step_size = step.size
         complete = closing > 0 or solution.converged
         if last or (step_size <= tol and solve_tol <= tol and complete):
             break
         closing += closing > 0
-        if closing > _CLOSINGS and inner < max_iter:
+        if closing > _CLOSINGS and solver_of_steps.has_limited_sweeps:
             break
         if step_size <= tol:  # once more, as exactly as was asked for
             solve_tol, closing = tol, max(closing, 1)
             continue
+        following = target.along(point, step)
+        if following is None:
+            # Rounding, or a kernel that float64 cannot hold: what there is stays.
+            solution = replace(solution, mean=point.mean, dual=point.dual, converged=False)
+            step = replace(step, level=0.0)
+            break
+        if point.is_guess and following.objective < point.linearised.log_density:
+            # Of the first step from given functions Ω is not known before; F = 0 is no worse.
+            zero = target.zero()
+            if following.objective < zero.objective:
+                point, pair = zero, (zero.mean, zero.dual)
+                continue
+        point, pair = following, (following.mean, following.dual)
+        trace.append(point.objective)
+        watch(point.objective)
+        solve_tol = max(tol, min(_LOOSEST, _SOLVE_SHARE * step_size))
+    return Mode(
+        system=system.given_constant(step.level),
+        solution=solution,
+        level=point.level + step.level,
+        constant=constant,
+        objective=point.objective,
+        trace=trace,
+        step=step_size,
+        converged=bool(step_size <= tol),
+    )
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Functions and a constant, with the likelihood linearised around them.
+
+    Attributes
+    ----------
+    mean, dual : ndarray of shape (Σ U_d,)
+        Functions F, and K̃⁻¹ F.
+    level : float
+    around : ndarray of shape (Σ U_d,)
+        Functions that the likelihood is linearised around: F, but for a guess.
+    linearised : Linearised
+    objective : float
+        Ω; of a guess it is not known, and −∞.
+    is_guess : bool
+        Whether the likelihood is linearised around functions whose dual is not known.
+    """
+
+    mean: Floats
+    dual: Floats
+    level: float
+    around: Floats
+    linearised: Linearised
+    objective: float
+    is_guess: bool = False
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A Newton step from a point, and its size in posterior standard deviations."""
+
+    mean: Floats
+    dual: Floats
+    level: float
+    size: float
+
+    @classmethod
+    def between(
+        cls, point: _Point, solution: Solution, system: AdditiveSystem, pull: float
+    ) -> _Step:
+        """Return the step to the solution of the system that was linearised at a point."""
+        mean, dual = solution.mean - point.mean, solution.dual - point.dual
+        level = 0.0 if system.constant is None else system.constant_at(solution.mean)
+        gain = 0.5 * (float(np.sum(mean * (point.linearised.gradient - point.dual))) + level * pull)
+        # The gain is less than 0 by rounding only.
+        return cls(mean, dual, level, math.sqrt(2 * abs(gain)))
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Ω as a function of functions and a constant; arguments as of ``find_mode``."""
+
+    rows: ResponseRows
+    likelihood: Likelihood
+    kernels: list[Kernel]
+    spreads: list[Floats] | None
+    shift: Floats
+    centre: float
+    constant: float | None
+    with_pairs: bool
+
+    @property
+    def precision(self) -> float:
+        """Prior precision of the constant around ``centre``."""
+        return self.constant or 0.0
+
+    def linearised(self, level: float, functions: Floats) -> Linearised:
+        """Linearise the likelihood around functions and a constant."""
+        flat = functions + self.shift
+        return self.rows.linearised(self.likelihood, level, flat, with_pairs=self.with_pairs)
+
+    def point(self, mean: Floats, dual: Floats, level: float) -> _Point:
+        """Return functions and a constant with Ω there."""
+        linearised = self.linearised(level, mean)
+        value = linearised.log_density - 0.5 * float(np.sum(mean * dual))
+        value -= 0.5 * self.precision * (level - self.centre) ** 2
+        return _Point(mean, dual, level, mean, linearised, value)
+
+    def zero(self) -> _Point:
+        """Return no functions, and the constant at its centre."""
+        size = self.rows.table.size
+        return self.point(np.zeros(size), np.zeros(size), self.centre)
+
+    def beginning(self, start: Floats | None) -> _Point:
+        """Linearise around given functions, or around none if these are hopeless."""
+        if start is None:
+            return self.zero()
+        linearised = self.linearised(self.centre, start)
+        if not linearised.log_density > -_HOPELESS * self.rows.n_rows:
+            zero = self.zero()
+            if not linearised.log_density > zero.objective:
+                return zero
+        size = self.rows.table.size
+        return _Point(
+            np.zeros(size),
+            np.zeros(size),
+            self.centre,
+            start,
+            linearised,
+            -math.inf,
+            is_guess=True,
+        )
+
+    def system(self, point: _Point) -> tuple[AdditiveSystem, float]:
+        """Return the system of a Newton step, and what pulls at the constant, by its prior too."""
+        equations = self.rows.equations(point.linearised, point.around, self.spreads)
+        gradient = point.linearised.total_gradient
+        pull = 0.0
+        if self.constant is not None:
+            pull = gradient - self.precision * (point.level - self.centre)
+        total = equations.total_information + pull - gradient
+        equations = replace(equations, total_information=total)
+        return AdditiveSystem(equations, self.kernels, 1.0, UNFELT, self.constant), pull
+
+    def along(self, point: _Point, step: _Step) -> _Point | None:
+        """Go a step, or a half of it, a quarter, …, where Ω does not fall; None if nowhere."""
+        least = point.objective - _ROUNDING * abs(point.objective)
         fraction = 1.0
         for _ in range(_HALVINGS):
-            tried_mean, tried_dual = mean + fraction * step, dual + fraction * step_dual
-            tried_level = level + fraction * level_step
-            tried = linearise(tried_level, tried_mean + shift)
-            value = tried.log_density - 0.5 * float(np.sum(tried_mean * tried_dual))
-            value -= 0.5 * precision * (tried_level - centre) ** 2
-            if value >= objective - _ROUNDING * abs(objective):
-                break
+            reached = self.point(
+                point.mean + fraction * step.mean,
+                point.dual + fraction * step.dual,
+                point.level + fraction * step.level,
+            )
+            if reached.objective >= least:
+                return reached
             fraction *= 0.5
-        else:
-            # Rounding, or a kernel that float64 cannot hold: what there is stays.
-            solution = replace(solution, mean=mean, dual=dual, converged=False)
-            level_step = 0.0
-            break
-        if not trace and start is not None and value < found.log_density:
-            # Of the first step from given functions Ω is not known before; F = 0 is no worse.
-            begun = from_zero()
-            if value < begun[1]:
-                start, around, pair, (found, objective) = None, mean, (mean, dual), begun
-                continue
-        mean, dual, found, objective, around = tried_mean, tried_dual, tried, value, tried_mean
-        level = tried_level
-        pair = mean, dual
-        trace.append(objective)
-        watch(objective)
-        solve_tol = max(tol, min(_LOOSEST, _SOLVE_SHARE * step_size))
-    given = system.given_constant(level_step)
-    return Mode(
-        given,
-        solution,
-        level + level_step,
-        constant,
-        objective,
-        trace,
-        step_size,
-        bool(step_size <= tol),
-    )
+        return None
+
+
+class _Solver:
+    """Solves the systems of all steps, with one coarse space and sweeps that may be limited."""
+
+    def __init__(self, name: str, kernels: list[Kernel], max_iter: int) -> None:
+        self.name = name
+        self.is_multigrid = name == "multigrid" and bool(kernels)
+        self.max_iter = max_iter
+        self.sweeps = min(max_iter, _SWEEPS) if name == "backfitting" else max_iter
+        self.coarse: Callable[[], CoarseSpace] | None = None
+
+    @property
+    def has_limited_sweeps(self) -> bool:
+        """Whether steps but the last have fewer iterations than are allowed."""
+        return self.sweeps < self.max_iter
+
+    def solve(
+        self, system: AdditiveSystem, tol: float, start: tuple[Floats, Floats], *, complete: bool
+    ) -> Solution:
+        """Solve the system of one step, with all iterations that are allowed if ``complete``."""
+        options = {}
+        if self.is_multigrid:
+            if self.coarse is None:
+                self.coarse = cache(partial(CoarseSpace, system))
+            # As a preconditioner that of an earlier step serves as well.
+            options["coarse"] = cache(partial(_of_system, self.coarse, system))
+        iterations = self.max_iter if complete else self.sweeps
+        return SOLVERS[self.name](system, tol=tol, max_iter=iterations, start=start, **options)
 
 
 def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:

@@ -11,7 +11,6 @@ from the spacing of the points to the width of the column.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +20,8 @@ from scipy.stats import f as f_distribution
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats, Observations
+from dsgp.learning.scan import Candidate, Scan
+from dsgp.terms import Floats
 
 # Probability that the screen stops at white noise, for all scales and terms together.
 SIGNIFICANCE = 1e-3
@@ -31,15 +31,6 @@ _FEWEST_DIFFERENCES = 4
 LEAST_GAIN = 5.0
 # Kernels that are changed before all terms are learned again.
 _MOST_CHANGES = 32
-# Lengthscales tried per octave; factor between the ratios of variance to noise that are tried.
-_PER_OCTAVE = 2
-_RATIO_STEP = 4.0
-_SMALLEST_RATIO, _LARGEST_RATIO = 1e-6, 1e6
-_SMALLEST_START = 1e-2
-# The shortest lengthscale worth trying, in distances of the blocks that differ.
-_SHORTER = 0.25
-# Points of an axis that is scanned; beyond, neighbours are merged as far as the scale allows.
-_SCAN_POINTS = 2**16
 
 
 class Structure(NamedTuple):
@@ -241,172 +232,92 @@ def finer_start(
     Start or None
         None where the residuals are noise, or no lengthscale explains them.
     """
-    layout = equations.layout
-    mean, kernels = mean.copy(), list(kernels)
-    fitted = equations.fitted(mean)
-    squares = equations.squares(mean) if squares is None else squares
+    kernels = list(kernels)
+    residuals = _Residuals(equations, mean.copy(), noise_variance, squares)
     changed: list[int] = []
     gained = 0.0
-    for _ in range(min(2 * layout.n_terms, _MOST_CHANGES)):
-        best: tuple[float, int, _Candidate] | None = None
-        for term in range(layout.n_terms):
+    for _ in range(min(2 * equations.layout.n_terms, _MOST_CHANGES)):
+        best = residuals.best_change(kernels, free, noise_bounds)
+        if best is None:
+            break
+        kernels[best.term] = best.candidate.kernel
+        residuals.explain(best.term, best.candidate)
+        changed.append(best.term)
+        gained += best.gain
+    if not changed:
+        return None
+    return Start(kernels, residuals.noise_variance, residuals.mean, sorted(set(changed)), gained)
+
+
+class _Change(NamedTuple):
+    """Another kernel and noise for one term, and the nats they gain."""
+
+    gain: float
+    term: int
+    candidate: Candidate
+
+
+class _Residuals:
+    """What functions leave of the targets, while one term after the other changes."""
+
+    def __init__(
+        self, equations: Equations, mean: Floats, noise_variance: float, squares: float | None
+    ) -> None:
+        self.equations, self.layout = equations, equations.layout
+        self.mean, self.noise_variance = mean, noise_variance
+        self.fitted = equations.fitted(mean)
+        self.squares = equations.squares(mean) if squares is None else squares
+
+    def best_change(
+        self,
+        kernels: list[Kernel],
+        free: list[tuple[str, ...]],
+        noise_bounds: tuple[float, float],
+    ) -> _Change | None:
+        """Return the change of one term that gains most; None if none gains enough."""
+        best: _Change | None = None
+        for term in range(self.layout.n_terms):
             if "lengthscale" not in free[term]:
                 continue
-            cells, weight = layout.cells[term], layout.part(equations.weight, term)
+            cells, weight = self.layout.cells[term], self._weight(term)
             points = cells.line
             if points is None or cells.scale(weight) is None:
                 continue
-            score = fitted.residual(term)
-            seen = structure(
-                points, weight / noise_variance, score / noise_variance, layout.n_terms
-            )
+            noise = self.noise_variance
+            score = self.fitted.residual(term)
+            seen = structure(points, weight / noise, score / noise, self.layout.n_terms)
             if seen is None:
                 continue
-            scan = _Scan.of(
-                cells, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
+            scan = Scan.of(
+                cells,
+                weight,
+                score,
+                self.layout.part(self.mean, term),
+                self.squares,
+                self.equations.n_rows,
+                seen.level,
             )
             gain, candidate = scan.best(
-                kernels[term], noise_variance, seen, free[term], noise_bounds
+                kernels[term], noise, seen.distance, free[term], noise_bounds
             )
-            if gain > max(LEAST_GAIN, best[0] if best else 0.0):
-                best = gain, term, candidate
-        if best is None:
-            break
-        gain, term, candidate = best
-        cells, weight = layout.cells[term], layout.part(equations.weight, term)
-        before = layout.part(mean, term).copy()
-        information = fitted.residual(term) + weight * before
-        kernels[term], noise_variance = candidate.kernel, candidate.noise_variance
-        solver = cells.solver(candidate.kernel, weight / noise_variance)
-        after, _ = solver.solve(information / noise_variance)
+            if gain > max(LEAST_GAIN, best.gain if best else 0.0):
+                best = _Change(gain, term, candidate)
+        return best
+
+    def explain(self, term: int, candidate: Candidate) -> None:
+        """Give a term the posterior mean of its partial residual by another kernel and noise."""
+        self.noise_variance = candidate.noise_variance
+        cells, weight = self.layout.cells[term], self._weight(term)
+        before = self.layout.part(self.mean, term).copy()
+        information = self.fitted.residual(term) + weight * before
+        solver = cells.solver(candidate.kernel, weight / self.noise_variance)
+        after, _ = solver.solve(information / self.noise_variance)
         residual = information - weight * before
         change = after - before
-        squares += float(np.sum(weight * change**2) - 2 * np.sum(residual * change))
-        squares = max(squares, 0.0)
-        fitted.add(term, change)
-        layout.part(mean, term)[:] = after
-        changed.append(term)
-        gained += gain
-    if not changed:
-        return None
-    return Start(kernels, noise_variance, mean, sorted(set(changed)), gained)
+        self.squares += float(np.sum(weight * change**2) - 2 * np.sum(residual * change))
+        self.squares = max(self.squares, 0.0)
+        self.fitted.add(term, change)
+        self.layout.part(self.mean, term)[:] = after
 
-
-class _Candidate(NamedTuple):
-    kernel: Kernel
-    noise_variance: float
-    value: float
-
-
-@dataclass(frozen=True)
-class _Scan:
-    """Exact likelihoods of a partial residual along an axis, the noise maximised out.
-
-    With K = s² C and r = s²/σ², log det(I + r C W) and the quadratic form q(r) do not depend on σ²
-    otherwise, and σ² = (q + scatter within points) / N is best.
-    """
-
-    cells: Cells
-    seen: Observations
-    within: float
-    n_rows: int
-
-    @classmethod
-    def of(
-        cls,
-        cells: Cells,
-        weight: Floats,
-        score: Floats,
-        mean: Floats,
-        squares: float,
-        n_rows: int,
-        level: int,
-    ) -> _Scan:
-        used = weight > 0
-        cells, weight = cells.subset(np.flatnonzero(used)), weight[used]
-        rest = score[used] / weight
-        target = rest + mean[used]
-        within = squares - float(np.sum(weight * rest**2))
-        # Blocks of fewer points than those that differ by a factor of four still show it.
-        merge = min(max(level - 2, 0), (len(cells) // _SCAN_POINTS).bit_length())
-        if merge:
-            first = np.arange(0, len(cells), 2**merge)
-            total = np.add.reduceat(weight, first)
-            merged = np.add.reduceat(weight * target, first) / total
-            within += float(np.sum(weight * target**2) - np.sum(total * merged**2))
-            # Rounding of a mean may leave it at a neighbour; the first point will do as well.
-            cells, weight, target = cells.subset(first), total, merged
-        return cls(cells, Observations(target, weight), max(within, 0.0), n_rows)
-
-    def best(
-        self,
-        kernel: Kernel,
-        noise_variance: float,
-        seen: Structure,
-        free: tuple[str, ...],
-        noise_bounds: tuple[float, float],
-    ) -> tuple[float, _Candidate]:
-        """Return the best of all lengthscales, and what it gains over the kernel's own."""
-        scale = self.cells.scale(self.seen.weight)
-        assert scale is not None
-        width, shortest = scale.width, max(_SHORTER * seen.distance, scale.spacing)
-        n_steps = max(math.ceil(_PER_OCTAVE * math.log2(max(width / shortest, 2.0))), 1)
-        trial = self._free if "variance" in free else self._fixed
-        ratio = kernel.std**2 / noise_variance
-        as_it_is = noise_bounds if "variance" in free else (noise_variance, noise_variance)
-        before = self._value(kernel.with_parameters(variance=ratio), as_it_is)[1]
-        # A term that has shrunk to nothing is no place to start from.
-        ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
-        best = _Candidate(kernel, noise_variance, before)
-        lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1)
-        for length in (float(kernel.value("lengthscale") or width), *lengths):
-            tried = trial(kernel.with_parameters(lengthscale=float(length)), ratio, noise_bounds)
-            if tried.value > best.value:
-                best = tried
-                ratio = tried.kernel.std**2 / tried.noise_variance
-                ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
-        return best.value - before, best
-
-    def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
-        """Climb in the ratio of the variance to the noise."""
-
-        def at(ratio: float) -> _Candidate:
-            noise, value = self._value(kernel.with_parameters(variance=ratio), noise_bounds)
-            return _Candidate(kernel.with_parameters(variance=ratio * noise), noise, value)
-
-        return _climbed(at, ratio)
-
-    def _fixed(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
-        """Climb in the noise alone."""
-        variance = kernel.std**2
-
-        def at(ratio: float) -> _Candidate:
-            noise = min(max(variance / ratio, noise_bounds[0]), noise_bounds[1])
-            _, value = self._value(
-                kernel.with_parameters(variance=variance / noise), (noise, noise)
-            )
-            return _Candidate(kernel, noise, value)
-
-        return _climbed(at, ratio)
-
-    def _value(self, unit: Kernel, noise_bounds: tuple[float, float]) -> tuple[float, float]:
-        """Best noise, and the log likelihood but for a constant; ``unit`` is of noise 1."""
-        quadratic, log_det = self.cells.likelihood_terms(unit, self.seen)
-        total = quadratic + self.within
-        noise = min(max(total / self.n_rows, noise_bounds[0]), noise_bounds[1])
-        return noise, -0.5 * (self.n_rows * math.log(noise) + total / noise + log_det)
-
-
-def _climbed(at: Callable[[float], _Candidate], start: float) -> _Candidate:
-    start = min(max(start, _SMALLEST_RATIO), _LARGEST_RATIO)
-    best, ratio = at(start), start
-    for factor in (_RATIO_STEP, 1 / _RATIO_STEP):
-        moved = False
-        while _SMALLEST_RATIO <= ratio * factor <= _LARGEST_RATIO:
-            tried = at(ratio * factor)
-            if tried.value <= best.value:
-                break
-            best, ratio, moved = tried, ratio * factor, True
-        if moved:
-            break
-    return best
+    def _weight(self, term: int) -> Floats:
+        return self.layout.part(self.equations.weight, term)
