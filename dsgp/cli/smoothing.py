@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,11 +11,12 @@ from typing import Any
 import typer
 import xarray as xr
 
-from dsgp import kernels, memory, storage
+from dsgp import memory, storage
 from dsgp.accessor import with_observed
 from dsgp.addresses import Place, is_remote, without_secrets
 from dsgp.cli import fields
-from dsgp.cli.choices import GRID_KERNELS, Transform
+from dsgp.cli.choices import Transform
+from dsgp.cli.field_models import field_model_of
 from dsgp.cli.messages import one_line
 from dsgp.cli.reaching import Reach
 from dsgp.cli.sources import expanded, opened
@@ -24,18 +24,12 @@ from dsgp.cli.writing import command_line, type_of, write
 from dsgp.compute import connected
 from dsgp.errors import MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
-from dsgp.grid.axes import axes_of
 from dsgp.grid.domain import CHOICES
 from dsgp.grid.outputs import Labels
+from dsgp.grid.passes import PassesReport
 from dsgp.places import require_apart
 from dsgp.transforms import require_quantiles
 
-_MATERN = {
-    "matern12": kernels.Matern12,
-    "matern32": kernels.Matern32,
-    "matern52": kernels.Matern52,
-    "matern72": kernels.Matern72,
-}
 # Bytes a cell of a complete field in memory, and of one with gaps.
 _BYTES, _BYTES_WITH_GAPS = 64, 440
 
@@ -67,58 +61,35 @@ def smooth(
         )
     require_quantiles(quantile)
     reach = Reach.of(storage_options, [*data, out, save_model, model])
-    target = reach.place(out)
-    target = target.absolute() if isinstance(target, Path) else target
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
-    paths = expanded([reach.place(one) for one in data])
-    require_apart(target, [*paths, model])
-    fields.check_place(target, overwrite)
-    where = without_secrets(str(out))
-    saved = None if save_model is None else reach.place(save_model)
-    if saved is not None:
-        require_apart(saved, [*paths, model], "--save-model")
-        if target == saved or (
-            isinstance(target, Path)
-            and isinstance(saved, Path)
-            and target.resolve() == saved.resolve()
-        ):
-            raise ParameterError("--out and --save-model name the same place; choose another path")
-        storage.check_writable(saved, overwrite)
-    with opened(paths, group) as dataset:
-        name = fields.chosen(dataset, variable, str(paths[0]))
+    places = _places(reach, data, out, save_model, model, overwrite)
+    wanted = _Wanted(mask, domain, keep_observed, include_noise, quantile)
+    with opened(places.data, group) as dataset:
+        name = fields.chosen(dataset, variable, str(places.data[0]))
         da = dataset[name]
         labels = Labels.of(name, command_line(context), include_noise)
         labels.require_free(dataset.coords, with_quantiles=bool(quantile))
-        said = f"mean ({labels.mean}) and standard deviation ({labels.std})"
-        said += f" and quantiles ({labels.quantiles})" if quantile else ""
-        fitted = None if model is None else load(reach.place(model))
-        estimator = _estimator(dataset, da, context.params, fitted)
-        free = memory.available() if limit is None else limit
-        needed = da.size * _BYTES
-        if limit is not None and needed <= limit and bool(da.isnull().any()):
-            needed = da.size * _BYTES_WITH_GAPS
-        large = needed > free
+        saved_model = None if model is None else load(reach.place(model))
+        estimator = field_model_of(dataset, da, context.params, saved_model)
+        available = memory.available() if limit is None else limit
+        needed = _bytes_needed(da, limit)
         n_cells = None
-        if not large:
-            asked = _Asked(mask, domain, keep_observed, include_noise, quantile)
-            # With gaps it may turn out to need more: then in pieces, too.
-            with suppress(MemoryLimitError), fields.place_for(target, overwrite) as place:
-                n_cells = _in_memory(estimator, dataset, da, asked, place, labels)
-                if saved is not None:
-                    estimator.save(saved, overwrite)
-        if n_cells is not None:
-            if scheduler is not None:
-                one_line("Note", "the field fits into memory, so that --scheduler was not used")
-            typer.echo(f"{estimator.summary()}\n\n{said} of {n_cells:,} cells saved in {where}")
-            if save_model is not None:
-                typer.echo(f"model saved in {without_secrets(str(save_model))}")
-            return
-        _require_simple(context, needed, target, paths)
+        if needed <= available:
+            n_cells = _in_memory(estimator, dataset, da, wanted, labels, places, overwrite)
+        if n_cells is None:
+            _require_simple(context, needed, places)
+    if n_cells is not None:
+        if scheduler is not None:
+            one_line("Note", "the field fits into memory, so that --scheduler was not used")
+        _report_saved(estimator, labels, wanted, n_cells, out)
+        if save_model is not None:
+            typer.echo(f"model saved in {without_secrets(str(save_model))}")
+        return
     with connected(scheduler), _speaking_of_options(out):
         report = estimator.smooth_store(
-            paths[0],
+            places.data[0],
             name,
-            target,
+            places.out,
             memory=limit,
             include_noise=include_noise,
             domain=None if domain == "all" else domain,
@@ -127,17 +98,62 @@ def smooth(
             overwrite=overwrite,
             labels=labels,
         )
-    typer.echo(f"{estimator.summary()}\n\n{said} of {da.size:,} cells saved in {where}")
-    typer.echo(
-        f"in pieces: {report.n_run + report.n_resumed} tasks"
-        + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")
-        + f"; {report.seconds:.1f} s"
-    )
-    if report.tile_error is not None:
-        typer.echo(
-            "gaps were filled tile by tile; in one of them, twice the surroundings change the mean "
-            f"by {report.tile_error['mean']:.2g} standard deviations"
-        )
+    _report_saved(estimator, labels, wanted, da.size, out)
+    _report_pieces(report)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where the field is read, and where the result and the model are written."""
+
+    data: list[Place]
+    out: Place
+    save_model: Place | None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Options of the cells that are used, and of what is written."""
+
+    mask: str | None
+    domain: str
+    keep_observed: bool
+    include_noise: bool
+    quantiles: Sequence[float] | None
+
+
+def _places(
+    reach: Reach,
+    data: Sequence[str],
+    out: Path,
+    save_model: Path | None,
+    model: Path | None,
+    overwrite: bool,
+) -> _Places:
+    """Return the places that the options name; raise if one cannot be written, or two are one."""
+    result = reach.place(out)
+    result = result.absolute() if isinstance(result, Path) else result
+    paths = expanded([reach.place(one) for one in data])
+    require_apart(result, [*paths, model])
+    fields.check_place(result, overwrite)
+    if save_model is None:
+        return _Places(paths, result, None)
+    saved = reach.place(save_model)
+    require_apart(saved, [*paths, model], "--save-model")
+    if result == saved or (
+        isinstance(result, Path) and isinstance(saved, Path) and result.resolve() == saved.resolve()
+    ):
+        raise ParameterError("--out and --save-model name the same place; choose another path")
+    storage.check_writable(saved, overwrite)
+    return _Places(paths, result, saved)
+
+
+def _bytes_needed(da: xr.DataArray, limit: float | None) -> float:
+    """Estimate the memory that smoothing the field at once takes."""
+    needed = da.size * _BYTES
+    if limit is not None and needed <= limit and bool(da.isnull().any()):
+        needed = da.size * _BYTES_WITH_GAPS
+    return needed
 
 
 @contextmanager
@@ -152,173 +168,32 @@ def _speaking_of_options(out: Path) -> Iterator[None]:
         raise StorageError(str(error).replace("(resume=False)", "(--restart)")) from error
 
 
-# ---------------------------------------------------------------------- the model
-
-
-def _estimator(
-    dataset: xr.Dataset, da: xr.DataArray, options: dict[str, Any], fitted: Any | None
-) -> GridGP:
-    """Make the model that the options ask for."""
-    given = {name: options[name] for name in ("kernel", "noise", "mean", "scales")}
-    chosen = options["transform"]
-    transform = None if chosen == Transform.none else str(chosen)
-    if fitted is not None:
-        if transform is not None:
-            raise ParameterError("--model brings its transform; leave out --transform")
-        return _reused(dataset, da, fitted, options["model"], given, options["random_state"])
-    return GridGP(
-        _kernels(given["kernel"] or [], da),
-        _noise(dataset, da, given["noise"] or "learn"),
-        mean=_mean(dataset, da, given["mean"] or "constant"),
-        transform=transform,
-        scales=given["scales"],
-        random_state=options["random_state"],
-    )
-
-
-def _reused(
-    dataset: xr.Dataset,
-    da: xr.DataArray,
-    fitted: Any,
-    path: Path,
-    given: dict[str, Any],
-    seed: int,
-) -> GridGP:
-    """Make a model with the hyperparameters of a saved one."""
-    for name in ("kernel", "scales"):
-        if given[name]:
-            raise ParameterError(f"--model brings the kernels; leave out --{name}")
-    if not isinstance(fitted, GridGP):
-        raise StorageError(
-            f"{str(path)!r} holds a {type(fitted).__name__}; expected a model of a field, as "
-            "--save-model writes it"
-        )
-    noise = fitted.noise_variance_ if given["noise"] is None else given["noise"]
-    if noise is None:
-        raise ParameterError(
-            f"{str(path)!r} has a noise variance for each cell of its own field; give that of this "
-            "one: --noise NAME"
-        )
-    mean = _plain_mean(fitted, path) if given["mean"] is None else given["mean"]
-    terms = fitted.kernels_
-    return GridGP(
-        terms if isinstance(terms, list) else [terms],
-        _noise(dataset, da, noise) if isinstance(noise, str) else noise,
-        mean=_mean(dataset, da, mean) if isinstance(mean, str) else mean,
-        transform=fitted.transform_,
-        # Lengthscales are in the units of the model's axes, whatever the steps of this field are.
-        units={
-            axis.name: str(fitted.units_[axis.name]).partition(" ")[0]
-            for axis in axes_of(da)
-            if axis.is_time and axis.name in fitted.units_
-        },
-        learner=None,
-        variance=fitted.variance,
-        random_state=seed,
-    )
-
-
-def _plain_mean(fitted: GridGP, path: Path) -> Any:
-    if isinstance(fitted.mean, xr.DataArray):
-        raise ParameterError(
-            f"{str(path)!r} has a mean for each cell of its own field; give that of this one: "
-            "--mean NAME"
-        )
-    return fitted.mean
-
-
-def _kernels(specs: Sequence[str], da: xr.DataArray) -> dict[str, Any] | None:
-    found: dict[str, Any] = {}
-    dims = list(map(str, da.dims))
-    for spec in specs:
-        dim, equals, text = spec.partition("=")
-        if not equals:
-            raise ParameterError(
-                f"--kernel {spec!r}: expected DIM=KERNEL, for instance {dims[0]}=matern52"
-            )
-        if dim not in dims:
-            raise ParameterError(
-                f"--kernel {spec!r}: {dim!r} is no dim of {da.name!r}, whose dims are "
-                f"{', '.join(dims)}"
-            )
-        if dim in found:
-            raise ParameterError(f"--kernel names the dim {dim!r} twice")
-        found[dim] = _kernel(spec, text)
-    return found or None
-
-
-def _kernel(spec: str, text: str) -> kernels.Kernel:
-    name, colon, period = text.strip().lower().partition(":")
-    if name == "periodic":
-        number = _number(period)
-        if number is None or not number > 0:
-            raise ParameterError(
-                f"--kernel {spec!r}: expected periodic:PERIOD with a positive number, in the units "
-                "of the coordinate (360 of longitudes in degrees)"
-            )
-        return kernels.Periodic(number)
-    if name in _MATERN and not colon:
-        return _MATERN[name]()
-    if name == "squared-exponential" and not colon:
-        return kernels.SquaredExponential()
-    raise ParameterError(f"--kernel {spec!r}: there is no kernel {text!r}; expected {GRID_KERNELS}")
-
-
-def _noise(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
-    if text == "learn":
-        return text
-    number = _number(text)
-    return fields.noise_of(dataset, da, text) if number is None else number
-
-
-def _mean(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
-    number = _number(text)
-    if number is not None:
-        return number
-    if text not in da.dims and text in dataset.variables:
-        return fields.companion(dataset, text, "--mean")
-    return text
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-# ---------------------------------------------------------------------- both ways
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Options of what is used and what is given."""
-
-    mask: str | None
-    domain: str
-    keep_observed: bool
-    include_noise: bool
-    quantiles: Sequence[float] | None
-
-
 def _in_memory(
     estimator: GridGP,
     dataset: xr.Dataset,
     da: xr.DataArray,
-    asked: _Asked,
-    place: Path,
+    wanted: _Wanted,
     labels: Labels,
-) -> int:
-    """Write the posterior, and return how many cells it has."""
-    da = da.load()
-    mask = None if asked.mask is None else fields.mask_of(dataset, asked.mask, "--mask")
-    estimator.fit(da, mask=mask, domain=_domain(dataset, asked.domain))
-    result = estimator.posterior(asked.include_noise, asked.quantiles)
-    if asked.keep_observed:
-        result = with_observed(result, estimator, asked.include_noise)
-    write(result, dataset, str(da.name), place, labels)
-    return int(result["mean"].count())
+    places: _Places,
+    overwrite: bool,
+) -> int | None:
+    """Write the posterior and save the model; return how many cells there are.
+
+    With gaps it may turn out to need more memory: then None, and the field goes in pieces, too.
+    """
+    with suppress(MemoryLimitError), fields.place_for(places.out, overwrite) as place:
+        da = da.load()
+        mask = None if wanted.mask is None else fields.mask_of(dataset, wanted.mask, "--mask")
+        estimator.fit(da, mask=mask, domain=_domain(dataset, wanted.domain))
+        result = estimator.posterior(wanted.include_noise, wanted.quantiles)
+        if wanted.keep_observed:
+            result = with_observed(result, estimator, wanted.include_noise)
+        write(result, dataset, str(da.name), place, labels)
+        n_cells = int(result["mean"].count())
+        if places.save_model is not None:
+            estimator.save(places.save_model, overwrite)
+        return n_cells
+    return None
 
 
 def _domain(dataset: xr.Dataset, text: str) -> Any:
@@ -329,24 +204,23 @@ def _domain(dataset: xr.Dataset, text: str) -> Any:
     return fields.mask_of(dataset, text, "--domain")
 
 
-def _require_simple(
-    context: typer.Context, needed: float, out: Place, paths: Sequence[Place]
-) -> None:
+def _require_simple(context: typer.Context, needed: float, places: _Places) -> None:
     """Raise if a field that is worked through in pieces is asked for what needs it at once."""
     power, unit = (30, "GiB") if needed >= 2**30 else (20, "MiB")
     size = f"{needed / 2**power:.1f} {unit}"
     what = f"the field needs about {size} at once, and is worked through in pieces"
-    if len(paths) > 1 or context.params["group"] is not None:
+    if len(places.data) > 1 or context.params["group"] is not None:
         raise ParameterError(
             f"{what}, for which it must be one store without --group: write it as one, "
             "xarray.open_mfdataset([...]).to_zarr('one.zarr'), or give more --memory"
         )
-    if is_remote(out) or (is_remote(paths[0]) and fields.is_netcdf(paths[0])):
+    first = places.data[0]
+    if is_remote(places.out) or (is_remote(first) and fields.is_netcdf(first)):
         raise ParameterError(
             f"{what}, for which IN must be a zarr store or on this machine, and --out on this "
             "machine: copy the file here or the result there, or give more --memory"
         )
-    if fields.is_netcdf(out):
+    if fields.is_netcdf(places.out):
         raise ParameterError(f"{what}: --out must end in .zarr, or give more --memory")
     for name in ("mask", "keep_observed", "quantile", "save_model", "transform"):
         if context.params[name] not in (None, False, [], (), Transform.none):
@@ -355,3 +229,32 @@ def _require_simple(
     if context.params["domain"] not in ("all", *CHOICES):
         choices = ", ".join(CHOICES)
         raise ParameterError(f"{what}: --domain can be {choices} or all; give more --memory")
+
+
+# ---------------------------------------------------------------------- reporting
+
+
+def _report_saved(
+    estimator: GridGP, labels: Labels, wanted: _Wanted, n_cells: int, out: Path
+) -> None:
+    """Print what the model is, and what of it is saved where."""
+    variables = f"mean ({labels.mean}) and standard deviation ({labels.std})"
+    variables += f" and quantiles ({labels.quantiles})" if wanted.quantiles else ""
+    typer.echo(
+        f"{estimator.summary()}\n\n{variables} of {n_cells:,} cells saved in "
+        f"{without_secrets(str(out))}"
+    )
+
+
+def _report_pieces(report: PassesReport) -> None:
+    """Print how many tasks there were, and how much the edges of tiles matter."""
+    typer.echo(
+        f"in pieces: {report.n_run + report.n_resumed} tasks"
+        + (f", {report.n_resumed} of them by an earlier run" if report.n_resumed else "")
+        + f"; {report.seconds:.1f} s"
+    )
+    if report.tile_error is not None:
+        typer.echo(
+            "gaps were filled tile by tile; in one of them, twice the surroundings change the mean "
+            f"by {report.tile_error['mean']:.2g} standard deviations"
+        )

@@ -20,19 +20,15 @@ from scipy.linalg import LinAlgError
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.laplace.binned import BinnedRows, counts_of
-from dsgp.laplace.evidence import CONSTANT, NodeMode, NodeModel, constant_kernel, node_mode
-from dsgp.laplace.parameters import better_likelihood
-from dsgp.learning.marginal import Tilt, maximise
+from dsgp.laplace.evidence import CONSTANT, NodeMode, NodeModel, node_mode
+from dsgp.laplace.surrogate import Promise, State, best_of_surrogate, largest_move, scanned
 from dsgp.learning.nodes import (
     RESOLUTION,
     SCAN_GAIN,
     Basis,
-    Rows,
     eliminated_of,
-    evidence,
     more_nodes,
     open_variances,
-    other_lengthscales,
     spread_nodes,
 )
 from dsgp.learning.search import Search
@@ -47,8 +43,6 @@ FIRST_ROWS = 32_768
 _RADIUS, _MOST, _LEAST = 2.0, 3.0, 1e-3
 # Of the gain that the surrogate promised, what must come true, and what makes it trusted more.
 _POOR, _GOOD = 0.1, 0.7
-# Evaluations of a surrogate: it changes before its maximum is worth more.
-_EVALUATIONS = 7
 # Newton steps end when they gain less than this share of what a surrogate's step must gain.
 _NEWTON_SHARE = 0.01
 _SCANS = 2
@@ -164,13 +158,8 @@ def learn(
         state = search.level(rows, likelihood, level, constant, state)
         likelihood = state.mode.model.likelihood
     assert state is not None
-    mode, tables = state.mode, state.tables
-    open_variance = open_variances(tables, mode.model.basis, mode.posterior.kernels, 1.0)
-    share = [
-        value * float(weight.sum()) / binned.rows.total_weight
-        for value, weight in zip(open_variance, tables.weights, strict=True)
-    ]
-    terms = len(searches)
+    mode = state.mode
+    open_variance = _open_per_row(state, binned)[: len(searches)]
     return Learned(
         kernels=state.kernels,
         likelihood=likelihood,
@@ -180,18 +169,10 @@ def learn(
         evaluations=search.evaluations,
         passes=search.passes,
         converged=search.converged,
-        n_nodes=[len(nodes) for nodes in mode.model.basis.cells[:terms]],
-        open_variance=share[:terms],
-        resolved=sum(share[:terms]) <= 4 * RESOLUTION,
+        n_nodes=[len(nodes) for nodes in mode.model.basis.cells[: len(searches)]],
+        open_variance=open_variance,
+        resolved=sum(open_variance) <= 4 * RESOLUTION,
     )
-
-
-@dataclass(frozen=True)
-class _State:
-    kernels: list[Kernel]
-    mode: NodeMode
-    value: float
-    tables: TwoWayTables
 
 
 class _Search:
@@ -218,8 +199,8 @@ class _Search:
         likelihood: Likelihood,
         level: float,
         constant: float,
-        before: _State | None,
-    ) -> _State:
+        before: State | None,
+    ) -> State:
         """Search on some rows, from what fewer rows gave."""
         self.trace, self.passes = [], 0
         kernels = [search.middle for search in self.searches]
@@ -239,11 +220,7 @@ class _Search:
             scans = 0
             model = state.mode.model
             counts = [len(nodes) for nodes in model.basis.cells]
-            open_variance = open_variances(
-                state.tables, model.basis, state.mode.posterior.kernels, 1.0
-            )
-            mean_weight = [float(w.sum()) / binned.rows.total_weight for w in state.tables.weights]
-            excess = [v * w for v, w in zip(open_variance, mean_weight, strict=True)]
+            excess = _open_per_row(state, binned)
             terms = len(self.searches)
             more = more_nodes(state.tables, counts[:terms], state.kernels, excess[:terms])
             model = _with_nodes(model, more)
@@ -251,46 +228,37 @@ class _Search:
             if growths == _GROWTHS or model.basis.size <= state.mode.model.basis.size:
                 break
             kernels = state.kernels
-            before_basis = state.mode.model.basis
-            values = np.empty(model.basis.size)
-            for old, part, new, where in zip(
-                before_basis.cells,
-                before_basis.parts,
-                model.basis.cells,
-                model.basis.parts,
-                strict=True,
-            ):
-                values[where] = old.interpolated(state.mode.values[part], new)
+            values = _at_nodes(state.mode, model.basis)
             self.trace = []  # values for other nodes do not compare
         return state
 
-    def _mode(self, model: NodeModel, kernels: list[Kernel], values: Floats, tol: float) -> _State:
+    def _mode(self, model: NodeModel, kernels: list[Kernel], values: Floats, tol: float) -> State:
         mode = node_mode(model, kernels, values, tol=tol, max_iter=100)
         self.evaluations += 1
         self.passes += mode.passes
         value = mode.evidence(alone=self.alone)
         self.watch(value)
         flat = model.at(mode.values)[0]
-        return _State(kernels, mode, value, model.tables(mode.found, flat))
+        return State(kernels, mode, value, model.tables(mode.found, flat))
 
-    def _ascend(
-        self, model: NodeModel, kernels: list[Kernel], values: Floats, scans: int
-    ) -> _State:
+    def _ascend(self, model: NodeModel, kernels: list[Kernel], values: Floats, scans: int) -> State:
         tol = self.tol * _NEWTON_SHARE
         state = self._mode(model, kernels, values, max(tol, 1.0))
         radius = _RADIUS
         self.trace.append(state.value)
         self.converged = False
         for _ in range(self.max_iter):
-            promised, kernels, likelihood = self._surrogate(state, radius)
-            if promised <= self.tol:
+            promised = self._promise(state, radius)
+            kernels, likelihood = promised.kernels, promised.likelihood
+            if promised.gain <= self.tol:
                 if state.mode.gain > tol:
                     state = self._refined(state, tol)
                     continue
-                if scans and (others := self._scanned(state)) != state.kernels:
+                if scans and (others := scanned(state, self.searches)) != state.kernels:
                     scans -= 1
                     tried = self._mode(state.mode.model, others, state.mode.values, tol)
-                    tried = self._mode(tried.mode.model, *self._step(tried), tol)
+                    better = self._promise(tried, _RADIUS).kernels
+                    tried = self._mode(tried.mode.model, better, tried.predicted(better), tol)
                     if tried.value > state.value + SCAN_GAIN:
                         state = tried
                         self.trace.append(state.value)
@@ -299,84 +267,35 @@ class _Search:
                 break
             moved = replace(state.mode.model, likelihood=likelihood)
             try:
-                tried = self._mode(moved, kernels, self._predicted(state, kernels), tol)
+                tried = self._mode(moved, kernels, state.predicted(kernels), tol)
             except LinAlgError:
                 tried = replace(state, value=-math.inf)
             if tried.value <= state.value and state.mode.gain > tol:
                 state = self._refined(state, tol)
                 continue
-            ratio = (tried.value - state.value) / promised
+            ratio = (tried.value - state.value) / promised.gain
             if ratio > _GOOD:
                 radius = min(2 * radius, _MOST)
             if ratio < _POOR:
-                radius = 0.25 * min(radius, _moved(state, kernels, likelihood))
+                radius = 0.25 * min(radius, largest_move(state, kernels, likelihood))
             if tried.value > state.value:
                 state = tried
                 self.trace.append(state.value)
             elif radius < _LEAST:
-                self.converged = promised <= 10 * self.tol
+                self.converged = promised.gain <= 10 * self.tol
                 break
         return state
 
-    def _refined(self, state: _State, tol: float) -> _State:
+    def _promise(self, state: State, radius: float) -> Promise:
+        return best_of_surrogate(
+            state, self.searches, radius, alone=self.alone, tol=self.tol, unit=self.unit
+        )
+
+    def _refined(self, state: State, tol: float) -> State:
         """Find the first mode, which was found roughly, to the tolerance of all others."""
         state = self._mode(state.mode.model, state.kernels, state.mode.values, tol)
         self.trace[-1] = state.value
         return state
-
-    def _step(self, state: _State) -> tuple[list[Kernel], Floats]:
-        _, kernels, _ = self._surrogate(state, _RADIUS)
-        return kernels, self._predicted(state, kernels)
-
-    def _predicted(self, state: _State, kernels: list[Kernel]) -> Floats:
-        """Values at the nodes by the working model with other kernels: where Newton starts."""
-        model = state.mode.model
-        found = evidence(state.mode.posterior.nodes, self._rows(state), model.kernels(kernels), 1.0)
-        return found.mean
-
-    def _rows(self, state: _State) -> Rows:
-        return Rows(0.0, state.mode.model.rows.n_counted, 0.0)
-
-    def _surrogate(self, state: _State, radius: float) -> tuple[float, list[Kernel], Likelihood]:
-        """What the surrogate's maximum promises, kernels there, and a better likelihood."""
-        mode, model = state.mode, state.mode.model
-        variance = mode.variance_tables(alone=self.alone)
-        moved = mode.moved(variance)
-        tilt = Tilt(model.kernels(state.kernels), mode.through_mode(moved), self.alone)
-        searches = [
-            _within(search, kernel, radius)
-            for search, kernel in zip(self.searches, state.kernels, strict=True)
-        ]
-        if model.constant:
-            searches.append(_kept(constant_kernel(model.constant)))
-        start = tilt.kernels
-        before = evidence(
-            mode.posterior.nodes, self._rows(state), start, 1.0, alone=self.alone
-        ).value
-        found = maximise(
-            mode.posterior.nodes,
-            self._rows(state),
-            searches,
-            start,
-            1.0,
-            noise_bounds=(1.0, 1.0),
-            tol=self.tol,
-            max_iter=_EVALUATIONS,
-            tilt=tilt,
-        )
-        promised = found.value - before
-        likelihood, more = better_likelihood(mode, variance, moved, radius, self.unit)
-        return promised + more, found.kernels[: len(state.kernels)], likelihood
-
-    def _scanned(self, state: _State) -> list[Kernel]:
-        model = state.mode.model
-        flat = model.at(state.mode.values)[0]
-        searches = [
-            *self.searches,
-            *([_kept(constant_kernel(model.constant))] if model.constant else []),
-        ]
-        found = other_lengthscales(state.tables, flat, searches, model.kernels(state.kernels), 1.0)
-        return found[: len(state.kernels)]
 
 
 def _with_nodes(model: NodeModel, counts: list[int]) -> NodeModel:
@@ -397,29 +316,21 @@ def _first_nodes(kernels: list[Kernel], binned: BinnedRows) -> list[int]:
     return spread_nodes(kernels, binned.rows.table.cells, NODES)
 
 
-def _kept(kernel: Kernel) -> Search:
-    """Search of a kernel that stays as it is."""
-    return Search(kernel, kernel, (), 1.0, (), np.empty(0), np.empty(0))
+def _at_nodes(mode: NodeMode, basis: Basis) -> Floats:
+    """Interpolate the functions of a mode at other nodes."""
+    values, before = np.empty(basis.size), mode.model.basis
+    for old, part, new, where in zip(
+        before.cells, before.parts, basis.cells, basis.parts, strict=True
+    ):
+        values[where] = old.interpolated(mode.values[part], new)
+    return values
 
 
-def _within(search: Search, kernel: Kernel, radius: float) -> Search:
-    """Keep a search within some distance of where it is."""
-    if not search.names:
-        return search
-    here = np.log([float(kernel.value(name) or 1.0) for name in search.names])
-    return replace(
-        search,
-        lower=np.minimum(np.maximum(search.lower, here - radius), here),
-        upper=np.maximum(np.minimum(search.upper, here + radius), here),
-    )
-
-
-def _moved(state: _State, kernels: list[Kernel], likelihood: Likelihood) -> float:
-    """Largest change of the log of a hyperparameter."""
-    logs = [
-        abs(math.log(float(b.value(name) or 1.0) / float(a.value(name) or 1.0)))
-        for a, b in zip(state.kernels, kernels, strict=True)
-        for name in a.parameters
+def _open_per_row(state: State, binned: BinnedRows) -> list[float]:
+    """Prior variance that the nodes of each term leave open, times the mean weight W of a row."""
+    mode, tables = state.mode, state.tables
+    variances = open_variances(tables, mode.model.basis, mode.posterior.kernels, 1.0)
+    return [
+        value * float(weight.sum()) / binned.rows.total_weight
+        for value, weight in zip(variances, tables.weights, strict=True)
     ]
-    before = state.mode.model.likelihood.unconstrained()
-    return max([*logs, *np.abs(likelihood.unconstrained() - before)], default=0.0)

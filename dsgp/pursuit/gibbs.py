@@ -37,6 +37,8 @@ _SEGMENTS = 20
 _SWEEP = 1e-6  # seconds per row and term
 _EVALUATE = 5e-8  # seconds per row, term and draw
 _BLOCK = 2**13
+# What the numbers of ``sample`` are at least.
+_LEAST = {"n_samples": 1, "n_warmup": 0, "n_chains": 1, "thin": 1, "n_nodes": 4}
 
 
 @dataclass(frozen=True)
@@ -184,15 +186,9 @@ def sample(
     >>> evaluate(draws, inputs[:5]).shape
     (60, 5)
     """
-    for name, value, least in (
-        ("n_samples", n_samples, 1),
-        ("n_warmup", n_warmup, 0),
-        ("n_chains", n_chains, 1),
-        ("thin", thin, 1),
-        ("n_nodes", n_nodes, 4),
-    ):
-        if value < least:
-            raise ParameterError(f"{name} must be at least {least}, got {value!r}")
+    _require_counts(
+        n_samples=n_samples, n_warmup=n_warmup, n_chains=n_chains, thin=thin, n_nodes=n_nodes
+    )
     variances = np.array(variances, dtype=np.float64)
     directions = np.array(directions, dtype=np.float64)
     directions = directions.reshape(len(directions), rows.inputs.shape[1])
@@ -208,17 +204,40 @@ def sample(
         Chain(model, directions, variances, noise_variance, seed) for seed in random.spawn(n_chains)
     ]
     total = n_warmup + per_chain * thin
-    ends = np.unique(np.linspace(0, total, _SEGMENTS + 1).round().astype(int))[1:]
+    advance = partial(Chain.advance, n_warmup=n_warmup, thin=thin, n_nodes=n_nodes)
+    return _collected(_run_chains(chains, rows, total, advance, watch))
+
+
+def _require_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < _LEAST[name]:
+            raise ParameterError(f"{name} must be at least {_LEAST[name]}, got {value!r}")
+
+
+def _run_chains(
+    chains: list[Chain],
+    rows: Rows,
+    n_sweeps: int,
+    advance: Callable[..., Chain],
+    watch: Callable[[int], None],
+) -> list[Chain]:
+    """Advance all chains side by side to so many sweeps, and report on the way."""
+    ends = np.unique(np.linspace(0, n_sweeps, _SEGMENTS + 1).round().astype(int))[1:]
+    terms = max(len(chains[0].theta), 1)
     # What has been seen of the rows is seen before tasks share them.
     _ = rows.share, rows.n_positive, rows.log_weight
     with one_blas_thread():
         for end in ends:
-            tasks = [partial(chain.advance, int(end), n_warmup, thin, n_nodes) for chain in chains]
-            terms = max(len(directions), 1)
-            seconds = _SWEEP * len(rows) * terms * total / len(ends) * n_chains
+            tasks = [partial(advance, chain, int(end)) for chain in chains]
+            seconds = _SWEEP * len(rows) * terms * n_sweeps / len(ends) * len(chains)
             # Here: a chain is as long as the rows, and would have to travel both ways.
             chains = run(tasks, seconds, in_place=True)
             watch(int(end))
+    return chains
+
+
+def _collected(chains: list[Chain]) -> Draws:
+    """Put the draws of all chains one after the other."""
     kept = [draw for chain in chains for draw in chain.kept]
     updates = sum(chain.updates for chain in chains)
     stacked = {
@@ -227,7 +246,7 @@ def sample(
     }
     return Draws(
         **stacked,
-        n_chains=n_chains,
+        n_chains=len(chains),
         evaluations=sum(chain.evaluations for chain in chains) / max(updates, 1),
     )
 

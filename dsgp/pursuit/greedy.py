@@ -20,7 +20,13 @@ from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern
 from dsgp.learning.search import NOISE, NOISE_START
-from dsgp.pursuit.projection import ProjectionFit, Rows, fit_projection, linear_start, random_starts
+from dsgp.pursuit.projection import Rows
+from dsgp.pursuit.projection_fit import (
+    ProjectionFit,
+    fit_projection,
+    linear_start,
+    random_starts,
+)
 from dsgp.terms import Floats
 
 # Terms that the automatic choice goes up to.
@@ -156,26 +162,43 @@ def greedy(
             while len(pursuit.fits) < n_projections and pursuit.extend():
                 watch(pursuit.trace[-1])
             return pursuit.result(pursuit)
-        held_out = _held_out(rows, random)
-        weight = rows.weight if rows.weight.size else np.ones(len(rows))
-        # A row of weight 0 has a prediction and no influence.
-        part = replace(rows, weight=np.where(held_out, 0.0, weight))
-        validation = np.where(held_out, weight, 0.0)
-        search = _Pursuit(part, kernel, n_starts, random, noise_variance, validation)
-        best, score, failures = 0, 1.0, 0
-        while failures < patience and held_out.any() and len(search.fits) < AUTO_LIMIT:
-            if not search.extend():
-                break
-            watch(search.trace[-1])
-            if search.trace[-1].validation < (1 - tolerance) * score:
-                best, score, failures = len(search.fits), search.trace[-1].validation, 0
-            else:
-                failures += 1
+        search, terms = _chosen_terms(
+            rows, kernel, n_starts, noise_variance, patience, tolerance, random, watch
+        )
         final = _Pursuit(rows, kernel, 1, random, noise_variance)
-        for fit in search.fits[:best]:
-            if not final.extend(fit):
+        for term in terms:
+            if not final.extend(term):
                 break
         return final.result(search)
+
+
+def _chosen_terms(
+    rows: Rows,
+    kernel: Matern,
+    n_starts: int,
+    noise_variance: float | None,
+    patience: int,
+    tolerance: float,
+    random: np.random.Generator,
+    watch: Callable[[Step], None],
+) -> tuple[_Pursuit, list[_Term]]:
+    """Add terms while they predict rows held out better; return the search, and those that do."""
+    held_out = _held_out(rows, random)
+    weight = rows.weight if rows.weight.size else np.ones(len(rows))
+    # A row of weight 0 has a prediction and no influence.
+    part = replace(rows, weight=np.where(held_out, 0.0, weight))
+    validation = np.where(held_out, weight, 0.0)
+    search = _Pursuit(part, kernel, n_starts, random, noise_variance, validation)
+    best, score, failures = 0, 1.0, 0
+    while failures < patience and held_out.any() and len(search.fits) < AUTO_LIMIT:
+        if not search.extend():
+            break
+        watch(search.trace[-1])
+        if search.trace[-1].validation < (1 - tolerance) * score:
+            best, score, failures = len(search.fits), search.trace[-1].validation, 0
+        else:
+            failures += 1
+    return search, search.fits[:best]
 
 
 def _held_out(rows: Rows, random: np.random.Generator) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""One projection, y = f(x·w) + noise: its log marginal likelihood, and the best direction w.
+"""One projection, y = f(x·w) + noise: its log marginal likelihood and the gradient by w.
 
 Only products of the lengthscale and w matter: with a lengthscale of 1 the length of w is the
 inverse lengthscale. Fisher's identity gives the derivative by the projected input x_i of a row,
@@ -12,31 +12,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.jit.projection import bin_rows, differentiate, project_rows
 from dsgp.kernels import Matern
-from dsgp.learning.search import NOISE, VARIANCE
 from dsgp.terms import Axis, AxisPosterior, Floats, Observations, sum_by
 
 # In lengthscales. Within wider bins the function is not a line.
 WIDEST_BIN = 1 / 32
-# Relative to the correlation of a column with itself.
-_RIDGE = 1e-3
-# Guesses, in nats per squared log, of what turns an L-BFGS step along the length and the variance
-# into one of the right size.
-_LENGTH_CURVATURE = 100.0
-_VARIANCE_CURVATURE = 10.0
-# In nats: a search that gained less is the last.
-_GAIN = 1.0
-# Relative to the log likelihood: where the two kinds of searches end.
-_ROUGHLY, _FINELY = 1e-7, 1e-9
 _BLOCK = 2**16
 # A point this close to the upper end of its bin still differs from the next bin's first.
 _INSIDE = 1 - 1e-9
@@ -223,30 +211,33 @@ def projected_evidence(
             f"direction projects the inputs to {low:g} … {high:g}, beyond float64; take a shorter "
             "one"
         )
-    origin, width = 0.0, 1.0
-    n_bins = None if n_bins is None else _enough_bins(n_bins, high - low, kernel)
-    if n_bins is not None and n_bins < len(rows) and high - low > np.finfo(float).tiny * n_bins:
-        origin, width = low, (high - low) / n_bins
-        axis, codes, target, total, centre, used = _in_bins(rows, position, low, width, n_bins)
-    else:
-        axis, codes, target, total = _sorted(rows, position)
-        centre, used = axis.points, np.arange(len(axis))
+    points = _points_of(rows, position, low, high, kernel, n_bins)
     seen = Observations(
-        target=target,
-        weight=total / noise_variance,
+        target=points.target,
+        weight=points.weight / noise_variance,
         # The scatter of the rows around their points comes with the pass over them below.
         within=0.0,
         log_weight=rows.log_weight - rows.n_positive * math.log(noise_variance),
         n_rows=rows.n_positive,
     )
-    posterior = axis.posterior(kernel, seen, slope=True)
+    posterior = points.axis.posterior(kernel, seen, slope=True)
+    used, target = points.used, points.target
     table = np.zeros((int(used[-1]) + 1, 6))
-    table[used, 0], table[used, 1], table[used, 2] = centre, target, target - posterior.mean
+    table[used, 0], table[used, 1] = points.centre, target
+    table[used, 2] = target - posterior.mean
     table[used, 3], table[used, 4] = posterior.slope, posterior.slope_variance
     table[used, 5] = posterior.slope_covariance
     fitted, by_direction = np.empty(len(rows)), np.zeros(len(direction))
     within, spread = differentiate(
-        rows.inputs, rows.target, rows.weight, codes, position, width, table, fitted, by_direction
+        rows.inputs,
+        rows.target,
+        rows.weight,
+        points.codes,
+        position,
+        points.width,
+        table,
+        fitted,
+        by_direction,
     )
     loss = 0.5 * (within + spread) / noise_variance
     evidence = posterior.evidence
@@ -258,8 +249,51 @@ def projected_evidence(
         by_log_noise=evidence.by_log_noise + loss,
         fitted=fitted,
         posterior=posterior,
-        origin=origin,
+        origin=points.origin,
     )
+
+
+@dataclass(frozen=True)
+class _Points:
+    """Points along a projection that rows are put into: distinct projections, or means of bins.
+
+    Attributes
+    ----------
+    axis : Axis
+        Begins at ``origin``.
+    codes : ndarray of shape (n_rows,)
+        The point of each row, or its bin.
+    target, weight : ndarray of shape (n_points,)
+        Of the rows at each.
+    centre : ndarray of shape (n_points,)
+        The projection of each point, or its place within its bin in widths.
+    used : ndarray of shape (n_points,)
+        The bins that have rows.
+    origin, width : float
+        Where the first bin begins, and how wide bins are; 0 and 1 without bins.
+    """
+
+    axis: Axis
+    codes: NDArray[np.int32]
+    target: Floats
+    weight: Floats
+    centre: Floats
+    used: NDArray[np.intp]
+    origin: float = 0.0
+    width: float = 1.0
+
+
+def _points_of(
+    rows: Rows, position: Floats, low: float, high: float, kernel: Matern, n_bins: int | None
+) -> _Points:
+    """Put rows into bins, if there are fewer than rows, or else sort them by their projection.
+
+    Of bins, ``position`` becomes the place of the rows within theirs.
+    """
+    n_bins = None if n_bins is None else _enough_bins(n_bins, high - low, kernel)
+    if n_bins is not None and n_bins < len(rows) and high - low > np.finfo(float).tiny * n_bins:
+        return _in_bins(rows, position, low, (high - low) / n_bins, n_bins)
+    return _sorted(rows, position)
 
 
 def _enough_bins(n_bins: int, extent: float, kernel: Matern) -> int:
@@ -269,221 +303,24 @@ def _enough_bins(n_bins: int, extent: float, kernel: Matern) -> int:
     return max(n_bins, math.ceil(min(extent / lengthscale, 1e15) / WIDEST_BIN))
 
 
-def _sorted(rows: Rows, position: Floats) -> tuple[Axis, NDArray[np.int32], Floats, Floats]:
-    """Axis of the distinct projections, the point of each row, target and weight of each point."""
+def _sorted(rows: Rows, position: Floats) -> _Points:
     axis, codes = Axis.from_column(position)
     weight = rows.weight if rows.weight.size else np.ones(len(rows))
     total = sum_by(codes, len(axis), weight)
-    return axis, codes, _divided(sum_by(codes, len(axis), weight * rows.target), total), total
+    target = _divided(sum_by(codes, len(axis), weight * rows.target), total)
+    return _Points(axis, codes, target, total, axis.points, np.arange(len(axis)))
 
 
-def _in_bins(
-    rows: Rows, position: Floats, low: float, width: float, n_bins: int
-) -> tuple[Axis, NDArray[np.int32], Floats, Floats, Floats, NDArray[np.intp]]:
-    """Like ``_sorted`` for bins, with the place of the points within these and which are used.
-
-    ``position`` becomes the place of the rows within their bins, in widths. The axis begins at
-    ``low`` and has one point for each bin with rows, at their weighted mean.
-    """
+def _in_bins(rows: Rows, position: Floats, low: float, width: float, n_bins: int) -> _Points:
+    """One point for each bin with rows, at their weighted mean."""
     codes = np.empty(len(rows), dtype=np.int32)
     sums = np.zeros((n_bins, 4))
     bin_rows(position, rows.target, rows.weight, low, 1 / width, codes, sums)
     used = np.flatnonzero(sums[:, 3])
     total = sums[used, 0]
     centre = np.where(total > 0, np.minimum(_divided(sums[used, 1], total), _INSIDE), 0.5)
-    return Axis((used + centre) * width), codes, _divided(sums[used, 2], total), total, centre, used
-
-
-@dataclass(frozen=True)
-class ProjectionFit:
-    """The best projection found from one start.
-
-    Attributes
-    ----------
-    direction : ndarray of shape (n_inputs,)
-    kernel : kernel of lengthscale 1
-    noise_variance : float
-    value : float
-        Log marginal likelihood, plus the log of the prior of the direction up to a constant.
-    evidence : ProjectedEvidence
-    evaluations : int
-    """
-
-    direction: Floats
-    kernel: Matern
-    noise_variance: float
-    value: float
-    evidence: ProjectedEvidence
-    evaluations: int
-
-    @property
-    def fitted(self) -> Floats:
-        """Posterior mean of the function at the rows, (n_rows,)."""
-        return self.evidence.fitted
-
-
-def fit_projection(
-    rows: Rows,
-    direction: ArrayLike,
-    kernel: Matern,
-    noise_variance: float,
-    *,
-    n_bins: int | None = None,
-    relevance: ArrayLike | None = None,
-    variance_bounds: tuple[float, float] = VARIANCE,
-    noise_bounds: tuple[float, float] = NOISE,
-    max_iter: int = 100,
-) -> ProjectionFit:
-    """Maximise the log marginal likelihood over direction, variance and noise variance.
-
-    The result is never worse than the start (put within the bounds).
-
-    Parameters
-    ----------
-    rows : Rows
-    direction : array_like of shape (n_inputs,)
-        Start. At 0 the gradient vanishes, and the search would stay there.
-    kernel : kernel
-        Start of the variance (None: the mean square of the target), which stays as given if it is
-        ``fixed``. The lengthscale becomes 1.
-    noise_variance : float
-        Start, of a row of weight 1.
-    n_bins : int, optional
-        See ``projected_evidence``.
-    relevance : array_like of shape (n_inputs,), optional
-        Prior precisions α: w ~ N(0, diag(1/α)). Without, all directions are equally probable.
-    variance_bounds, noise_bounds : (float, float)
-        The defaults suit a target of variance 1.
-    max_iter : int
-        Iterations of L-BFGS, of about 1.5 evaluations each.
-    """
-    precision = np.zeros(len(rows.scale)) if relevance is None else np.asarray(relevance, float)
-    if precision.shape != rows.scale.shape:
-        raise ParameterError(f"relevance must have shape {rows.scale.shape}, got {precision.shape}")
-    variance = kernel.variance
-    if variance is None:
-        variance = float(np.clip(rows.share @ rows.target**2, *variance_bounds))
-    if "variance" in kernel.fixed:
-        variance_bounds = (variance, variance)
-    unit = kernel.with_parameters(lengthscale=1.0, variance=variance)
-    bounds = np.log([variance_bounds, noise_bounds])
-    best: ProjectionFit | None = None
-    evaluations = 0
-
-    def loss(w: Floats, logs: Floats) -> tuple[float, Floats, Floats]:
-        nonlocal best, evaluations
-        evaluations += 1
-        variance, noise = (float(v) for v in np.exp(np.clip(logs, *bounds.T)))
-        kernel = unit if "variance" in unit.fixed else unit.with_parameters(variance=variance)
-        evidence = projected_evidence(rows, w, kernel, noise, n_bins)
-        value = evidence.value - 0.5 * float(precision @ w**2)
-        if best is None or value > best.value:
-            best = ProjectionFit(w, kernel, noise, value, evidence, evaluations)
-        by_logs = -np.array([evidence.by_log_variance, evidence.by_log_noise])
-        return -value, precision * w - evidence.by_direction, by_logs
-
-    def search(start: tuple[Floats, Floats], metric: _Metric, max_iter: int, ftol: float) -> int:
-        """Minimise over w in a basis and logs in their sizes; return the iterations."""
-        basis, sizes, scale = metric.basis, metric.sizes, metric.scale
-
-        def scaled_loss(theta: Floats) -> tuple[float, Floats]:
-            value, by_w, by_logs = loss(basis @ theta[:-2], sizes * theta[-2:])
-            return value / scale, np.append(basis.T @ by_w, sizes * by_logs) / scale
-
-        found = minimize(
-            scaled_loss,
-            np.append(np.linalg.solve(basis, start[0]), start[1] / sizes),
-            jac=True,
-            method="L-BFGS-B",
-            # Without bounds on w the first step has at most length 1, not that of the gradient.
-            bounds=[(None, None)] * len(basis) + [tuple(b) for b in bounds / sizes[:, None]],
-            options={"maxiter": max_iter, "ftol": ftol},
-        )
-        return int(found.nit)
-
-    logs = np.clip(np.log([variance, noise_variance]), *bounds.T)
-    # First in standard deviations of the inputs, then by the curvature near the optimum.
-    metric = _Metric(np.diag(1 / rows.scale), np.ones(2), 1.0)
-    start = np.array(direction, dtype=np.float64), logs
-    first = (max_iter + 1) // 2
-    left = max_iter - search(start, metric, first, _ROUGHLY)
-    while left > 0:
-        assert best is not None  # the first evaluation is at the start
-        before = best.value
-        start = best.direction, np.log([best.kernel.std**2, best.noise_variance])
-        left -= max(search(start, _curvature(rows, best, precision), left, _FINELY), 1)
-        if best.value - before < _GAIN:
-            break
-    assert best is not None
-    return replace(best, evaluations=evaluations)
-
-
-@dataclass(frozen=True)
-class _Metric:
-    """Units of a search: w = basis @ θ, logs = sizes * θ, and the loss in ``scale`` nats."""
-
-    basis: Floats
-    sizes: Floats
-    scale: float
-
-
-def _curvature(rows: Rows, fit: ProjectionFit, precision: Floats) -> _Metric:
-    """Units in which the curvature at an optimum is about 1, for the loss per row.
-
-    A change δ of w moves row i along the function by the part of x_i·δ that x_i·w does not tell,
-    which costs w_i/σ² f'² times half its square: up to millions of times more than a change of the
-    length of w or of the variance, for which the function makes up. Without these units L-BFGS ends
-    hundreds of nats below the optimum when there are many rows.
-    """
-    n = max(rows.n_positive, 1)
-    posterior = fit.evidence.posterior
-    assert posterior.slope is not None
-    steepness = float(posterior.seen.weight @ posterior.slope**2)
-    along = rows.correlation @ (fit.direction * rows.scale)
-    # A projection narrower than this has no curvature anyway.
-    spread = max(float(fit.direction * rows.scale @ along), 1e-12)
-    length = np.outer(along, along) / spread
-    hessian = steepness * (rows.correlation - length) + _LENGTH_CURVATURE / spread * (
-        length + _RIDGE * (rows.correlation + np.eye(len(along)))
-    )
-    hessian += np.diag(precision / rows.scale**2)
-    values, vectors = np.linalg.eigh(hessian / n)
-    # Rounding may make the least negative.
-    floor = max(_RIDGE * _LENGTH_CURVATURE / (spread * n), 1e-15 * float(values[-1]))
-    basis = vectors / np.sqrt(np.maximum(values, floor)) / rows.scale[:, None]
-    return _Metric(basis, np.sqrt([n / _VARIANCE_CURVATURE, 2.0]), float(n))
-
-
-def linear_start(rows: Rows) -> Floats:
-    """Direction of the linear regression of the target, (n_inputs,).
-
-    The projection has a weighted standard deviation of 1 (if any input varies).
-    """
-    correlation, slope = rows.correlation, np.zeros(rows.inputs.shape[1])
-    mean = rows.share @ rows.target
-    for part, scaled in rows.standardised():
-        slope += (rows.share[part] * (rows.target[part] - mean)) @ scaled
-    beta = np.linalg.solve(correlation + _RIDGE * np.eye(len(slope)), slope)
-    if not beta.any():
-        beta = np.ones_like(slope)  # the target has no linear part: any direction
-    beta /= np.abs(beta).max()
-    spread = math.sqrt(max(float(beta @ correlation @ beta), 0.0))
-    return np.asarray(beta / rows.scale / (spread if spread > 0 else 1.0))
-
-
-def random_starts(
-    n_inputs: int, n: int, random: np.random.Generator, relevance: ArrayLike | None = None
-) -> Floats:
-    """Draw directions, (n, n_inputs).
-
-    From their prior N(0, diag(1/``relevance``)), or else uniformly, of length 1 (for inputs of
-    standard deviation 1).
-    """
-    directions = random.standard_normal((n, n_inputs))
-    if relevance is None:
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        return directions
-    return np.asarray(directions / np.sqrt(np.asarray(relevance, dtype=float)))
+    target = _divided(sums[used, 2], total)
+    return _Points(Axis((used + centre) * width), codes, target, total, centre, used, low, width)
 
 
 def _divided(sums: Floats, total: Floats) -> Floats:

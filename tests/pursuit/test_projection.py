@@ -6,13 +6,8 @@ from scipy.stats import multivariate_normal
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-from dsgp.pursuit.projection import (
-    Rows,
-    fit_projection,
-    linear_start,
-    projected_evidence,
-    random_starts,
-)
+from dsgp.pursuit.projection import Rows, projected_evidence
+from dsgp.pursuit.projection_fit import fit_projection, linear_start, random_starts
 
 SMOOTH = (Matern32, Matern52, Matern72)
 every_kernel = pytest.mark.parametrize("make", SMOOTH)

@@ -1,8 +1,8 @@
-"""The options of ``dsgp info``; `dsgp.cli.prediction` does the work."""
+"""The command ``dsgp info``, its help and examples; `dsgp.cli.prediction` does the work."""
 
 from __future__ import annotations
 
-from dsgp.cli.arguments import Model, StorageOption
+from dsgp.cli.options.shared import Model, StorageOption
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.

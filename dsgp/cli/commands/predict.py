@@ -1,21 +1,9 @@
-"""The options of ``dsgp predict``; `dsgp.cli.prediction` does the work."""
+"""The command ``dsgp predict``, its help and examples; `dsgp.cli.prediction` does the work."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from typer import Option
-
-from dsgp.cli.arguments import (
-    Data,
-    Decimal,
-    Delimiter,
-    Encoding,
-    Model,
-    Overwrite,
-    StorageOption,
-)
+from dsgp.cli.options import predict as options
+from dsgp.cli.options import shared
 from dsgp.cli.work import work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
@@ -33,59 +21,20 @@ Examples:
 
 
 def predict(
-    model: Model,
-    data: Data,
-    out: Annotated[
-        Path,
-        Option(
-            metavar="FILE|FOLDER",
-            help="Where predictions go: a file .csv, .csv.gz, .parquet or .pq. A name without an "
-            "ending is a folder of files part-00000.parquet, …, one for each block.",
-        ),
-    ],
-    keep: Annotated[
-        list[str] | None, Option(metavar="A,B", help="Copied from DATA; can be repeated.")
-    ] = None,
-    level: Annotated[
-        float | None,
-        Option(
-            metavar="P",
-            help="Probability of the interval, between 0 and 1; 0.95 by default. Not of a "
-            "classifier.",
-        ),
-    ] = None,
-    statistic: Annotated[
-        str | None,
-        Option(
-            metavar="mean|median",
-            help="Not of a classifier: predict the mean response averaged over what is unknown, "
-            "the default, or its median. They differ behind a link and with fit's --transform.",
-        ),
-    ] = None,
-    exposure: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="poisson, negative-binomial, gamma: exposure of each row; without it predictions "
-            "are per unit of it.",
-        ),
-    ] = None,
-    offset: Annotated[
-        str | None,
-        Option(metavar="COLUMN", help="bernoulli to student-t: offset of each row; else 0."),
-    ] = None,
-    trials: Annotated[
-        str | None,
-        Option(
-            metavar="COLUMN",
-            help="binomial: trials of each row; without them the mean is a probability.",
-        ),
-    ] = None,
-    delimiter: Delimiter = ",",
-    decimal: Decimal = ".",
-    encoding: Encoding = "utf-8",
-    storage_option: StorageOption = None,
-    overwrite: Overwrite = False,
+    model: shared.Model,
+    data: shared.Data,
+    out: options.Out,
+    keep: options.Keep = None,
+    level: options.Level = None,
+    statistic: options.Statistic = None,
+    exposure: options.Exposure = None,
+    offset: options.Offset = None,
+    trials: options.Trials = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    overwrite: shared.Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
 
