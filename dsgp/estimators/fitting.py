@@ -41,7 +41,7 @@ from dsgp.estimators.refining import (
 from dsgp.estimators.term import Term
 from dsgp.estimators.training import Training, prepare
 from dsgp.kernels import Kernel
-from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.learning.lengthscales import SCAN_GAIN
 from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.progress import Bar, progress
 from dsgp.rows.encode import MOST_BINS

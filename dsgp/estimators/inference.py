@@ -21,8 +21,9 @@ from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.additive.variance import Covariance, covariance_of
 from dsgp.estimators.parameters import require_resolvable
 from dsgp.kernels import Kernel
+from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import Learned, marginal
-from dsgp.learning.nodes import Rows, are_too_many
+from dsgp.learning.nodes import are_too_many
 from dsgp.learning.search import Search, search_for
 from dsgp.learning.vbem import vbem
 from dsgp.terms import Floats

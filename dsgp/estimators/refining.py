@@ -17,8 +17,9 @@ from dsgp.additive.tables import BINS
 from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.inference import Fit, Found, by_nodes, by_vbem, note_of_nodes
 from dsgp.kernels import Kernel
+from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import marginal
-from dsgp.learning.nodes import Rows, are_too_many, enough_nodes, first_nodes
+from dsgp.learning.nodes import are_too_many, enough_nodes, first_nodes
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import SHORTEST, search_for
 from dsgp.terms import Cells, Floats

@@ -44,7 +44,7 @@ from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.laplace.working import State, climb, working_equations
-from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.learning.lengthscales import SCAN_GAIN
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import VARIANCE, Search, search_for
 from dsgp.likelihoods import Likelihood, by_name

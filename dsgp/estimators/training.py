@@ -13,14 +13,8 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive import Equations, RowEquations
-from dsgp.additive.streaming import (
-    LOGICAL_BLOCK,
-    Statistics,
-    Survey,
-    of_positive_weight,
-    statistics,
-    survey,
-)
+from dsgp.additive.streaming import LOGICAL_BLOCK, Statistics, statistics
+from dsgp.additive.survey import Survey, of_positive_weight, survey
 from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.compute import CPU_COUNT, over_chunks, run
 from dsgp.errors import DataError, DataWarning, MemoryLimitError
