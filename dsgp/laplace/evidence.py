@@ -21,7 +21,8 @@ import numpy as np
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Constant, Kernel
 from dsgp.laplace.rows import Linearised, PairTables, ResponseRows
-from dsgp.learning.nodes import Basis, NodePosterior, Nodes
+from dsgp.learning.basis import Basis, Nodes
+from dsgp.learning.node_posterior import NodePosterior
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Axis, Cells, Floats
 

@@ -22,15 +22,9 @@ from dsgp.kernels import Kernel
 from dsgp.laplace.binned import BinnedRows, counts_of
 from dsgp.laplace.evidence import CONSTANT, NodeMode, NodeModel, node_mode
 from dsgp.laplace.surrogate import Promise, State, best_of_surrogate, largest_move, scanned
-from dsgp.learning.nodes import (
-    RESOLUTION,
-    SCAN_GAIN,
-    Basis,
-    eliminated_of,
-    more_nodes,
-    open_variances,
-    spread_nodes,
-)
+from dsgp.learning.basis import Basis
+from dsgp.learning.lengthscales import SCAN_GAIN
+from dsgp.learning.nodes import RESOLUTION, eliminated_of, more_nodes, open_variances, spread_nodes
 from dsgp.learning.search import Search
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Cells, Floats

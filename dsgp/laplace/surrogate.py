@@ -17,8 +17,9 @@ from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.laplace.evidence import NodeMode, constant_kernel
 from dsgp.laplace.parameters import better_likelihood
+from dsgp.learning.evidence import Rows, evidence
+from dsgp.learning.lengthscales import other_lengthscales
 from dsgp.learning.marginal import Tilt, maximise
-from dsgp.learning.nodes import Rows, evidence, other_lengthscales
 from dsgp.learning.search import Search
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats

@@ -1,6 +1,6 @@
 """Hyperparameters by the marginal likelihood, from sufficient statistics.
 
-What is maximised is the log marginal likelihood of the model at its nodes (``learning.nodes``).
+What is maximised is the log marginal likelihood of the model at its nodes (``learning.evidence``).
 
 It is the collapsed bound of Titsias (2009) without its trace term, and with the nodes' spline in
 the place of the kernel's own interpolation, which would have to be computed anew for every
@@ -24,19 +24,10 @@ from scipy.optimize import minimize
 
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
-from dsgp.learning.nodes import (
-    RESOLUTION,
-    Basis,
-    Evidence,
-    Nodes,
-    Rows,
-    eliminated_of,
-    evidence,
-    first_nodes,
-    more_nodes,
-    open_variances,
-    other_lengthscales,
-)
+from dsgp.learning.basis import Basis, Nodes
+from dsgp.learning.evidence import Evidence, Rows, evidence
+from dsgp.learning.lengthscales import other_lengthscales
+from dsgp.learning.nodes import RESOLUTION, eliminated_of, first_nodes, more_nodes, open_variances
 from dsgp.learning.search import Search
 from dsgp.terms import Floats
 

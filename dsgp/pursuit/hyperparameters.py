@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from dsgp.kernels import Kernel
+from dsgp.learning.basis import Basis, Nodes
+from dsgp.learning.evidence import Rows as RowSums
+from dsgp.learning.evidence import evidence
 from dsgp.learning.marginal import maximise
-from dsgp.learning.nodes import Basis, Nodes, evidence
-from dsgp.learning.nodes import Rows as RowSums
 from dsgp.learning.search import NOISE, Search
 from dsgp.pursuit.joint import State, lower, shares
 from dsgp.pursuit.moments import fill_rows

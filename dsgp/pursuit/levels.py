@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from dsgp import memory
-from dsgp.additive.streaming import of_positive_weight, survey
+from dsgp.additive.survey import of_positive_weight, survey
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError, DataWarning
 from dsgp.likelihoods import Likelihood

@@ -6,8 +6,9 @@ import pytest
 from distributed import Client
 
 from dsgp import compute
-from dsgp.additive import RowEquations, streaming
-from dsgp.additive.streaming import statistics, survey
+from dsgp.additive import RowEquations, kept_rows, streaming
+from dsgp.additive.streaming import statistics
+from dsgp.additive.survey import survey
 from dsgp.errors import DataError
 from dsgp.kernels import Matern32
 from dsgp.rows import table as rows_table
@@ -190,7 +191,7 @@ def test_worker_processes_change_no_bit(rows):
 
 @pytest.mark.parametrize("weighted", [True, False])
 def test_codes_on_disk_are_those_in_memory(monkeypatch, rows, weighted):
-    for module in (streaming, rows_table):
+    for module in (kept_rows, rows_table):
         monkeypatch.setattr(module, "BLOCK", 700)
     _, _, here = fit(source(rows, None, weighted), with_pairs=False)
     _, _, there = fit(source(rows, CHUNKS[3], weighted), with_pairs=False, codes_on_disk=True)

@@ -10,7 +10,7 @@ from dsgp.additive import TwoWayTables
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
 from dsgp.laplace.evidence import CONSTANT, NodeModel, constant_kernel
 from dsgp.laplace.rows import ResponseRows
-from dsgp.learning.nodes import Basis
+from dsgp.learning.basis import Basis
 from dsgp.likelihoods import (
     Bernoulli,
     Binomial,

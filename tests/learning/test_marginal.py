@@ -8,8 +8,9 @@ from scipy.optimize import minimize
 
 from dsgp.additive import RowEquations
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.learning.basis import Basis
+from dsgp.learning.evidence import Rows, evidence
 from dsgp.learning.marginal import marginal
-from dsgp.learning.nodes import Basis, Rows, evidence
 from dsgp.learning.search import search_for
 from tests.additive.dense import Problem, inputs, table_of
 

@@ -23,7 +23,7 @@ from dsgp.errors import (
     ParameterError,
 )
 from dsgp.kernels import Kernel
-from dsgp.learning.nodes import SCAN_GAIN
+from dsgp.learning.lengthscales import SCAN_GAIN
 from dsgp.learning.search import NOISE, NOISE_START
 from dsgp.models.cautions import warn_of_bins, warn_of_structure
 from dsgp.models.checks import (

@@ -11,8 +11,9 @@ from scipy.linalg import LinAlgError
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
+from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import Learned, marginal
-from dsgp.learning.nodes import Rows, are_too_many
+from dsgp.learning.nodes import are_too_many
 from dsgp.learning.search import Search, search_for
 from dsgp.learning.vbem import vbem
 from dsgp.models.checks import require_resolvable

@@ -8,10 +8,7 @@ from functools import partial
 import numpy as np
 
 from dsgp.additive import Equations, RowEquations
-from dsgp.additive.streaming import (
-    Survey,
-    survey,
-)
+from dsgp.additive.survey import Survey, survey
 from dsgp.models.clock import Watch
 from dsgp.models.rows.bins import summed_by_bins
 from dsgp.models.rows.budget import plan_memory

@@ -14,8 +14,9 @@ from scipy.linalg import LinAlgError
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS
 from dsgp.kernels import Kernel
+from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import marginal
-from dsgp.learning.nodes import Rows, are_too_many, enough_nodes, first_nodes
+from dsgp.learning.nodes import are_too_many, enough_nodes, first_nodes
 from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import SHORTEST, search_for
 from dsgp.models.gaussian.learner import Hyperparameters, by_nodes, by_vbem, note_of_nodes

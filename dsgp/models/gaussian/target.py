@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgp.additive.streaming import LOGICAL_BLOCK, of_positive_weight
+from dsgp.additive.streaming import LOGICAL_BLOCK
+from dsgp.additive.survey import of_positive_weight
 from dsgp.compute import over_blocks, over_chunks
 from dsgp.errors import DataError, DataWarning
 from dsgp.rows.encode import Sketch

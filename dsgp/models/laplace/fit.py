@@ -28,7 +28,8 @@ from dsgp.laplace.learner import Learned, learn
 from dsgp.laplace.mode import Mode, find_mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.laplace.working import Climb, State, climb
-from dsgp.learning.nodes import SCAN_GAIN, has_too_many_levels
+from dsgp.learning.lengthscales import SCAN_GAIN
+from dsgp.learning.nodes import has_too_many_levels
 from dsgp.learning.search import Search, search_for
 from dsgp.likelihoods import Likelihood, by_name
 from dsgp.models.cautions import warn_of_bins, warn_of_structure

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dsgp.additive import RowEquations
-from dsgp.additive.streaming import survey
+from dsgp.additive.survey import survey
 from dsgp.errors import DataError
 from dsgp.kernels import Kernel
 from dsgp.laplace.rows import ResponseRows

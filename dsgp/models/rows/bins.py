@@ -9,11 +9,8 @@ from functools import partial
 
 import numpy as np
 
-from dsgp.additive.streaming import (
-    Statistics,
-    Survey,
-    statistics,
-)
+from dsgp.additive.streaming import Statistics, statistics
+from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning, MemoryLimitError
 from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.models.rows.budget import pair_bytes, plan_memory

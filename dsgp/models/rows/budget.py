@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsgp import memory
-from dsgp.additive.streaming import (
-    LOGICAL_BLOCK,
-)
+from dsgp.additive.streaming import LOGICAL_BLOCK
 from dsgp.additive.tables import BINS, TABLE_BYTES
 from dsgp.compute import CPU_COUNT
 from dsgp.rows.coding import TermCut, code_type

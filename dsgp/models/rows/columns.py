@@ -10,9 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dsgp.additive.streaming import (
-    Survey,
-)
+from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning
 from dsgp.kernels import Kernel
 from dsgp.rows.coding import placed

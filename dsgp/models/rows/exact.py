@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsgp import memory
-from dsgp.additive.streaming import (
-    of_positive_weight,
-)
+from dsgp.additive.survey import of_positive_weight
 from dsgp.compute import over_chunks, run
 from dsgp.errors import DataError
 from dsgp.models.rows.budget import exact_bytes
