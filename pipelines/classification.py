@@ -13,8 +13,9 @@ from typer import Option
 from dsgp.cli.endings import run_app
 
 try:
-    from pipelines.run.config import KERNELS, validated
+    from pipelines.run.config import validated
     from pipelines.run.fitting import build_scoring
+    from pipelines.run.sections import KERNELS
     from pipelines.run.single import run_from_command_line, run_one
 except ImportError as error:
     if __name__ != "__main__":

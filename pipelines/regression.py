@@ -16,7 +16,7 @@ from dsgp.errors import ParameterError
 from dsgp.transforms import require_transform
 
 try:
-    from pipelines.run.config import KERNELS
+    from pipelines.run.sections import KERNELS
     from pipelines.run.single import run_from_command_line, run_one
 except ImportError as error:
     if __name__ != "__main__":

@@ -22,7 +22,7 @@ try:
     from pipelines.grid.figures import draw_corners, draw_field, draw_image
     from pipelines.grid.writing import MODEL, POSTERIOR, written
     from pipelines.reporting import DPI, Stopwatch, plain_errors
-    from pipelines.run.config import KERNELS
+    from pipelines.run.sections import KERNELS
 except ImportError as error:
     if __name__ != "__main__":
         raise

@@ -11,9 +11,10 @@ from dsgp.addresses import address_of
 from dsgp.errors import ParameterError
 from dsgp.rows.sources import FILE_TYPES, open_table
 from pipelines.datasets import is_built_in
-from pipelines.run.config import Additive, Config, Kernel, Load, Scoring
+from pipelines.run.config import Config
 from pipelines.run.fitting import build_additive, build_pursuit, build_scoring
 from pipelines.run.loading import input_names
+from pipelines.run.sections import Additive, Kernel, Load, Scoring
 
 
 def require_possible(config: Config) -> None:

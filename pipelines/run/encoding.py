@@ -18,10 +18,10 @@ from dsgp.rows.sinks import table_writer
 from dsgp.rows.sources import Stored, target_of
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from pipelines.run.chain import Work
-from pipelines.run.config import Encode
 from pipelines.run.design import DateRange, Design
 from pipelines.run.folders import read_json, write_json
 from pipelines.run.loading import FACTS
+from pipelines.run.sections import Encode
 from pipelines.run.tables import (
     CODE,
     EXPOSURE,

@@ -9,7 +9,6 @@ from scipy.special import expit
 
 from dsgp.errors import DataWarning
 from pipelines.run.chain import Work
-from pipelines.run.config import Evaluation
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import write_json
 from pipelines.run.measures import (
@@ -19,6 +18,7 @@ from pipelines.run.measures import (
     measure_regression,
 )
 from pipelines.run.predicting import noise_variance, predicted, reach_of
+from pipelines.run.sections import Evaluation
 from pipelines.run.tables import ROW, TEST, TRUTH
 
 PREDICTIONS = "predictions.parquet"

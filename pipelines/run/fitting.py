@@ -20,9 +20,9 @@ from dsgp.rows.sinks import table_writer
 from dsgp.rows.sources import Stored
 from pipelines.reporting import terms_table
 from pipelines.run.chain import Work
-from pipelines.run.config import ADDITIVE_ONLY, LABELS_ONLY, Additive, Kernel, Pursuit, Scoring
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import write_json
+from pipelines.run.sections import ADDITIVE_ONLY, LABELS_ONLY, Additive, Kernel, Pursuit, Scoring
 from pipelines.run.tables import EXPOSURE, ROW_BLOCK, TRAIN
 from pipelines.run.view import View
 

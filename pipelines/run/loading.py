@@ -20,8 +20,8 @@ from pipelines import datasets
 from pipelines.datasets import CountSplit, LabelledSplit, Split
 from pipelines.datasets.columns import counts_of, exposure_of, finite_target, labels_of
 from pipelines.run.chain import Work
-from pipelines.run.config import Load
 from pipelines.run.folders import write_json
+from pipelines.run.sections import Load
 from pipelines.run.tables import EXPOSURE, PARTS, ROW, TEST, TRAIN, TRUTH
 
 FACTS = "facts.json"

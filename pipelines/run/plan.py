@@ -12,7 +12,7 @@ from pipelines.run.baselines import fit_baseline, require
 from pipelines.run.chain import Step, Work
 from pipelines.run.checking import require_possible
 from pipelines.run.comparing import report
-from pipelines.run.config import Config, Encode, Evaluation, Load, Model, Pursuit
+from pipelines.run.config import Config
 from pipelines.run.encoding import encode
 from pipelines.run.evaluating import evaluate
 from pipelines.run.fitting import (
@@ -25,6 +25,7 @@ from pipelines.run.fitting import (
     fit_scoring,
 )
 from pipelines.run.loading import fingerprint, load, write_given
+from pipelines.run.sections import Encode, Evaluation, Load, Model, Pursuit
 
 
 def plan_of(config: Config) -> list[Step]:

@@ -30,13 +30,13 @@ from pipelines.reporting import (
     write_report,
 )
 from pipelines.run.chain import execute, reasons
-from pipelines.run.config import Load
 from pipelines.run.encoding import Encoded
 from pipelines.run.evaluating import METRICS, PREDICTIONS
 from pipelines.run.fitting import MODEL
 from pipelines.run.folders import read_json
 from pipelines.run.loading import is_streamed, name_of, named_split
 from pipelines.run.plan import plan_of_one
+from pipelines.run.sections import Load
 from pipelines.run.tables import TRAIN
 
 LEVEL = 0.95

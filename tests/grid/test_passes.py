@@ -26,10 +26,11 @@ from dsgp.grid.passes import (
     Layout,
     Plan,
     StoredField,
-    driver,
     in_place,
     make_plan,
     posterior_to_store,
+    resources,
+    results,
     sample_tiles,
     tasks,
 )
@@ -506,14 +507,14 @@ def test_a_damaged_chunk_is_told_of_and_computed_anew(
 def test_a_lost_chunk_of_the_result_is_noticed(tmp_path, monkeypatch):
     source, bases, memory = small(tmp_path)
     out = tmp_path / "out.zarr"
-    incomplete = driver.results.incomplete
+    incomplete = results.incomplete
 
     def lose(path, names):
         next(one for one in sorted((path / "std" / "c").rglob("*")) if one.is_file()).unlink()
         return incomplete(path, names)
 
     with monkeypatch.context() as patched:
-        patched.setattr(driver.results, "incomplete", lose)
+        patched.setattr(results, "incomplete", lose)
         with pytest.raises(StorageError, match="lacks chunks"):
             posterior_to_store(source, bases, NOISE, 0.5, out, memory=memory)
     report = posterior_to_store(source, bases, NOISE, 0.5, out, memory=memory)
@@ -562,11 +563,11 @@ def test_memory_comes_from_the_limits_of_the_workers():
     def client(**worker):
         return SimpleNamespace(scheduler_info=lambda: {"workers": {"a": worker}})
 
-    found = driver._memory_of_a_task(client(memory_limit=2**30, nthreads=2))
+    found = resources.memory_of_a_task(client(memory_limit=2**30, nthreads=2))
     assert found == (0.7 * 2**30 - 2**28) / 2
     with pytest.raises(MemoryLimitError, match="more than 366 MiB"):
-        driver._memory_of_a_task(client(memory_limit=2**28, nthreads=1))
-    assert driver._memory_of_a_task(client(memory_limit=0, nthreads=1)) > 0
+        resources.memory_of_a_task(client(memory_limit=2**28, nthreads=1))
+    assert resources.memory_of_a_task(client(memory_limit=0, nthreads=1)) > 0
 
 
 def test_a_disk_too_small_is_refused_before_the_start(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ pytest.importorskip("pydantic")
 from dsgp import AdditiveGPRegressor
 from dsgp.plotting import plot_components
 from pipelines.datasets import Split
-from pipelines.run.config import Model
+from pipelines.run.sections import Model
 from pipelines.run.single import run_one
 
 

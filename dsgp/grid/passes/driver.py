@@ -10,11 +10,8 @@ import json
 import shutil
 import time
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +21,20 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp import compute
 from dsgp.addresses import Place, address_of, local_path
 from dsgp.clients import active_client
-from dsgp.errors import ConvergenceWarning, MemoryLimitError, ParameterError, StorageError
+from dsgp.errors import ConvergenceWarning, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
-from dsgp.grid.passes.inputs import Basis, checked, same_covariance
-from dsgp.grid.passes.manifest import Manifest
+from dsgp.grid.passes.inputs import Basis, checked
+from dsgp.grid.passes.jobs import begun, forget_what_is_gone, resumed
 from dsgp.grid.passes.plan import Plan
 from dsgp.grid.passes.planning import make_plan
-from dsgp.grid.passes.regions import Region
+from dsgp.grid.passes.resources import memory_of_a_task, require_disk, size_of
+from dsgp.grid.passes.running import run_pass
 from dsgp.grid.passes.source import StoredField
-from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
-from dsgp.memory import available
-from dsgp.progress import Bar, progress
+from dsgp.grid.passes.tasks import RESULT, Job
+from dsgp.progress import progress
 
-_MIB = 2.0**20
-_GIB = 2.0**30
-_RETRIES = 2
-# Of a worker's memory dask lets so much be used before it pauses, and Python with what is imported
-# takes this.
-_USABLE = 0.7
-_INTERPRETER = 2**28
 _DTYPES = ("float64", "float32")
 
 
@@ -292,33 +282,33 @@ def _carry_out(
     results.check_free(out, folder, source.path, overwrite)
     client = active_client()
     if memory is None:
-        memory = _memory_of_a_task(client)
+        memory = memory_of_a_task(client)
     names = [order.labels.mean, order.labels.std]
     fingerprint = {"source": source.fingerprint(), "names": names, **order.fingerprint}
-    manifest = _resumed(folder, fingerprint, *order.inputs, memory) if resume else None
+    manifest = resumed(folder, fingerprint, *order.inputs, memory) if resume else None
     if manifest is None:
         plan = order.plan(memory)
         shutil.rmtree(folder, ignore_errors=True)
-        _require_disk(plan, out.parent, 0)
-        manifest = _begun(
+        require_disk(plan, out.parent, 0)
+        manifest = begun(
             folder, fingerprint, plan, source, *order.inputs, order.domain, order.labels
         )
     else:
-        _require_disk(manifest.plan, out.parent, _size(folder))
+        require_disk(manifest.plan, out.parent, size_of(folder))
     job = Job(
         str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
         order.tiles, order.labels, order.constant_precision,
     )  # fmt: skip
     if not (folder / RESULT / "zarr.json").exists():
         results.create(folder / RESULT, source, manifest.plan, order.labels)
-    _forget_what_is_gone(job, manifest)
+    forget_what_is_gone(job, manifest)
     n_resumed = manifest.n_done
     with (
         compute.one_blas_thread(),
         progress("posterior", total=manifest.plan.n_tasks - n_resumed) as bar,
     ):
         for p in range(len(manifest.plan.passes)):
-            _run_pass(client, job, manifest, p, bar)
+            run_pass(client, job, manifest, p, bar)
     report = PassesReport(out, manifest.plan, manifest.plan.n_tasks - n_resumed, n_resumed, 0.0)
     if order.tiles is not None:
         mean = float(order.inputs[2].item())
@@ -345,222 +335,7 @@ def _largest_residual(folder: Path) -> float:
     return max(told, default=0.0)
 
 
-# ---------------------------------------------------------------------- before the start
-
-
 def _require_dtypes(**given: str) -> None:
     for name, dtype in given.items():
         if dtype not in _DTYPES:
             raise ParameterError(f"{name} must be one of {_DTYPES}; got {dtype!r}")
-
-
-def _memory_of_a_task(client: Any | None) -> float:
-    if client is not None:
-        workers = client.scheduler_info()["workers"].values()
-        limited = [
-            (_USABLE * worker["memory_limit"] - _INTERPRETER) / max(worker["nthreads"], 1)
-            for worker in workers
-            if worker["memory_limit"]
-        ]
-        if limited and min(limited) <= 0:
-            raise MemoryLimitError(
-                f"each worker needs more than {_INTERPRETER / _USABLE / _MIB:.0f} MiB of memory: "
-                "start them with a higher memory_limit"
-            )
-        if limited:
-            return min(limited)
-    return _USABLE * available() / compute.CPU_COUNT
-
-
-def _require_disk(plan: Plan, where: Path, held: int) -> None:
-    free = shutil.disk_usage(where).free + held
-    if plan.disk_bytes > free:
-        raise StorageError(
-            f"the passes need up to {plan.disk_bytes / _GIB:.2f} GiB of disk in {str(where)!r}, "
-            f"and {free / _GIB:.2f} GiB are free: choose another place, or "
-            'intermediate_dtype="float32" or dtype="float32"'
-        )
-
-
-def _size(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def _begun(
-    folder: Path,
-    fingerprint: dict[str, Any],
-    plan: Plan,
-    source: StoredField,
-    vectors: list[NDArray[np.float64]],
-    values: list[NDArray[np.float64]],
-    mean: NDArray[np.float64],
-    domain: NDArray[np.bool_] | None,
-    labels: Labels,
-) -> Manifest:
-    try:
-        folder.mkdir()
-        tasks.save_inputs(folder, vectors, values, mean)
-        if domain is not None:
-            tasks.save_domain(folder, domain)
-        results.create(folder / RESULT, source, plan, labels)
-    except OSError as error:
-        raise StorageError(f"cannot write in {str(folder)!r}: {error}") from error
-    manifest = Manifest(folder, fingerprint, plan)
-    manifest.save()  # last: a folder with a manifest has everything
-    return manifest
-
-
-def _resumed(
-    folder: Path,
-    fingerprint: dict[str, Any],
-    vectors: list[NDArray[np.float64]],
-    values: list[NDArray[np.float64]],
-    mean: NDArray[np.float64],
-    memory: float,
-) -> Manifest | None:
-    """Return the manifest of an interrupted job, if there is one and it is this job's."""
-    manifest = Manifest.load(folder)
-    if manifest is None:
-        return None
-    differing = [
-        name for name, value in fingerprint.items() if manifest.fingerprint.get(name) != value
-    ]
-    if not differing:
-        try:
-            if not np.array_equal(tasks.load_inputs(folder, "mean", 0), mean):
-                differing.append("mean")
-            for axis in range(len(vectors)):
-                columns = tasks.load_inputs(folder, "vectors", axis)
-                numbers = tasks.load_inputs(folder, "values", axis)
-                if not same_covariance(columns, numbers, vectors[axis], values[axis]):
-                    differing.append(f"basis of axis {axis}")
-        except (OSError, ValueError) as error:
-            raise StorageError(
-                f"{str(folder)!r} holds an interrupted job that cannot be read ({error}): start "
-                "anew (resume=False)"
-            ) from error
-    if differing:
-        raise StorageError(
-            f"{str(folder)!r} holds an interrupted job whose {', '.join(differing)} differ from "
-            "what is asked for now: start anew (resume=False), choose another path, or call it as "
-            "it was called"
-        )
-    if manifest.plan.task_bytes > memory:
-        raise MemoryLimitError(
-            f"the interrupted job in {str(folder)!r} was planned with tasks of "
-            f"{manifest.plan.task_bytes / _MIB:.1f} MiB of memory, and one may now take "
-            f"{memory / _MIB:.1f} MiB: give workers more, or start anew (resume=False)"
-        )
-    return manifest
-
-
-# ---------------------------------------------------------------------- the passes
-
-
-def _forget_what_is_gone(job: Job, manifest: Manifest) -> None:
-    """Let tasks be run again whose results are wanted and no longer there."""
-    plan = job.plan
-    last = len(plan.passes) - 1
-    for p in range(last, -1, -1):
-        for chain in plan.passes[p].chains:
-            wanted = p == last or len(manifest.done[p + 1, chain]) < plan.n_regions(p + 1)
-            if wanted and not (tasks.stage(job, p, chain) / "zarr.json").exists():
-                manifest.done[p, chain].clear()
-
-
-def _run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:
-    plan = job.plan
-    todo = []
-    for chain in plan.passes[p].chains:
-        done = manifest.done[p, chain]
-        if not done and p < len(plan.passes) - 1:
-            tasks.create_stage(job, p, chain)
-        todo += [Task(p, chain, k) for k in range(plan.n_regions(p)) if k not in done]
-    try:
-        for task, failure in _outcomes(client, job, todo):
-            if failure is not None:
-                if failure.damaged is not None:
-                    _forget(manifest, task, failure.damaged)
-                raise failure.error
-            manifest.done[p, task.chain].add(task.index)
-            manifest.save_now_and_then()
-            bar.update(passes=f"{p + 1}/{len(plan.passes)}")
-    finally:
-        manifest.save()
-    if p == len(plan.passes) - 1:
-        _require_all_chunks(job, manifest)
-    for chain in plan.passes[p].chains:
-        if tasks.reads(plan, p, chain):
-            shutil.rmtree(tasks.stage(job, p - 1, chain), ignore_errors=True)
-
-
-def _forget(manifest: Manifest, task: Task, damaged: Region) -> None:
-    """Let what wrote a damaged region be run again."""
-    p = task.p - 1
-    done = manifest.done[p, task.chain]
-    for index in list(done):
-        written = manifest.plan.region(p, index)
-        if all(
-            a.start < b.stop and b.start < a.stop for a, b in zip(written, damaged, strict=True)
-        ):
-            done.discard(index)
-
-
-def _require_all_chunks(job: Job, manifest: Manifest) -> None:
-    """A chunk that is not there would read as missing values, without an error."""
-    lacking = results.incomplete(Path(job.folder) / RESULT, job.names)
-    if lacking:
-        for chain in lacking:
-            manifest.done[len(job.plan.passes) - 1, chain].clear()
-        manifest.save()
-        raise StorageError(
-            f"the result in {job.folder!r} lacks chunks that were written: the disk is not to be "
-            "trusted; run it again, the last pass is computed anew"
-        )
-
-
-def _outcomes(
-    client: Any | None, job: Job, todo: Sequence[Task]
-) -> Iterator[tuple[Task, Failure | None]]:
-    """Run tasks, a bounded number at a time, and yield what came of each, in order."""
-    if compute.alone():
-        yield from ((task, tasks.run(job, task)) for task in todo)
-        return
-    if client is None:
-        with ThreadPoolExecutor(compute.CPU_COUNT, "dsgp-pass") as pool:
-            yield from _in_order(
-                lambda task: pool.submit(tasks.run, job, task), todo, 2 * compute.CPU_COUNT
-            )
-        return
-    n_threads = max(sum(client.nthreads().values()), 1)
-    try:
-        yield from _in_order(
-            lambda task: client.submit(tasks.run, job, task, pure=False, retries=_RETRIES),
-            todo,
-            2 * n_threads,
-        )
-    except Exception as error:
-        error.add_note(
-            f"finished regions are kept in {job.folder!r}: the same call goes on from there"
-        )
-        raise
-
-
-def _in_order(
-    submit: Callable[[Task], Any], todo: Sequence[Task], ahead: int
-) -> Iterator[tuple[Task, Failure | None]]:
-    further = iter(todo)
-    waiting: deque[tuple[Task, Any]] = deque(
-        (task, submit(task)) for task in islice(further, ahead)
-    )
-    try:
-        while waiting:
-            task, future = waiting.popleft()
-            outcome = future.result()
-            waiting.extend((task, submit(task)) for task in islice(further, 1))
-            yield task, outcome
-    finally:
-        for _, future in waiting:
-            future.cancel()
-            if isinstance(future, Future) and not future.cancelled():
-                future.exception()  # a thread cannot be stopped: wait, and drop what it says

@@ -1,0 +1,121 @@
+"""Running the tasks of a pass, in this process, on threads or on the workers of a cluster."""
+
+from __future__ import annotations
+
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from dsgp import compute
+from dsgp.errors import StorageError
+from dsgp.grid.passes import results, tasks
+from dsgp.grid.passes.manifest import Manifest
+from dsgp.grid.passes.regions import Region
+from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
+from dsgp.progress import Bar
+
+# Times that a cluster runs a task again whose worker was lost.
+_RETRIES = 2
+
+
+def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:
+    """Run what is left of a pass, note what is finished, and remove what the pass has read."""
+    plan = job.plan
+    todo = []
+    for chain in plan.passes[p].chains:
+        done = manifest.done[p, chain]
+        if not done and p < len(plan.passes) - 1:
+            tasks.create_stage(job, p, chain)
+        todo += [Task(p, chain, k) for k in range(plan.n_regions(p)) if k not in done]
+    try:
+        for task, failure in _outcomes(client, job, todo):
+            if failure is not None:
+                if failure.damaged is not None:
+                    _forget(manifest, task, failure.damaged)
+                raise failure.error
+            manifest.done[p, task.chain].add(task.index)
+            manifest.save_now_and_then()
+            bar.update(passes=f"{p + 1}/{len(plan.passes)}")
+    finally:
+        manifest.save()
+    if p == len(plan.passes) - 1:
+        _require_all_chunks(job, manifest)
+    for chain in plan.passes[p].chains:
+        if tasks.reads(plan, p, chain):
+            shutil.rmtree(tasks.stage(job, p - 1, chain), ignore_errors=True)
+
+
+def _forget(manifest: Manifest, task: Task, damaged: Region) -> None:
+    """Let what wrote a damaged region be run again."""
+    p = task.p - 1
+    done = manifest.done[p, task.chain]
+    for index in list(done):
+        written = manifest.plan.region(p, index)
+        if all(
+            a.start < b.stop and b.start < a.stop for a, b in zip(written, damaged, strict=True)
+        ):
+            done.discard(index)
+
+
+def _require_all_chunks(job: Job, manifest: Manifest) -> None:
+    """A chunk that is not there would read as missing values, without an error."""
+    lacking = results.incomplete(Path(job.folder) / RESULT, job.names)
+    if lacking:
+        for chain in lacking:
+            manifest.done[len(job.plan.passes) - 1, chain].clear()
+        manifest.save()
+        raise StorageError(
+            f"the result in {job.folder!r} lacks chunks that were written: the disk is not to be "
+            "trusted; run it again, the last pass is computed anew"
+        )
+
+
+def _outcomes(
+    client: Any | None, job: Job, todo: Sequence[Task]
+) -> Iterator[tuple[Task, Failure | None]]:
+    """Run tasks, a bounded number at a time, and yield what came of each, in order."""
+    if compute.alone():
+        yield from ((task, tasks.run(job, task)) for task in todo)
+        return
+    if client is None:
+        with ThreadPoolExecutor(compute.CPU_COUNT, "dsgp-pass") as pool:
+            yield from _in_order(
+                lambda task: pool.submit(tasks.run, job, task), todo, 2 * compute.CPU_COUNT
+            )
+        return
+    n_threads = max(sum(client.nthreads().values()), 1)
+    try:
+        yield from _in_order(
+            lambda task: client.submit(tasks.run, job, task, pure=False, retries=_RETRIES),
+            todo,
+            2 * n_threads,
+        )
+    except Exception as error:
+        error.add_note(
+            f"finished regions are kept in {job.folder!r}: the same call goes on from there"
+        )
+        raise
+
+
+def _in_order(
+    submit: Callable[[Task], Any], todo: Sequence[Task], ahead: int
+) -> Iterator[tuple[Task, Failure | None]]:
+    further = iter(todo)
+    waiting: deque[tuple[Task, Any]] = deque(
+        (task, submit(task)) for task in islice(further, ahead)
+    )
+    try:
+        while waiting:
+            task, future = waiting.popleft()
+            outcome = future.result()
+            waiting.extend((task, submit(task)) for task in islice(further, 1))
+            yield task, outcome
+    finally:
+        for _, future in waiting:
+            future.cancel()
+            if isinstance(future, Future) and not future.cancelled():
+                future.exception()  # a thread cannot be stopped: wait, and drop what it says
