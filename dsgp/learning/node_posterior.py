@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, lapack
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csc_array, issparse, vstack
 
 from dsgp.additive.cholesky import cholesky_to_rounding
+from dsgp.jit.sparse import quadratic_forms, subtract_outer
 from dsgp.kernels import Kernel
 from dsgp.learning.basis import Nodes
 from dsgp.terms import Cells, Floats
 
 # Of the diagonal of a prior, added to it.
 JITTER = 1e-9
+# Pairs of numbers within the columns of a sparse coupling, as a share of those of its numbers with
+# all rows, up to which loops over pairs are quicker than products.
+_THIN = 0.3
 
 
 class NodePosterior:
@@ -80,9 +84,12 @@ class NodePosterior:
             _transposed(lower, coupling[self.basis.parts[d]]) for d, lower in self.lowers.items()
         ]
         if issparse(coupling):
-            self._coupling = csr_array(vstack(blocks)) * scale
-            divided = self._coupling.multiply(1.0 / self._diagonal).tocsr()
-            matrix -= (divided @ self._coupling.T).toarray()
+            self._coupling = csc_array(vstack(blocks)) * scale
+            if _is_thin(self._coupling):
+                subtract_outer(*_columns(self._coupling), self._diagonal, matrix)
+            else:
+                divided = self._coupling.multiply(1.0 / self._diagonal).tocsr()
+                matrix -= (divided @ self._coupling.T).toarray()
         else:
             self._coupling = np.concatenate([*blocks, coupling[:0]]) * scale
             matrix -= (self._coupling / self._diagonal) @ self._coupling.T
@@ -148,7 +155,10 @@ class NodePosterior:
     @cached_property
     def _variances(self) -> Floats:
         """Posterior variances of the eliminated term in white coordinates, (U,)."""
-        if issparse(self._coupling):
+        if issparse(self._coupling) and _is_thin(self._coupling):
+            coupled = np.empty(self._coupling.shape[1])
+            quadratic_forms(*_columns(self._coupling), self.inverse, coupled)
+        elif issparse(self._coupling):
             # U vectors of M numbers, of which those that meet a row count.
             coupled = self._coupling.multiply(self.inverse @ self._coupling).sum(axis=0)
         else:
@@ -271,6 +281,17 @@ class NodePosterior:
                 )
             found.append(by_log)
         return found
+
+
+def _columns(coupling: Any) -> tuple[Any, Any, Floats]:
+    """Where the columns of a sparse matrix start, the rows of their numbers, and these."""
+    return coupling.indptr, coupling.indices, coupling.data
+
+
+def _is_thin(coupling: Any) -> bool:
+    """Whether pairs of numbers within columns are few beside dense products of these."""
+    counts = np.diff(coupling.indptr).astype(np.float64)
+    return float(np.sum(counts**2)) < _THIN * coupling.nnz * coupling.shape[0]
 
 
 def _times(lower: Floats | float, values: Any) -> Any:
