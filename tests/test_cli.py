@@ -222,6 +222,18 @@ def test_a_pursuit_model_is_fitted_shown_and_predicted(tmp_path):
     np.testing.assert_allclose(predicted["upper"] - mean, 1.959964 * noisy, rtol=1e-6)
 
 
+def test_a_pursuit_model_takes_text_and_terms(tmp_path):
+    table = rows()
+    table["town"] = np.where(np.arange(len(table)) % 3 == 0, "x", "y")
+    table["y"] += table["town"] == "y"
+    data, out = saved(table, tmp_path / "d.csv"), tmp_path / "m.zarr"
+    command = ["fit", data, "--target", "y", "--out", out, "--columns", "a,b,town", *PURSUIT]
+    result = run(*command, "--term", "town: Levels(variance=1)")
+    assert result.exit_code == 0, result.output
+    assert "other terms: 1" in result.stdout
+    assert run("predict", out, data, "--out", tmp_path / "p.csv").exit_code == 0
+
+
 def test_a_pursuit_model_takes_its_options(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "ProjectionPursuitGPRegressor", given := Given())
     data = saved(rows(), tmp_path / "d.csv")

@@ -19,7 +19,7 @@ from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
-from dsgp.rows.sources import CsvFormat, Stored, columns_of
+from dsgp.rows.sources import CsvFormat, Stored
 
 
 def fit(
@@ -127,11 +127,6 @@ def _fit_in_memory(
     if drop_missing:
         table = _complete_rows(table)
     X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.own)
-    if model is Model.pursuit:
-        try:
-            columns_of(X)
-        except DataError as error:
-            raise DataError(f"{error}{_to_leave_out(roles)}") from error
     y = table[roles.target]
     weight = None if roles.weight is None else table[roles.weight]
     further = {role: table[name] for role, name in roles.further.items()}

@@ -46,9 +46,10 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         How many functions. "auto" adds as many as the evidence asks for, up to 64; an int asks for
         so many, and gets fewer only where functions turn out to do nothing.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        Terms beside the projections, as of ``AdditiveGPRegressor``. The columns that they name are
-        not projected. All other columns keep their defaults: numbers are projected, text,
-        categories and booleans have an effect of each level, dates a smooth function in days.
+        Terms beside the projections, as of ``AdditiveGPRegressor``. Columns that a mapping names
+        are not projected; all others keep their defaults: numbers are projected, text, categories
+        and booleans have an effect of each level, dates a smooth function in days. A sequence names
+        all terms there are: numbers that they do not read are projected.
     relevance : bool
         Give every input a precision, common to all directions, which suppresses inputs that no
         function needs. Without, the model does not change when the inputs are rotated.

@@ -84,8 +84,9 @@ class GivenTerms:
     def beside(self, source: Source) -> Beside:
         """Return which columns of a source are projected, and the terms of the others.
 
-        Columns that terms name are not projected, nor are those that hold no numbers: they have
-        terms by their types.
+        Columns that a mapping has terms for are not projected, nor are those that hold no numbers:
+        they have terms by their types. A sequence names all terms there are, and the columns that
+        they read are not projected.
 
         Raises
         ------
@@ -93,11 +94,12 @@ class GivenTerms:
             As ``bound`` does; and if no column is left to project.
         """
         self._require_columns(tuple(source.names))
-        named = {column for term in self._all for column in term.columns} | set(self.by_column)
+        named = set(self.by_column)
+        named |= {column for term in self.listed or [] for column in term.columns}
         others = [name for name in source.names if name not in named]
         projected = [name for name in others if source.kinds.get(name, NUMBER).is_number]
         by_type = [name for name in others if name not in projected]
-        asked = [*(self.listed or []), *self._of_named(source), *map(Default, by_type)]
+        asked = self.listed or [*self._of_named(source), *map(Default, by_type)]
         if not projected:
             raise DataError(
                 "no column of numbers is left to project; AdditiveGPRegressor and its relatives "
@@ -106,10 +108,10 @@ class GivenTerms:
         if not asked:
             return Beside(tuple(projected))
         terms = replace(self, by_column={}, listed=asked).bound(source)
-        if clash := [
-            name for term in terms for name in term.columns if _PROJECTION.fullmatch(name)
-        ]:
-            raise DataError(f"column {clash[0]!r} is called as projections are: rename it")
+        for term in terms:
+            for name in (term.name, *term.columns):
+                if _PROJECTION.fullmatch(name):
+                    raise DataError(f"{name!r} is what a projection is called: rename it")
         return Beside(tuple(projected), terms)
 
     def _of_named(self, source: Source) -> list[Term]:

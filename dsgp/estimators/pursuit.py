@@ -45,9 +45,10 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         parameters of all (each has 16 and the number of inputs); an int asks for so many, and gets
         fewer only where functions turn out to do nothing.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        Terms beside the projections, as of ``AdditiveGPRegressor``. The columns that they name are
-        not projected. All other columns keep their defaults: numbers are projected, text,
-        categories and booleans have an effect of each level, dates a smooth function in days.
+        Terms beside the projections, as of ``AdditiveGPRegressor``. Columns that a mapping names
+        are not projected; all others keep their defaults: numbers are projected, text, categories
+        and booleans have an effect of each level, dates a smooth function in days. A sequence names
+        all terms there are: numbers that they do not read are projected.
     method : {"refit", "greedy", "gibbs"}
         "refit": new projections from several starts, then Gauss–Newton steps on all directions and
         functions together, each function's kernel by the marginal likelihood, and the number of

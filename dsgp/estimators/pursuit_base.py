@@ -79,6 +79,8 @@ class PursuitEstimator(FunctionEstimator):
         """Share of each projected column in the mean squared gradient of what projections give."""
         model = self._projected
         others = {name for term in model.others for name in term.bound.columns}
+        # Columns that hold no numbers are never projected.
+        others |= set(self._columns.kinds)
         names = [name for name in self._columns.names if name not in others]
         shares = pd.Series(0.0, index=names, name="relevance")
         shares[list(model.projected)] = self._relevance

@@ -93,7 +93,7 @@ class FitFacts:
             target_variance=outcome.latent_variance,
             log_marginal_likelihood=float(outcome.log_likelihood),
             learner_trace=[] if learned is None else [float(value) for value in learned.trace],
-            learner=None if learned is None else str(learner),
+            learner=None if learned is None else "vbem" if learned.mode is None else str(learner),
             learner_notes=outcome.notes(),
             effective_dof=float(outcome.complexity.dof),
             bin_error=float(outcome.bin_error),

@@ -93,12 +93,13 @@ class ProjectedModel(AdditiveModel):
     def prepare(self, with_std: bool) -> None:
         """Make once what all tasks of a prediction share."""
         super().prepare(with_std)
-        if self.terms and self.projections is not None:
+        if self.n_projections:
+            assert self.projections is not None
             self.projections.ridges.functions  # noqa: B018
 
     def _variance(self, rows: Rows, inputs: list[Floats]) -> Floats:
         variance = super()._variance(rows, inputs)
-        if not self.terms:
+        if not self.n_projections:
             return variance
         # Beyond the training rows the mean stays what it is at their edge; how little is known does
         # not.

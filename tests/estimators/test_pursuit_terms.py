@@ -180,7 +180,7 @@ def test_what_cannot_be_is_said():
         quick().fit(X[["town", "day"]], y)
     with pytest.raises(ParameterError, match="terms names"):
         quick(terms={"colour": Levels()}).fit(X, y)
-    with pytest.raises(DataError, match="called as projections are"):
+    with pytest.raises(DataError, match="what a projection is called"):
         quick().fit(X.rename(columns={"town": "projection 1"}), y)
 
 
@@ -196,3 +196,30 @@ def test_terms_that_do_not_settle_are_told(monkeypatch):
     X, _, y = table(300)
     with pytest.warns(ConvergenceWarning, match="beside the projections still moved"):
         quick().fit(X, y)
+
+
+def test_terms_without_a_projection_are_a_model_too(tmp_path):
+    """Where the numbers say nothing, the terms stay."""
+    rng = np.random.default_rng(11)
+    X = pd.DataFrame({"c": rng.standard_normal(400), "town": rng.choice(["x", "y"], 400)})
+    f = (X["town"] == "y").to_numpy(float)
+    model = ProjectionPursuitGPRegressor(random_state=0)
+    with pytest.warns(DataWarning, match="no projection found"):
+        model.fit(X, f + 0.1 * rng.standard_normal(400))
+    assert model.n_projections_ == 0
+    model.save(tmp_path / "m.zarr")
+    mean, std = load(tmp_path / "m.zarr").predict(X, return_std=True)
+    np.testing.assert_allclose(mean, f, atol=0.05)
+    assert (std < 0.05).all()
+    assert "projections: 0, other terms: 1" in model.summary()
+    counts = rng.poisson(np.exp(f))
+    with pytest.warns(DataWarning, match="no projection found"):
+        counted = GeneralizedPursuitGP("poisson", random_state=0).fit(X, counts)
+    assert np.abs(counted.predict_latent(X) - f).max() < 0.4
+
+
+def test_a_column_that_only_groups_keeps_its_effect():
+    X, _, y = table()
+    model = quick(terms={"c": Smooth(by="town")}).fit(X, y)
+    assert [term.name for term in model.terms_[2:]] == ["c by town", "town", "day"]
+    assert "const" not in quick().fit(X.assign(const="k"), y).relevance_

@@ -30,7 +30,7 @@ from dsgp.models.pursuit.beside import (
     warn_unless_settled,
 )
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.pursuit.projections import Projections, kernels_of
+from dsgp.models.pursuit.projections import Projections, held, kernels_of
 from dsgp.models.pursuit.sampling import Sampled, sampled
 from dsgp.models.pursuit.search import Pursued, Search, searched
 from dsgp.models.rows.columns import plain_terms
@@ -316,7 +316,7 @@ class GaussianPursuit:
         """Learn and fit the functions of projections and the terms beside them together."""
         standard, state = found.prepared.standard, found.pursued.state
         mapped = beside.projected_source(source, found.prepared, found.projections)
-        along = plain_terms(kernels_of(state, standard.spread**2))
+        along = plain_terms(held(kernels_of(state, standard.spread**2)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
             fit = self._learning(_noise_of(state, standard))

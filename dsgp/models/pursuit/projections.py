@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -163,6 +163,15 @@ class Projections:
             )
             np.matmul(part[:, :-1], self.factor, out=found[rows])
         return found
+
+
+def held(kernels: dict[str, Matern]) -> dict[str, Matern]:
+    """Return kernels that keep their lengthscales.
+
+    Directions were chosen for the functions that they have: shorter lengthscales along them would
+    fit noise that the choice has sought out.
+    """
+    return {name: replace(kernel, fixed=("lengthscale",)) for name, kernel in kernels.items()}
 
 
 def kernels_of(state: State, squared_unit: float = 1.0) -> dict[str, Matern]:

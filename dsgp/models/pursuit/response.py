@@ -31,7 +31,7 @@ from dsgp.models.pursuit.beside import (
 )
 from dsgp.models.pursuit.gaussian import FINAL_MAX_ITER, FINAL_TOL, Searched
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.pursuit.projections import Projections, kernels_of
+from dsgp.models.pursuit.projections import Projections, held, kernels_of
 from dsgp.models.pursuit.search import Pursued, Search, searched
 from dsgp.models.rows.columns import plain_terms
 from dsgp.progress import progress
@@ -233,7 +233,8 @@ class ResponsePursuit:
         state = found.pursued.state
         assert state.response is not None
         mapped = beside.projected_source(source, found.prepared, found.projections)
-        along = plain_terms(kernels_of(state, state.response.unit**2))
+        kernels = kernels_of(state, state.response.unit**2)
+        along = plain_terms(held(kernels) if beside.terms else kernels)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
             return fit.prepare(mapped, [*along, *beside.terms], clock)
