@@ -19,8 +19,6 @@ from dsgp.transforms import require_transform
 
 Kernels = Mapping[str, Stationary]
 
-# Parts of a field that its hyperparameters are learnt from: how many blocks, and cells of each.
-TILES, _TILE_CELLS = 4, 2**18
 # Scales that are tried where their number is not given.
 MOST_SCALES = 3
 # Of several scales, each starts at so much of the one before where lengthscales are given.
@@ -132,7 +130,7 @@ def default_kernel(axis: GridAxis) -> Stationary:
 
 
 def given_noise(noise: Any, field: Field) -> float | Floats | None:
-    """None: to be learnt; else a variance, or one for each cell."""
+    """None: to be learned; else a variance, or one for each cell."""
     if isinstance(noise, str):
         return None
     if isinstance(noise, Real):
@@ -148,40 +146,10 @@ def given_noise(noise: Any, field: Field) -> float | Floats | None:
     return np.where(np.isfinite(variances) & (variances > 0), variances, np.nan)
 
 
-def require_given(
-    terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: float | None
-) -> None:
-    """Raise ``ParameterError`` if a parameter is not given that nothing learns."""
-    for term in terms:
-        for axis, kernel in zip(axes, term, strict=True):
-            if len(axis) > 1 and kernel.lengthscale is None:
-                raise ParameterError(
-                    f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
-                    f"{kernel!r}, has no lengthscale; give it one"
-                )
-        if all(kernel.variance is None for kernel in term):
-            raise ParameterError(
-                "learner=None keeps what is given, and no kernel has a variance; give it to "
-                f"that of {axes[0].name!r}"
-            )
-    if noise is None:
-        raise ParameterError("learner=None keeps what is given; give noise=, a variance")
-
-
 def require_seed(seed: Any) -> None:
     """Raise ``ParameterError`` if a random state is no number to start from."""
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
         raise ParameterError(f"random_state must be an integer from 0, got {seed!r}")
-
-
-def tile_size(shape: Sequence[int]) -> list[int]:
-    """Cells along each axis of a part to learn from, as a cube as far as the axes allow."""
-    size = [1] * len(shape)
-    left = float(_TILE_CELLS)
-    for rank, d in enumerate(np.argsort(shape)):
-        size[d] = int(min(shape[d], max(left ** (1 / (len(shape) - rank)), 1)))
-        left /= size[d]
-    return size
 
 
 def _lengthscales(mapping: Kernels) -> bool:

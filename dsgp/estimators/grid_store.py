@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -14,22 +12,15 @@ import numpy as np
 import xarray as xr
 
 from dsgp.addresses import Place, place_of
-from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators.grid_options import (
-    TILES,
-    check_options,
-    require_given,
-    sums_of,
-    tile_size,
-)
-from dsgp.grid.axes import GridAxis, axes_of
-from dsgp.grid.coded import report_blanks, report_codes
+from dsgp.errors import DataError, ParameterError
+from dsgp.estimators.grid_options import check_options, sums_of
+from dsgp.grid.axes import GridAxis
 from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import LONG, SeparableSum
-from dsgp.grid.domain import hull_of, require_choice, say, several_steps, times_of
+from dsgp.grid.domain import require_choice
 from dsgp.grid.eigen import Eigenbasis
-from dsgp.grid.fit import Hyperparameters, below_step, learn_complete, starts, step_of
-from dsgp.grid.fit_cells import Piece, learn_cells
+from dsgp.grid.fit import Hyperparameters
+from dsgp.grid.learning import TILES, GridLearner, Learned, tile_size, warn_of_short
 from dsgp.grid.outputs import Labels
 from dsgp.grid.passes import (
     PassesReport,
@@ -40,36 +31,27 @@ from dsgp.grid.passes import (
     posterior_to_store,
     sample_tiles,
 )
-from dsgp.grid.passes.regions import regions
+from dsgp.grid.passes.cells import axes_on_disk, cells_with_values, domain_on_disk
 from dsgp.grid.systems import GappySystem, complete_system
-from dsgp.kernels import Stationary
-from dsgp.rows.coded import Extremes
 from dsgp.terms import Floats
 from dsgp.transforms import Transform
 
 
 @dataclass(frozen=True)
-class _StoredParts:
-    """A stored field, whether it counts as one with gaps, and what is learned from.
+class _Prior:
+    """What a field on disk is conditioned on.
 
-    ``inside`` are cells with a value at some time, ``tiles`` the parts, ``sums`` the covariances
-    that are tried.
+    Attributes
+    ----------
+    mean : float
+    precision : float or None
+        Of the mean, where that is a constant that was estimated.
+    hyperparameters : Hyperparameters
     """
 
-    stored: StoredField
-    gaps: bool
-    inside: Any
-    tiles: Sequence[tuple[Any, Floats]]
-    sums: Any
-
-
-@dataclass(frozen=True)
-class _StoredModel:
-    """Hyperparameters of a stored field, its mean, and the precision of that."""
-
-    found: Hyperparameters
     mean: float
     precision: float | None
+    hyperparameters: Hyperparameters
 
 
 class OnDisk:
@@ -88,8 +70,9 @@ class OnDisk:
     max_iter: int
     random_state: int
     _axes: tuple[GridAxis, ...]
-    _effects: tuple[tuple[Stationary, ...], ...]
-    _set_hyperparameters: Any
+    log_marginal_likelihood_: float | None
+    variance_error_: float | None
+    _show_hyperparameters: Any
 
     def smooth_store(
         self,
@@ -109,7 +92,7 @@ class OnDisk:
     ) -> PassesReport:
         """Smooth a field from disk to disk, in tasks of bounded memory.
 
-        The hyperparameters are learnt from four blocks of neighbouring cells and one coarse grid,
+        The hyperparameters are learned from four blocks of neighbouring cells and one coarse grid,
         whose likelihoods add up. The posterior of a complete field then is exact, in a few passes
         over the store. With gaps it is computed tile by tile, each with a halo of neighbouring
         cells: an approximation, which ``tile_error`` of the report compares with twice the halo in
@@ -144,19 +127,39 @@ class OnDisk:
         -------
         PassesReport
         """
-        self._require_storable(domain)
+        check_options(self)
+        _require_plain(self)
+        if domain is not None:
+            require_choice(domain)
         whole = StoredField(place_of(source, storage_options), variable)
-        axes = _axes_of(whole, self.units)
-        self.__dict__.pop("field_", None)
-        self._effects = ()
-        self.transform_: Transform | None = None
-        self._axes = axes
-        parts = self._parts(whole, axes, gaps)
-        model = self._learn_store(parts, axes)
-        self.units_ = {axis.name: axis.unit_label for axis in axes}
-        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
-        self.log_marginal_likelihood_: float | None = None
-        self.variance_error_: float | None = None
+        axes = axes_on_disk(whole, self.units)
+        stored = replace(whole, flips=tuple(axis.descending for axis in axes), gaps=True)
+        inside, n_observed = cells_with_values(stored, axes)
+        parts = sample_tiles(stored, TILES, tile_size(stored.shape))
+        gaps = n_observed < math.prod(stored.shape) if gaps is None else gaps
+        if gaps and all(bool(np.isnan(values).all()) for _, values in parts):
+            raise DataError(
+                f"variable {variable!r} has no value in any of the {len(parts)} parts that would "
+                "be learned from; take a part of the field with more values"
+            )
+        sums, gaps = _sums_on_disk(self, axes, gaps)
+        if gaps and self.variance not in ("auto", "local"):
+            raise ParameterError(
+                f"variance={self.variance!r}: tiles of a field on disk have local variances; "
+                "leave it at 'auto', or fit the field in memory"
+            )
+        stored = replace(stored, gaps=gaps)
+        mean = _mean_of_parts(self, parts)
+        learned = _learned(self, parts, axes, mean, sums, gaps)
+        if self.learner is not None:
+            warn_of_short(learned.hyperparameters, axes)
+        precision: float | None = None
+        if self.mean == "constant":
+            mean, precision = _constant_of_parts(
+                self, parts, axes, mean, learned.hyperparameters, gaps
+            )
+        prior = _Prior(mean, precision, learned.hyperparameters)
+        self._hold_no_field(axes, prior, learned.source, n_observed)
         options: dict[str, Any] = {
             "memory": memory,
             "include_noise": include_noise,
@@ -165,277 +168,189 @@ class OnDisk:
             "overwrite": overwrite,
             "labels": Labels(include_noise=include_noise) if labels is None else labels,
         }
-        if parts.gaps:
-            places = _domain(domain, parts.inside, axes)
-            return self._tiles_to_store(parts.stored, model, axes, out, places, options)
-        self.method_, self.variance_method_ = "kronecker", "exact"
-        bases = [
-            Eigenbasis.of(kernel.covariance(axis.points))
-            for kernel, axis in zip(model.found.terms[0], axes, strict=True)
-        ]
-        return posterior_to_store(
-            parts.stored,
-            bases,
-            model.found.noise,
-            model.mean,
-            out,
-            constant_precision=model.precision,
-            **options,
-        )
-
-    def _require_storable(self, domain: str | None) -> None:
-        """Raise ``ParameterError`` for options that a field on disk does not have."""
-        check_options(self)
-        plain = isinstance(self.mean, Real) or self.mean in ("constant", "zero")
-        if not plain or isinstance(self.noise, xr.DataArray):
-            raise ParameterError(
-                "a field on disk can have one noise variance, and a mean that is 'constant', "
-                "'zero' or a number; fit other models in memory"
-            )
-        if self.transform is not None:
-            raise ParameterError(
-                f"transform={self.transform!r}: a field on disk is smoothed as it is; write its "
-                "transform to a store (numpy.log of it) and smooth that, or fit a part of it in "
-                "memory"
-            )
-        if domain is not None:
-            require_choice(domain)
-
-    def _parts(
-        self, whole: StoredField, axes: tuple[GridAxis, ...], gaps: bool | None
-    ) -> _StoredParts:
-        """Look at a stored field: its gaps, and the parts that are learned from."""
-        stored = replace(whole, flips=tuple(axis.descending for axis in axes), gaps=True)
-        inside, self.n_observed_ = _seen(stored, axes)
-        tiles = sample_tiles(stored, TILES, tile_size(stored.shape))
-        if gaps is None:
-            gaps = self.n_observed_ < math.prod(stored.shape)
-        if gaps and all(bool(np.isnan(values).all()) for _, values in tiles):
-            raise DataError(
-                f"variable {whole.variable!r} has no value in any of the {len(tiles)} parts that "
-                "would be learnt from; take a part of the field with more values"
-            )
-        sums = sums_of(self.kernels, self.scales, axes, self.learner)
-        if not gaps and self.scales in (None, "auto"):
-            sums = sums[:1]  # several scales have no common eigenbasis, and passes need one
-        gaps = gaps or len(sums[-1]) > 1  # no common eigenbasis: tiles, too
-        if gaps and self.variance not in ("auto", "local"):
-            raise ParameterError(
-                f"variance={self.variance!r}: tiles of a field on disk have local variances; "
-                "leave it at 'auto', or fit the field in memory"
-            )
-        for axis in axes:
-            if len(axis) > LONG and not gaps:
-                raise ParameterError(
-                    f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
-                    "passes over a store take an eigenbasis; fit the field in memory, where such "
-                    "an axis is smoothed step by step, or tile by tile (gaps=True)"
-                )
-        return _StoredParts(replace(stored, gaps=gaps), gaps, inside, tiles, sums)
-
-    def _learn_store(self, parts: _StoredParts, axes: tuple[GridAxis, ...]) -> _StoredModel:
-        """Learn the hyperparameters and the constant of a stored field from its parts."""
-        mean = self._mean_of_parts(parts.tiles)
-        points = [axis.points for axis in axes]
-        noise = None if isinstance(self.noise, str) else float(self.noise)
-        found = self._learn_parts(parts.sums, parts.tiles, points, mean, noise, parts.gaps)
-        self._warn_of_short(found, points)
-        self._set_hyperparameters(found, found.noise)
-        precision: float | None = None
-        if self.mean == "constant":
-            mean, precision = self._constant_of_parts(parts.tiles, points, mean, found, parts.gaps)
-        self.mean_: float | xr.DataArray = mean
-        return _StoredModel(found, mean, precision)
-
-    def _tiles_to_store(
-        self,
-        stored: StoredField,
-        model: _StoredModel,
-        axes: tuple[GridAxis, ...],
-        out: str | Place,
-        places: Any,
-        options: dict[str, Any],
-    ) -> PassesReport:
-        """Compute the posterior of a field with gaps tile by tile."""
+        if not gaps:
+            self.method_, self.variance_method_ = "kronecker", "exact"
+            return _write_exactly(stored, prior, axes, out, options)
         self.method_, self.variance_method_ = "tiles", "local"
-        # A kernel sees distances only: an axis stored from its end is one of negated points.
-        as_stored = tuple(-axis.points[::-1] if axis.descending else axis.points for axis in axes)
-        tiles = Tiles(
-            as_stored,
-            model.found.terms,
-            model.found.noise,
-            halo_of(as_stored, model.found.terms),
-            self.n_neighbours,
-            self.tol,
-            self.max_iter,
-            self.random_state,
-            model.precision,
-        )
-        report = gappy_posterior_to_store(stored, tiles, model.mean, out, domain=places, **options)
+        options["domain"] = domain_on_disk(domain, inside, axes)
+        report = _write_by_tiles(self, stored, prior, axes, out, options)
         assert report.tile_error is not None
         self.variance_error_ = report.tile_error["local"]
         self.residual_, self.converged_ = report.residual, report.residual == 0.0
         return report
 
-    def _mean_of_parts(self, tiles: Sequence[tuple[Any, Floats]]) -> float:
-        """Return the prior mean; a constant one is the average of the coarse grid."""
-        if isinstance(self.mean, Real):
-            return float(self.mean)
-        if self.mean == "zero":
-            return 0.0
-        for _, values in tiles[::-1]:
-            if not np.isnan(values).all():
-                return float(np.nanmean(values))
-        return 0.0
+    def _hold_no_field(
+        self, axes: tuple[GridAxis, ...], prior: _Prior, learnt_from: str, n_observed: int
+    ) -> None:
+        """Show the model of a field on disk, in place of one in memory."""
+        for name in ("field_", "_model"):
+            self.__dict__.pop(name, None)
+        self.transform_: Transform | None = None
+        self._axes = axes
+        self.n_observed_, self.learnt_from_ = n_observed, learnt_from
+        self._show_hyperparameters(prior.hyperparameters.terms, prior.hyperparameters.noise)
+        self.mean_: float | xr.DataArray = prior.mean
+        self.units_ = {axis.name: axis.unit_label for axis in axes}
+        self.solver_iterations_, self.residual_, self.converged_ = 0, 0.0, True
+        self.log_marginal_likelihood_ = self.variance_error_ = None
 
-    def _constant_of_parts(
-        self,
-        tiles: Sequence[tuple[Any, Floats]],
-        points: list[Floats],
-        mean: float,
-        found: Hyperparameters,
-        gaps: bool,
-    ) -> tuple[float, float | None]:
-        """Estimate the constant by generalised least squares from the coarse grid.
 
-        Returns it and its precision. What the whole field would say beyond that is a part of its
-        variance.
-        """
-        with_values = [own for own in tiles if not np.isnan(own[1]).all()]
-        if not with_values:
-            return mean, None
-        region, values = with_values[-1]
-        axes = [own[part] for own, part in zip(points, region, strict=True)]
-        seen = ~np.isnan(values)
-        if gaps:
-            system = GappySystem(
-                SeparableSum(tuple(axes), found.terms),
-                seen,
-                found.noise,
-                n_neighbours=self.n_neighbours,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                seed=self.random_state,
-            )
-            dual = system.solve(seen.astype(float))[0]
-        else:
-            dual = np.asarray(
-                complete_system(axes, found.terms[0], found.noise).solve(np.ones(seen.shape))
-            )
-        constant = UnknownConstant.of(dual)
-        residuals = np.where(seen, values - mean, 0.0)
-        return mean + constant.estimate(residuals), constant.precision
-
-    def _learn_parts(
-        self,
-        sums: Sequence[Sequence[Sequence[Stationary]]],
-        tiles: Sequence[tuple[Any, Floats]],
-        points: list[Floats],
-        mean: float,
-        noise: float | None,
-        gaps: bool,
-    ) -> Hyperparameters:
-        if self.learner is None:
-            return self._kept(sums[-1], points, noise)
-        whole = len(tiles) == 1
-        self.learnt_from_ = (
-            "the whole field" if whole else f"{len(tiles)} parts of {tiles[0][1].size} cells"
+def _require_plain(options: Any) -> None:
+    """Raise ``ParameterError`` if a ``GridGP`` has options that need the field in memory."""
+    plain = isinstance(options.mean, Real) or options.mean in ("constant", "zero")
+    if not plain or isinstance(options.noise, xr.DataArray):
+        raise ParameterError(
+            "a field on disk can have one noise variance, and a mean that is 'constant', "
+            "'zero' or a number; fit other models in memory"
         )
-        parts = [
-            ([own[part] for own, part in zip(points, region, strict=True)], values - mean)
-            for region, values in tiles
-        ]
-        if not gaps:
-            return learn_complete(
-                sums[0][0], parts, points, noise, unknown_constant=self.mean == "constant"
-            )
-        pieces = [
-            Piece(own, np.nan_to_num(values), ~np.isnan(values))
-            for own, values in parts
-            if not np.isnan(values).all()
-        ]
-        variance = float(np.nanvar(np.concatenate([values.ravel() for _, values in parts])))
-        return learn_cells(
-            [starts(terms, points, variance, noise) for terms in sums],
-            pieces,
-            points,
-            n_neighbours=self.n_neighbours,
-            seed=self.random_state,
-            unknown_constant=self.mean == "constant",
-            all_scales=isinstance(self.scales, (int, np.integer)),
+    if options.transform is not None:
+        raise ParameterError(
+            f"transform={options.transform!r}: a field on disk is smoothed as it is; write its "
+            "transform to a store (numpy.log of it) and smooth that, or fit a part of it in "
+            "memory"
         )
 
-    def _warn_of_short(self, found: Hyperparameters, points: list[Floats]) -> None:
-        """Warn of learnt lengthscales below the step of their axis."""
-        if self.learner is None:
-            return
-        below = below_step(found, points)
-        for d, axis in enumerate(self._axes):
-            lengths = [found.terms[c][d].lengthscale for c in np.flatnonzero(below[:, d])]
-            if lengths:
-                listed = ", ".join(f"{length:.3g}" for length in lengths)
-                warnings.warn(
-                    f"dim {axis.name!r}: the learnt lengthscale {listed} is below the step of "
-                    f"{step_of(points[d]):.3g} {axis.unit or ''}".rstrip()
-                    + ": that part of the field is all but independent from step to step, and "
-                    "between steps nothing is known of it; give a kernel with a fixed lengthscale, "
-                    "or fewer scales, if that is not so",
-                    DataWarning,
-                    stacklevel=5,
-                )
 
-    def _kept(
-        self, terms: Sequence[Sequence[Stationary]], points: list[Floats], noise: float | None
-    ) -> Hyperparameters:
-        require_given(terms, self._axes, noise)
-        self.learnt_from_ = "nothing: given"
-        return starts(terms, points, 1.0, noise)
+# ---------------------------------------------------------------------- what is learned
 
 
-def _seen(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
-    """Say which cells of a stored field have a value at any time, in its order; count values.
-
-    Raises and warns where numbers stand for missing values, as ``Field.of`` does.
-    """
-    times = times_of(axes)
-    inside = np.zeros([1 if d in times else n for d, n in enumerate(source.shape)], dtype=bool)
-    count, blanks, extremes = 0, Counter[str](), Extremes()
-    for region in regions(source.shape, source.piece()):
-        values = source.read_stored(region, blanks)
-        extremes.add(values)
-        there = ~np.isnan(values)
-        count += int(there.sum())
-        own = tuple(slice(0, 1) if d in times else part for d, part in enumerate(region))
-        inside[own] |= there.any(axis=times, keepdims=True) if times else there
-    report_blanks(blanks, count, source.variable)
-    report_codes(extremes, source.variable, is_chosen=False)
-    return inside, count
-
-
-def _axes_of(whole: StoredField, units: Any) -> tuple[GridAxis, ...]:
-    """Axes of a stored field; an axis whose first point comes again at its end is refused."""
-    with whole.open(decode_times=True, decode_timedelta=True, decode_coords=True) as opened:
-        axes = axes_of(opened[whole.variable], units)
+def _sums_on_disk(
+    options: Any, axes: Sequence[GridAxis], gaps: bool
+) -> tuple[list[list[list[Any]]], bool]:
+    """Return the sums of kernels to choose among, and whether the field goes tile by tile."""
+    sums = sums_of(options.kernels, options.scales, axes, options.learner)
+    if not gaps and options.scales in (None, "auto"):
+        sums = sums[:1]  # several scales have no common eigenbasis, and passes need one
+    gaps = gaps or len(sums[-1]) > 1  # no common eigenbasis: tiles, too
     for axis in axes:
-        if axis.repeated:
-            raise DataError(
-                f"dim {axis.name!r} has its first point again at its end, a circle later; "
-                "expected each once in a store: write it without, "
-                f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
+        if len(axis) > LONG and not gaps:
+            raise ParameterError(
+                f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
+                "passes over a store take an eigenbasis; fit the field in memory, where such "
+                "an axis is smoothed step by step, or tile by tile (gaps=True)"
             )
-    return axes
+    return sums, gaps
 
 
-def _domain(choice: str | None, ever: Any, axes: Sequence[GridAxis]) -> Any:
-    """Return the cells to be given, in the order of the store; None: all."""
-    observed = choice == "observed" or several_steps([len(axis) for axis in axes], axes)
-    if choice is None or (choice == "observed" and not times_of(axes)):
-        return None
-    if choice == "hull" or not observed:
-        turned = tuple(slice(None, None, -1 if axis.descending else None) for axis in axes)
-        domain, observed = hull_of(ever[turned], axes)[turned], False
+def _learned(
+    options: Any,
+    parts: Sequence[tuple[Any, Floats]],
+    axes: Sequence[GridAxis],
+    mean: float,
+    sums: list[list[list[Any]]],
+    gaps: bool,
+) -> Learned:
+    learner = GridLearner(
+        options.learner is None,
+        options.scales,
+        options.n_neighbours,
+        options.random_state,
+        options.mean == "constant",
+    )
+    noise = None if isinstance(options.noise, str) else float(options.noise)
+    return learner.of_parts(parts, axes, mean, sums, noise, gaps)
+
+
+def _mean_of_parts(options: Any, parts: Sequence[tuple[Any, Floats]]) -> float:
+    """Return the prior mean; a constant one is the average of the coarse grid."""
+    if isinstance(options.mean, Real):
+        return float(options.mean)
+    if options.mean == "zero":
+        return 0.0
+    for _, values in parts[::-1]:
+        if not np.isnan(values).all():
+            return float(np.nanmean(values))
+    return 0.0
+
+
+def _constant_of_parts(
+    options: Any,
+    parts: Sequence[tuple[Any, Floats]],
+    axes: Sequence[GridAxis],
+    mean: float,
+    hyperparameters: Hyperparameters,
+    gaps: bool,
+) -> tuple[float, float | None]:
+    """Estimate the constant by generalised least squares from the coarse grid.
+
+    Returns it and its precision. What the whole field would say beyond that is a part of its
+    variance.
+    """
+    with_values = [part for part in parts if not np.isnan(part[1]).all()]
+    if not with_values:
+        return mean, None
+    region, values = with_values[-1]
+    points = [axis.points[part] for axis, part in zip(axes, region, strict=True)]
+    seen = ~np.isnan(values)
+    if gaps:
+        system = GappySystem(
+            SeparableSum(tuple(points), hyperparameters.terms),
+            seen,
+            hyperparameters.noise,
+            n_neighbours=options.n_neighbours,
+            tol=options.tol,
+            max_iter=options.max_iter,
+            seed=options.random_state,
+        )
+        dual = system.solve(seen.astype(float))[0]
     else:
-        domain = ever
-    if choice == "auto":
-        say(ever, domain, observed)
-    return domain
+        dual = np.asarray(
+            complete_system(points, hyperparameters.terms[0], hyperparameters.noise).solve(
+                np.ones(seen.shape)
+            )
+        )
+    constant = UnknownConstant.of(dual)
+    residuals = np.where(seen, values - mean, 0.0)
+    return mean + constant.estimate(residuals), constant.precision
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def _write_exactly(
+    stored: StoredField,
+    prior: _Prior,
+    axes: Sequence[GridAxis],
+    out: str | Place,
+    options: Mapping[str, Any],
+) -> PassesReport:
+    """Write the posterior of a complete field, in passes over the store."""
+    bases = [
+        Eigenbasis.of(kernel.covariance(axis.points))
+        for kernel, axis in zip(prior.hyperparameters.terms[0], axes, strict=True)
+    ]
+    return posterior_to_store(
+        stored,
+        bases,
+        prior.hyperparameters.noise,
+        prior.mean,
+        out,
+        constant_precision=prior.precision,
+        **options,
+    )
+
+
+def _write_by_tiles(
+    estimator: Any,
+    stored: StoredField,
+    prior: _Prior,
+    axes: Sequence[GridAxis],
+    out: str | Place,
+    options: Mapping[str, Any],
+) -> PassesReport:
+    """Write the posterior of a field with gaps, tile by tile."""
+    # A kernel sees distances only: an axis stored from its end is one of negated points.
+    as_stored = tuple(-axis.points[::-1] if axis.descending else axis.points for axis in axes)
+    terms = prior.hyperparameters.terms
+    tiles = Tiles(
+        as_stored,
+        terms,
+        prior.hyperparameters.noise,
+        halo_of(as_stored, terms),
+        estimator.n_neighbours,
+        estimator.tol,
+        estimator.max_iter,
+        estimator.random_state,
+        prior.precision,
+    )
+    return gappy_posterior_to_store(stored, tiles, prior.mean, out, **options)

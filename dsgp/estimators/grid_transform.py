@@ -14,6 +14,8 @@ from scipy.special import ndtri
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.field import Field
+from dsgp.grid.metadata import together
+from dsgp.grid.targets import Targets
 from dsgp.models.gaussian.target import tell_skewness
 from dsgp.rows.encode import Sketch
 from dsgp.terms import Floats
@@ -91,3 +93,29 @@ def tell_skewed_field(residuals: Floats, field: Field) -> None:
     name = field.template.name
     what = "the field" if name is None else f"the field {name!r}"
     tell_skewness(flat[::every], positive, what, "transform")
+
+
+def dataset_of(
+    field: Field,
+    transform: Transform | None,
+    mean: Floats,
+    std: Floats,
+    targets: Targets | None,
+    probabilities: Sequence[float],
+) -> xr.Dataset:
+    """Mean, deviation and quantiles in the field's unit and layout."""
+    mean, std, ends = in_units(transform, mean, std, probabilities)
+    attrs = {k: v for k, v in field.template.attrs.items() if k == "units"}
+    variables = {
+        "mean": field.restore(mean, name="mean", targets=targets),
+        "std": field.restore(std, name="std", attrs=attrs, targets=targets),
+    }
+    if ends:
+        along = field.restore(
+            np.stack(ends), name="quantiles", targets=targets, leading=("quantile",)
+        )
+        variables["quantiles"] = along.assign_coords(quantile=list(probabilities))
+    if transform is not None:
+        for variable in variables.values():
+            variable.attrs["transform"] = transform.described()
+    return together(variables)
