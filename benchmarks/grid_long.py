@@ -65,7 +65,7 @@ def series(n_steps: int, seed: int = 0) -> xr.DataArray:
 
 def model(learner: str | None = None) -> GridGP:
     """Return the estimator: with the kernels as they are, or learning from there."""
-    return GridGP(KERNELS, noise=NOISE if learner is None else "learn", mean="zero",
+    return GridGP(KERNELS, noise_variance=NOISE if learner is None else None, mean="zero",
                   units={"time": "hours"}, learner=learner)  # fmt: skip
 
 

@@ -16,13 +16,13 @@ from dsgp import memory
 from dsgp.errors import DataError, DataWarning, MemoryLimitError, ParameterError
 from dsgp.kernels import Matern32, Matern52
 
-KEPT = {"noise": 0.04, "kernels": None, "learner": None}
+KEPT = {"noise_variance": 0.04, "kernels": None, "learner": None}
 
 
 def kept(*dims):
     """Options with which nothing is learnt."""
     kernels = {dim: Matern52(lengthscale=3.0, variance=1.0) for dim in dims}
-    return {"kernels": kernels, "noise": 0.04, "learner": None}
+    return {"kernels": kernels, "noise_variance": 0.04, "learner": None}
 
 
 def field(gaps=True, time=True, seed=0):
@@ -112,7 +112,7 @@ def test_fill_can_keep_what_was_observed_with_the_error_of_the_noise():
     for moment in ("mean", "std"):
         np.testing.assert_array_equal(result[moment].values[~seen], filled[moment].values[~seen])
     each = (0.01 + 0.01 * da.lat * (da.lon + 1) / 50).transpose("lon", "lat")
-    options = kept(*da.dims) | {"noise": each}
+    options = kept(*da.dims) | {"noise_variance": each}
     result = da.dsgp.fill(keep_observed=True, **options)
     seen = da.notnull().values
     expected = np.sqrt(np.broadcast_to(each.transpose("lat", "lon"), da.shape)[seen])
@@ -185,12 +185,12 @@ def test_what_goes_with_a_lazy_field_is_lazy_too():
     noise = (0.01 + 0.001 * da.lon * da.lat).transpose("lon", "lat")
     sea = ((da.lat != 48) | (da.lon != 2)).isel(lat=slice(None, None, -1))
     mean = da.mean("time").fillna(15.0)
-    options = kept(*da.dims) | {"noise": noise, "mean": mean}
+    options = kept(*da.dims) | {"noise_variance": noise, "mean": mean}
     expected = da.dsgp.smooth(mask=da > 13.5, domain=sea, **options)
     with computing_raises(), warnings.catch_warnings():
         warnings.simplefilter("error")
         lazy = da.chunk(time=3, lon=4)
-        options |= {"noise": noise.chunk(lat=2), "mean": mean.chunk()}
+        options |= {"noise_variance": noise.chunk(lat=2), "mean": mean.chunk()}
         result = lazy.dsgp.smooth(mask=lazy > 13.5, domain=sea.chunk(lat=1), **options)
     xr.testing.assert_identical(result.compute(), expected)
 

@@ -16,7 +16,7 @@ SIZES = {"time": 5, "lat": 4, "lon": 6}
 def known(*dims):
     """Options by which nothing is learnt."""
     kernels = {dim: Matern32(3.0, 1.0) for dim in dims}
-    return {"kernels": kernels, "noise": 0.01, "learner": None}
+    return {"kernels": kernels, "noise_variance": 0.01, "learner": None}
 
 
 def cruise():
@@ -146,8 +146,8 @@ def test_options_that_name_a_dim_which_one_variable_lacks():
         assert bool(said) == (array is not None)
         if options.get("mean") is None:
             np.testing.assert_allclose(result["depth_mean"], plain["mean"])
-    with pytest.warns(DataWarning, match="noise does not apply to 'depth'"):
-        ds.dsgp.smooth(noise=noise)
+    with pytest.warns(DataWarning, match="noise_variance does not apply to 'depth'"):
+        ds.dsgp.smooth(noise_variance=noise)
     with pytest.raises(ParameterError, match="x"):
         ds.dsgp.smooth({"x": Matern32()})
 

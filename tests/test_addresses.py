@@ -287,7 +287,7 @@ def test_a_store_of_a_server_without_listings(bare):
     ds = field_of().fillna(0.0)
     ds.to_zarr(folder / "g.zarr", consolidated=True)
     kernel = dsgp.kernels.Matern32(3.0, 1.0)
-    model = dsgp.GridGP({"lat": kernel, "lon": kernel}, noise=0.01, learner=None)
+    model = dsgp.GridGP({"lat": kernel, "lon": kernel}, noise_variance=0.01, learner=None)
     model.smooth_store(f"{address}/g.zarr", "t", folder / "p.zarr", memory=1e6)
     assert xr.open_zarr(folder / "p.zarr")["mean"].shape == (12, 14)
 
@@ -584,7 +584,9 @@ def test_a_field_at_an_address_in_pieces(consolidated, memory, tmp_path):
     ds.to_zarr(f"{memory}/f.zarr", consolidated=consolidated)
     ds.to_zarr(tmp_path / "f.zarr", consolidated=consolidated)
     model = dsgp.GridGP(
-        {dim: dsgp.kernels.Matern32(3.0, 1.0) for dim in ("lat", "lon")}, noise=0.01, learner=None
+        {dim: dsgp.kernels.Matern32(3.0, 1.0) for dim in ("lat", "lon")},
+        noise_variance=0.01,
+        learner=None,
     )
     model.smooth_store(f"{memory}/f.zarr", "t", tmp_path / "out.zarr", memory=1e6)
     model.smooth_store(tmp_path / "f.zarr", "t", tmp_path / "expected.zarr", memory=1e6)

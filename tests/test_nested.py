@@ -77,7 +77,7 @@ def smooth(seed):
     values = np.random.default_rng(seed).standard_normal((8, 6))
     values[values > 1] = np.nan
     field = xr.DataArray(values, {"x": np.arange(8.0), "y": np.arange(6.0)}, ("x", "y"))
-    return dsgp.GridGP(noise=0.1).fit(field).posterior().to_array().to_numpy()
+    return dsgp.GridGP(noise_variance=0.1).fit(field).posterior().to_array().to_numpy()
 
 
 def every_kind(seed):

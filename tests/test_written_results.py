@@ -14,7 +14,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 KNOWN = {
     "kernels": {"time": Matern32(3.0, 1.0), "lat": Matern32(2.0), "lon": Matern32(2.0)},
-    "noise": 0.01,
+    "noise_variance": 0.01,
     "learner": None,
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from typing import Any
+
 import numpy as np
 import xarray as xr
 
@@ -34,10 +36,9 @@ def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
 def with_observed(result: xr.Dataset, model: dsgp.GridGP, include_noise: bool) -> xr.Dataset:
     """Put the observed values of a field into its posterior, with the deviation of their errors."""
     field = model.field_
-    given = model.noise
-    noise = (
-        field.align(given, "noise") if isinstance(given, xr.DataArray) else model.noise_variance_
-    )
+    noise: Any = model.noise_variance_
+    if isinstance(model.noise_variance, xr.DataArray):
+        noise = field.align(model.noise_variance, "noise_variance")
     # A new observation beside the one kept has an error of its own.
     deviation = np.sqrt((2 if include_noise else 1) * np.asarray(noise))
     observed = field.values

@@ -199,7 +199,7 @@ def _restricted(request: Request, dims: set[str], ds: xr.Dataset, name: Hashable
     if isinstance(options.get("mean"), str) and options["mean"].partition(".")[0] in elsewhere:
         options["mean"] = "constant"
     # What is given for cells of another shape says nothing of these.
-    instead = {"noise": "learn", "mean": "constant", "mask": None, "domain": None}
+    instead = {"noise_variance": None, "mean": "constant", "mask": None, "domain": None}
     arrays = {"mask": request.mask, "domain": request.domain} | options
     for key in instead:
         array = arrays.get(key)
@@ -207,7 +207,7 @@ def _restricted(request: Request, dims: set[str], ds: xr.Dataset, name: Hashable
             further = sorted(elsewhere & set(map(str, array.dims)))
             _warn(f"{key} does not apply to {name!r}, which has no dim {_quoted(further)}")
             arrays[key] = instead[key]
-    options |= {key: arrays[key] for key in ("noise", "mean") if key in options}
+    options |= {key: arrays[key] for key in ("noise_variance", "mean") if key in options}
     coords = None if request.coords is None else of_field(request.coords) or {}
     return replace(
         request, options=options, coords=coords, mask=arrays["mask"], domain=arrays["domain"]

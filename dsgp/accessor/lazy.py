@@ -44,7 +44,7 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
     if not _on_cluster():
         targets.require_memory(layout.shape)
     given = {"mask": request.mask, "domain": request.domain} | {
-        name: request.options.get(name) for name in ("noise", "mean")
+        name: request.options.get(name) for name in ("noise_variance", "mean")
     }
     beside = {name: one for name, one in given.items() if isinstance(one, xr.DataArray)}
     for name, one in beside.items():
@@ -118,7 +118,7 @@ class _Task:
     ----------
     frame : _Frame
     beside : dict of str to _Frame
-        Of the arrays that go with it: "mask", "domain", "noise", "mean".
+        Of the arrays that go with it: "mask", "domain", "noise_variance", "mean".
     request : Request
         Without these.
     """

@@ -27,7 +27,7 @@ class Accessor:
     def smooth(
         self,
         kernels: Any = None,
-        noise: Any = "learn",
+        noise_variance: Any = None,
         *,
         include_noise: bool = False,
         mask: Any = None,
@@ -40,14 +40,15 @@ class Accessor:
 
         Parameters
         ----------
-        kernels, noise
+        kernels, noise_variance
             As for ``GridGP``: by default everything is learnt from the field.
         include_noise : bool
             ``std`` of a new observation instead of the field.
         mask, domain
             As for ``GridGP.fit``: which values are used, where the result is given.
         **options
-            Others of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``, ``learner``, …;
+            Others of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``, ``learner``,
+            ``fixed_noise``, …;
             and ``quantiles``, probabilities such as ``[0.05, 0.5, 0.95]``, for one more result.
             Of a Dataset also ``variables``, a name or a list: the fields, whatever else they may
             look like; all others stay as they are.
@@ -78,7 +79,11 @@ class Accessor:
         >>> bool(((smooth["mean"] - truth) ** 2).mean() < 0.2 * 0.1**2)
         True
         """
-        asked = {"kernels": kernels, "noise": noise, **known_options(options, "smooth")}
+        asked = {
+            "kernels": kernels,
+            "noise_variance": noise_variance,
+            **known_options(options, "smooth"),
+        }
         variables = asked.pop("variables", None)
         quantiles = require_quantiles(asked.pop("quantiles", None))
         return self._answer(
@@ -88,7 +93,7 @@ class Accessor:
     def fill(
         self,
         kernels: Any = None,
-        noise: Any = "learn",
+        noise_variance: Any = None,
         *,
         include_noise: bool = False,
         mask: Any = None,
@@ -135,7 +140,11 @@ class Accessor:
         >>> int(filled["mean"].isnull().sum())  # the land
         30
         """
-        asked = {"kernels": kernels, "noise": noise, **known_options(options, "fill")}
+        asked = {
+            "kernels": kernels,
+            "noise_variance": noise_variance,
+            **known_options(options, "fill"),
+        }
         variables = asked.pop("variables", None)
         quantiles = require_quantiles(asked.pop("quantiles", None))
         return self._answer(
@@ -156,7 +165,7 @@ class Accessor:
         coords: Mapping[str, Any] | None = None,
         *,
         kernels: Any = None,
-        noise: Any = "learn",
+        noise_variance: Any = None,
         include_noise: bool = False,
         mask: Any = None,
         **coords_kwargs: Any,
@@ -205,7 +214,11 @@ class Accessor:
         named = {name: value for name, value in coords_kwargs.items() if name in dims}
         others = {name: value for name, value in coords_kwargs.items() if name not in dims}
         where = {**(coords or {}), **named}
-        asked = {"kernels": kernels, "noise": noise, **known_options(others, "interp", dims)}
+        asked = {
+            "kernels": kernels,
+            "noise_variance": noise_variance,
+            **known_options(others, "interp", dims),
+        }
         check_dims(where, sorted(dims), "interp")
         self._require_kinds(where)
         variables = asked.pop("variables", None)

@@ -44,9 +44,9 @@ class Request:
     fills: bool = False
 
     def with_arrays(self, given: Mapping[str, Any]) -> Request:
-        """Replace "mask", "domain", "noise" or "mean"."""
+        """Replace "mask", "domain", "noise_variance" or "mean"."""
         of_fit: dict[str, Any] = {name: given[name] for name in given if name in ("mask", "domain")}
-        of_model = {name: given[name] for name in given if name in ("noise", "mean")}
+        of_model = {name: given[name] for name in given if name in ("noise_variance", "mean")}
         return replace(self, options=self.options | of_model, **of_fit)
 
 

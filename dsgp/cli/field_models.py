@@ -53,9 +53,12 @@ def field_model_of(
         if transform is not None:
             raise ParameterError("--model brings its transform; leave out --transform")
         return _reused(dataset, da, options, saved_model)
+    if options["fixed_noise"] and _number(options["noise_variance"] or "") is None:
+        raise ParameterError("--fixed-noise keeps the number of --noise-variance: give one")
     return GridGP(
         _kernels(options["kernel"] or [], da),
-        _noise(dataset, da, options["noise"] or "learn"),
+        _noise(dataset, da, options["noise_variance"] or "learn"),
+        fixed_noise=options["fixed_noise"],
         mean=_mean(dataset, da, options["mean"] or "constant"),
         transform=transform,
         scales=options["scales"],
@@ -76,11 +79,13 @@ def _reused(
             f"{str(path)!r} holds a {type(saved_model).__name__}; expected a model of a field, as "
             "--save-model writes it"
         )
-    noise = saved_model.noise_variance_ if options["noise"] is None else options["noise"]
+    noise = options["noise_variance"]
+    if noise is None:
+        noise = saved_model.noise_variance_
     if noise is None:
         raise ParameterError(
             f"{str(path)!r} has a noise variance for each cell of its own field; give that of this "
-            "one: --noise NAME"
+            "one: --noise-variance NAME"
         )
     mean = _plain_mean(saved_model, path) if options["mean"] is None else options["mean"]
     terms = saved_model.kernels_
@@ -149,7 +154,7 @@ def _kernel(spec: str, text: str) -> kernels.Kernel:
 
 def _noise(dataset: xr.Dataset, da: xr.DataArray, text: str) -> Any:
     if text == "learn":
-        return text
+        return None
     number = _number(text)
     return fields.noise_of(dataset, da, text) if number is None else number
 

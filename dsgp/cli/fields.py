@@ -106,7 +106,7 @@ def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
         If NAME by its units or its standard name holds standard deviations, and is not squared.
     """
     name, square, _ = text.partition("^2")
-    variances = companion(dataset, name, "--noise")
+    variances = companion(dataset, name, "--noise-variance")
     if square:
         return variances**2
     units, own = (str(one.attrs.get("units", "")).strip() for one in (variances, da))
@@ -114,8 +114,8 @@ def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
     if is_error or (units == own and units not in ("", "1")):
         told = f"is in {units!r}, as the field is" if units == own else "is a standard error"
         raise ParameterError(
-            f"--noise {name!r} {told}: standard deviations, it seems; expected variances, in "
-            f"squared units. Square it: --noise '{name}^2'"
+            f"--noise-variance {name!r} {told}: standard deviations, it seems; expected "
+            f"variances, in squared units. Square it: --noise-variance '{name}^2'"
         )
     return variances
 

@@ -46,9 +46,12 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         a kernel lacks are learned from a start of our own, given ones are starts, those it names
         in ``fixed`` are kept. Lengthscales are in the unit of the coordinate, for times in the
         unit that ``units_`` tells.
-    noise : "learn", float or DataArray
-        Noise variance σ², in squared units of the field: learned, given for all cells, or given
-        for each cell.
+    noise_variance : float or DataArray, optional
+        Noise variance σ², in squared units of the field. By default it is learned. A number is
+        where that starts, or what is kept: see ``fixed_noise``. A DataArray has that of each cell,
+        which is known.
+    fixed_noise : bool
+        Keep ``noise_variance`` as it is.
     mean : "constant", "zero", float, DataArray, or text
         Prior mean. "constant" is one unknown number; "time" (any dim) an unknown mean of each cell
         over that dim; "time.month" that and an unknown climatology of each cell, which shrinks
@@ -72,7 +75,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
     units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
         For dims of times. Default: by the size of their steps.
     learner : "marginal" or None
-        None keeps the given hyperparameters.
+        None keeps the given hyperparameters, ``noise_variance`` too.
     variance : {"auto", "exact", "local", "calibrated", "draws"}
         For fields with gaps. "exact": dense algebra, up to 1500 observed cells. "local": given the
         ``n_neighbours`` most telling observed cells around each target, an upper bound;
@@ -135,8 +138,9 @@ class GridGP(Saved, OnDisk, BaseEstimator):
     def __init__(
         self,
         kernels: Kernels | Sequence[Kernels] | None = None,
-        noise: Any = "learn",
+        noise_variance: Any = None,
         *,
+        fixed_noise: bool = False,
         mean: Any = "constant",
         transform: str | Transform | None = None,
         scales: int | str | None = "auto",
@@ -150,7 +154,8 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         random_state: int = 0,
     ) -> None:
         self.kernels = kernels
-        self.noise = noise
+        self.noise_variance = noise_variance
+        self.fixed_noise = fixed_noise
         self.mean = mean
         self.transform = transform
         self.scales = scales

@@ -12,17 +12,19 @@ import xarray as xr
 
 from dsgp import memory
 from dsgp.errors import DataError, DataWarning
-from dsgp.estimators.grid_options import check_options, given_noise, sums_of
+from dsgp.estimators.grid_options import check_options, noise_of_cells, noise_start, sums_of
 from dsgp.estimators.grid_transform import mean_seen, tell_skewed_field, transformed
 from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.domain import domain_of, require_choice
 from dsgp.grid.effects import effects_of
 from dsgp.grid.field import Field
+from dsgp.grid.fit import NoiseStart
 from dsgp.grid.learning import GridLearner, bytes_with_gaps, warn_of_short
 from dsgp.grid.means import Mean
 from dsgp.grid.model import Conditioning, FieldModel, Solving, residuals_of
 from dsgp.grid.systems import require_few
 from dsgp.kernels import Stationary
+from dsgp.terms import Floats
 from dsgp.transforms import Transform
 
 
@@ -59,7 +61,11 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
         require_choice(domain)
     region = None if isinstance(domain, str) else domain
     field = Field.of(da, mask=mask, domain=region, units=options.units)
-    variances = given_noise(options.noise, field)
+    noise: NoiseStart | Floats
+    if isinstance(options.noise_variance, xr.DataArray):
+        noise = noise_of_cells(options.noise_variance, field)
+    else:
+        noise = noise_start(options)
     if options.variance == "exact" and field.observed is not None:
         require_few(field.n_observed)
     field, transform, log_jacobian = transformed(field, options.transform)
@@ -77,8 +83,8 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
     if options.learner is not None and _has_one_value(field):
         warnings.warn(
             f"all {field.n_observed} observed cells have one value: nothing can be learned of "
-            "lengthscales and noise, and std says nothing; give kernels, noise= and "
-            "learner=None",
+            "lengthscales and noise, and std says nothing; give kernels, "
+            "noise_variance= and learner=None",
             DataWarning,
             stacklevel=3,
         )
@@ -89,7 +95,7 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
         options.random_state,
         constant_is_unknown,
     )
-    learned = learner.of_field(field, y, sums, effects, variances)
+    learned = learner.of_field(field, y, sums, effects, noise)
     hyperparameters = learned.hyperparameters
     if options.learner is not None:
         warn_of_short(
@@ -99,7 +105,7 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
         field,
         mean,
         hyperparameters.terms,
-        variances if isinstance(variances, np.ndarray) else hyperparameters.noise,
+        noise if isinstance(noise, np.ndarray) else hyperparameters.noise,
         solving_of(options),
         n_effects=len(effects),
         constant_is_unknown=constant_is_unknown,

@@ -13,6 +13,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.axes import GridAxis, check_dims, check_period
 from dsgp.grid.covariance import LONG
 from dsgp.grid.field import Field
+from dsgp.grid.fit import NoiseStart
 from dsgp.kernels import Matern32, Periodic, Stationary
 from dsgp.terms import Floats
 from dsgp.transforms import require_transform
@@ -47,14 +48,19 @@ def check_options(model: Any) -> None:
         )
     if model.learner not in ("marginal", None):
         raise ParameterError(f'learner must be "marginal" or None, got {model.learner!r}')
-    noise = model.noise
+    if not isinstance(model.fixed_noise, (bool, np.bool_)):
+        raise ParameterError(f"fixed_noise must be True or False, got {model.fixed_noise!r}")
+    noise = model.noise_variance
     if isinstance(noise, xr.DataArray):
         return
-    number = isinstance(noise, Real) and not isinstance(noise, bool)
-    if not (noise == "learn" if isinstance(noise, str) else number and 0 < noise < np.inf):
+    if noise is None:
+        if model.fixed_noise:
+            raise ParameterError("fixed_noise=True keeps noise_variance, but it is None: give it")
+        return
+    if not (isinstance(noise, Real) and not isinstance(noise, bool) and 0 < float(noise) < np.inf):
         raise ParameterError(
-            'noise must be "learn", a positive variance, or a DataArray of variances per cell, '
-            f"got {_short(noise)}"
+            "noise_variance must be a positive number, a DataArray of variances per cell, or "
+            f"None, which is learned; got {_short(noise)}"
         )
 
 
@@ -129,19 +135,21 @@ def default_kernel(axis: GridAxis) -> Stationary:
     return Matern32()
 
 
-def given_noise(noise: Any, field: Field) -> float | Floats | None:
-    """None: to be learned; else a variance, or one for each cell."""
-    if isinstance(noise, str):
-        return None
-    if isinstance(noise, Real):
-        return float(noise)
-    variances = np.broadcast_to(field.align(noise, "noise"), field.shape).astype(float)
+def noise_start(model: Any) -> NoiseStart:
+    """Return where a noise variance that all cells share starts, and whether it stays there."""
+    noise = model.noise_variance
+    return NoiseStart(None if noise is None else float(noise), bool(model.fixed_noise))
+
+
+def noise_of_cells(noise: xr.DataArray, field: Field) -> Floats:
+    """Return the noise variance that is known of each cell; NaN where none is needed."""
+    variances = np.broadcast_to(field.align(noise, "noise_variance"), field.shape).astype(float)
     seen = np.ones(field.shape, bool) if field.observed is None else field.observed
     bad = seen & ~(np.isfinite(variances) & (variances > 0))
     if bad.any():
         raise DataError(
-            f"noise: expected a positive, finite variance at each observed cell, got others at "
-            f"{int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
+            "noise_variance: expected a positive, finite variance at each observed cell, got "
+            f"others at {int(bad.sum())} of {int(seen.sum())}; leave these cells out by mask="
         )
     return np.where(np.isfinite(variances) & (variances > 0), variances, np.nan)
 

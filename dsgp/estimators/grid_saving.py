@@ -35,6 +35,10 @@ _PLAIN = (
 )
 
 
+# Instead of a number, where the noise is an array of the store.
+_PER_CELL = "given for each cell"
+
+
 def described(estimator: Any, model: FieldModel) -> tuple[Mapping[str, Any], storage.Tree]:
     """Return settings that JSON can hold, and arrays."""
     settings, tree = pack(model.field)
@@ -43,11 +47,11 @@ def described(estimator: Any, model: FieldModel) -> tuple[Mapping[str, Any], sto
         arrays["dual"] = model.dual
     if isinstance(model.noise, np.ndarray):
         arrays["noise"] = model.noise
-    noise, transform = estimator.noise, estimator.transform_
+    noise, transform = estimator.noise_variance, estimator.transform_
     options = {
         name: value
         for name, value in estimator.get_params(deep=False).items()
-        if name not in ("kernels", "noise", "mean", "units", "transform")
+        if name not in ("kernels", "noise_variance", "mean", "units", "transform")
     }
     parameters = {
         "options": options,
@@ -56,7 +60,7 @@ def described(estimator: Any, model: FieldModel) -> tuple[Mapping[str, Any], sto
         "transform": None if transform is None else transform.settings(),
         "mean": model.mean.settings(),
         "terms": [[kernel.to_settings() for kernel in term] for term in model.terms],
-        "noise": noise if isinstance(noise, (str, Real)) else "given for each cell",
+        "noise": "learn" if noise is None else noise if isinstance(noise, Real) else _PER_CELL,
         "fitted": {name: getattr(estimator, name) for name in _PLAIN},
         "constant_is_unknown": model.constant_is_unknown,
         "n_effects": model.n_effects,
@@ -77,9 +81,13 @@ def restored(kind: type[Any], settings: Mapping[str, Any], tree: Mapping[str, An
     estimator._show_hyperparameters(model.terms[model.n_effects :], estimator.noise_variance_)
     # What made it: its own hyperparameters, so that a clone can be fitted.
     estimator.kernels = estimator.kernels_
-    estimator.noise = settings["noise"]
+    noise = settings["noise"]
+    estimator.noise_variance = None if isinstance(noise, str) else noise
+    if "fixed_noise" not in settings["options"]:  # numbers of older versions were not starts
+        estimator.fixed_noise = not isinstance(noise, str)
     if isinstance(model.noise, np.ndarray):
-        estimator.noise = model.field.restore(model.noise, name="noise_variance", attrs={})
+        known = model.field.restore(model.noise, name="noise_variance", attrs={})
+        estimator.noise_variance = known
     estimator.mean = settings.get("mean_text") or settings["mean"]["spec"]
     if estimator.mean in ("number", "field"):
         estimator.mean = estimator.mean_

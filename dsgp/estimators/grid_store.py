@@ -13,7 +13,7 @@ import xarray as xr
 
 from dsgp.addresses import Place, place_of
 from dsgp.errors import DataError, ParameterError
-from dsgp.estimators.grid_options import check_options, sums_of
+from dsgp.estimators.grid_options import check_options, noise_start, sums_of
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.constant import UnknownConstant
 from dsgp.grid.covariance import LONG, SeparableSum
@@ -58,7 +58,8 @@ class OnDisk:
     """The part of ``GridGP`` that never holds a field; see there."""
 
     kernels: Any
-    noise: Any
+    noise_variance: Any
+    fixed_noise: bool
     mean: Any
     transform: str | Transform | None
     scales: int | str | None
@@ -198,7 +199,7 @@ class OnDisk:
 def _require_plain(options: Any) -> None:
     """Raise ``ParameterError`` if a ``GridGP`` has options that need the field in memory."""
     plain = isinstance(options.mean, Real) or options.mean in ("constant", "zero")
-    if not plain or isinstance(options.noise, xr.DataArray):
+    if not plain or isinstance(options.noise_variance, xr.DataArray):
         raise ParameterError(
             "a field on disk can have one noise variance, and a mean that is 'constant', "
             "'zero' or a number; fit other models in memory"
@@ -247,8 +248,7 @@ def _learned(
         options.random_state,
         options.mean == "constant",
     )
-    noise = None if isinstance(options.noise, str) else float(options.noise)
-    return learner.of_parts(parts, axes, mean, sums, noise, gaps)
+    return learner.of_parts(parts, axes, mean, sums, noise_start(options), gaps)
 
 
 def _mean_of_parts(options: Any, parts: Sequence[tuple[Any, Floats]]) -> float:

@@ -52,6 +52,21 @@ class GridEvidenceLike(Protocol):
 
 
 @dataclass(frozen=True)
+class NoiseStart:
+    """Where the noise variance starts, and whether it stays there.
+
+    Attributes
+    ----------
+    variance : float or None
+        None: a share of the field's variance.
+    is_fixed : bool
+    """
+
+    variance: float | None = None
+    is_fixed: bool = False
+
+
+@dataclass(frozen=True)
 class Hyperparameters:
     """Kernels and noise of a grid, and which of their parameters are free.
 
@@ -125,7 +140,7 @@ def starts(
     kernels: Sequence[Sequence[Stationary]],
     points: Sequence[Floats],
     variance: float,
-    noise: float | None,
+    noise: NoiseStart,
     single: tuple[float, float] = (0.1, 0.5),
 ) -> Hyperparameters:
     """Give every parameter that has none a start, from the axes and the variance of the field.
@@ -136,8 +151,7 @@ def starts(
     points : sequence of D ndarrays
     variance : float
         Of the observed cells.
-    noise : float or None
-        Noise variance, which is then kept; None: to be learnt.
+    noise : NoiseStart
     single : (float, float)
         For the lengthscales of a single term: share of an axis' extent, and steps at least. Those
         of several are spread from a quarter of the extent down to three steps.
@@ -156,8 +170,11 @@ def starts(
                 kernel.with_parameters(lengthscale=length, variance=height if d == 0 else 1.0)
             )
         terms.append(tuple(filled))
-    start = noise if noise is not None else variance * (0.1 if n_terms == 1 else 0.01)
-    return Hyperparameters(tuple(terms), start, noise is None, tuple(len(own) for own in points))
+    start = noise.variance
+    if start is None:
+        start = variance * (0.1 if n_terms == 1 else 0.01)
+    sizes = tuple(len(own) for own in points)
+    return Hyperparameters(tuple(terms), start, not noise.is_fixed, sizes)
 
 
 def _amplitude(variance: float, c: int, n_terms: int) -> float:
@@ -268,7 +285,7 @@ def likely_starts(
     kernels: Sequence[Stationary],
     points: Sequence[Floats],
     variance: float,
-    noise: float | None,
+    noise: NoiseStart,
 ) -> list[Hyperparameters]:
     """Return starts of a single term, the likeliest first."""
     if all(kernel.lengthscale is not None for kernel in kernels):
@@ -340,7 +357,7 @@ def learn_complete(
     kernels: Sequence[Stationary],
     pieces: Sequence[tuple[Sequence[Floats], Floats]],
     points: Sequence[Floats],
-    noise: float | None,
+    noise: NoiseStart,
     *,
     unknown_constant: bool = False,
 ) -> Hyperparameters:
@@ -355,8 +372,7 @@ def learn_complete(
         The axes of a piece and its residuals.
     points : sequence of D ndarrays
         The axes of the whole field.
-    noise : float or None
-        Noise variance, which is then kept; None: to be learnt.
+    noise : NoiseStart
     unknown_constant : bool
         The residuals are about an average, not about a known constant. In fields of up to
         ``DENSE`` cells it is integrated out; beyond, an average is as good.

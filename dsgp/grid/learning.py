@@ -17,7 +17,15 @@ from dsgp import memory
 from dsgp.errors import DataWarning, ParameterError
 from dsgp.grid.axes import GridAxis
 from dsgp.grid.field import Field
-from dsgp.grid.fit import DENSE, Hyperparameters, below_step, learn_complete, starts, step_of
+from dsgp.grid.fit import (
+    DENSE,
+    Hyperparameters,
+    NoiseStart,
+    below_step,
+    learn_complete,
+    starts,
+    step_of,
+)
 from dsgp.grid.fit_cells import Piece, learn_cells
 from dsgp.grid.kronecker import KroneckerSystem
 from dsgp.grid.passes import tile_regions
@@ -71,7 +79,7 @@ class GridLearner:
         y: Floats,
         sums: Sums,
         effects: Sequence[Sequence[Stationary]],
-        variances: float | Floats | None,
+        noise: NoiseStart | Floats,
     ) -> Learned:
         """Learn from a field in memory.
 
@@ -84,18 +92,17 @@ class GridLearner:
             Those among which it chooses, by their number of terms.
         effects : sequence of terms
             Of a climatology.
-        variances : float, ndarray of the field's shape, or None
-            Noise variances; None: to be learned.
+        noise : NoiseStart, or ndarray of the field's shape
+            An array: the variance at each cell, which is known.
         """
         points = [axis.points for axis in field.axes]
-        complete = field.observed is None and not isinstance(variances, np.ndarray)
         several = isinstance(self.scales, (int, np.integer)) and self.scales > 1
-        if not complete or several or effects or len(sums[0]) != 1:
-            return self._of_cells(field, y, sums, effects, variances)
-        assert not isinstance(variances, np.ndarray)
-        one = self._of_complete(field.axes, y, sums[0][0], variances)
+        gaps = field.observed is not None
+        if isinstance(noise, np.ndarray) or gaps or several or effects or len(sums[0]) != 1:
+            return self._of_cells(field, y, sums, effects, noise)
+        one = self._of_complete(field.axes, y, sums[0][0], noise)
         if len(sums) > 1 and self._may_be_a_sum(one.hyperparameters, points, y):
-            more = self._of_cells(field, y, sums, effects, variances, one.hyperparameters)
+            more = self._of_cells(field, y, sums, effects, noise, one.hyperparameters)
             if len(more.hyperparameters.terms) > 1:
                 return more
         return one
@@ -106,7 +113,7 @@ class GridLearner:
         axes: Sequence[GridAxis],
         mean: float,
         sums: Sums,
-        noise: float | None,
+        noise: NoiseStart,
         gaps: bool,
     ) -> Learned:
         """Learn from parts of a field on disk.
@@ -119,8 +126,7 @@ class GridLearner:
         mean : float
             The prior mean.
         sums : sequence of sums of kernels
-        noise : float or None
-            None: to be learned.
+        noise : NoiseStart
         gaps : bool
             Whether values may be missing.
         """
@@ -148,7 +154,7 @@ class GridLearner:
         return Learned(self._from_pieces(begin, pieces, points), source)
 
     def _of_complete(
-        self, axes: Sequence[GridAxis], y: Floats, term: Sequence[Stationary], noise: float | None
+        self, axes: Sequence[GridAxis], y: Floats, term: Sequence[Stationary], noise: NoiseStart
     ) -> Learned:
         points = [axis.points for axis in axes]
         if self.keeps_given:
@@ -180,13 +186,14 @@ class GridLearner:
         y: Floats,
         sums: Sums,
         effects: Sequence[Sequence[Stationary]],
-        variances: float | Floats | None,
+        noise: NoiseStart | Floats,
         first: Hyperparameters | None = None,
     ) -> Learned:
         """Learn from observed cells; ``first`` is what one term takes, if that is known."""
         points = [axis.points for axis in field.axes]
-        per_cell = isinstance(variances, np.ndarray)
-        noise: Any = 1.0 if per_cell else variances
+        shape: float | Floats = 1.0
+        if isinstance(noise, np.ndarray):
+            shape, noise = noise, NoiseStart(1.0, is_fixed=True)
         if self.keeps_given:
             return _given(sums[-1], field.axes, noise)
         seen = np.ones(field.shape, dtype=bool) if field.observed is None else field.observed
@@ -202,7 +209,7 @@ class GridLearner:
             if field.n_observed <= DENSE
             else "a sample of the observed cells, given their neighbours (Vecchia)"
         )
-        piece = Piece(points, y, seen, variances if per_cell else 1.0)  # type: ignore[arg-type]
+        piece = Piece(points, y, seen, shape)
         return Learned(self._from_pieces(begin, [piece], points, of_effects), source)
 
     def _from_pieces(
@@ -259,7 +266,7 @@ def warn_of_short(hyperparameters: Hyperparameters, axes: Sequence[GridAxis]) ->
 
 
 def _given(
-    terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: float | None
+    terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: NoiseStart
 ) -> Learned:
     """Keep hyperparameters as they are.
 
@@ -280,6 +287,6 @@ def _given(
                 "learner=None keeps what is given, and no kernel has a variance; give it to "
                 f"that of {axes[0].name!r}"
             )
-    if noise is None:
-        raise ParameterError("learner=None keeps what is given; give noise=, a variance")
+    if noise.variance is None:
+        raise ParameterError("learner=None keeps what is given; give noise_variance=")
     return Learned(starts(terms, [axis.points for axis in axes], 1.0, noise), "nothing: given")

@@ -145,7 +145,7 @@ def _smoothed(
         if found is not None:
             name = "non-local means, told the noise"
             yield _scored(name, found, None, clean, {"reconstruct": seconds})
-    yield _ours(OURS, given, None, clean, kernel, "learn")
+    yield _ours(OURS, given, None, clean, kernel, None)
 
 
 def _interpolated(
@@ -155,7 +155,7 @@ def _interpolated(
     for name, order in (("bilinear", 1), ("bicubic", 3)):
         found, seconds = _timed(spline, few, clean.shape, order)
         yield _scored(name, found, None, clean, {"reconstruct": seconds}, left_out(clean.shape))
-    yield _ours(OURS, few, clean.shape, clean, kernel, "learn", observed)
+    yield _ours(OURS, few, clean.shape, clean, kernel, None, observed)
     if observed:
         yield _ours(OURS_ROUNDED, few, clean.shape, clean, kernel, ROUNDING, observed)
 
@@ -166,16 +166,16 @@ def _ours(
     shape: tuple[int, ...] | None,
     clean: Floats | None,
     kernel: Callable[..., Stationary],
-    noise: Any,
+    noise_variance: float | None,
     include_noise: bool = False,
 ) -> Reconstruction:
     """Fit and reconstruct; `shape` is that of the whole image where pixels were left out."""
     image = as_field(given, 1 if shape is None else 2)
     # Where next to nothing is noise, edges alone make lengthscales short: they start there.
-    start = None if noise == "learn" else 3.0
+    start = None if noise_variance is None else 3.0
     # One separable kernel, as the paper's: its eigenbasis makes an image a matter of milliseconds.
     kernels = {dim: kernel(lengthscale=start) for dim in ("row", "column")}
-    model = GridGP(kernels, noise, scales=1)
+    model = GridGP(kernels, noise_variance, fixed_noise=noise_variance is not None, scales=1)
     _, learn = _timed(model.fit, image)
     if shape is None:
         found, reconstruct = _timed(model.posterior)

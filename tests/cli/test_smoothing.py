@@ -52,7 +52,9 @@ def run(*arguments):
 
 
 def posterior(ds, include_noise=False, domain="observed", mask=None, **options):
-    model = dsgp.GridGP(options.pop("kernels", None), options.pop("noise", "learn"), **options)
+    model = dsgp.GridGP(
+        options.pop("kernels", None), options.pop("noise_variance", None), **options
+    )
     model.fit(ds["sst"], mask=mask, domain=domain)
     return model, model.posterior(include_noise)
 
@@ -117,7 +119,14 @@ def test_options_are_passed_on(stores, tmp_path):
     ds["sea"] = ((ds.lat > 45) & (ds.lon > 0)).astype("i1")
     ds["use"] = ds.time < ds.time[5]
     data = saved(ds, tmp_path / "in.nc")
-    options = ["--kernel", "time=matern52", "--kernel", "lon=periodic:360", "--noise", "error"]
+    options = [
+        "--kernel",
+        "time=matern52",
+        "--kernel",
+        "lon=periodic:360",
+        "--noise-variance",
+        "error",
+    ]
     options += ["--kernel", "lat=squared-exponential", "--mean", "time", "--scales", 1]
     options += ["--domain", "sea", "--mask", "use", "--include-noise", "--random-state", 5]
     run(data, "--variable", "sst", "--out", tmp_path / "out.zarr", *options)
@@ -127,7 +136,7 @@ def test_options_are_passed_on(stores, tmp_path):
         domain=ds["sea"] == 1,
         mask=ds["use"],
         kernels={"time": Matern52(), "lon": Periodic(360.0), "lat": SquaredExponential()},
-        noise=ds["error"],
+        noise_variance=ds["error"],
         mean="time",
         scales=1,
         random_state=5,
@@ -140,8 +149,19 @@ def test_options_are_passed_on(stores, tmp_path):
 )
 def test_means(stores, tmp_path, text, mean):
     out = tmp_path / "out.zarr"
-    run(stores / "complete.zarr", "--out", out, "--mean", text, "--noise", "0.04")
-    require_same(out, posterior(field(gaps=False), mean=mean, noise=0.04)[1])
+    run(
+        stores / "complete.zarr",
+        "--out",
+        out,
+        "--mean",
+        text,
+        "--noise-variance",
+        "0.04",
+        "--fixed-noise",
+    )
+    require_same(
+        out, posterior(field(gaps=False), mean=mean, noise_variance=0.04, fixed_noise=True)[1]
+    )
 
 
 def test_a_mean_can_be_a_variable(tmp_path):
@@ -173,7 +193,7 @@ def test_a_saved_model_is_used_again(stores, tmp_path):
     _, expected = posterior(
         ds,
         kernels=model.kernels_,
-        noise=model.noise_variance_,
+        noise_variance=model.noise_variance_,
         units={"time": "days"},
         learner=None,
     )
@@ -186,7 +206,7 @@ def test_the_kernel_of_a_complete_field_is_not_doubled_for_one_with_gaps(stores,
     model.save(tmp_path / "model.zarr")
     out = tmp_path / "out.zarr"
     run(stores / "gaps.zarr", "--out", out, "--model", tmp_path / "model.zarr")
-    options = {"noise": model.noise_variance_, "learner": None}
+    options = {"noise_variance": model.noise_variance_, "learner": None}
     require_same(out, posterior(field(), kernels=[model.kernels_], **options)[1])
 
 
@@ -295,8 +315,8 @@ def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command,
         (["--kernel", "lon=periodic:-1"], "expected periodic:PERIOD with a positive number"),
         (["--kernel", "lon=matern32:3"], "there is no kernel 'matern32:3'"),
         (["--kernel", "lon=matern32", "--kernel", "lon=matern12"], "names the dim 'lon' twice"),
-        (["--noise", "0"], "noise must be"),
-        (["--noise", "error"], "--noise: the file has no variable 'error'"),
+        (["--noise-variance", "0"], "noise_variance must be"),
+        (["--noise-variance", "error"], "--noise-variance: the file has no variable 'error'"),
         (["--mean", "weird"], "mean: expected"),
         (["--mask", "cloud"], "--mask: the file has no variable 'cloud'"),
         (["--mask", "sst"], "must hold 0 and 1 only"),

@@ -9,7 +9,7 @@ from dsgp import GridGP, cli
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern32
 
-KNOWN = ["--noise", "0.04", "--scales", "1"]
+KNOWN = ["--noise-variance", "0.04", "--fixed-noise", "--scales", "1"]
 
 
 def field(seed=0):
@@ -49,7 +49,17 @@ def test_several_files_are_joined_along_time(tmp_path):
     ds.to_netcdf(tmp_path / "all.nc")
     for k, days in enumerate((slice(4, 6), slice(0, 1), slice(1, 4))):
         ds.isel(time=days).to_netcdf(tmp_path / f"part-{k}.nc")
-    common = ["--variable", "sst", "--domain", "observed", "--noise", "0.04", "--scales", 1]
+    common = [
+        "--variable",
+        "sst",
+        "--domain",
+        "observed",
+        "--noise-variance",
+        "0.04",
+        "--fixed-noise",
+        "--scales",
+        1,
+    ]
     run(tmp_path / "all.nc", "--out", tmp_path / "a.zarr", *common)
     run(tmp_path / "part-*.nc", "--out", tmp_path / "b.zarr", *common)
     parts = [tmp_path / f"part-{k}.nc" for k in (2, 0, 1)]
@@ -88,7 +98,11 @@ def test_a_group_of_a_file(tmp_path, ending):
     ) if ending == "nc" else ds.to_zarr(path, group="surface/daily", consolidated=False)
     common = ["--variable", "sst", "--domain", "observed", *KNOWN]
     run(path, "--group", "surface/daily", "--out", tmp_path / "out.zarr", *common)
-    expected = GridGP(noise=0.04, scales=1).fit(ds["sst"], domain="observed").posterior()
+    expected = (
+        GridGP(noise_variance=0.04, fixed_noise=True, scales=1)
+        .fit(ds["sst"], domain="observed")
+        .posterior()
+    )
     got = result_of(tmp_path / "out.zarr")
     means = [name for name in got.data_vars if got[name].dims == ds["sst"].dims]
     np.testing.assert_allclose(got[means[0]], expected["mean"], rtol=1e-5)
@@ -105,22 +119,29 @@ def test_noise_in_the_units_of_the_field_is_squared_or_refused(tmp_path):
     common = ["--variable", "sst", "--domain", "observed", "--scales", 1]
     results = []
     for k, noise in enumerate(("error^2", "variance", "unknown")):
-        run(tmp_path / "in.nc", "--noise", noise, "--out", tmp_path / f"{k}.zarr", *common)
+        run(tmp_path / "in.nc", "--noise-variance", noise, "--out", tmp_path / f"{k}.zarr", *common)
         results.append(result_of(tmp_path / f"{k}.zarr"))
     for got in results[1:]:
         for one in results[0].data_vars:
             np.testing.assert_allclose(got[one], results[0][one], rtol=1e-9)
     for noise, told in (("error", "is in 'K', as the field is"), ("se", "is a standard error")):
-        message = rf"--noise '{noise}' {told}.*--noise '{noise}\^2'"
+        message = rf"--noise-variance '{noise}' {told}.*--noise-variance '{noise}\^2'"
         with pytest.raises(ParameterError, match=message):
-            run(tmp_path / "in.nc", "--noise", noise, "--out", tmp_path / "out.zarr", *common)
+            run(
+                tmp_path / "in.nc",
+                "--noise-variance",
+                noise,
+                "--out",
+                tmp_path / "out.zarr",
+                *common,
+            )
 
 
 def test_an_inverted_mask_is_noticed(tmp_path):
     ds = field()
     ds["sst"][0, 4, 5] = 14.0  # a value on land
     sst, land = ds["sst"], ds["land"] == 1
-    known = {"noise": 0.04, "learner": None, "scales": 1}
+    known = {"noise_variance": 0.04, "learner": None, "scales": 1}
     model = GridGP({"time": _kernel(1.0), "lat": _kernel(), "lon": _kernel()}, **known)
     with pytest.warns(DataWarning, match=r"mask: 114 of 115 cells with a value.*other way round"):
         model.fit(sst, mask=land)
@@ -145,7 +166,7 @@ def test_an_inverted_mask_is_noticed(tmp_path):
 @pytest.mark.filterwarnings("error::dsgp.errors.DataWarning")
 def test_strict_masks_are_none_of_the_inverted_ones():
     sst = field()["sst"].fillna(15.0)
-    known = {"noise": 0.04, "learner": None, "scales": 1}
+    known = {"noise_variance": 0.04, "learner": None, "scales": 1}
     model = GridGP({"time": _kernel(1.0), "lat": _kernel(), "lon": _kernel()}, **known)
     model.fit(sst, mask=sst > float(sst.quantile(0.8)))  # flags that leave out most
     model.fit(field()["sst"], mask=field()["land"] == 0)
@@ -173,4 +194,4 @@ def test_curvilinear_grids_and_unequal_months_come_with_a_remedy(tmp_path):
             run(path, "--out", tmp_path / "out.zarr")
         opened = xr.open_dataset(path, decode_times=False)
         opened["time"] = xr.date_range("1990-01-01", periods=opened.sizes["time"], freq=step)
-        GridGP(noise=0.04, scales=1).fit(opened["sst"])
+        GridGP(noise_variance=0.04, fixed_noise=True, scales=1).fit(opened["sst"])

@@ -11,7 +11,7 @@ from dsgp.plotting import plot_field
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-OPTIONS = ["--noise", "0.01", "--kernel", "lat=matern52"]
+OPTIONS = ["--noise-variance", "0.01", "--fixed-noise", "--kernel", "lat=matern52"]
 
 
 def run(*arguments):
@@ -65,7 +65,7 @@ def test_names_attributes_and_provenance(tmp_path, way):
         stamp = rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\dZ dsgp {re.escape(__version__)}: dsgp smooth "
         assert re.match(stamp, first)
         assert f"{data} --out {out}" in first
-        assert "--noise 0.01" in first
+        assert "--noise-variance 0.01" in first
         assert "--kernel lat=matern52" in first
         assert "--overwrite" not in first
         assert abs(ds["sst"] - 15).max() < 3

@@ -377,10 +377,12 @@ def test_noise_per_cell_is_included_where_it_is_given():
     da = xr.DataArray(np.sin(np.arange(40.0) / 4), {"x": np.arange(40.0)})
     gaps = random.random(40) < 0.4
     noise = xr.full_like(da, 0.04)
-    model = GridGP(noise=noise).fit(da.where(~gaps))
+    model = GridGP(noise_variance=noise).fit(da.where(~gaps))
     with_noise = model.posterior(include_noise=True)["std"]
     np.testing.assert_allclose(with_noise**2, model.posterior()["std"] ** 2 + 0.04, rtol=1e-12)
-    model = GridGP(noise=noise.where(~gaps, 0.04 if gaps.all() else np.nan)).fit(da.where(~gaps))
+    model = GridGP(noise_variance=noise.where(~gaps, 0.04 if gaps.all() else np.nan)).fit(
+        da.where(~gaps)
+    )
     assert np.isfinite(model.posterior()["std"]).all()
     with pytest.raises(DataError, match="include_noise"):
         model.posterior(include_noise=True)

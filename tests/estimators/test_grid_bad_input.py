@@ -71,14 +71,14 @@ def test_masks_and_domains_that_do_not_fit(options, message):
 @pytest.mark.parametrize(
     ("noise", "message"),
     [
-        (lambda da: 0 * da, r"noise: expected a positive, finite variance.*20 of 20"),
+        (lambda da: 0 * da, r"noise_variance: expected a positive, finite variance.*20 of 20"),
         (lambda da: xr.ones_like(da).where(da.lat != 2), r"others at 4 of 20"),
-        (lambda da: xr.ones_like(da)[:3], r"noise: expected 5 points along 'lat'"),
+        (lambda da: xr.ones_like(da)[:3], r"noise_variance: expected 5 points along 'lat'"),
     ],
 )
 def test_noise_that_does_not_fit(noise, message):
     with pytest.raises(DataError, match=message):
-        GridGP(noise=noise(field())).fit(field())
+        GridGP(noise_variance=noise(field())).fit(field())
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_noise_that_does_not_fit(noise, message):
         ({"kernels": [{}, {}], "scales": 3}, r"scales=3, and kernels has 2"),
         ({"scales": 0}, r"scales must be a positive integer"),
         ({"scales": 1.5}, r"scales must be a positive integer"),
-        ({"noise": 0.0}, r"noise must be"),
-        ({"noise": -1.0}, r"noise must be"),
-        ({"noise": np.nan}, r"noise must be"),
-        ({"noise": "learnt"}, r"noise must be"),
-        ({"noise": True}, r"noise must be"),
-        ({"noise": None}, r"noise must be"),
-        ({"noise": np.ones((5, 4))}, r"noise must be.*DataArray"),
+        ({"noise_variance": 0.0}, r"noise_variance must be"),
+        ({"noise_variance": -1.0}, r"noise_variance must be"),
+        ({"noise_variance": np.nan}, r"noise_variance must be"),
+        ({"noise_variance": "learnt"}, r"noise_variance must be"),
+        ({"noise_variance": True}, r"noise_variance must be"),
+        ({"fixed_noise": True}, "it is None: give it"),
+        ({"noise_variance": np.ones((5, 4))}, r"noise_variance must be.*DataArray"),
         ({"mean": "average"}, r"mean: expected"),
         ({"mean": "lat.month"}, r"mean: 'lat\.month' groups dates"),
         ({"mean": np.nan}, r"mean: expected"),
@@ -131,14 +131,14 @@ def test_domains_in_words():
 def test_exact_variances_of_many_cells():
     da = xr.DataArray(np.zeros(2000), {"x": np.arange(2000.0)})
     da[0] = np.nan
-    kept = {"kernels": {"x": Matern32(1.0, 1.0)}, "noise": 1.0, "learner": None}
+    kept = {"kernels": {"x": Matern32(1.0, 1.0)}, "noise_variance": 1.0, "learner": None}
     with pytest.raises(ParameterError, match="there are 1999, more than 1500; take 'local'"):
         GridGP(**kept, variance="exact").fit(da)
 
 
 def test_long_axes_need_a_matern_kernel():
     da = xr.DataArray(np.zeros(5000), {"x": np.arange(5000.0)})
-    kept = {"kernels": {"x": SquaredExponential(9.0, 1.0)}, "noise": 1.0, "learner": None}
+    kept = {"kernels": {"x": SquaredExponential(9.0, 1.0)}, "noise_variance": 1.0, "learner": None}
     with pytest.raises(ParameterError, match=r"5000 points.*expected a Matérn"):
         GridGP(**kept).fit(da)
     da[0] = np.nan

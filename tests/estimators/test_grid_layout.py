@@ -21,7 +21,7 @@ def field(missing, times=None):
 
 
 def fitted(da, **options):
-    options = {"learner": None, "noise": 0.1, "scales": 1} | options
+    options = {"learner": None, "noise_variance": 0.1, "scales": 1} | options
     return GridGP(options.pop("kernels", TERMS), **options).fit(da)
 
 

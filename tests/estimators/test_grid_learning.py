@@ -49,7 +49,7 @@ def test_the_hyperparameters_of_a_drawn_field_come_back(missing):
 def test_what_is_fixed_or_given_is_kept():
     da = drawn(missing=True)
     fixed = Matern32(1.1, 1.7, fixed=("lengthscale", "variance"))
-    model = GridGP({"a": fixed}, 0.07, scales=1).fit(da)
+    model = GridGP({"a": fixed}, 0.07, fixed_noise=True, scales=1).fit(da)
     assert model.kernels_["a"] == fixed
     assert model.noise_variance_ == 0.07
     assert model.kernels_["b"].lengthscale != pytest.approx(0.5)
@@ -57,6 +57,17 @@ def test_what_is_fixed_or_given_is_kept():
     assert kept.kernels_ == TRUTH
     assert kept.noise_variance_ == NOISE
     assert kept.learnt_from_ == "nothing: given"
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_noise_variance_is_where_the_search_starts(missing):
+    da = drawn(missing=missing)
+    plain = GridGP(scales=1).fit(da)
+    started = GridGP(noise_variance=3 * NOISE, scales=1).fit(da)
+    assert started.noise_variance_ == pytest.approx(plain.noise_variance_, rel=0.02)
+    kept = GridGP(noise_variance=3 * NOISE, fixed_noise=True, scales=1).fit(da)
+    assert kept.noise_variance_ == 3 * NOISE
+    assert kept.log_marginal_likelihood_ < plain.log_marginal_likelihood_ - 1
 
 
 def test_the_amplitude_goes_to_the_first_dim():
@@ -312,7 +323,7 @@ def test_units_of_times_are_told_and_chosen():
         ({}, "'a'.*has no lengthscale"),
         ({"kernels": {"a": Matern32(1.0, 1.0)}}, "'b'.*has no lengthscale"),
         ({"kernels": {"a": Matern32(1.0), "b": Matern32(1.0)}}, "no kernel has a variance"),
-        ({"kernels": TRUTH}, "give noise="),
+        ({"kernels": TRUTH}, "give noise_variance="),
     ],
 )
 def test_keeping_what_is_not_given_is_refused(options, message):

@@ -210,7 +210,7 @@ def test_layout_is_that_of_xarrays_indexing(kind, mean):
 def test_accessor_answers_at_points_also_lazily():
     da, where = example(gaps=True), points()
     kernels = {**SECOND, "lat": Matern52(0.7, 1.0)}
-    options = {"kernels": [kernels], "noise": NOISE, "learner": None}
+    options = {"kernels": [kernels], "noise_variance": NOISE, "learner": None}
     got = da.dsgp.interp(**where, **options)
     lazy = da.chunk(lat=2).dsgp.interp(**where, **options)
     assert lazy["mean"].chunks is not None

@@ -113,8 +113,8 @@ def test_parameters_go_through_clones():
     assert GridGP(**model.get_params()).get_params() == model.get_params()
     assert "learner=None" in repr(model.set_params(learner=None))
     assert set(model.get_params()) == {
-        "kernels", "noise", "mean", "scales", "units", "learner", "variance", "n_neighbours",
-        "n_draws", "tol", "max_iter", "random_state", "transform",
+        "kernels", "noise_variance", "fixed_noise", "mean", "scales", "units", "learner", "variance",
+        "n_neighbours", "n_draws", "tol", "max_iter", "random_state", "transform",
     }  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def test_the_field_of_a_store_is_not_held(tmp_path):
     [
         {"mean": "time"},
         {"mean": xr.DataArray(1.0)},
-        {"noise": xr.ones_like(field(False))},
+        {"noise_variance": xr.ones_like(field(False))},
     ],
     ids=["average", "given mean", "noise per cell"],
 )
@@ -238,7 +238,7 @@ def test_models_that_a_store_cannot_have_are_refused(options, tmp_path):
 
 def test_keeping_what_is_not_given_is_refused_for_a_store(tmp_path):
     source = stored(field(missing=False).drop_vars("season"), tmp_path / "in.zarr")
-    for options in ({}, {"kernels": KEPT}, {"noise": 0.1}):
+    for options in ({}, {"kernels": KEPT}, {"noise_variance": 0.1}):
         with pytest.raises(ParameterError, match="learner=None"):
             GridGP(**options, learner=None).smooth_store(source, "t", tmp_path / "out.zarr")
 

@@ -38,13 +38,13 @@ def chlorophyll(gappy=False, n=14, seed=0, steps=1):
 def pair(request):
     """A field, its model by ``transform="log"``, and one of the logarithm by hand."""
     da, _ = chlorophyll(request.param != "complete")
-    noise = "learn"
+    noise = None
     if request.param == "noise by cell":
         noise = xr.full_like(da, SIGMA**2)
     return (
         da,
-        GridGP(noise=noise, transform="log").fit(da),
-        GridGP(noise=noise).fit(np.log(da)),
+        GridGP(noise_variance=noise, transform="log").fit(da),
+        GridGP(noise_variance=noise).fit(np.log(da)),
     )
 
 

@@ -211,7 +211,7 @@ def stored(path, **attrs):
 
 def test_streamed_stores(tmp_path):
     kernels = GridGP().fit(array(np.where(GAPS, np.nan, CELLS))).kernels_
-    options = {"kernels": kernels, "noise": 0.5, "learner": None, "variance": "local"}
+    options = {"kernels": kernels, "noise_variance": 0.5, "learner": None, "variance": "local"}
     stored(tmp_path / "bare.zarr")
     with pytest.raises(DataError, match=rf"'sst': {GAPS.sum()} of the values are exactly -999"):
         GridGP(**options).smooth_store(tmp_path / "bare.zarr", "sst", tmp_path / "out.zarr")
@@ -230,7 +230,7 @@ def test_lazy_fields_and_what_goes_with_them():
     values = np.where(GAPS, -999.0, CELLS)
     noise = array(np.where(GAPS, 1e20, 0.5), _FillValue=1e20)
     fitted = GridGP().fit(array(np.where(GAPS, np.nan, CELLS)))
-    options = {"kernels": fitted.kernels_, "noise": noise, "learner": None}
+    options = {"kernels": fitted.kernels_, "noise_variance": noise, "learner": None}
     expected = array(np.where(GAPS, np.nan, CELLS)).dsgp.smooth(**options)
     for where in ("attrs", "encoding"):
         da = array(values)

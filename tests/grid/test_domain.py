@@ -15,7 +15,7 @@ from dsgp.grid.axes import GridAxis
 from dsgp.grid.domain import hull_of
 from dsgp.kernels import Matern32
 
-LEARNT = {"noise": 0.01, "learner": None, "scales": 1}
+LEARNT = {"noise_variance": 0.01, "learner": None, "scales": 1}
 
 
 def kernels(*dims):

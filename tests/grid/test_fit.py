@@ -8,6 +8,7 @@ import pytest
 from dsgp.grid import fit_cells
 from dsgp.grid.fit import (
     Hyperparameters,
+    NoiseStart,
     learn_complete,
     likely_starts,
     maximise,
@@ -21,6 +22,7 @@ from tests.grid.dense import Dense, gaps, uneven
 POINTS = [np.linspace(0, 10, 36), uneven(28, 0, 5)]
 TRUTH = (Matern32(1.5, 2.0), Matern52(0.8, 1.0))
 NOISE = 0.09
+LEARNED = NoiseStart()
 
 
 def drawn(terms=(TRUTH,), noise=NOISE, seed=0):
@@ -58,7 +60,7 @@ def near_the_truth(found, factor=1.8):
 
 
 def test_starts_are_of_the_size_of_the_field():
-    own = starts([(Matern32(), Periodic(360.0))], POINTS, 4.0, None)
+    own = starts([(Matern32(), Periodic(360.0))], POINTS, 4.0, LEARNED)
     (term,) = own.terms
     assert isinstance(term[1], Periodic)
     assert term[0].lengthscale == pytest.approx(1.0)
@@ -68,7 +70,7 @@ def test_starts_are_of_the_size_of_the_field():
 
 
 def test_several_terms_start_from_long_to_short():
-    own = starts([(Matern32(),) * 2] * 3, POINTS, 4.0, 0.1)
+    own = starts([(Matern32(),) * 2] * 3, POINTS, 4.0, NoiseStart(0.1, is_fixed=True))
     lengths = np.array([[kernel.lengthscale for kernel in term] for term in own.terms])
     assert (np.diff(lengths, axis=0) < 0).all()
     assert lengths[0].tolist() == [2.5, 1.25]
@@ -79,14 +81,14 @@ def test_several_terms_start_from_long_to_short():
 
 def test_given_parameters_are_starts():
     given = (Matern32(3.0), Matern52(lengthscale=2.0, variance=5.0))
-    own = starts([given], POINTS, 4.0, 0.5)
+    own = starts([given], POINTS, 4.0, NoiseStart(0.5, is_fixed=True))
     (term,) = own.terms
     assert [kernel.lengthscale for kernel in term] == [3.0, 2.0]
     assert [kernel.variance for kernel in term] == [5.0, 1.0]  # the amplitude is the first's
 
 
 def test_an_axis_of_one_point_has_nothing_to_learn():
-    own = starts([(Matern32(), Matern32())], [np.array([3.0]), np.arange(4.0)], 1.0, None)
+    own = starts([(Matern32(), Matern32())], [np.array([3.0]), np.arange(4.0)], 1.0, LEARNED)
     assert own.mask().tolist() == [False, True, True, True]
 
 
@@ -96,14 +98,14 @@ def test_the_likeliest_start_is_taken(share):
         gap = np.log(own.terms[0][0].lengthscale) - np.log(10 * share)
         return type("Evidence", (), {"value": -abs(gap)})
 
-    chosen = likely_starts(evidence, (Matern32(), Matern32()), POINTS, 1.0, None)[0]
+    chosen = likely_starts(evidence, (Matern32(), Matern32()), POINTS, 1.0, LEARNED)[0]
     assert chosen.terms[0][0].lengthscale == pytest.approx(10 * share)
-    (given,) = likely_starts(evidence, (Matern32(7.0), Matern32(2.0)), POINTS, 1.0, None)
+    (given,) = likely_starts(evidence, (Matern32(7.0), Matern32(2.0)), POINTS, 1.0, LEARNED)
     assert given.terms[0][0].lengthscale == 7.0
 
 
 def test_a_field_without_variance_starts_anywhere():
-    own = starts([(Matern32(),)], [np.arange(3.0)], 0.0, None)
+    own = starts([(Matern32(),)], [np.arange(3.0)], 0.0, LEARNED)
     assert np.isfinite(own.logs()).all()
 
 
@@ -129,9 +131,9 @@ FIXED = (
 def test_what_is_fixed_is_kept_to_the_bit():
     y = drawn()
     observed = gaps(y.shape)
-    complete = learn_complete(FIXED, [(POINTS, y)], POINTS, 0.07)
+    complete = learn_complete(FIXED, [(POINTS, y)], POINTS, NoiseStart(0.07, is_fixed=True))
     missing = learn_cells(
-        [starts([FIXED], POINTS, 2.0, 0.07)],
+        [starts([FIXED], POINTS, 2.0, NoiseStart(0.07, is_fixed=True))],
         [Piece(POINTS, y, observed)],
         POINTS,
         n_neighbours=10,
@@ -147,7 +149,7 @@ def test_what_is_fixed_is_kept_to_the_bit():
 def test_nothing_free_is_nothing_to_learn():
     fixed = ("lengthscale", "variance")
     given = (Matern32(1.1, 1.7, fixed), Matern52(0.3, 1.0, fixed))
-    found = learn_complete(given, [(POINTS, drawn())], POINTS, 0.07)
+    found = learn_complete(given, [(POINTS, drawn())], POINTS, NoiseStart(0.07, is_fixed=True))
     assert found.terms == (given,)
 
 
@@ -156,7 +158,7 @@ def test_nothing_free_is_nothing_to_learn():
 
 def test_a_complete_field_gives_its_hyperparameters_back():
     y = drawn()
-    found = learn_complete((Matern32(), Matern52()), [(POINTS, y)], POINTS, None)
+    found = learn_complete((Matern32(), Matern52()), [(POINTS, y)], POINTS, LEARNED)
     near_the_truth(found)
     assert likelihood(found, y) >= true_likelihood(y)
 
@@ -164,7 +166,7 @@ def test_a_complete_field_gives_its_hyperparameters_back():
 def test_what_is_learnt_is_a_maximum():
     y = drawn(seed=1)
     system = lambda own: KroneckerSystem(POINTS, own.terms[0], own.noise).evidence(y)  # noqa: E731
-    start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
+    start = starts([(Matern32(), Matern52())], POINTS, 2.0, LEARNED)
     found, value = maximise(system, start, POINTS, 2.0, y.size, gain=1e-9)
     assert value == pytest.approx(likelihood(found, y), rel=1e-9)
     for k in range(4):
@@ -176,7 +178,7 @@ def test_what_is_learnt_is_a_maximum():
 def test_pieces_count_as_independent():
     y = drawn()
     pieces = [([own[part] for own in POINTS], y[part, part]) for part in (slice(14), slice(14, 28))]
-    found = learn_complete((Matern32(), Matern52()), pieces, POINTS, None)
+    found = learn_complete((Matern32(), Matern52()), pieces, POINTS, LEARNED)
 
     def total(terms, noise):
         return sum(Dense(points, terms, noise).log_likelihood(own) for points, own in pieces)
@@ -194,7 +196,7 @@ def test_pieces_with_gaps_count_as_independent(dense, monkeypatch):
         Piece([own[part] for own, part in zip(POINTS, both, strict=True)], y[both], observed[both])
         for both in parts
     ]
-    start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
+    start = starts([(Matern32(), Matern52())], POINTS, 2.0, LEARNED)
     found = learn_cells([start], pieces, POINTS, n_neighbours=30, seed=0)
 
     def total(terms, noise):
@@ -211,7 +213,7 @@ def test_a_field_with_gaps_gives_its_hyperparameters_back(dense, monkeypatch):
     y = drawn()
     observed = gaps(y.shape)
     hidden = np.where(observed, y, np.nan)
-    start = starts([(Matern32(), Matern52())], POINTS, float(np.var(y[observed])), None)
+    start = starts([(Matern32(), Matern52())], POINTS, float(np.var(y[observed])), LEARNED)
     found = learn_cells([start], [Piece(POINTS, hidden, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found)
     slack = 0.0 if dense else 1.0  # of a sampled likelihood's tolerance
@@ -225,7 +227,7 @@ def test_a_sample_of_the_cells_learns_nearly_the_same(monkeypatch):
     monkeypatch.setattr(fit_cells, "_KEPT", 100)
     y = drawn()
     observed = gaps(y.shape)
-    start = starts([(Matern32(), Matern52())], POINTS, 2.0, None)
+    start = starts([(Matern32(), Matern52())], POINTS, 2.0, LEARNED)
     found = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     near_the_truth(found, 2.5)
     assert likelihood(found, y, observed) >= true_likelihood(y, observed) - 10
@@ -241,7 +243,7 @@ def test_noise_given_for_each_cell_is_kept(dense, monkeypatch):
     noise = random.uniform(0.01, 1.0, y.shape)
     y += np.sqrt(noise) * random.standard_normal(y.shape)
     observed = np.ones(y.shape, bool)
-    start = starts([(Matern32(), Matern52())], POINTS, 2.0, 1.0)
+    start = starts([(Matern32(), Matern52())], POINTS, 2.0, NoiseStart(1.0, is_fixed=True))
     found = learn_cells(
         [start], [Piece(POINTS, y, observed, noise)], POINTS, n_neighbours=30, seed=0
     )
@@ -255,7 +257,7 @@ def test_two_scales_are_told_apart():
     long = (Matern32(4.0, 2.0), Matern52(2.5, 1.0))
     y = drawn([long, short], noise=0.01)
     observed = gaps(y.shape, share=0.2)
-    start = starts([(Matern32(), Matern52())] * 2, POINTS, float(np.var(y[observed])), None)
+    start = starts([(Matern32(), Matern52())] * 2, POINTS, float(np.var(y[observed])), LEARNED)
     found = learn_cells([start], [Piece(POINTS, y, observed)], POINTS, n_neighbours=30, seed=0)
     truth = Dense(POINTS, [long, short], 0.01, observed).log_likelihood(y)
     assert likelihood(found, y, observed) >= truth
@@ -269,9 +271,9 @@ def test_a_constant_field_learns_something_finite(value):
     y = np.full((12, 9), value)
     points = [own[:n] for own, n in zip(POINTS, y.shape, strict=True)]
     kernels = (Matern32(), Matern52())
-    complete = learn_complete(kernels, [(points, y)], points, None)
+    complete = learn_complete(kernels, [(points, y)], points, LEARNED)
     missing = learn_cells(
-        [starts([kernels], points, 0.0, None)],
+        [starts([kernels], points, 0.0, LEARNED)],
         [Piece(points, y, gaps(y.shape))],
         points,
         n_neighbours=5,
@@ -287,7 +289,7 @@ def test_the_unit_of_the_field_changes_nothing(scale):
     points = [own[:18] for own in POINTS]
     kernels = (Matern32(), Matern52())
     plain, scaled = (
-        learn_complete(kernels, [(points, unit * y)], points, None) for unit in (1.0, scale)
+        learn_complete(kernels, [(points, unit * y)], points, LEARNED) for unit in (1.0, scale)
     )
     expected = plain.logs()
     expected[[2, 3]] += 2 * np.log(scale)

@@ -145,7 +145,7 @@ def test_a_repeated_column_is_one_place(tmp_path, lazy, dtype, descending):
     expected = fitted(once).fit(once, domain=land).posterior()
     got = model.posterior()
     if lazy:
-        options = {"kernels": model.kernels, "noise": 1e-4, "learner": None}
+        options = {"kernels": model.kernels, "noise_variance": 1e-4, "learner": None}
         got = twice.chunk(lat=2).dsgp.smooth(domain=land, **options)
         assert got["mean"].chunks is not None
     assert model.n_observed_ == once.size
@@ -183,7 +183,10 @@ def test_a_repeated_column_of_a_store_is_told(tmp_path):
 def test_targets_beyond_the_field_are_counted():
     da = globe(np.arange(200.0, 260, 5)).rename(lat="time")
     da = da.assign_coords(time=xr.date_range("2020-01-01", periods=5))
-    options = {"kernels": {"time": Matern32(3.0, 1.0), "lon": Matern32(20.0)}, "noise": 1e-4}
+    options = {
+        "kernels": {"time": Matern32(3.0, 1.0), "lon": Matern32(20.0)},
+        "noise_variance": 1e-4,
+    }
     options["learner"] = None
     with pytest.warns(DataWarning, match=r"2 of 3 targets.*'time', which has 0 to 4 days"):
         da.dsgp.interp(time=["2019-12-30", "2020-01-02", "2020-02-01"], **options)

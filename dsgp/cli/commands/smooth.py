@@ -15,17 +15,18 @@ Examples:
   dsgp smooth sst.nc --out smooth.zarr
   dsgp smooth sst.zarr --variable sst --out smooth.zarr \\
       --kernel time=matern32 --kernel lon=periodic:360 --mean time.month
-  dsgp smooth image.nc --variable grey --noise 0.01 --out image-smooth.nc
+  dsgp smooth image.nc --variable grey --noise-variance 0.01 --fixed-noise \\
+      --out image-smooth.nc
   dsgp smooth https://host/sst.zarr --out smooth.zarr
-  dsgp smooth 'sst-2024-*.nc' --variable sst --noise 'error^2' \\
-      --out smooth.zarr
+  dsgp smooth 'sst-2024-*.nc' --variable sst \\
+      --noise-variance 'error^2' --out smooth.zarr
   dsgp smooth chlorophyll.nc --transform log --quantile 0.05 \\
       --quantile 0.5 --quantile 0.95 --out smooth.nc
 
 \b
 Gaps:
   dsgp smooth clouds.nc --variable sst --mask sea --out filled.zarr
-  dsgp smooth radar.nc --variable rain --noise rain_variance \\
+  dsgp smooth radar.nc --variable rain --noise-variance rain_variance \\
       --domain all --out filled.zarr
 
 \b
@@ -48,7 +49,8 @@ def smooth(
     variable: options.Variable = None,
     group: options.Group = None,
     kernel: options.Kernel = None,
-    noise: options.Noise = None,
+    noise_variance: options.NoiseVariance = None,
+    fixed_noise: options.FixedNoise = False,
     mean: options.Mean = None,
     transform: options.Transform = Transform.none,
     scales: options.Scales = None,

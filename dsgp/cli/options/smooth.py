@@ -39,13 +39,17 @@ Kernel = Annotated[
         help=f"Covariance along a dim: {choices.GRID_KERNELS}; can be repeated. Others are chosen.",
     ),
 ]
-Noise = Annotated[
+NoiseVariance = Annotated[
     str | None,
     Option(
         metavar="learn|S2|NAME|NAME^2",
-        help="Noise variance, in squared units of the field: learned (the default), a number, "
-        "or a variable of IN with that of each cell; NAME^2 if it holds standard deviations.",
+        help="Noise variance, in squared units of the field: learned (the default), a number "
+        "where that starts, or a variable of IN with that of each cell, which is known; NAME^2 if "
+        "it holds standard deviations.",
     ),
+]
+FixedNoise = Annotated[
+    bool, Option("--fixed-noise", help="Keep the number of --noise-variance as it is.")
 ]
 Mean = Annotated[
     str | None,
@@ -60,8 +64,8 @@ Transform = Annotated[
     choices.Transform,
     Option(
         help="What is modelled of a skewed field: its logarithm, or the power transform of Yeo "
-        "and Johnson, whose power is learned. mean and std are in the field's units, --noise "
-        "is on the scale of the transform.",
+        "and Johnson, whose power is learned. mean and std are in the field's units, "
+        "--noise-variance is on the scale of the transform.",
     ),
 ]
 Scales = Annotated[
