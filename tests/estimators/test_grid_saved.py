@@ -113,8 +113,8 @@ def test_parameters_go_through_clones():
     assert GridGP(**model.get_params()).get_params() == model.get_params()
     assert "learner=None" in repr(model.set_params(learner=None))
     assert set(model.get_params()) == {
-        "kernels", "noise_variance", "fixed_noise", "mean", "scales", "units", "learner", "variance",
-        "n_neighbours", "n_draws", "tol", "max_iter", "random_state", "transform",
+        "kernels", "noise_variance", "fixed_noise", "mean", "scales", "units", "learner",
+        "variance", "n_neighbours", "n_draws", "tol", "max_iter", "random_state", "transform",
     }  # fmt: skip
 
 
