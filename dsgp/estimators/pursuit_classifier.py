@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -121,6 +122,15 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         self.newton_max_iter = newton_max_iter
         self.random_state = random_state
         self.verbose = verbose
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``direction_uncertainty`` counts in a model that is fitted already."""
+        super().set_params(**params)
+        if "direction_uncertainty" in params and hasattr(self, "model_"):
+            for model in self.estimators_:
+                model.set_params(direction_uncertainty=params["direction_uncertainty"])
+            self.model_ = replace(self.model_, models=[each.model_ for each in self.estimators_])
+        return self
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.

@@ -62,7 +62,8 @@ def term_tests(model: Any, terms: Iterable[str] | None = None) -> pd.DataFrame:
     pandas.DataFrame
         A row per term: ``tested`` says by which kernels; ``lengthscale`` (in units of the column)
         is that of the one with the smallest p-value, and ``statistic`` its q over the expectation
-        of q where the term is zero, about 1 then; ``p_value`` is that of all kernels together. NaN
+        of q where the term is zero, about 1 then; ``p_value`` is that of all kernels together, and
+        1e-300 where it is smaller than that. NaN
         where the other terms and the constant leave nothing of what the rows say of the term, with
         a warning.
 

@@ -20,6 +20,7 @@ from dsgp.plotting.panels import (
     draw_points,
     limits_of,
     link_of,
+    model_of_terms,
     panels_of,
     scale_of,
     title_of,
@@ -209,6 +210,7 @@ def plot_relevance(
 
 def _projections(model: Any) -> pd.DataFrame:
     check_is_fitted(model)
+    model = model_of_terms(model)
     if not hasattr(model, "projections_"):
         raise ParameterError(
             f"{type(model).__name__} has no projections: plot_components draws its functions"

@@ -14,7 +14,7 @@ from pipelines.datasets import is_built_in
 from pipelines.run.config import Config
 from pipelines.run.fitting import build_additive, build_pursuit, build_scoring
 from pipelines.run.loading import input_names
-from pipelines.run.sections import Additive, Kernel, Load, Scoring
+from pipelines.run.sections import Additive, Kernel, Load, Pursuit, Scoring
 
 
 def require_possible(config: Config) -> None:
@@ -44,10 +44,11 @@ def require_possible(config: Config) -> None:
         for stage, (options, estimator) in stages.items():
             try:
                 _require_parameters(estimator)
-                if isinstance(options, (Additive, Scoring)):
-                    # Local scoring takes lengthscales of the stage before it.
-                    starts = stage == "scoring" and "additive" in stages
-                    _require_terms(options, inputs, complete=not starts)
+                _require_inputs(options, inputs)
+                # Local scoring takes lengthscales of the stage before it.
+                starts = stage == "scoring" and "additive" in stages
+                if not isinstance(options, Pursuit) and not starts:
+                    _require_complete(options)
             except ParameterError as error:
                 raise ParameterError(f"models.{name}.{stage}: {error}") from error
 
@@ -62,10 +63,14 @@ def _require_parameters(estimator: Any) -> None:
         return
 
 
-def _require_terms(options: Additive | Scoring, inputs: list[str] | None, complete: bool) -> None:
+def _require_inputs(options: Additive | Pursuit | Scoring, inputs: list[str] | None) -> None:
     if inputs is not None and (unknown := [name for name in options.terms if name not in inputs]):
         raise ParameterError(f"terms names {unknown}, which are not among the columns {inputs}")
-    if options.learner is not None or not complete:
+
+
+def _require_complete(options: Additive | Scoring) -> None:
+    """Raise ``ParameterError`` if nothing is learned and a hyperparameter is not given."""
+    if options.learner is not None:
         return
     default = Kernel() if options.kernel is None else options.kernel
     given = [own for own in options.terms.values() if isinstance(own, Kernel)]

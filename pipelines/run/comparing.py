@@ -159,7 +159,7 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
     if facts["numbers"]:
         lines += [
             "",
-            "Projections and baselines read numbers only, in place of text and dates:",
+            "Baselines read numbers only, in place of text and dates:",
             "",
         ]
         lines += [f"* {line}" for line in facts["numbers"]]

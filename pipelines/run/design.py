@@ -1,4 +1,4 @@
-"""Numbers made of the inputs, for methods that read nothing else: projections and baselines.
+"""Numbers made of the inputs, for baselines that read nothing else.
 
 Levels become columns of zeros and ones, dates become days and where they are in the year, the week
 and the day. Trees get levels as categories.

@@ -73,17 +73,8 @@ def fit_pursuit(work: Work, model: ProjectionPursuitGPRegressor) -> None:
     """Fit functions of projections by least squares."""
     encoded = Encoded.of(work.needs["encode"])
     X, y = _numeric_target(encoded)
-    design = encoded.design
-
-    def derive(frame: pd.DataFrame) -> pd.DataFrame:
-        return design(frame).assign(**{encoded.target: frame[encoded.numeric_target]})
-
     with work.clock.stage("fit", shown=False):
-        if design.is_plain:
-            model.fit(X, y)
-        else:
-            with _derived(work.folder, encoded, derive, design.names) as (X, y):
-                model.fit(X, y)
+        model.fit(X, y)
     save(work, model)
 
 
@@ -95,11 +86,11 @@ def fit_residual(work: Work, model: ProjectionPursuitGPRegressor) -> None:
     def derive(frame: pd.DataFrame) -> pd.DataFrame:
         mean = np.asarray(additive.predict(frame[encoded.inputs]))
         rest = np.asarray(frame[encoded.numeric_target], dtype=np.float64) - mean
-        return encoded.design(frame).assign(**{encoded.target: rest})
+        return frame[encoded.inputs].assign(**{encoded.target: rest})
 
     with (
         work.clock.stage("fit", shown=False),
-        _derived(work.folder, encoded, derive, encoded.design.names) as (X, y),
+        _derived(work.folder, encoded, derive, encoded.inputs) as (X, y),
     ):
         model.fit(X, y)
     save(work, model)
@@ -148,10 +139,7 @@ def _derived(
 def fit_scoring(work: Work, options: Scoring, seed: int) -> None:
     """Fit labels or counts by local scoring, in columns, projections, or both."""
     encoded = Encoded.of(work.needs["encode"])
-    if options.structure == "pursuit":
-        view = View.of_numbers(encoded)
-    else:
-        view = View.made(work.needs, encoded)
+    view = View.made(work.needs, encoded)
     starts = _starts(work.needs, options, encoded.task)
     fit_scored(work, build_scoring(options, encoded.task, seed, starts), view)
 

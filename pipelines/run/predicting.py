@@ -60,7 +60,7 @@ def noise_variance(needs: dict[str, Path]) -> float | None:
 
 def _predictor(needs: dict[str, Path], encoded: Encoded, level: float) -> Predict:
     if "scoring" in needs:
-        view = View.read(needs["scoring"] / INPUTS, encoded.design)
+        view = View.read(needs["scoring"] / INPUTS)
         scored = dsgp.load(needs["scoring"] / MODEL)
         if encoded.task == "classification":
             return lambda frame: _probabilities(scored, view(frame))
@@ -71,7 +71,7 @@ def _predictor(needs: dict[str, Path], encoded: Encoded, level: float) -> Predic
     model = dsgp.load(needs[stage] / MODEL)
 
     def predict(frame: pd.DataFrame) -> pd.DataFrame:
-        X = frame[encoded.inputs] if stage == "additive" else encoded.design(frame)
+        X = frame[encoded.inputs]
         if model.transform_ is not None:
             return _in_full(model, X, frame, encoded.target, level)
         mean, std = model.predict(X, return_std=True, include_noise=True)
@@ -93,7 +93,7 @@ def _summed(needs: dict[str, Path], encoded: Encoded) -> Predict:
 
     def predict(frame: pd.DataFrame) -> pd.DataFrame:
         mean, std = additive.predict(frame[encoded.inputs], return_std=True)
-        further, its_std = pursuit.predict(encoded.design(frame), return_std=True)
+        further, its_std = pursuit.predict(frame[encoded.inputs], return_std=True)
         return pd.DataFrame({"mean": mean + further, "std": np.sqrt(std**2 + its_std**2 + noise)})
 
     return predict

@@ -180,6 +180,7 @@ class Pursuit(Section):
 
     fit_to: Literal["data", "residual"] = "data"
     kernel: Kernel = Kernel()
+    terms: dict[str, ColumnTerms] = {}
     n_projections: Literal["auto"] | Count = "auto"
     method: Literal["refit", "greedy", "gibbs"] = "refit"
     relevance: bool = True
@@ -199,7 +200,7 @@ class Pursuit(Section):
 
 # Options of local scoring that projections do not have, and those that counts do not.
 ADDITIVE_ONLY = (
-    *("terms", "multi_class", "missing", "missing_values"),
+    *("multi_class", "missing", "missing_values"),
     *("learner", "learner_tol", "learner_max_iter"),
 )
 LABELS_ONLY = ("link", "multi_class", "class_weight")

@@ -1,4 +1,4 @@
-"""What local scoring has for inputs: the columns, the projections of a pursuit, or both."""
+"""What local scoring has for inputs: columns, the projections of a pursuit, or both."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,6 @@ import pandas as pd
 import dsgp
 from dsgp.errors import DataError
 from pipelines.datasets import Floats
-from pipelines.run.design import Design
 from pipelines.run.encoding import Encoded
 from pipelines.run.folders import read_json
 from pipelines.run.tables import BLOCK_ROWS, TRAIN
@@ -24,10 +23,6 @@ class View:
     ----------
     columns : list of str
         Those that are inputs themselves.
-    design : Design
-        How they become numbers.
-    in_numbers : bool
-        Whether ``columns`` are those numbers.
     weights : DataFrame of shape (n_projections, n_columns)
     centre, scale : Series
         Of the columns that are projected.
@@ -37,20 +32,12 @@ class View:
     weights: pd.DataFrame
     centre: pd.Series
     scale: pd.Series
-    design: Design
-    in_numbers: bool = False
 
     @classmethod
     def of_columns(cls, encoded: Encoded) -> "View":
         """The columns as they are."""
         none = pd.Series(dtype=np.float64)
-        return cls(encoded.inputs, pd.DataFrame(), none, none, encoded.design)
-
-    @classmethod
-    def of_numbers(cls, encoded: Encoded) -> "View":
-        """The columns, and numbers in place of text and dates."""
-        none, design = pd.Series(dtype=np.float64), encoded.design
-        return cls(design.names, pd.DataFrame(), none, none, design, not design.is_plain)
+        return cls(encoded.inputs, pd.DataFrame(), none, none)
 
     @classmethod
     def made(cls, needs: dict[str, Path], encoded: Encoded) -> "View":
@@ -60,15 +47,18 @@ class View:
         model = dsgp.load(needs["pursuit"] / "model.zarr")
         weights = model.projections_
         centre, scale = _moments(encoded, list(weights.columns))
-        columns = encoded.inputs if "additive" in needs else []
+        columns = encoded.inputs
+        if "additive" not in needs:
+            beside = model.terms_[model.n_projections_ :]
+            columns = list(dict.fromkeys(name for term in beside for name in term.bound.columns))
         if clash := set(columns) & set(weights.index):
             raise DataError(f"input column {min(clash)!r} is called like a projection; rename it")
         if not columns and len(weights) == 0:
             raise DataError("the pursuit found no projection, so there is nothing to score in")
-        return cls(columns, weights, centre, scale, encoded.design)
+        return cls(columns, weights, centre, scale)
 
     @classmethod
-    def read(cls, path: Path, design: Design) -> "View":
+    def read(cls, path: Path) -> "View":
         """Undo ``settings``."""
         stored = read_json(path)
         assert stored is not None
@@ -79,8 +69,6 @@ class View:
             weights,
             pd.Series(stored["centre"], projected, np.float64),
             pd.Series(stored["scale"], projected, np.float64),
-            design,
-            stored["in_numbers"],
         )
 
     def settings(self) -> dict[str, Any]:
@@ -92,13 +80,12 @@ class View:
             "weights": self.weights.to_numpy().tolist(),
             "centre": self.centre.to_list(),
             "scale": self.scale.to_list(),
-            "in_numbers": self.in_numbers,
         }
 
     @property
     def is_plain(self) -> bool:
         """Whether the inputs are columns of the encoded table."""
-        return len(self.weights) == 0 and not self.in_numbers
+        return len(self.weights) == 0
 
     @property
     def names(self) -> list[str]:
@@ -108,16 +95,14 @@ class View:
         """Turn rows of the encoded table into the inputs."""
         if self.is_plain:
             return frame[self.columns]
-        numbers = self.design(frame)
-        own = numbers if self.in_numbers else frame
         projected = list(self.weights.columns)
-        standard = (numbers[projected].astype(np.float64) - self.centre) / self.scale
+        standard = (frame[projected].astype(np.float64) - self.centre) / self.scale
         # Row by row the same sums, whatever the block.
         made = {
             name: (standard * self.weights.loc[name]).sum(axis=1, skipna=False)
             for name in self.weights.index
         }
-        return own[self.columns].assign(**made)
+        return frame[self.columns].assign(**made)
 
 
 def _moments(encoded: Encoded, names: list[str]) -> tuple[pd.Series, pd.Series]:
@@ -125,7 +110,7 @@ def _moments(encoded: Encoded, names: list[str]) -> tuple[pd.Series, pd.Series]:
     count, total, squares = 0, np.zeros(len(names)), np.zeros(len(names))
     origin: Floats | None = None
     for frame in encoded.blocks(TRAIN, BLOCK_ROWS):
-        values = encoded.design(frame)[names].to_numpy(np.float64)
+        values = frame[names].to_numpy(np.float64)
         if origin is None:  # squares of large values with a small spread would cancel
             origin = values.mean(axis=0)
         values = values - origin

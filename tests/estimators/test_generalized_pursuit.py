@@ -18,6 +18,7 @@ from dsgp import (
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern12, Matern52
 from dsgp.likelihoods import Gaussian, NegativeBinomial, Poisson
+from dsgp.plotting import plot_projections, plot_relevance
 
 QUICK = {"n_starts": 3, "random_state": 0}
 DIRECTION = np.array([0.8, -0.6, 0.0])
@@ -29,6 +30,21 @@ def quick(likelihood="poisson", **options):
 
 def classifier(**options):
     return ProjectionPursuitGPClassifier(**{**QUICK, **options})
+
+
+def test_uncertainty_of_directions_can_be_left_out_of_a_fitted_classifier():
+    X, rng = table(400)
+    y = rng.poisson(np.exp(signal(X))).clip(max=3)
+    y[y == 3] = 2
+    model = classifier(n_projections=1).fit(X, y)
+    with_it = model.predict_proba(X)
+    without = model.set_params(direction_uncertainty=False).predict_proba(X)
+    assert 1e-4 < np.abs(with_it - without).max() < 0.1
+    model.set_params(direction_uncertainty=True)
+    np.testing.assert_array_equal(model.predict_proba(X), with_it)
+    for plot in (plot_projections, plot_relevance):
+        with pytest.raises(ParameterError, match=r"each of its 3 classes.*estimators_\[k\]"):
+            plot(model)
 
 
 def signal(X):

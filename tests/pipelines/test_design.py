@@ -1,4 +1,4 @@
-"""What projections and baselines read in place of text and dates."""
+"""What baselines read in place of text and dates."""
 
 import json
 
@@ -97,7 +97,7 @@ def test_every_method_reads_text_and_dates(table, tmp_path):
         {
             "additive": {"additive": {"terms": {"day": "Levels(part=weekday)"}}},
             "both": {"additive": {}, "pursuit": {**pursuit, "fit_to": "residual"}},
-            "pursuit": {"pursuit": pursuit},
+            "pursuit": {"pursuit": {**pursuit, "terms": {"day": "Levels(part=weekday)"}}},
             "splines": {"baseline": "splines:8"},
             "boosting": {"baseline": "boosting"},
             "trees": {"baseline": "trees"},
@@ -109,7 +109,8 @@ def test_every_method_reads_text_and_dates(table, tmp_path):
     # Codes of the sites as numbers leave most of the variance: 0.6 and more.
     assert max(nmse["splines"], nmse["boosting"], nmse["trees"], nmse["pursuit"]) < 0.2
     made = dsgp.load(tmp_path / "out" / "models" / "pursuit" / "pursuit" / "model.zarr")
-    assert {"x", "site=s001", "day", "day (weekday)"} <= set(made.projections_.columns)
+    assert list(made.projections_.columns) == ["x"]
+    assert [term.name for term in made.terms_] == ["projection 1", "day (weekday)", "site"]
     text = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
     assert "* site: a column of zeros and ones for each of 40 levels\n" in text
     assert "* day: days since 1970-01-01, day of year, weekday\n" in text
@@ -134,13 +135,16 @@ def test_scoring_and_classifiers_read_text_and_dates(table, tmp_path, structure)
     path = tmp_path / "labels.parquet"
     frame = pd.read_parquet(table)
     frame.assign(y=np.where(frame["y"] > 0.5, "high", "low")).to_parquet(path)
-    scoring = {"structure": structure}
+    models = {"ours": {"scoring": {"structure": structure}}}
     if structure == "pursuit":
-        scoring["n_projections"] = 1
+        search = {"n_projections": 1, "n_starts": 1}
+        models["ours"]["scoring"] |= {"n_projections": 1, "terms": {"day": "Levels(part=weekday)"}}
+        # Scoring in the projections of a least-squares search, and in the terms beside them.
+        models["after"] = {"pursuit": search, "scoring": {}}
     report = run_of(
         path,
         tmp_path / "out",
-        {"ours": {"scoring": scoring}, "splines": {"baseline": "splines"},
+        {**models, "splines": {"baseline": "splines"},
          "boosting": {"baseline": "boosting"}, "trees": {"baseline": "trees"}},
         task="classification",
         report={"figures": False},

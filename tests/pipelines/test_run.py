@@ -169,7 +169,6 @@ def test_a_mistake_is_told_with_its_key(change, message):
                 f"models.a.scoring: {name} is of structure: additive, and structure is pursuit",
             )
             for name, value in {
-                "terms": {"x1": "matern32"},
                 "multi_class": "ovr",
                 "missing": "ignore",
                 "learner": None,
