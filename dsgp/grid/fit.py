@@ -401,10 +401,10 @@ def learn_complete(
 
     best: tuple[Hyperparameters, float] | None = None
     for start in likely_starts(evidence, kernels, points, variance, noise):
-        hyperparameters, value = maximise(evidence, start, points, variance, n)
+        optimum, value = maximise(evidence, start, points, variance, n)
         if best is None or value > best[1]:
-            best = hyperparameters, value
-        if not _at_bound(hyperparameters, points, variance):
+            best = optimum, value
+        if not _at_bound(optimum, points, variance):
             break  # else the search may have leapt over the maximum: from another start, then
     assert best is not None
     again = raised_from(best[0], points)
