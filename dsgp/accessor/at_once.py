@@ -17,7 +17,7 @@ from dsgp.grid.targets import Targets
 
 def at_once(da: xr.DataArray, request: Request) -> xr.Dataset:
     """Fit a field and answer."""
-    if request.coords is not None:  # what cannot be answered is said before anything is learnt
+    if request.coords is not None:  # what cannot be answered is said before anything is learned
         layout = layout_of(da, request.options.get("units"))
         Targets.of(layout.axes, request.coords).require_memory(layout.shape)
     model = dsgp.GridGP(**request.options)

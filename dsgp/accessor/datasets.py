@@ -90,8 +90,8 @@ def _linked(made: xr.Dataset, ds: xr.Dataset, fields: list[Hashable]) -> xr.Data
         links = restored_links({}, ds[name].variable, made.variables)
         for key in made.data_vars:
             if key not in ds.variables and str(key).startswith(f"{name}_"):
-                own = made[key].encoding
-                made[key].attrs |= {link: to for link, to in links.items() if link not in own}
+                encoding = made[key].encoding
+                made[key].attrs |= {link: to for link, to in links.items() if link not in encoding}
     return made
 
 

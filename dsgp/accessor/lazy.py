@@ -43,10 +43,10 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
     targets = Targets.of(layout.axes, request.coords or {})
     if not _on_cluster():
         targets.require_memory(layout.shape)
-    given = {"mask": request.mask, "domain": request.domain} | {
+    options = {"mask": request.mask, "domain": request.domain} | {
         name: request.options.get(name) for name in ("noise_variance", "mean")
     }
-    beside = {name: one for name, one in given.items() if isinstance(one, xr.DataArray)}
+    beside = {name: one for name, one in options.items() if isinstance(one, xr.DataArray)}
     for name, one in beside.items():
         layout.align(_hollow(one), name)  # raises if it does not fit
     asked = request.with_arrays(dict.fromkeys(beside))
@@ -76,13 +76,13 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
     given_coords = request.coords is not None
     where = targets if given_coords else None
     made = {
-        name: layout.placed(values, name, where, own)
-        for name, values, own in (("mean", both[0], None), ("std", both[1], units))
+        name: layout.placed(values, name, where, unit_attrs)
+        for name, values, unit_attrs in (("mean", both[0], None), ("std", both[1], units))
     }
     if request.quantiles:
         along = layout.placed(both[2:], "quantiles", where, leading=("quantile",))
         made["quantiles"] = along.assign_coords(quantile=list(request.quantiles))
-    if request.options.get("transform") is not None:  # its parameters are learnt later
+    if request.options.get("transform") is not None:  # its parameters are learned later
         for one in made.values():
             one.attrs["transform"] = told_of(request.options["transform"])
     return together(made)
@@ -130,8 +130,8 @@ class _Task:
     def __call__(self, values: Any, *others: Any) -> Floats:
         """Return mean, standard deviation and quantiles, (2 + k, …), in the result's layout."""
         pairs = zip(self.beside.items(), others, strict=True)
-        given = {name: frame.filled(own) for (name, frame), own in pairs}
-        request = self.request.with_arrays(given)
+        arrays = {name: frame.filled(array) for (name, frame), array in pairs}
+        request = self.request.with_arrays(arrays)
         result = at_once(self.frame.filled(values), request)
         quantiles = result["quantiles"].values if self.request.quantiles else ()
         return np.stack([result["mean"].values, result["std"].values, *quantiles])
@@ -141,9 +141,9 @@ def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:
     return da if da.chunks is None else da.chunk(dict.fromkeys(da.dims, -1))
 
 
-def _check_kernels(given: Any, layout: Field) -> None:
+def _check_kernels(kernels: Any, layout: Field) -> None:
     """Raise if kernels name another dim; whatever else is wrong with them, the fit tells."""
-    for mapping in given if isinstance(given, (list, tuple)) else [given]:
+    for mapping in kernels if isinstance(kernels, (list, tuple)) else [kernels]:
         if isinstance(mapping, Mapping):
             check_dims(mapping, layout.axes, "kernels")
 

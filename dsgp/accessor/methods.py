@@ -41,7 +41,7 @@ class Accessor:
         Parameters
         ----------
         kernels, noise_variance
-            As for ``GridGP``: by default everything is learnt from the field.
+            As for ``GridGP``: by default everything is learned from the field.
         include_noise : bool
             ``std`` of a new observation instead of the field.
         mask, domain
@@ -192,7 +192,7 @@ class Accessor:
         ------
         DataError, ParameterError, MemoryLimitError
             As ``smooth``; and if a coordinate is of another kind, coordinates that share a dim do
-            not agree on it, or the result would not fit into memory: before anything is learnt.
+            not agree on it, or the result would not fit into memory: before anything is learned.
 
         Examples
         --------
@@ -230,7 +230,7 @@ class Accessor:
         )
 
     def _require_kinds(self, where: Mapping[str, Any]) -> None:
-        """Raise at coordinates that cannot be used, before anything is learnt."""
+        """Raise at coordinates that cannot be used, before anything is learned."""
         for dim, value in where.items():
             if dim in self._obj.coords:
                 Targets.of([GridAxis.of(self._obj.coords[dim])], {dim: value})

@@ -43,10 +43,12 @@ class Request:
     quantiles: tuple[float, ...] = ()
     fills: bool = False
 
-    def with_arrays(self, given: Mapping[str, Any]) -> Request:
+    def with_arrays(self, arrays: Mapping[str, Any]) -> Request:
         """Replace "mask", "domain", "noise_variance" or "mean"."""
-        of_fit: dict[str, Any] = {name: given[name] for name in given if name in ("mask", "domain")}
-        of_model = {name: given[name] for name in given if name in ("noise_variance", "mean")}
+        of_fit: dict[str, Any] = {
+            name: arrays[name] for name in arrays if name in ("mask", "domain")
+        }
+        of_model = {name: arrays[name] for name in arrays if name in ("noise_variance", "mean")}
         return replace(self, options=self.options | of_model, **of_fit)
 
 

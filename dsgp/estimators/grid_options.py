@@ -65,7 +65,7 @@ def check_options(model: Any) -> None:
 
 
 def sums_of(
-    given: Any, scales: int | str | None, axes: Sequence[GridAxis], learner: str | None
+    kernels: Any, scales: int | str | None, axes: Sequence[GridAxis], learner: str | None
 ) -> list[list[list[Stationary]]]:
     """Return the sums of kernels among which the learner chooses, by their number of terms.
 
@@ -73,22 +73,22 @@ def sums_of(
     lengthscales are given, they say of which scales the field is.
     """
     number = None if isinstance(scales, str) else scales
-    plain = given is None or isinstance(given, Mapping)
-    if not plain or learner is None or _lengthscales(given or {}):
-        return [terms_of(given, number, axes)]
-    return [terms_of(given, k, axes) for k in range(1, (number or MOST_SCALES) + 1)]
+    plain = kernels is None or isinstance(kernels, Mapping)
+    if not plain or learner is None or _lengthscales(kernels or {}):
+        return [terms_of(kernels, number, axes)]
+    return [terms_of(kernels, k, axes) for k in range(1, (number or MOST_SCALES) + 1)]
 
 
-def terms_of(given: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[list[Stationary]]:
+def terms_of(kernels: Any, scales: int | None, axes: Sequence[GridAxis]) -> list[list[Stationary]]:
     """Return the kernels of every term and axis, as they start; by default one term."""
-    if given is None or isinstance(given, Mapping):
-        mappings = _scaled(given or {}, scales or 1)
+    if kernels is None or isinstance(kernels, Mapping):
+        mappings = _scaled(kernels or {}, scales or 1)
     else:
-        if not isinstance(given, Sequence) or isinstance(given, str):
+        if not isinstance(kernels, Sequence) or isinstance(kernels, str):
             raise ParameterError(
-                f"kernels must map dims to kernels, or be a list of such mappings; got {given!r}"
+                f"kernels must map dims to kernels, or be a list of such mappings; got {kernels!r}"
             )
-        mappings = list(given)
+        mappings = list(kernels)
         if not mappings:
             raise ParameterError("kernels: got an empty list; leave it out for the default")
         if scales is not None and scales != len(mappings):
@@ -161,17 +161,19 @@ def require_seed(seed: Any) -> None:
 
 
 def _lengthscales(mapping: Kernels) -> bool:
-    return any(isinstance(own, Stationary) and own.lengthscale for own in mapping.values())
+    return any(isinstance(kernel, Stationary) and kernel.lengthscale for kernel in mapping.values())
 
 
 def _scaled(mapping: Kernels, n_terms: int) -> list[Kernels]:
     """Return the terms of a sum that one mapping of kernels stands for."""
     return [
         {
-            dim: own.with_parameters(lengthscale=own.lengthscale * _NEXT_SCALE**c)
-            if isinstance(own, Stationary) and own.lengthscale and "lengthscale" not in own.fixed
-            else own
-            for dim, own in mapping.items()
+            dim: kernel.with_parameters(lengthscale=kernel.lengthscale * _NEXT_SCALE**c)
+            if isinstance(kernel, Stationary)
+            and kernel.lengthscale
+            and "lengthscale" not in kernel.fixed
+            else kernel
+            for dim, kernel in mapping.items()
         }
         for c in range(n_terms)
     ]

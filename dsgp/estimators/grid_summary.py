@@ -36,9 +36,9 @@ def summary_of(model: Any) -> str:
             f"solver: {model.solver_iterations_} iterations, relative residual "
             f"{model.residual_:.1e}" + ("" if model.converged_ else ", NOT CONVERGED")
         )
-    own = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
-    for c, term in enumerate(own):
-        name = "kernel" if len(own) == 1 else f"kernel {c + 1} of {len(own)}"
+    terms = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
+    for c, term in enumerate(terms):
+        name = "kernel" if len(terms) == 1 else f"kernel {c + 1} of {len(terms)}"
         variance = float(amplitude(list(term.values())))
         lines.append(f"{name}: standard deviation {variance**0.5:.4g}")
         for axis in model._axes:

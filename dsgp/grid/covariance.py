@@ -66,7 +66,9 @@ class SeparableSum:
     direct: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", tuple(np.asarray(own, float) for own in self.points))
+        object.__setattr__(
+            self, "points", tuple(np.asarray(axis_points, float) for axis_points in self.points)
+        )
         object.__setattr__(self, "terms", tuple(tuple(term) for term in self.terms))
         for term in self.terms:
             for d, kernel in enumerate(term):
@@ -79,7 +81,7 @@ class SeparableSum:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the grid."""
-        return tuple(len(own) for own in self.points)
+        return tuple(len(axis_points) for axis_points in self.points)
 
     @property
     def variance(self) -> float:
@@ -105,14 +107,16 @@ class SeparableSum:
         for term in self.terms:
             product: Any = kron_mvprod(
                 [
-                    None if len(own) > LONG else kernel.covariance(new, own)
-                    for kernel, own, new in zip(term, self.points, points, strict=True)
+                    None if len(axis_points) > LONG else kernel.covariance(new, axis_points)
+                    for kernel, axis_points, new in zip(term, self.points, points, strict=True)
                 ],
                 grid,
             )
-            for d, own in enumerate(self.points):
-                if len(own) > LONG:
-                    product = along(_evaluated(own, term[d], points[d]), product, d, len(points[d]))
+            for d, axis_points in enumerate(self.points):
+                if len(axis_points) > LONG:
+                    product = along(
+                        _evaluated(axis_points, term[d], points[d]), product, d, len(points[d])
+                    )
             total = product if total is None else np.add(total, product, out=total)
         return total
 
@@ -130,12 +134,15 @@ class SeparableSum:
         total: Any = None
         for term in self.terms:
             crosses: list[Cross | None] = [
-                _crossed(kernel, own) for kernel, own in zip(term, self.points, strict=True)
+                _crossed(kernel, axis_points)
+                for kernel, axis_points in zip(term, self.points, strict=True)
             ]
             product: Any = grid
-            for d, own in enumerate(self.points):
-                if len(own) > LONG and d not in together:
-                    product = along(_evaluated(own, term[d], points[d]), product, d, len(points[d]))
+            for d, axis_points in enumerate(self.points):
+                if len(axis_points) > LONG and d not in together:
+                    product = along(
+                        _evaluated(axis_points, term[d], points[d]), product, d, len(points[d])
+                    )
                     crosses[d] = None
             if len(self.points[longest]) > LONG:
                 rows = np.ascontiguousarray(np.moveaxis(product, longest, -1))
@@ -168,14 +175,16 @@ class SeparableSum:
 
     @cached_property
     def _roots(self) -> list[list[Floats | None]]:
-        return [[None if own is None else _root(own) for own in row] for row in self._matrices]
+        return [
+            [None if matrix is None else _root(matrix) for matrix in row] for row in self._matrices
+        ]
 
     @cached_property
     def _matrices(self) -> list[list[Floats | None]]:
         return [
             [
-                None if len(own) > LONG else kernel.covariance(own)
-                for kernel, own in zip(term, self.points, strict=True)
+                None if len(axis_points) > LONG else kernel.covariance(axis_points)
+                for kernel, axis_points in zip(term, self.points, strict=True)
             ]
             for term in self.terms
         ]
@@ -188,13 +197,13 @@ class SeparableSum:
         polynomial, slopes = np.zeros((*shape, 4)), np.zeros((*shape, 5))
         strides = [
             -1 if self.direct and all(isinstance(term[d], Matern) for term in self.terms)
-            else _stride(own)
-            for d, own in enumerate(self.points)
+            else _stride(axis_points)
+            for d, axis_points in enumerate(self.points)
         ]  # fmt: skip
         values, rises = [], []
         length = 0
         for c, term in enumerate(self.terms):
-            for d, (kernel, own) in enumerate(zip(term, self.points, strict=True)):
+            for d, (kernel, axis_points) in enumerate(zip(term, self.points, strict=True)):
                 start[c, d] = length
                 if strides[d] < 0:
                     assert isinstance(kernel, Matern)
@@ -206,18 +215,19 @@ class SeparableSum:
                     slopes[c, d] *= variance
                     continue
                 if strides[d] == 0:
-                    value = kernel.covariance(own[:1], own).ravel()
-                    rise = kernel.by_log_lengthscale(own[:1], own).ravel()
+                    value = kernel.covariance(axis_points[:1], axis_points).ravel()
+                    rise = kernel.by_log_lengthscale(axis_points[:1], axis_points).ravel()
                 else:
-                    value = _by_lag(kernel.covariance(own))
-                    rise = _by_lag(kernel.by_log_lengthscale(own))
+                    value = _by_lag(kernel.covariance(axis_points))
+                    rise = _by_lag(kernel.by_log_lengthscale(axis_points))
                 values.append(value)
                 rises.append(rise)
                 length += len(value)
         direct = [
-            own if stride < 0 else own[:0] for own, stride in zip(self.points, strides, strict=True)
+            axis_points if stride < 0 else axis_points[:0]
+            for axis_points, stride in zip(self.points, strides, strict=True)
         ]
-        origin = np.cumsum([0, *(len(own) for own in direct[:-1])]).astype(np.int64)
+        origin = np.cumsum([0, *(len(axis_points) for axis_points in direct[:-1])]).astype(np.int64)
         return Tables(
             value=np.concatenate([*values, np.zeros(1)]),
             slope=np.concatenate([*rises, np.zeros(1)]),
@@ -232,8 +242,8 @@ class SeparableSum:
 
     def by_lag(self, d: int, lags: NDArray[np.integer]) -> list[Floats]:
         """Correlations of every term along one axis at a typical distance of so many steps."""
-        own = self.points[d]
-        step = float(np.median(np.diff(own))) if len(own) > 1 else 1.0
+        axis_points = self.points[d]
+        step = float(np.median(np.diff(axis_points))) if len(axis_points) > 1 else 1.0
         return [
             term[d].with_parameters(variance=1.0).covariance([0.0], np.abs(lags) * step).ravel()
             for term in self.terms
@@ -253,29 +263,33 @@ def along(function: Callable[[Floats], Floats], grid: Floats, d: int, size: int)
     return np.ascontiguousarray(np.moveaxis(out, -1, d))
 
 
-def _multiplied(own: Floats, kernel: Stationary) -> Callable[[Floats], Floats]:
-    axis = Axis(own)
+def _multiplied(axis_points: Floats, kernel: Stationary) -> Callable[[Floats], Floats]:
+    axis = Axis(axis_points)
     return lambda row: axis.multiply(kernel, row)  # type: ignore[arg-type]
 
 
-def _evaluated(own: Floats, kernel: Stationary, new: Floats) -> Callable[[Floats], Floats]:
-    axis = Axis(own)
+def _evaluated(axis_points: Floats, kernel: Stationary, new: Floats) -> Callable[[Floats], Floats]:
+    axis = Axis(axis_points)
     return lambda row: axis.kernel_sum(kernel, row)(new)  # type: ignore[arg-type]
 
 
-def _crossed(kernel: Stationary, own: Floats) -> Cross:
-    return lambda new: kernel.covariance(new, own)
+def _crossed(kernel: Stationary, axis_points: Floats) -> Cross:
+    return lambda new: kernel.covariance(new, axis_points)
 
 
-def _summed(own: Floats, kernel: Stationary, rows: Floats) -> Callable[[int, Floats], Floats]:
-    axis = Axis(own)
+def _summed(
+    axis_points: Floats, kernel: Stationary, rows: Floats
+) -> Callable[[int, Floats], Floats]:
+    axis = Axis(axis_points)
     return lambda j, new: axis.kernel_sum(kernel, rows[j])(new)  # type: ignore[arg-type]
 
 
-def _simulated(own: Floats, kernel: Stationary, normal: Floats, d: int, state: int) -> Floats:
+def _simulated(
+    axis_points: Floats, kernel: Stationary, normal: Floats, d: int, state: int
+) -> Floats:
     """Give fibres along a long axis its covariance; the axis ``state`` of ``normal`` is used up."""
     assert isinstance(kernel, Matern)
-    step = Axis(own).step
+    step = Axis(axis_points).step
     fibres = np.ascontiguousarray(np.moveaxis(normal, (d, state), (-2, -1)))
     out = np.empty(fibres.shape[:-1])
     dynamics = kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate
@@ -283,7 +297,9 @@ def _simulated(own: Floats, kernel: Stationary, normal: Floats, d: int, state: i
         [
             partial(simulate, *dynamics, step, row, to)
             for row, to in zip(
-                fibres.reshape(-1, *fibres.shape[-2:]), out.reshape(-1, len(own)), strict=True
+                fibres.reshape(-1, *fibres.shape[-2:]),
+                out.reshape(-1, len(axis_points)),
+                strict=True,
             )
         ],
         seconds=_SECONDS_A_POINT * fibres.size,
@@ -297,12 +313,12 @@ def _root(covariance: Floats) -> Floats:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def _stride(own: Floats) -> int:
+def _stride(axis_points: Floats) -> int:
     """How a table of an axis is laid out; see ``Tables``."""
-    steps = np.diff(own)
-    if len(own) < 3 or np.ptp(steps) <= _EQUISPACED * steps.mean():
+    steps = np.diff(axis_points)
+    if len(axis_points) < 3 or np.ptp(steps) <= _EQUISPACED * steps.mean():
         return 0
-    return len(own) if len(own) <= LONG else -1
+    return len(axis_points) if len(axis_points) <= LONG else -1
 
 
 def _by_lag(matrix: Floats) -> Floats:

@@ -105,9 +105,9 @@ class DenseSystem:
         for c, term in enumerate(self.prior.terms):
             values, slopes = [], []
             for d, kernel in enumerate(term):
-                own, at = self.prior.points[d], self.index[:, d]
-                values.append(_pairs(kernel.covariance, own, at, own, at))
-                slopes.append(_pairs(kernel.by_log_lengthscale, own, at, own, at))
+                axis_points, at = self.prior.points[d], self.index[:, d]
+                values.append(_pairs(kernel.covariance, axis_points, at, axis_points, at))
+                slopes.append(_pairs(kernel.by_log_lengthscale, axis_points, at, axis_points, at))
             variances[c] = 0.5 * float(np.sum(inner * math.prod(values)))
             for d in range(n_dims):
                 others = math.prod([*values[:d], slopes[d], *values[d + 1 :]])
@@ -122,7 +122,9 @@ class DenseSystem:
         where: NDArray[np.bool_] | None = None,
     ) -> tuple[Floats, Floats]:
         """Mean and variance on the grid, or on that of other points; NaN where not asked for."""
-        shape = tuple(len(own) for own in (self.prior.points if points is None else points))
+        shape = tuple(
+            len(axis_points) for axis_points in (self.prior.points if points is None else points)
+        )
         mean, variance = np.full(shape, np.nan), np.full(shape, np.nan)
         flat = np.arange(mean.size) if where is None else np.flatnonzero(where)
         for some, *moments in self._moments(

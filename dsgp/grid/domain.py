@@ -139,10 +139,12 @@ def hull_of(observed: Bools, axes: Sequence[GridAxis]) -> Bools:
         return inside
     places = [_scaled(axes[d].points) for d in wide]
     corners = _outermost(observed.reshape([observed.shape[d] for d in wide]))
-    own = np.stack([one[index] for one, index in zip(places, corners.T, strict=True)], axis=1)
+    corner_places = np.stack(
+        [one[index] for one, index in zip(places, corners.T, strict=True)], axis=1
+    )
     gaps = np.flatnonzero(~observed)
     index = np.unravel_index(gaps, [observed.shape[d] for d in wide])
-    planes, flat = _planes(own)
+    planes, flat = _planes(corner_places)
     step = max(_BLOCK // max(len(planes), 1), 1)
     for start in range(0, len(gaps), step):
         some = slice(start, start + step)

@@ -1,7 +1,7 @@
 """Climatologies and averages over a dim as unknowns: terms of the covariance beside the field's.
 
 A mean of each cell is a field that does not vary along the dim; a climatology is one that repeats.
-Their variances and lengthscales are learnt, so that what the data do not show shrinks to nothing.
+Their variances and lengthscales are learned, so that what the data do not show shrinks to nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def effects_of(
         days = _PERIODS[part] or _YEARS.get(str(axes[d].calendar), _GREGORIAN)
         period = days * PER_DAY[str(axes[d].unit)]
         along.append(Periodic(period, _OF_PERIOD * period, 1.0, smoothness=1.5))
-    others = [_across(axis.points, own) for axis, own in zip(axes, kernels, strict=True)]
+    others = [_across(axis.points, kernel) for axis, kernel in zip(axes, kernels, strict=True)]
     terms = [(*others[:d], kernel, *others[d + 1 :]) for kernel in along]
     return tuple((term[0].with_parameters(variance=height), *term[1:]) for term in terms)
 

@@ -117,7 +117,7 @@ class FibreSystem:
                 f"noise_variance must be a number from {SMALLEST:g} to {LARGEST:g}, got "
                 f"{noise_variance!r}"
             )
-        self.axes = [Axis(own) for own in points]
+        self.axes = [Axis(axis_points) for axis_points in points]
         self.kernels = list(kernels)
         self.noise_variance = float(noise_variance)
         self.long = long
@@ -179,18 +179,20 @@ class FibreSystem:
             trace = float(np.sum(posterior.variance)) / (self.noise_variance * scales[j])
             return posterior.evidence, trace
 
-        found = self._along(learn, _SMOOTHING)
-        traces = np.array([trace for _, trace in found])
+        results = self._along(learn, _SMOOTHING)
+        traces = np.array([trace for _, trace in results])
         by_log_lengthscale = np.empty(len(self.shape))
-        by_log_lengthscale[self.long] = sum(own.by_log["lengthscale"] for own, _ in found)
+        by_log_lengthscale[self.long] = sum(
+            evidence.by_log["lengthscale"] for evidence, _ in results
+        )
         for position, d in enumerate(self._others):
             slope = self.kernels[d].by_log_lengthscale(self.axes[d].points)
             by_log_lengthscale[d] = self._rotation.score(position, slope, duals, products, traces)
         return GridEvidence(
-            value=float(sum(own.value for own, _ in found)),
+            value=float(sum(evidence.value for evidence, _ in results)),
             by_log_lengthscale=by_log_lengthscale,
-            by_log_variance=float(sum(own.by_log["variance"] for own, _ in found)),
-            by_log_noise=float(sum(own.by_log_noise for own, _ in found)),
+            by_log_variance=float(sum(evidence.by_log["variance"] for evidence, _ in results)),
+            by_log_noise=float(sum(evidence.by_log_noise for evidence, _ in results)),
         )
 
     @_on_one_blas_thread
@@ -291,7 +293,7 @@ class FibreSystem:
         vectors = dict(zip(self._others, self._rotation.vectors, strict=True))
 
         def cross_of(d: int) -> Cross:
-            return lambda own: self.kernels[d].covariance(own, self.axes[d].points) @ vectors[d]
+            return lambda new: self.kernels[d].covariance(new, self.axes[d].points) @ vectors[d]
 
         return [cross_of(d) for d in range(len(self.axes))]
 
@@ -392,8 +394,10 @@ class FibreSystem:
     ) -> Floats:
         """Draw the function from its prior; parameters and result are those of ``sample``."""
         if points is not None:
-            merged = [np.unique(own, return_inverse=True) for own in self._inputs(points)]
-            there = self._moved([own for own, _ in merged])
+            merged = [
+                np.unique(axis_points, return_inverse=True) for axis_points in self._inputs(points)
+            ]
+            there = self._moved([axis_points for axis_points, _ in merged])
             return there._prior(n, rng)[np.ix_(np.arange(n), *(code for _, code in merged))]
         return self._prior(n, rng)
 
@@ -420,20 +424,20 @@ class FibreSystem:
                 simulate(j, [np.random.default_rng(seed) for seed in seeds[j]], out[:, j])
 
         self._along(fill, n * _DRAWING)
-        for own in out:
-            self._rotation.field(self._rotation.vectors, own, in_place=True)
+        for field in out:
+            self._rotation.field(self._rotation.vectors, field, in_place=True)
         fields = out.reshape(n, *self._rotation.others, len(self.axis))
         return np.moveaxis(fields, -1, self.long + 1)
 
     def _sample_at(
         self, inputs: list[Floats], y: Floats, n: int, rng: np.random.Generator
     ) -> Floats:
-        both = [np.union1d(axis.points, own) for axis, own in zip(self.axes, inputs, strict=True)]
+        both = [np.union1d(axis.points, new) for axis, new in zip(self.axes, inputs, strict=True)]
         union = self._moved(both)
         here = _places(both, [axis.points for axis in self.axes])
         there = _places(both, inputs)
         noise = math.sqrt(self.noise_variance)
-        out = np.empty((n, *(len(own) for own in inputs)))
+        out = np.empty((n, *(len(axis_points) for axis_points in inputs)))
         for k in range(n):
             draw = union._prior(1, rng)[0]
             surprise = y - draw[here] - noise * rng.standard_normal(self.shape)
@@ -478,17 +482,19 @@ class FibreSystem:
         return FibreSystem(points, self.kernels, self.noise_variance, self.long)
 
     def _inputs(self, points: Sequence[ArrayLike]) -> list[Floats]:
-        inputs = [np.asarray(own, dtype=np.float64) for own in points]
-        if len(inputs) != len(self.axes) or any(own.ndim != 1 for own in inputs):
+        inputs = [np.asarray(axis_points, dtype=np.float64) for axis_points in points]
+        if len(inputs) != len(self.axes) or any(axis_points.ndim != 1 for axis_points in inputs):
             raise DataError(
                 f"points must be {len(self.axes)} arrays of one dimension, one an axis; got arrays "
-                f"of shapes {[own.shape for own in inputs]}"
+                f"of shapes {[axis_points.shape for axis_points in inputs]}"
             )
-        if not all(np.isfinite(own).all() for own in inputs):
+        if not all(np.isfinite(axis_points).all() for axis_points in inputs):
             raise DataError("points must be finite")
         return inputs
 
 
 def _places(axes: list[Floats], points: list[Floats]) -> tuple[NDArray[np.intp], ...]:
     """Index of a grid of points within the grid that has them all."""
-    return np.ix_(*(np.searchsorted(a, own) for a, own in zip(axes, points, strict=True)))
+    return np.ix_(
+        *(np.searchsorted(a, axis_points) for a, axis_points in zip(axes, points, strict=True))
+    )

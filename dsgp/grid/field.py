@@ -336,11 +336,11 @@ class Field:
         if axis.name not in array.coords:
             order = np.arange(size)
             return order[::-1] if axis.descending else order
-        found = axis.find(array.coords[axis.name].values)
-        if np.array_equal(np.sort(found), np.arange(size)):
-            return np.argsort(found)
+        positions = axis.find(array.coords[axis.name].values)
+        if np.array_equal(np.sort(positions), np.arange(size)):
+            return np.argsort(positions)
         coordinate = array.coords[axis.name].values
-        bad = np.flatnonzero(found < 0)
+        bad = np.flatnonzero(positions < 0)
         got = f"{coordinate[bad[0]]}, which it lacks" if bad.size else "one of them twice"
         raise DataError(
             f"{what}: expected the coordinates of the field along {axis.name!r}, got {got}; if "

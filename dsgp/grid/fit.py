@@ -1,6 +1,6 @@
 """Learning the hyperparameters of a grid: their starts, and ascent of a log marginal likelihood.
 
-Complete fields; those with gaps are learnt in ``fit_cells``.
+Complete fields; those with gaps are learned in ``fit_cells``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dsgp.terms import LOG_2PI, Floats
 
 # A learner stops when an iteration gains less, in nats.
 _GAIN = 1e-2
-# Fewer observed cells than this are learnt from by dense algebra.
+# Fewer observed cells than this are learned from by dense algebra.
 DENSE = 1000
 # A field must gain so many nats over noise alone, and its variance is so small a share if not.
 _WORTH, _NO_FIELD = 2.0, 1e-4
@@ -161,11 +161,11 @@ def starts(
     terms = []
     for c, term in enumerate(kernels):
         position = c / (n_terms - 1) if n_terms > 1 else 0.0
-        given = [kernel.variance for kernel in term if kernel.variance is not None]
-        height = float(np.prod(given)) if given else _amplitude(variance, c, n_terms)
+        variances = [kernel.variance for kernel in term if kernel.variance is not None]
+        height = float(np.prod(variances)) if variances else _amplitude(variance, c, n_terms)
         filled = []
-        for d, (kernel, own) in enumerate(zip(term, points, strict=True)):
-            length = kernel.lengthscale or _length(own, position, n_terms, single)
+        for d, (kernel, axis_points) in enumerate(zip(term, points, strict=True)):
+            length = kernel.lengthscale or _length(axis_points, position, n_terms, single)
             filled.append(
                 kernel.with_parameters(lengthscale=length, variance=height if d == 0 else 1.0)
             )
@@ -173,7 +173,7 @@ def starts(
     start = noise.variance
     if start is None:
         start = variance * (0.1 if n_terms == 1 else 0.01)
-    sizes = tuple(len(own) for own in points)
+    sizes = tuple(len(axis_points) for axis_points in points)
     return Hyperparameters(tuple(terms), start, not noise.is_fixed, sizes)
 
 
@@ -182,10 +182,12 @@ def _amplitude(variance: float, c: int, n_terms: int) -> float:
     return variance * (0.9 if n_terms == 1 else 0.1 ** (2 * c / n_terms))
 
 
-def _length(own: Floats, position: float, n_terms: int, single: tuple[float, float]) -> float:
-    if len(own) < 2:
+def _length(
+    axis_points: Floats, position: float, n_terms: int, single: tuple[float, float]
+) -> float:
+    if len(axis_points) < 2:
         return 1.0
-    extent, step = float(own[-1] - own[0]), float(np.median(np.diff(own)))
+    extent, step = float(axis_points[-1] - axis_points[0]), float(np.median(np.diff(axis_points)))
     if n_terms == 1:
         return min(max(single[0] * extent, single[1] * step), extent)
     long = max(extent / 4, step)
@@ -234,18 +236,18 @@ def maximise(
         def negative(chosen: Floats) -> tuple[float, Floats]:
             full = logs.copy()
             full[free] = chosen
-            found = evidence(start.with_logs(full))
+            likelihood = evidence(start.with_logs(full))
             gradient = np.concatenate(
                 [
-                    np.ravel(found.by_log_lengthscale),
-                    np.atleast_1d(found.by_log_variance),
-                    [found.by_log_noise],
+                    np.ravel(likelihood.by_log_lengthscale),
+                    np.atleast_1d(likelihood.by_log_variance),
+                    [likelihood.by_log_noise],
                 ]
             )
-            bar.update(log_likelihood=found.value)
+            bar.update(log_likelihood=likelihood.value)
             if not first:
-                first.append(found.value)
-            return (first[0] - found.value) / n_cells, -gradient[free] / n_cells
+                first.append(likelihood.value)
+            return (first[0] - likelihood.value) / n_cells, -gradient[free] / n_cells
 
         bounds = list(zip(low[free], high[free], strict=True))
         done = minimize(
@@ -267,9 +269,9 @@ def _bounds(
     variance = variance if variance > 0 else 1.0
     low, high = [], []
     for _ in start.terms:
-        for own in points:
-            extent = float(own[-1] - own[0]) if len(own) > 1 else 1.0
-            step = float(np.diff(own).min()) if len(own) > 1 else 1.0
+        for axis_points in points:
+            extent = float(axis_points[-1] - axis_points[0]) if len(axis_points) > 1 else 1.0
+            step = float(np.diff(axis_points).min()) if len(axis_points) > 1 else 1.0
             low.append(np.log(0.2 * step))
             high.append(np.log(10 * extent))
     for _ in start.terms:
@@ -290,19 +292,19 @@ def likely_starts(
     """Return starts of a single term, the likeliest first."""
     if all(kernel.lengthscale is not None for kernel in kernels):
         return [starts([kernels], points, variance, noise)]
-    longest = max(len(own) for own in points)
+    longest = max(len(axis_points) for axis_points in points)
     # In steps only where that is another place than the shares.
     candidates = [
         starts([kernels], points, variance, noise, single)
         for single in _STARTS
         if single[0] or 2 * single[1] < 0.03 * longest
     ]
-    return sorted(candidates, key=lambda own: -evidence(own).value)
+    return sorted(candidates, key=lambda start: -evidence(start).value)
 
 
 def noise_alone(
     evidence: Callable[[Hyperparameters], GridEvidenceLike],
-    found: Hyperparameters,
+    hyperparameters: Hyperparameters,
     value: float,
     variance: float,
 ) -> Hyperparameters:
@@ -310,47 +312,51 @@ def noise_alone(
 
     Of white noise a field of tiny lengthscale says the same, and would have it as certain.
     """
-    _, amplitudes, noise = found.free()
+    _, amplitudes, noise = hyperparameters.free()
     if not (noise and amplitudes.all() and variance > 0):
-        return found
-    logs = found.logs()
-    n_lengthscales = len(logs) - len(found.terms) - 1
+        return hyperparameters
+    logs = hyperparameters.logs()
+    n_lengthscales = len(logs) - len(hyperparameters.terms) - 1
     logs[n_lengthscales:-1] = np.log(_NO_FIELD * variance)
     logs[-1] = np.log(variance)
-    alone = found.with_logs(logs)
-    return alone if evidence(alone).value > value - _WORTH else found
+    alone = hyperparameters.with_logs(logs)
+    return alone if evidence(alone).value > value - _WORTH else hyperparameters
 
 
-def step_of(own: Floats) -> float:
+def step_of(axis_points: Floats) -> float:
     """Median step of an axis; 1 for a single point."""
-    return float(np.median(np.diff(own))) if len(own) > 1 else 1.0
+    return float(np.median(np.diff(axis_points))) if len(axis_points) > 1 else 1.0
 
 
-def below_step(found: Hyperparameters, points: Sequence[Floats]) -> Bools:
-    """Say which learnt lengthscales (C, D) are below the step of their axis."""
-    lengths = np.array([[float(k.lengthscale or 1.0) for k in term] for term in found.terms])
-    steps = np.array([step_of(own) for own in points])
-    free = found.mask()[: lengths.size].reshape(lengths.shape)
+def below_step(hyperparameters: Hyperparameters, points: Sequence[Floats]) -> Bools:
+    """Say which learned lengthscales (C, D) are below the step of their axis."""
+    lengths = np.array(
+        [[float(k.lengthscale or 1.0) for k in term] for term in hyperparameters.terms]
+    )
+    steps = np.array([step_of(axis_points) for axis_points in points])
+    free = hyperparameters.mask()[: lengths.size].reshape(lengths.shape)
     return np.asarray(free & (lengths < steps * (1 - 1e-9)))
 
 
-def raised_from(found: Hyperparameters, points: Sequence[Floats]) -> Hyperparameters | None:
+def raised_from(
+    hyperparameters: Hyperparameters, points: Sequence[Floats]
+) -> Hyperparameters | None:
     """Start again with longer lengthscales where some are below the step; None if none is."""
-    below = below_step(found, points)
+    below = below_step(hyperparameters, points)
     if not below.any():
         return None
-    logs = found.logs()
-    steps = np.tile([step_of(own) for own in points], len(found.terms))
+    logs = hyperparameters.logs()
+    steps = np.tile([step_of(axis_points) for axis_points in points], len(hyperparameters.terms))
     logs[: below.size] = np.where(below.ravel(), np.log(_RAISED * steps), logs[: below.size])
-    return found.with_logs(logs)
+    return hyperparameters.with_logs(logs)
 
 
-def _at_bound(found: Hyperparameters, points: Sequence[Floats], variance: float) -> bool:
+def _at_bound(hyperparameters: Hyperparameters, points: Sequence[Floats], variance: float) -> bool:
     """Whether a free lengthscale is at its lower bound."""
-    n_lengthscales = len(found.terms) * len(points)
-    low = _bounds(found, points, variance)[0][:n_lengthscales]
-    free = found.mask()[:n_lengthscales]
-    return bool((free & (found.logs()[:n_lengthscales] < low + 0.01)).any())
+    n_lengthscales = len(hyperparameters.terms) * len(points)
+    low = _bounds(hyperparameters, points, variance)[0][:n_lengthscales]
+    free = hyperparameters.mask()[:n_lengthscales]
+    return bool((free & (hyperparameters.logs()[:n_lengthscales] < low + 0.01)).any())
 
 
 def learn_complete(
@@ -381,9 +387,10 @@ def learn_complete(
     variance = float(sum(np.sum(y**2) for _, y in pieces)) / degrees(n, unknown_constant)
     evidence_of = restricted if unknown_constant and n <= DENSE else plain
 
-    def evidence(own: Hyperparameters) -> GridEvidence:
+    def evidence(hyperparameters: Hyperparameters) -> GridEvidence:
         parts = [
-            evidence_of(complete_system(piece, own.terms[0], own.noise), y) for piece, y in pieces
+            evidence_of(complete_system(piece, hyperparameters.terms[0], hyperparameters.noise), y)
+            for piece, y in pieces
         ]
         return GridEvidence(
             float(sum(part.value for part in parts)),
@@ -394,10 +401,10 @@ def learn_complete(
 
     best: tuple[Hyperparameters, float] | None = None
     for start in likely_starts(evidence, kernels, points, variance, noise):
-        found, value = maximise(evidence, start, points, variance, n)
+        optimum, value = maximise(evidence, start, points, variance, n)
         if best is None or value > best[1]:
-            best = found, value
-        if not _at_bound(found, points, variance):
+            best = optimum, value
+        if not _at_bound(optimum, points, variance):
             break  # else the search may have leapt over the maximum: from another start, then
     assert best is not None
     again = raised_from(best[0], points)
@@ -424,8 +431,8 @@ def restricted(system: KroneckerSystem | FibreSystem, y: Floats) -> GridEvidence
     """
     constant = UnknownConstant.of(np.asarray(system.solve(np.ones(y.shape))))
     parts = [
-        system.evidence(own)
-        for own in (
+        system.evidence(residuals)
+        for residuals in (
             y - constant.estimate(y),
             np.full(y.shape, constant.precision**-0.5),
             np.zeros(y.shape),

@@ -30,7 +30,7 @@ from dsgp.terms import Floats
 
 # A learner stops when an iteration gains less, in nats of the sample.
 _GAIN = 0.3
-# Cells and neighbours of the stages by which gappy fields are learnt.
+# Cells and neighbours of the stages by which gappy fields are learned.
 _FIRST, _SECOND = (2000, 15), (10000, 30)
 _MAX_ITER = 40
 # Of them, so many are the first in the order of elimination: they alone see long distances.
@@ -115,10 +115,12 @@ def learn_cells(
         chosen = search.choose(starts, all_scales)
         if effects:
             start = _of_size(starts, chosen[0])
-            found, value = with_effects(exact, chosen[0], start, effects, points, variance, n)
-            chosen = found, value, exact
-        found, value, _ = search.raised(*chosen)
-        return noise_alone(exact, found, value, variance)
+            hyperparameters, value = with_effects(
+                exact, chosen[0], start, effects, points, variance, n
+            )
+            chosen = hyperparameters, value, exact
+        hyperparameters, value, _ = search.raised(*chosen)
+        return noise_alone(exact, hyperparameters, value, variance)
     samples = [
         _Sample(pieces, counts, n_rows, min(neighbours, n_neighbours), seed)
         for n_rows, neighbours in (_FIRST, _SECOND)
@@ -141,8 +143,8 @@ def learn_cells(
         start = _of_size(starts, best[0])
         begins = effects_of_sample(series, best[0], start, effects, points, variance)
         best = max((second.settled(begin) for begin in begins), key=lambda one: one[1])
-    found, value, evidence = second.raised(*best)
-    return replace(noise_alone(evidence, found, value, variance), held=())
+    hyperparameters, value, evidence = second.raised(*best)
+    return replace(noise_alone(evidence, hyperparameters, value, variance), held=())
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +169,7 @@ class _Search:
         """Ascend from one start, by the likelihood for it or by another."""
         evidence = self.evidence_from(start) if evidence is None else evidence
         sampled = {} if self.stage is None else {"gain": _GAIN, "max_iter": _MAX_ITER}
-        found, value = maximise(
+        hyperparameters, value = maximise(
             evidence,
             start,
             self.points,
@@ -176,20 +178,22 @@ class _Search:
             what="learning" if self.stage is None else f"learning, stage {self.stage + 1} of 2",
             **sampled,  # type: ignore[arg-type]
         )
-        return found, value, evidence
+        return hyperparameters, value, evidence
 
     def settled(self, start: Hyperparameters) -> Ascent:
         """Ascend, and once more with the neighbours of where that has led."""
-        found, value, evidence = self.once(start)
-        return (found, value, evidence) if self.stage is None else self.once(found)
+        hyperparameters, value, evidence = self.once(start)
+        return (
+            (hyperparameters, value, evidence) if self.stage is None else self.once(hyperparameters)
+        )
 
-    def raised(self, found: Hyperparameters, value: float, evidence: Evidence) -> Ascent:
+    def raised(self, hyperparameters: Hyperparameters, value: float, evidence: Evidence) -> Ascent:
         """Try again from longer lengthscales where some are below the step of their axis."""
-        start = raised_from(found, self.points)
+        start = raised_from(hyperparameters, self.points)
         if start is None:
-            return found, value, evidence
+            return hyperparameters, value, evidence
         other = self.settled(start)
-        return other if other[1] > value else (found, value, evidence)
+        return other if other[1] > value else (hyperparameters, value, evidence)
 
     def worth(self, more: Ascent, fewer: Ascent) -> bool:
         """Whether further scales are worth their parameters."""
@@ -233,38 +237,40 @@ class _Search:
         return reached
 
 
-def _of_size(starts: Sequence[Hyperparameters], found: Hyperparameters) -> Hyperparameters:
-    return next(one for one in starts if len(one.terms) == len(found.terms))
+def _of_size(
+    starts: Sequence[Hyperparameters], hyperparameters: Hyperparameters
+) -> Hyperparameters:
+    return next(one for one in starts if len(one.terms) == len(hyperparameters.terms))
 
 
 def _with_shorter(
-    found: Hyperparameters, start: Hyperparameters, points: Sequence[Floats]
+    optimum: Hyperparameters, start: Hyperparameters, points: Sequence[Floats]
 ) -> Hyperparameters:
     """Start one scale more from the optimum of the others, with a short one beside them."""
     last = start.terms[-1]
-    shortest = min(found.terms, key=lambda term: sum(np.log(k.lengthscale or 1.0) for k in term))
+    shortest = min(optimum.terms, key=lambda term: sum(np.log(k.lengthscale or 1.0) for k in term))
     term = tuple(
         kernel
         if "lengthscale" in kernel.fixed
         else kernel.with_parameters(
-            lengthscale=max(_SHORTER * float(short.lengthscale or 1.0), step_of(own))
+            lengthscale=max(_SHORTER * float(short.lengthscale or 1.0), step_of(axis_points))
         )
-        for kernel, short, own in zip(last, shortest, points, strict=True)
+        for kernel, short, axis_points in zip(last, shortest, points, strict=True)
     )
     if "variance" not in term[0].fixed:
-        height = min(_OF_NOISE * found.noise, 0.5 * amplitude(shortest))
+        height = min(_OF_NOISE * optimum.noise, 0.5 * amplitude(shortest))
         term = (term[0].with_parameters(variance=height), *term[1:])
-    return replace(found, terms=(*found.terms, term))
+    return replace(optimum, terms=(*optimum.terms, term))
 
 
 def _dense_evidence(pieces: Sequence[Piece], unknown_constant: bool) -> Evidence:
-    def evidence(own: Hyperparameters) -> VecchiaEvidence:
+    def evidence(hyperparameters: Hyperparameters) -> VecchiaEvidence:
         return _added(
             [
                 DenseSystem(
-                    SeparableSum(tuple(piece.points), own.terms),
+                    SeparableSum(tuple(piece.points), hyperparameters.terms),
                     piece.observed,
-                    own.noise * piece.noise_shape,
+                    hyperparameters.noise * piece.noise_shape,
                 ).evidence(piece.y, unknown_constant)
                 for piece in pieces
             ]
@@ -283,8 +289,8 @@ class _Sample:
     n_neighbours: int
     seed: int
 
-    def evidence_from(self, found: Hyperparameters) -> Evidence:
-        """Return the likelihood, with the neighbours of largest covariance under ``found``."""
+    def evidence_from(self, start: Hyperparameters) -> Evidence:
+        """Return the likelihood, with the neighbours of largest covariance under ``start``."""
         n = sum(self.counts)
         # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
         scale = min(self.n_rows / n, 1.0)
@@ -292,7 +298,7 @@ class _Sample:
         for piece, count in zip(self.pieces, self.counts, strict=True):
             rows, weight = sample_rows(count, max(self.n_rows * count // n, 1), self.seed)
             base = CellSystem(
-                SeparableSum(tuple(piece.points), found.terms),
+                SeparableSum(tuple(piece.points), start.terms),
                 piece.observed,
                 piece.noise_shape,
                 n_neighbours=self.n_neighbours,
@@ -301,11 +307,12 @@ class _Sample:
             )
             sampled.append((piece, base, rows, weight * scale))
 
-        def evidence(own: Hyperparameters) -> VecchiaEvidence:
+        def evidence(hyperparameters: Hyperparameters) -> VecchiaEvidence:
             return _added(
                 [
                     base.with_prior(
-                        SeparableSum(tuple(piece.points), own.terms), own.noise
+                        SeparableSum(tuple(piece.points), hyperparameters.terms),
+                        hyperparameters.noise,
                     ).evidence(piece.y, rows, weight)
                     for piece, base, rows, weight in sampled
                 ]

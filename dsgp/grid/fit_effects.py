@@ -32,7 +32,7 @@ Terms = Sequence[Sequence[Stationary]]
 
 def with_effects(
     evidence: Evidence,
-    found: Hyperparameters,
+    optimum: Hyperparameters,
     start: Hyperparameters,
     effects: Terms,
     points: Sequence[Floats],
@@ -45,7 +45,7 @@ def with_effects(
     ----------
     evidence : callable
         Exact.
-    found, start : Hyperparameters
+    optimum, start : Hyperparameters
         That optimum, and where the search for as many terms began.
     effects : sequence of terms
         With all parameters.
@@ -62,10 +62,10 @@ def with_effects(
         The log likelihood there.
     """
     d = dim_of(effects)
-    begins = [_scaled(found.terms, d, height, length) for height, length in _SHARES]
+    begins = [_scaled(optimum.terms, d, height, length) for height, length in _SHARES]
     reached = []
     for terms in (*begins, start.terms):
-        begin = replace(found, terms=(*map(tuple, effects), *terms))
+        begin = replace(optimum, terms=(*map(tuple, effects), *terms))
         reached.append(
             maximise(evidence, begin, points, variance, n_cells, what="learning the mean")
         )
@@ -74,7 +74,7 @@ def with_effects(
 
 def effects_of_sample(
     evidence: Evidence,
-    found: Hyperparameters,
+    optimum: Hyperparameters,
     start: Hyperparameters,
     effects: Terms,
     points: Sequence[Floats],
@@ -85,14 +85,17 @@ def effects_of_sample(
     Returns where a search of the whole may begin: with the field's terms of the sample, which saw
     few distances, and with those of the optimum without a mean.
     """
-    best, _ = with_effects(evidence, found, start, effects, points, variance, _CELLS)
+    best, _ = with_effects(evidence, optimum, start, effects, points, variance, _CELLS)
     n_effects, d = len(effects), dim_of(effects)
     lengths = np.zeros((len(best.terms), len(points)), dtype=bool)
     lengths[1:n_effects, d] = True
     heights = (np.arange(len(best.terms)) < n_effects) & (np.arange(len(best.terms)) > 0)
-    own = replace(best, held=(*lengths.ravel().tolist(), *heights.tolist(), False))
-    others = _scaled(found.terms, d, 1.0, 1.0)
-    return [own, replace(own, terms=(*best.terms[:n_effects], *others), noise=found.noise)]
+    from_sample = replace(best, held=(*lengths.ravel().tolist(), *heights.tolist(), False))
+    others = _scaled(optimum.terms, d, 1.0, 1.0)
+    return [
+        from_sample,
+        replace(from_sample, terms=(*best.terms[:n_effects], *others), noise=optimum.noise),
+    ]
 
 
 def dim_of(effects: Terms) -> int:
@@ -115,8 +118,8 @@ def sample_of_effects(observed: Bools, effects: Terms, seed: int) -> Bools:
     chosen = set(random.choice(full, min(n_pairs, len(full)), replace=False).tolist())
     where = np.stack(np.unravel_index(full, series.shape[:-1]), axis=1) if series.ndim > 1 else None
     for place in sorted(chosen) if where is not None else ():
-        own = np.array(np.unravel_index(place, series.shape[:-1]))
-        apart = np.abs(where - own).sum(axis=1)
+        index = np.array(np.unravel_index(place, series.shape[:-1]))
+        apart = np.abs(where - index).sum(axis=1)
         chosen.add(int(full[np.argmin(np.where(apart == 0, np.inf, apart))]))
     kept = np.zeros_like(by_place)
     limit = max(_CELLS // len(chosen), 1)
@@ -128,10 +131,12 @@ def sample_of_effects(observed: Bools, effects: Terms, seed: int) -> Bools:
 def _scaled(terms: Terms, d: int, height: float, length: float) -> list[tuple[Stationary, ...]]:
     scaled = []
     for term in terms:
-        own = list(term)
-        if "lengthscale" not in own[d].fixed:
-            own[d] = own[d].with_parameters(lengthscale=length * float(own[d].lengthscale or 1.0))
+        kernels = list(term)
+        if "lengthscale" not in kernels[d].fixed:
+            kernels[d] = kernels[d].with_parameters(
+                lengthscale=length * float(kernels[d].lengthscale or 1.0)
+            )
         if all("variance" not in kernel.fixed for kernel in term):
-            own[0] = own[0].with_parameters(variance=height * amplitude(term))
-        scaled.append(tuple(own))
+            kernels[0] = kernels[0].with_parameters(variance=height * amplitude(term))
+        scaled.append(tuple(kernels))
     return scaled

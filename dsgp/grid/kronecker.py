@@ -131,11 +131,11 @@ class KroneckerSystem:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         if self.dtype not in (np.float64, np.float32):
             raise ParameterError(f"dtype must be float64 or float32, got {self.dtype}")
-        self.points = [ascending(own, d) for d, own in enumerate(points)]
+        self.points = [ascending(axis_points, d) for d, axis_points in enumerate(points)]
         self.kernels = list(kernels)
         self.noise_variance = float(noise_variance)
         self.variance = amplitude(self.kernels)
-        self.shape = tuple(len(own) for own in self.points)
+        self.shape = tuple(len(axis_points) for axis_points in self.points)
         ratio = self.variance / self.noise_variance
         if not ratio <= _LARGEST_RATIO:
             raise ParameterError(
@@ -151,10 +151,10 @@ class KroneckerSystem:
         # Axes that are the same are decomposed once.
         known: dict[tuple[bytes, Stationary], AxisCovariance] = {}
         self._axes = []
-        for own, kernel in zip(self.points, self.kernels, strict=True):
-            key = own.tobytes(), kernel.with_parameters(variance=1.0)
+        for axis_points, kernel in zip(self.points, self.kernels, strict=True):
+            key = axis_points.tobytes(), kernel.with_parameters(variance=1.0)
             if key not in known:
-                known[key] = AxisCovariance(own, kernel)
+                known[key] = AxisCovariance(axis_points, kernel)
             self._axes.append(known[key])
         self._spectrum = Spectrum([axis.basis.values for axis in self._axes], ratio)
 
@@ -253,8 +253,8 @@ class KroneckerSystem:
         if points is None:
             return self._drawn(n, rng, lambda v: np.sqrt(self.noise_variance * v))
         inputs = points_of(points, len(self.shape))
-        merged = [np.unique(own, return_inverse=True) for own in inputs]
-        there = self._moved([own for own, _ in merged])
+        merged = [np.unique(axis_points, return_inverse=True) for axis_points in inputs]
+        there = self._moved([axis_points for axis_points, _ in merged])
         return there.sample_prior(n, rng)[np.ix_(np.arange(n), *(code for _, code in merged))]
 
     # ------------------------------------------------------------------ at another grid
@@ -279,7 +279,7 @@ class KroneckerSystem:
         ratio = self.variance / self.noise_variance
         weights = workspace.grid(self.shape, self.dtype)
         self._spectrum.fill(lambda v: ratio / (1.0 + v), weights)
-        variance = multiply([own**2 for own in cross], weights, workspace)
+        variance = multiply([matrix**2 for matrix in cross], weights, workspace)
         # Share of the prior variance that the data explain: rounding may leave [0, 1].
         np.subtract(1.0, variance, out=variance)
         np.clip(variance, 0.0, 1.0, out=variance)
@@ -319,7 +319,7 @@ class KroneckerSystem:
         """Matheron's rule: a draw of the prior, corrected by the prediction of what it lacks."""
         y = self._residuals(y)
         cross = self._cross(points)
-        union = [np.union1d(own, new) for own, new in zip(self.points, points, strict=True)]
+        union = [np.union1d(old, new) for old, new in zip(self.points, points, strict=True)]
         there = self._moved(union)
         roots = [
             axis.basis.vectors * np.sqrt(values)
@@ -327,14 +327,14 @@ class KroneckerSystem:
         ]
         old, new = (
             [
-                root[np.searchsorted(both, own)]
-                for root, both, own in zip(roots, union, wanted, strict=True)
+                root[np.searchsorted(both, axis_points)]
+                for root, both, axis_points in zip(roots, union, wanted, strict=True)
             ]
             for wanted in (self.points, points)
         )
-        old[0], new[0] = (own * math.sqrt(self.variance) for own in (old[0], new[0]))
+        old[0], new[0] = (root * math.sqrt(self.variance) for root in (old[0], new[0]))
         noise = math.sqrt(self.noise_variance)
-        out = np.empty((n, *(len(own) for own in points)), self.dtype)
+        out = np.empty((n, *(len(axis_points) for axis_points in points)), self.dtype)
         for draw in out:
             z = self._normal(rng, there.shape)
             draw[:] = kron_mvprod(new, z)
@@ -347,7 +347,9 @@ class KroneckerSystem:
         return out
 
     def _cross(self, points: list[Floats]) -> list[Floats]:
-        return [axis.cross(own) for axis, own in zip(self._axes, points, strict=True)]
+        return [
+            axis.cross(axis_points) for axis, axis_points in zip(self._axes, points, strict=True)
+        ]
 
     def _mean_at(self, cross: list[Floats], y: ArrayLike, workspace: Workspace) -> Array:
         z = self._rotated(y, workspace)
@@ -385,7 +387,7 @@ class KroneckerSystem:
 
     def _rotated(self, y: ArrayLike, workspace: Workspace) -> Array:
         """Qᵀ y, in the workspace."""
-        return multiply([own.T for own in self._vectors], self._residuals(y), workspace)
+        return multiply([vectors.T for vectors in self._vectors], self._residuals(y), workspace)
 
     def _mean(self, y: ArrayLike, workspace: Workspace) -> Array:
         z = self._spectrum.scale(lambda v: v / (1.0 + v), self._rotated(y, workspace))
@@ -394,7 +396,7 @@ class KroneckerSystem:
     def _variance(self, workspace: Workspace) -> Array:
         weights = workspace.grid(self.shape, self.dtype)
         self._spectrum.fill(lambda v: self.noise_variance * (v / (1.0 + v)), weights)
-        return multiply([own**2 for own in self._vectors], weights, workspace)
+        return multiply([vectors**2 for vectors in self._vectors], weights, workspace)
 
     def _drawn(self, n: int, rng: np.random.Generator, deviation: Any) -> Array:
         """Draws with independent coefficients of the eigenvectors; the first come first."""

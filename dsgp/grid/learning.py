@@ -132,7 +132,7 @@ class GridLearner:
         """
         points = [axis.points for axis in axes]
         if self.keeps_given:
-            return _given(sums[-1], axes, noise)
+            return _keep_given(sums[-1], axes, noise)
         whole = len(parts) == 1
         source = "the whole field" if whole else f"{len(parts)} parts of {parts[0][1].size} cells"
         residuals = [
@@ -158,7 +158,7 @@ class GridLearner:
     ) -> Learned:
         points = [axis.points for axis in axes]
         if self.keeps_given:
-            return _given([term], axes, noise)
+            return _keep_given([term], axes, noise)
         pieces: list[tuple[Sequence[Floats], Floats]] = [(points, y)]
         source = "the whole field"
         if y.size > LEARN_CELLS and max(y.shape) ** 2 < y.size:
@@ -195,7 +195,7 @@ class GridLearner:
         if isinstance(noise, np.ndarray):
             shape, noise = noise, NoiseStart(1.0, is_fixed=True)
         if self.keeps_given:
-            return _given(sums[-1], field.axes, noise)
+            return _keep_given(sums[-1], field.axes, noise)
         seen = np.ones(field.shape, dtype=bool) if field.observed is None else field.observed
         variance = float(np.var(y[seen]))
         begin = [starts(terms, points, variance, noise) for terms in sums]
@@ -265,7 +265,7 @@ def warn_of_short(hyperparameters: Hyperparameters, axes: Sequence[GridAxis]) ->
             )
 
 
-def _given(
+def _keep_given(
     terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: NoiseStart
 ) -> Learned:
     """Keep hyperparameters as they are.

@@ -48,8 +48,8 @@ def _has_own_variables(place: Place, **options: Any) -> bool:
     ) as opened:
         listed = opened.attrs.get(_VARIABLES)
         names = _FORMER if listed is None else set(str(listed).split(" "))
-        own = set(map(str, opened.data_vars)) == names
-        return bool(opened.attrs.get(_MARK[0]) == _MARK[1] and own)
+        same_variables = set(map(str, opened.data_vars)) == names
+        return bool(opened.attrs.get(_MARK[0]) == _MARK[1] and same_variables)
 
 
 def require_replaceable(path: Place, overwrite: bool, how: str) -> None:

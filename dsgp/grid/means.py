@@ -101,7 +101,7 @@ class Mean:
         """
         one = [1] * len(field.axes)
         if isinstance(spec, xr.DataArray):
-            table = _given(spec, field)
+            table = _from_array(spec, field)
             return cls("field", field.axes, table, _average(field))
         if isinstance(spec, str) and spec not in ("constant", "zero"):
             return cls._averages(spec, field)
@@ -240,8 +240,8 @@ class Mean:
             if axis.name == self.dim:
                 # Of the field's own steps the points are in another order than the codes.
                 dates = targets.coords.get(axis.name)
-                own = self._codes(axis, {} if dates is None else {axis.name: dates})
-                code = own if dates is not None else own[np.searchsorted(axis.points, new)]
+                codes = self._codes(axis, {} if dates is None else {axis.name: dates})
+                code = codes if dates is not None else codes[np.searchsorted(axis.points, new)]
                 corners.append([(code, np.ones(len(new)))])
             elif out.shape[d] == 1:
                 corners.append([(np.zeros(len(new), np.intp), np.ones(len(new)))])
@@ -326,7 +326,7 @@ def _ratio(total: Floats, count: NDArray[np.intp]) -> Floats:
     return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
-def _given(spec: xr.DataArray, field: Field) -> Floats:
+def _from_array(spec: xr.DataArray, field: Field) -> Floats:
     if spec.dtype.kind not in "iuf":
         raise DataError(f"mean: expected floats or integers, got dtype {spec.dtype}")
     table = field.align(spec, "mean").astype(np.float64)

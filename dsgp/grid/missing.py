@@ -226,8 +226,8 @@ class CellSystem:
         with progress("variances", total=shape[0]) as bar:
             for start in range(0, shape[0], step):
                 some = [
-                    own[start : start + step] if d in together else own
-                    for d, own in enumerate(points)
+                    axis_points[start : start + step] if d in together else axis_points
+                    for d, axis_points in enumerate(points)
                 ]
                 targets = _Targets.of(self.prior, some, direct=True)
                 block = inner_shape(some, together)
@@ -299,7 +299,9 @@ def local_excess(system: CellSystem, places: NDArray[np.intp], seed: int) -> flo
     ratios = []
     for flat in chosen:
         index = np.unravel_index(flat, shape)
-        place = [float(own[i]) for own, i in zip(system.prior.points, index, strict=True)]
+        place = [
+            float(axis_points[i]) for axis_points, i in zip(system.prior.points, index, strict=True)
+        ]
         exact = system.variance_at(place)
         ratios.append(np.sqrt(local[flat] / exact) if exact > 0 else 1.0)
     return float(np.mean(ratios) - 1.0)
@@ -316,9 +318,9 @@ class _Targets:
     """Cells of another grid beside the observed ones, on the union of their axes."""
 
     prior: SeparableSum
-    own: tuple[NDArray[np.intp], ...] | None  # places of the own points in the union
+    old: tuple[NDArray[np.intp], ...] | None  # places of the old points in the union
     new: tuple[NDArray[np.intp], ...] | None
-    closest: tuple[NDArray[np.intp], ...] | None  # the own point nearest to each new one
+    closest: tuple[NDArray[np.intp], ...] | None  # the old point nearest to each new one
     shape: tuple[int, ...]
 
     @classmethod
@@ -327,26 +329,26 @@ class _Targets:
     ) -> _Targets:
         if points is None:
             return cls(prior, None, None, None, prior.shape)
-        union = [np.union1d(own, new) for own, new in zip(prior.points, points, strict=True)]
-        for d, own in enumerate(union):
+        union = [np.union1d(old, new) for old, new in zip(prior.points, points, strict=True)]
+        for d, axis_points in enumerate(union):
             dense = [term[d] for term in prior.terms if not isinstance(term[d], Matern)]
-            if len(own) > LONG and dense:
+            if len(axis_points) > LONG and dense:
                 raise ParameterError(
-                    f"axis {d} has {len(own)} points, old and new together, more than {LONG}, and "
-                    f"the kernel {dense[0]!r}; predict at fewer new points at a time"
+                    f"axis {d} has {len(axis_points)} points, old and new together, more than "
+                    f"{LONG}, and the kernel {dense[0]!r}; predict at fewer new points at a time"
                 )
         return cls(
             SeparableSum(tuple(union), prior.terms, direct),
-            tuple(np.searchsorted(u, own) for u, own in zip(union, prior.points, strict=True)),
+            tuple(np.searchsorted(u, old) for u, old in zip(union, prior.points, strict=True)),
             tuple(np.searchsorted(u, new) for u, new in zip(union, points, strict=True)),
-            tuple(_closest(own, new) for own, new in zip(prior.points, points, strict=True)),
+            tuple(_closest(old, new) for old, new in zip(prior.points, points, strict=True)),
             tuple(len(new) for new in points),
         )
 
     def cells(self, cells: Cells) -> Cells:
-        if self.own is None:
+        if self.old is None:
             return cells
-        index = _mapped(cells.index, self.own)
+        index = _mapped(cells.index, self.old)
         return Cells(self.prior.shape, index, cells.flat, cells.rank, cells.wrap)
 
     def index(self, index: NDArray[np.intp]) -> Ints:
@@ -362,11 +364,11 @@ def _mapped(index: NDArray[np.integer], places: Sequence[NDArray[np.intp]]) -> I
     ).astype(np.int32)  # fmt: skip
 
 
-def _closest(own: Floats, new: Floats) -> NDArray[np.intp]:
-    right = np.clip(np.searchsorted(own, new), 1, max(len(own) - 1, 1))
-    right = np.minimum(right, len(own) - 1)
+def _closest(old: Floats, new: Floats) -> NDArray[np.intp]:
+    right = np.clip(np.searchsorted(old, new), 1, max(len(old) - 1, 1))
+    right = np.minimum(right, len(old) - 1)
     left = np.maximum(right - 1, 0)
-    return np.where(np.abs(new - own[left]) <= np.abs(own[right] - new), left, right)
+    return np.where(np.abs(new - old[left]) <= np.abs(old[right] - new), left, right)
 
 
 def conjugate_gradients(

@@ -30,25 +30,25 @@ def amplitude(kernels: Sequence[Stationary]) -> float:
 
 def ascending(points: ArrayLike, d: int) -> Floats:
     """Points of axis d as a new array, or a ``DataError``."""
-    own = np.array(points, dtype=np.float64)
-    if own.ndim != 1 or not own.size:
-        raise DataError(f"points of axis {d} must be one dimension, got shape {own.shape}")
-    if not np.isfinite(own).all() or not (np.diff(own) > 0).all():
+    axis_points = np.array(points, dtype=np.float64)
+    if axis_points.ndim != 1 or not axis_points.size:
+        raise DataError(f"points of axis {d} must be one dimension, got shape {axis_points.shape}")
+    if not np.isfinite(axis_points).all() or not (np.diff(axis_points) > 0).all():
         raise DataError(
             f"points of axis {d} must be finite and strictly ascending; sort them, and merge "
             "those that are equal"
         )
-    return own
+    return axis_points
 
 
 def points_of(points: Sequence[ArrayLike], n_axes: int) -> list[Floats]:
     """Points of another grid, in any order, or a ``DataError``."""
-    inputs = [np.asarray(own, dtype=np.float64) for own in points]
-    if len(inputs) != n_axes or any(own.ndim != 1 for own in inputs):
+    inputs = [np.asarray(axis_points, dtype=np.float64) for axis_points in points]
+    if len(inputs) != n_axes or any(axis_points.ndim != 1 for axis_points in inputs):
         raise DataError(
             f"points must be {n_axes} arrays of one dimension, one an axis; got arrays of shapes "
-            f"{[own.shape for own in inputs]}"
+            f"{[axis_points.shape for axis_points in inputs]}"
         )
-    if not all(np.isfinite(own).all() for own in inputs):
+    if not all(np.isfinite(axis_points).all() for axis_points in inputs):
         raise DataError("points must be finite")
     return inputs

@@ -96,8 +96,8 @@ def multiply(matrices: Sequence[Array | None], x: Array, workspace: Workspace | 
     dtype = np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
     _require_fit(matrices, x)
     shape = tuple(
-        own if matrix is None else len(matrix)
-        for matrix, own in zip(matrices, x.shape, strict=True)
+        size if matrix is None else len(matrix)
+        for matrix, size in zip(matrices, x.shape, strict=True)
     )
     groups = _grouped(matrices, x.shape, dtype)
     workspace = Workspace() if workspace is None else workspace
@@ -123,8 +123,8 @@ def multiply(matrices: Sequence[Array | None], x: Array, workspace: Workspace | 
 def _require_fit(matrices: Sequence[Array | None], x: Array) -> None:
     shapes = [None if matrix is None else matrix.shape for matrix in matrices]
     fit = len(shapes) == x.ndim and all(
-        own is None or (len(own) == 2 and own[1] == size)
-        for own, size in zip(shapes, x.shape, strict=True)
+        shape is None or (len(shape) == 2 and shape[1] == size)
+        for shape, size in zip(shapes, x.shape, strict=True)
     )
     if not fit:
         raise DataError(
@@ -164,8 +164,8 @@ def _grouped(
     """Join small neighbours, the last first, so that all passes but the last have long rows."""
     groups: list[_Group] = []
     for matrix, size in zip(reversed(matrices), reversed(shape), strict=True):
-        own = None if matrix is None else matrix.astype(dtype, copy=False)
-        first = _Group(own, size if own is None else len(own), size)
+        converted = None if matrix is None else matrix.astype(dtype, copy=False)
+        first = _Group(converted, size if converted is None else len(converted), size)
         if groups and (both := _joined(first, groups[-1])) is not None:
             groups[-1] = both
         else:
@@ -205,13 +205,13 @@ def grams(x: Array) -> list[Array]:
     list of D arrays of shape (G_d, G_d)
         The d-th holds Σ x[.., i, ..] x[.., j, ..] over the other axes.
     """
-    found: list[Array] = []
+    per_axis: list[Array] = []
     after = x.size
     for axes in _neighbours(x.shape):
         size = math.prod(axes)
         after //= size
         gram = _gram(x.reshape(-1, size, after))
-        found += _one_axis_each(
+        per_axis += _one_axis_each(
             gram,
             axes,
             lambda m, first: np.trace(
@@ -221,7 +221,7 @@ def grams(x: Array) -> list[Array]:
                 m.reshape(first, len(m) // first, first, -1), axis1=0, axis2=2
             ),
         )
-    return found
+    return per_axis
 
 
 def marginals(x: Array, shape: tuple[int, ...]) -> list[Any]:

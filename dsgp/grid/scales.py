@@ -38,17 +38,17 @@ def other_scales_show(system: KroneckerSystem, y: Floats) -> bool:
     for basis in bases:
         precision = np.multiply.outer(precision, basis.values)
     precision = 1.0 / (system.noise_variance + system.variance * precision)
-    dual = precision * kron_mvprod([own.T for own in vectors], np.asarray(y, dtype=float))
+    dual = precision * kron_mvprod([q.T for q in vectors], np.asarray(y, dtype=float))
     for factor in _OTHERS:
         turned = []
-        for own, kernel, q in zip(system.points, system.kernels, vectors, strict=True):
+        for axis_points, kernel, q in zip(system.points, system.kernels, vectors, strict=True):
             length = factor * float(kernel.lengthscale or 1.0)
             other = kernel.with_parameters(lengthscale=length, variance=1.0)
-            turned.append(q.T @ other.covariance(own) @ q)
+            turned.append(q.T @ other.covariance(axis_points) @ q)
         trace = precision
-        for own in turned[::-1]:
-            trace = trace @ np.diag(own)
-        spread = float(np.vdot(precision, kron_mvprod([own**2 for own in turned], precision)))
+        for matrix in turned[::-1]:
+            trace = trace @ np.diag(matrix)
+        spread = float(np.vdot(precision, kron_mvprod([matrix**2 for matrix in turned], precision)))
         score = float(np.vdot(dual, kron_mvprod(turned, dual))) - float(trace)
         if score > _SCORE * math.sqrt(2.0 * max(spread, 0.0)):
             return True

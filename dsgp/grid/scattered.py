@@ -107,7 +107,7 @@ def sums_along(
     n_fibres = math.prod(shape[d] for d in others)
     outer = {d: crosses[d](points[d]) for d in others if d not in together}
     n = len(points[long])
-    out = np.zeros((n, math.prod(len(own) for own in outer.values())))
+    out = np.zeros((n, math.prod(len(matrix) for matrix in outer.values())))
     for start in range(0, n, _POINTS):
         some = slice(start, min(start + _POINTS, n))
         here = {d: crosses[d](points[d][some]) for d in others if d in together}
@@ -124,7 +124,7 @@ def sums_along(
             for d, cross in here.items():
                 weights = weights * cross[:, columns[d]]
             out[some] += weights @ _joined([outer[d][:, columns[d]] for d in outer], len(fibres)).T
-    return out.reshape(n, *(len(own) for own in outer.values()))
+    return out.reshape(n, *(len(matrix) for matrix in outer.values()))
 
 
 def _joined(parts: Sequence[Floats], n_columns: int) -> Floats:
@@ -137,7 +137,7 @@ def _joined(parts: Sequence[Floats], n_columns: int) -> Floats:
 
 def inner_shape(points: Sequence[Floats], together: Sequence[int]) -> tuple[int, ...]:
     """Shape of the sums at points, (n, H_o, …)."""
-    outer = (len(own) for d, own in enumerate(points) if d not in together)
+    outer = (len(axis_points) for d, axis_points in enumerate(points) if d not in together)
     return (len(points[together[0]]), *outer)
 
 

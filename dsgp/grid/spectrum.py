@@ -63,8 +63,10 @@ class Spectrum:
     """
 
     def __init__(self, values: Sequence[Floats], ratio: float) -> None:
-        self.values = [np.maximum(own, _FLOOR * own.max()) for own in values]
-        self.shape = tuple(len(own) for own in values)
+        self.values = [
+            np.maximum(axis_values, _FLOOR * axis_values.max()) for axis_values in values
+        ]
+        self.shape = tuple(len(axis_values) for axis_values in values)
         # Rows of the grid as a matrix run over the last axes, as many as a block holds.
         split, columns = len(values), 1
         while split and columns * self.shape[split - 1] <= _BLOCK:
@@ -104,8 +106,8 @@ class Spectrum:
         for rows in self._slices():
             total = self._head[rows, None] * self._tail
             total += 1.0
-            own = table[rows] * np.float64(scale)
-            quadratic += float(np.vdot(own, own / total))
+            scaled = table[rows] * np.float64(scale)
+            quadratic += float(np.vdot(scaled, scaled / total))
             log_det += _sum_of_logs(total)
         return quadratic, log_det
 
@@ -119,9 +121,9 @@ class Spectrum:
             value = self._head[rows, None] * self._tail
             total = value + 1.0
             inverse = 1.0 / total
-            own = table[rows] * np.float64(scale)
-            dual = own * inverse
-            quadratic += float(np.vdot(own, dual))
+            scaled = table[rows] * np.float64(scale)
+            dual = scaled * inverse
+            quadratic += float(np.vdot(scaled, dual))
             by_noise += float(np.vdot(dual, dual))
             trace_by_noise += float(inverse.sum())
             log_det += _sum_of_logs(total)

@@ -53,7 +53,7 @@ def complete_system(
         If so long an axis has no Matérn kernel.
     """
     longest = max(range(len(points)), key=lambda d: len(points[d]))
-    n_cells = math.prod(len(own) for own in points)
+    n_cells = math.prod(len(axis_points) for axis_points in points)
     decomposing = _CUBED * len(points[longest]) ** 3
     smoothing = _CELL * n_cells + _FIBRE * n_cells / len(points[longest])
     has_states = isinstance(kernels[longest], Matern)
@@ -188,7 +188,7 @@ class GappySystem:
         """Mean square of the deviations of draws from the mean."""
         random = np.random.default_rng([self.seed, 1])
         axes = self.prior.points if points is None else points
-        total: Floats = np.zeros([len(own) for own in axes])
+        total: Floats = np.zeros([len(axis_points) for axis_points in axes])
         # Their own scatter is far above the error of a looser solve.
         for deviation in self._deviations(self.n_draws, random, points, _DRAW_TOL):
             total += deviation**2
@@ -211,8 +211,8 @@ class GappySystem:
     def _places(self, points: Sequence[Floats]) -> list[Floats]:
         """Places of other points among the cells, in steps."""
         return [
-            np.interp(new, own, np.arange(len(own)))
-            for new, own in zip(points, self.prior.points, strict=True)
+            np.interp(new, old, np.arange(len(old)))
+            for new, old in zip(points, self.prior.points, strict=True)
         ]
 
     def settle_variance(self) -> tuple[str, float | None]:
@@ -262,7 +262,7 @@ class GappySystem:
             return local
         places = self._places(points)
         index = indices(np.arange(local.size), local.shape, len(points), together)
-        steps = [own[index[:, d]] for d, own in enumerate(places)]
+        steps = [axis_places[index[:, d]] for d, axis_places in enumerate(places)]
         shares = map_coordinates(self._share, steps, order=1, mode="nearest")
         return local * shares.reshape(local.shape)
 
@@ -293,15 +293,15 @@ class GappySystem:
                 else:
                     yield self.cells.deviation(random, max(tol, self.cells.tol))
             return
-        union = [np.union1d(own, new) for own, new in zip(self.prior.points, points, strict=True)]
-        own = np.ix_(*map(np.searchsorted, union, self.prior.points))
+        union = [np.union1d(old, new) for old, new in zip(self.prior.points, points, strict=True)]
+        old = np.ix_(*map(np.searchsorted, union, self.prior.points))
         new = np.ix_(*map(np.searchsorted, union, points))
         larger = SeparableSum(tuple(union), self.prior.terms)
         noise = np.sqrt(np.broadcast_to(np.asarray(self.noise, dtype=float), self.observed.shape))
         for _ in range(n):
             # Drawn on the union of both grids, and corrected from the observed cells alone.
             field = larger.sample(random)
-            seen = field[own] + noise * random.standard_normal(noise.shape)
+            seen = field[old] + noise * random.standard_normal(noise.shape)
             yield field[new] - self.prior.cross(points, self.solve(seen, tol)[0])
 
 

@@ -116,7 +116,9 @@ class Targets:
     @property
     def inner_shape(self) -> tuple[int, ...]:
         """Of the numbers before ``arranged``."""
-        outer = [len(own) for d, own in enumerate(self.points) if d not in self.together]
+        outer = [
+            len(axis_points) for d, axis_points in enumerate(self.points) if d not in self.together
+        ]
         if not self.together:
             return tuple(outer)
         return (math.prod(self._sizes[dim] for dim in self._common), *outer)
@@ -204,8 +206,12 @@ class Targets:
     def _bytes_needed(self, shape: Sequence[int]) -> float:
         cells = math.prod(self.inner_shape)
         if not self.together:
-            largest = math.prod(max(n, len(own)) for n, own in zip(shape, self.points, strict=True))
-            crosses = sum(n * len(own) for n, own in zip(shape, self.points, strict=True))
+            largest = math.prod(
+                max(n, len(axis_points)) for n, axis_points in zip(shape, self.points, strict=True)
+            )
+            crosses = sum(
+                n * len(axis_points) for n, axis_points in zip(shape, self.points, strict=True)
+            )
             return 8.0 * (4 * largest + 2 * cells + 3 * crosses)
         kept = math.prod(
             n if d in self.together else max(n, len(self.points[d])) for d, n in enumerate(shape)

@@ -75,9 +75,9 @@ class Cells:
 
 def _closed(prior: SeparableSum) -> NDArray[np.bool_]:
     closed = []
-    for d, own in enumerate(prior.points):
-        step = np.median(np.diff(own)) if len(own) > 1 else np.inf
-        extent = own[-1] - own[0] + step
+    for d, axis_points in enumerate(prior.points):
+        step = np.median(np.diff(axis_points)) if len(axis_points) > 1 else np.inf
+        extent = axis_points[-1] - axis_points[0] + step
         kernels = [term[d] for term in prior.terms]
         closed.append(
             all(isinstance(k, Periodic) and abs(extent - k.period) < 0.5 * step for k in kernels)
@@ -131,14 +131,14 @@ def _widen(cells: Cells, prior: SeparableSum, rows: NDArray[np.intp], out: Ints)
         tree = cKDTree(places[:limit], boxsize=around)
 
         def fill(first: int, last: int, some: NDArray[np.intp] = some, tree: Any = tree) -> None:
-            own = some[first:last]
-            if len(own):
-                near = tree.query(places[own], k=4 * m)[1]
-                later = near >= own[:, None]
+            block = some[first:last]
+            if len(block):
+                near = tree.query(places[block], k=4 * m)[1]
+                later = near >= block[:, None]
                 order = np.argsort(later, axis=1, kind="stable")[:, :m]
                 chosen = np.take_along_axis(near, order, axis=1)
                 chosen[np.take_along_axis(later, order, axis=1)] = -1
-                out[own] = chosen
+                out[block] = chosen
 
         _blocks(fill, 0, len(some))
 
@@ -156,7 +156,7 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
     """
     offsets = _offsets(prior, cells.wrap)
     shape = np.array(cells.shape, dtype=np.int64)
-    found = np.empty((len(targets), 0), dtype=np.int32)
+    candidates = np.empty((len(targets), 0), dtype=np.int32)
     rows = np.arange(len(targets))
     for share in _SHARES:
         limit = len(cells) // share
@@ -173,18 +173,20 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
         short = np.flatnonzero(some[:, -1] < 0)
         if len(short):
             some[short] = _with_far(cells, prior, targets[short], limit, some[short])
-        both = np.empty((len(targets), found.shape[1] + some.shape[1]), dtype=np.int32)
-        jit.merge(found, some, both)
-        found = both
-    return found
+        both = np.empty((len(targets), candidates.shape[1] + some.shape[1]), dtype=np.int32)
+        jit.merge(candidates, some, both)
+        candidates = both
+    return candidates
 
 
-def _with_far(cells: Cells, prior: SeparableSum, targets: Ints, limit: int, found: Ints) -> Ints:
+def _with_far(
+    cells: Cells, prior: SeparableSum, targets: Ints, limit: int, candidates: Ints
+) -> Ints:
     """Fill up rows of observed cells: deep in a gap, the list of steps ends before the first.
 
     Distances are in the longest lengthscales, which is what reaches so far.
     """
-    m = found.shape[1]
+    m = candidates.shape[1]
     lengths = _in_steps(prior, max)
     around = np.where(cells.wrap, np.array(cells.shape) / lengths, 0.0)
     tree = cKDTree(cells.index[:limit] / lengths, boxsize=around)
@@ -193,7 +195,7 @@ def _with_far(cells: Cells, prior: SeparableSum, targets: Ints, limit: int, foun
     def fill(first: int, last: int) -> None:
         if first < last:
             near = tree.query(targets[first:last] / lengths, k=m)[1].reshape(last - first, m)
-            jit.merge(found[first:last], near.astype(np.int32), out[first:last])
+            jit.merge(candidates[first:last], near.astype(np.int32), out[first:last])
 
     _blocks(fill, 0, len(targets))
     return out[:, :m]
@@ -217,8 +219,8 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
         np.arange(-w + (closed and 2 * w == size), w + 1)
         for w, size, closed in zip(window, shape, wrap, strict=True)
     ]
-    total = np.zeros([len(own) for own in lags])
-    profiles = [prior.by_lag(d, own) for d, own in enumerate(lags)]
+    total = np.zeros([len(axis_lags) for axis_lags in lags])
+    profiles = [prior.by_lag(d, axis_lags) for d, axis_lags in enumerate(lags)]
     for c, term in enumerate(prior.terms):
         part = np.array(amplitude(term))
         for profile in profiles:
@@ -226,12 +228,17 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
         total += part
     # Correlations round to the same number far out: then the nearer in steps first.
     distance = sum(
-        np.meshgrid(*[(own / max(w, 1)) ** 2 for own, w in zip(lags, window, strict=True)],
-                    indexing="ij", sparse=True),
+        np.meshgrid(
+            *[(axis_lags / max(w, 1)) ** 2 for axis_lags, w in zip(lags, window, strict=True)],
+            indexing="ij",
+            sparse=True,
+        ),
         start=np.zeros(()),
-    )  # fmt: skip
+    )
     order = np.lexsort((distance.ravel(), -total.ravel()))[:_OFFSETS]
-    index = np.stack(np.unravel_index(order, total.shape), axis=1) + [own[0] for own in lags]
+    index = np.stack(np.unravel_index(order, total.shape), axis=1) + [
+        axis_lags[0] for axis_lags in lags
+    ]
     return np.ascontiguousarray(index, dtype=np.int32)
 
 
@@ -239,8 +246,8 @@ def _in_steps(prior: SeparableSum, which: Callable[[list[float]], float]) -> Flo
     """Shortest or longest lengthscale of every axis, in steps of it, (D,)."""
     lengths = [
         which([float(term[d].lengthscale or 1.0) for term in prior.terms])
-        / (float(np.median(np.diff(own))) if len(own) > 1 else 1.0)
-        for d, own in enumerate(prior.points)
+        / (float(np.median(np.diff(axis_points))) if len(axis_points) > 1 else 1.0)
+        for d, axis_points in enumerate(prior.points)
     ]
     return np.clip(np.array(lengths), 1e-6, 1e12)
 

@@ -171,7 +171,7 @@ def field(
 ) -> None:
     """Fill the gaps of a field, with cells held out for a test.
 
-    Hyperparameters are learnt. Linear interpolation and DINEOF fill the same gaps.
+    Hyperparameters are learned. Linear interpolation and DINEOF fill the same gaps.
     """
     told = {
         name: str(value) if isinstance(value, Path) else value
@@ -263,7 +263,7 @@ def corners_(
             run.metrics = {
                 "slopes": corners.slopes_of(timings, 0),
                 "slopes_of_large": slopes,
-                "iterations": [asdict(own) for own in timings],
+                "iterations": [asdict(timing) for timing in timings],
             }
             run.page = lambda notes: tables.corners_report(timings, own_kernel.__name__, why, notes)
             run.rows = tables.corners_rows(timings)

@@ -80,7 +80,7 @@ def timings_of(
             if not why:
                 timings.append(_timed(FULL, d, _full(y, kernel)))
             bar.update(1, corners=2**d)
-    return sorted(timings, key=lambda own: (own.method != OURS, own.n)), why
+    return sorted(timings, key=lambda timing: (timing.method != OURS, timing.n)), why
 
 
 def _reason(d: int, timings: Sequence[Timing], limit: float) -> str:
@@ -88,7 +88,7 @@ def _reason(d: int, timings: Sequence[Timing], limit: float) -> str:
     bytes_ = 8.0 * 4**d * 6  # matrices held at once
     if bytes_ > 0.6 * memory.available():
         return f"at 2^{d} corners its matrices would take {bytes_ / 2**30:.1f} GiB"
-    past = [own for own in timings if own.method == FULL]
+    past = [timing for timing in timings if timing.method == FULL]
     if past:
         expected = past[-1].seconds * 8.0 ** (d - past[-1].dims)
         if expected > limit:
@@ -119,7 +119,9 @@ def full_evidence(
     DataError
         If the covariance is not positive definite in float64.
     """
-    own_covariances = [kernel.covariance(own) for kernel, own in zip(kernels, points, strict=True)]
+    own_covariances = [
+        kernel.covariance(axis_points) for kernel, axis_points in zip(kernels, points, strict=True)
+    ]
     covariance: Any = 1.0
     for own_covariance in own_covariances:
         covariance = np.kron(covariance, own_covariance)
@@ -140,9 +142,9 @@ def full_evidence(
     order = [axis for k in range(d) for axis in (k, d + k)]
     weights = inner.reshape(y.shape * 2).transpose(order)
     by_log_lengthscale = np.empty(d)
-    for k, (kernel, own) in enumerate(zip(kernels, points, strict=True)):
+    for k, (kernel, axis_points) in enumerate(zip(kernels, points, strict=True)):
         others = tuple(axis for axis in range(2 * d) if axis // 2 != k)
-        ratio = kernel.by_log_lengthscale(own) / own_covariances[k]
+        ratio = kernel.by_log_lengthscale(axis_points) / own_covariances[k]
         by_log_lengthscale[k] = 0.5 * float(np.sum(weights.sum(axis=others) * ratio))
     value = -0.5 * (float(y.ravel() @ dual) + log_det + y.size * LOG_2PI)
     return GridEvidence(value, by_log_lengthscale, 0.5 * float(inner.sum()), by_log_noise)
@@ -154,22 +156,24 @@ def _axes(d: int, kernel: Callable[..., Stationary]) -> tuple[list[Floats], list
 
 
 def _timed(method: str, d: int, iterate: Callable[[], float]) -> Timing:
-    found, least, spent, runs = 0.0, np.inf, 0.0, 0
+    log_likelihood, least, spent, runs = 0.0, np.inf, 0.0, 0
     while runs == 0 or (spent < _LASTING and runs < _REPEATS):
         start = time.perf_counter()
-        found = iterate()
+        log_likelihood = iterate()
         seconds = time.perf_counter() - start
         least, spent, runs = min(least, seconds), spent + seconds, runs + 1
-    return Timing(method, d, 2**d, float(least), float(found))
+    return Timing(method, d, 2**d, float(least), float(log_likelihood))
 
 
 def slopes_of(timings: Sequence[Timing], least: int | None = None) -> dict[str, float]:
     """Exponents b of seconds ∝ N^b by method, from a size or those of ``SLOPE_FROM`` on."""
-    found = {}
+    slopes = {}
     for method, own_least in SLOPE_FROM.items():
         least_n = own_least if least is None else least
-        own = [timing for timing in timings if timing.method == method and timing.n >= least_n]
-        if len(own) > 1:
-            n, seconds = np.log([(timing.n, timing.seconds) for timing in own]).T
-            found[method] = float(np.polyfit(n, seconds, 1)[0])
-    return found
+        of_method = [
+            timing for timing in timings if timing.method == method and timing.n >= least_n
+        ]
+        if len(of_method) > 1:
+            n, seconds = np.log([(timing.n, timing.seconds) for timing in of_method]).T
+            slopes[method] = float(np.polyfit(n, seconds, 1)[0])
+    return slopes

@@ -35,7 +35,9 @@ def draw_image(smoothed: Task, interpolated: Task) -> Figure:
     axes = fig.subplots(4, 4, height_ratios=[1, 0.03, 1, 0.03])
     above, below = smoothed.ours, interpolated.ours
     case = "image as it is" if smoothed.case == AS_IT_IS else "noisy image"
-    noisy = next((own for own in smoothed.methods if own.std is None), None)
+    noisy = next(
+        (reconstruction for reconstruction in smoothed.methods if reconstruction.std is None), None
+    )
     bilinear = interpolated.methods[0]
     _grey(axes[0, 0], smoothed.given, _named(f"(a) {case}", noisy))
     _grey(axes[0, 1], above.mean, _named("(b) GridGP of (a)", above))
@@ -66,11 +68,13 @@ def _bare(ax: Axes) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _named(title: str, own: Reconstruction | None) -> str:
-    if own is None or own.scores.get("psnr") is None:
+def _named(title: str, reconstruction: Reconstruction | None) -> str:
+    if reconstruction is None or reconstruction.scores.get("psnr") is None:
         return title
-    similar = own.scores["ssim"]
-    told = f"{own.scores['psnr']:.1f} dB" + ("" if similar is None else f", SSIM {similar:.2f}")
+    similar = reconstruction.scores["ssim"]
+    told = f"{reconstruction.scores['psnr']:.1f} dB" + (
+        "" if similar is None else f", SSIM {similar:.2f}"
+    )
     return f"{title}: {told}"
 
 
@@ -108,10 +112,10 @@ def draw_field(
     target = str(da.attrs.get("long_name", name)) + (f" ({unit})" if unit else "")
     maps = plot_field(filled.posterior, fitted, at={str(da.dims[0]): times}, target=target)
     maps.savefig(folder / "maps.png", dpi=DPI)
-    for kind, own in filled.table.groupby("kind"):
-        if len(own) > 1:
+    for kind, of_kind in filled.table.groupby("kind"):
+        if len(of_kind) > 1:
             plot_predictions(
-                own["observed"], own["mean"], own["std"], level=LEVEL,
+                of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL,
                 target=f"held-out {'cells' if kind == 'points' else 'blocks'}",
             ).savefig(folder / f"held-out-{kind}.png", dpi=DPI)  # fmt: skip
 
@@ -120,11 +124,11 @@ def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
     """Draw seconds of one learning iteration against the number of corners."""
     fig = Figure((5.6, 4.0), layout="constrained")
     ax = fig.subplots()
-    names = list(dict.fromkeys(own.method for own in timings))
+    names = list(dict.fromkeys(timing.method for timing in timings))
     for name, colour, mark, power in zip(names, (INK, ACCENT), "o^", (1, 3), strict=False):
-        own = [timing for timing in timings if timing.method == name]
-        n = np.array([timing.n for timing in own], dtype=float)
-        seconds = np.array([timing.seconds for timing in own])
+        of_method = [timing for timing in timings if timing.method == name]
+        n = np.array([timing.n for timing in of_method], dtype=float)
+        seconds = np.array([timing.seconds for timing in of_method])
         text = name + (f": $N^{{{slopes[name]:.2f}}}$" if name in slopes else "")
         ax.plot(n, seconds, mark + "-", color=colour, markersize=4.5, linewidth=1.4, label=text)
         _guide(ax, n, seconds, power)

@@ -111,10 +111,10 @@ def fill(da: xr.DataArray, held: HeldOut, options: Mapping[str, Any], clock: Sto
     for name, method in ((LINEAR, linear), (DINEOF, Dineof())):
         start = time.process_time()
         with clock.stage(name):
-            found = method(values, held.fit, held.held)
+            answer = method(values, held.fit, held.held)
         cpu[name] = time.process_time() - start
-        scores[name] = scored(values, found.values, held)
-        details[name] = found.details
+        scores[name] = scored(values, answer.values, held)
+        details[name] = answer.details
     kinds = np.where(held.points, "points", "clouds")[held.held]
     chosen = held.held
     table = pd.DataFrame(
@@ -127,16 +127,18 @@ def scored(
     values: Floats, mean: Floats, held: HeldOut, std: Floats | None = None
 ) -> dict[str, float]:
     """Errors at the held-out cells that have an answer, and the share that has."""
-    found = {}
+    scores = {}
     for kind, cells in (("points", held.points), ("clouds", held.clouds)):
-        own = cells & np.isfinite(mean)
-        if not own.any():
+        answered = cells & np.isfinite(mean)
+        if not answered.any():
             continue
-        found[f"rmse_{kind}"] = float(np.sqrt(np.mean((mean - values)[own] ** 2)))
+        scores[f"rmse_{kind}"] = float(np.sqrt(np.mean((mean - values)[answered] ** 2)))
         if std is not None:
-            found[f"coverage_{kind}"] = coverage(values[own], mean[own], std[own], LEVEL)
-    found["filled"] = float(np.isfinite(mean[held.held]).mean()) if held.held.any() else 1.0
-    return found
+            scores[f"coverage_{kind}"] = coverage(
+                values[answered], mean[answered], std[answered], LEVEL
+            )
+    scores["filled"] = float(np.isfinite(mean[held.held]).mean()) if held.held.any() else 1.0
+    return scores
 
 
 def facts_of(name: str, da: xr.DataArray, held: HeldOut, side: int, blocks: int) -> dict[str, Any]:

@@ -84,7 +84,9 @@ class Task:
 
     @property
     def ours(self) -> Reconstruction:
-        return next(own for own in self.methods if own.method == OURS)
+        return next(
+            reconstruction for reconstruction in self.methods if reconstruction.method == OURS
+        )
 
 
 def tasks_of(
@@ -108,9 +110,9 @@ def tasks_of(
 
         def every(methods: Iterator[Reconstruction]) -> list[Reconstruction]:
             done = []
-            for own in methods:
-                bar.update(1, method=own.method)
-                done.append(own)
+            for reconstruction in methods:
+                bar.update(1, method=reconstruction.method)
+                done.append(reconstruction)
             return done
 
         return [
@@ -134,18 +136,18 @@ def tasks_of(
 
 
 def _smoothed(
-    given: Floats, clean: Floats | None, kernel: Callable[..., Stationary], noise: float
+    values: Floats, clean: Floats | None, kernel: Callable[..., Stationary], noise: float
 ) -> Iterator[Reconstruction]:
     if clean is not None:
-        yield _scored("nothing: the noisy image", given, None, clean, {})
-        (found, width), seconds = _timed(best_gaussian, given, clean)
+        yield _scored("nothing: the noisy image", values, None, clean, {})
+        (filtered, width), seconds = _timed(best_gaussian, values, clean)
         name = f"Gaussian filter of the best width, {width:.1f} pixels"
-        yield _scored(name, found, None, clean, {"reconstruct": seconds})
-        found, seconds = _timed(non_local_means, given, noise)
-        if found is not None:
+        yield _scored(name, filtered, None, clean, {"reconstruct": seconds})
+        filtered, seconds = _timed(non_local_means, values, noise)
+        if filtered is not None:
             name = "non-local means, told the noise"
-            yield _scored(name, found, None, clean, {"reconstruct": seconds})
-    yield _ours(OURS, given, None, clean, kernel, None)
+            yield _scored(name, filtered, None, clean, {"reconstruct": seconds})
+    yield _ours(OURS, values, None, clean, kernel, None)
 
 
 def _interpolated(
@@ -153,8 +155,10 @@ def _interpolated(
 ) -> Iterator[Reconstruction]:
     """Reconstruct all pixels; `observed`: those left out have the noise of those given."""
     for name, order in (("bilinear", 1), ("bicubic", 3)):
-        found, seconds = _timed(spline, few, clean.shape, order)
-        yield _scored(name, found, None, clean, {"reconstruct": seconds}, left_out(clean.shape))
+        interpolated, seconds = _timed(spline, few, clean.shape, order)
+        yield _scored(
+            name, interpolated, None, clean, {"reconstruct": seconds}, left_out(clean.shape)
+        )
     yield _ours(OURS, few, clean.shape, clean, kernel, None, observed)
     if observed:
         yield _ours(OURS_ROUNDED, few, clean.shape, clean, kernel, ROUNDING, observed)
@@ -162,7 +166,7 @@ def _interpolated(
 
 def _ours(
     name: str,
-    given: Floats,
+    values: Floats,
     shape: tuple[int, ...] | None,
     clean: Floats | None,
     kernel: Callable[..., Stationary],
@@ -170,7 +174,7 @@ def _ours(
     include_noise: bool = False,
 ) -> Reconstruction:
     """Fit and reconstruct; `shape` is that of the whole image where pixels were left out."""
-    image = as_field(given, 1 if shape is None else 2)
+    image = as_field(values, 1 if shape is None else 2)
     # Where next to nothing is noise, edges alone make lengthscales short: they start there.
     start = None if noise_variance is None else 3.0
     # One separable kernel, as the paper's: its eigenbasis makes an image a matter of milliseconds.
@@ -178,22 +182,22 @@ def _ours(
     model = GridGP(kernels, noise_variance, fixed_noise=noise_variance is not None, scales=1)
     _, learn = _timed(model.fit, image)
     if shape is None:
-        found, reconstruct = _timed(model.posterior)
+        posterior, reconstruct = _timed(model.posterior)
     else:
         pixels = {dim: np.arange(float(n)) for dim, n in zip(("row", "column"), shape, strict=True)}
-        found, reconstruct = _timed(model.predict, **pixels)
+        posterior, reconstruct = _timed(model.predict, **pixels)
     fitted = {
-        "kernels": {dim: repr(own) for dim, own in model.kernels_.items()},  # type: ignore[union-attr]
+        "kernels": {dim: repr(learned) for dim, learned in model.kernels_.items()},  # type: ignore[union-attr]
         "noise_std": model.noise_variance_**0.5,  # type: ignore[operator]
         "log_marginal_likelihood": model.log_marginal_likelihood_,
     }
-    mean, std = (found[one].to_numpy() for one in ("mean", "std"))
+    mean, std = (posterior[one].to_numpy() for one in ("mean", "std"))
     spread = np.sqrt(std**2 + model.noise_variance_) if include_noise else std
     away = None if shape is None else left_out(shape)
     seconds = {"learn": learn, "reconstruct": reconstruct}
-    own = _scored(name, mean, std, clean, seconds, away, spread)
-    own.fitted.update(fitted)
-    return own
+    reconstruction = _scored(name, mean, std, clean, seconds, away, spread)
+    reconstruction.fitted.update(fitted)
+    return reconstruction
 
 
 def _scored(

@@ -150,7 +150,7 @@ def spline(values: Floats, shape: tuple[int, int], order: int) -> Floats:
 def best_gaussian(noisy: Floats, clean: Floats) -> tuple[Floats, float]:
     """The Gaussian filter whose width is the best for this very image, and that width."""
     tried = {float(width): gaussian_filter(noisy, width) for width in _WIDTHS}
-    width = min(tried, key=lambda own: float(np.mean((tried[own] - clean) ** 2)))
+    width = min(tried, key=lambda candidate: float(np.mean((tried[candidate] - clean) ** 2)))
     return tried[width], width
 
 
@@ -167,14 +167,14 @@ def non_local_means(noisy: Floats, std: float) -> Floats | None:
 # ---- how near
 
 
-def psnr(clean: Floats, found: Floats) -> float:
+def psnr(clean: Floats, reconstructed: Floats) -> float:
     """Peak signal-to-noise ratio in dB, of the peak 255."""
-    error = float(np.mean((clean - found) ** 2))
+    error = float(np.mean((clean - reconstructed) ** 2))
     return math.inf if error == 0 else 10 * math.log10(WHITE**2 / error)
 
 
-def ssim(clean: Floats, found: Floats) -> float | None:
+def ssim(clean: Floats, reconstructed: Floats) -> float | None:
     """Structural similarity by scikit-image; None without it."""
     if not HAS_SKIMAGE:
         return None
-    return float(structural_similarity(clean, found, data_range=WHITE))
+    return float(structural_similarity(clean, reconstructed, data_range=WHITE))

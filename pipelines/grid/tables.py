@@ -21,13 +21,17 @@ _WHAT = {
 
 def metrics_of_image(tasks: Sequence[Task]) -> dict[str, Any]:
     """Scores, seconds and hyperparameters by case, kind and method."""
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for task in tasks:
-        found.setdefault(task.case, {})[task.kind] = {
-            own.method: {"scores": own.scores, "seconds": own.seconds, "fitted": own.fitted}
-            for own in task.methods
+        metrics.setdefault(task.case, {})[task.kind] = {
+            reconstruction.method: {
+                "scores": reconstruction.scores,
+                "seconds": reconstruction.seconds,
+                "fitted": reconstruction.fitted,
+            }
+            for reconstruction in task.methods
         }
-    return found
+    return metrics
 
 
 def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterable[str]) -> str:
@@ -52,15 +56,15 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
              "reconstruction s"],
             [
                 [
-                    own.method,
-                    _number(own.scores.get("psnr"), ".2f"),
-                    _number(own.scores.get("ssim"), ".4f"),
-                    _number(own.scores.get("rmse_left_out"), ".2f"),
-                    _number(own.scores.get("coverage"), ".1%"),
-                    _number(own.seconds.get("learn"), ".3f"),
-                    _number(own.seconds.get("reconstruct"), ".3f"),
+                    reconstruction.method,
+                    _number(reconstruction.scores.get("psnr"), ".2f"),
+                    _number(reconstruction.scores.get("ssim"), ".4f"),
+                    _number(reconstruction.scores.get("rmse_left_out"), ".2f"),
+                    _number(reconstruction.scores.get("coverage"), ".1%"),
+                    _number(reconstruction.seconds.get("learn"), ".3f"),
+                    _number(reconstruction.seconds.get("reconstruct"), ".3f"),
                 ]
-                for own in task.methods
+                for reconstruction in task.methods
             ],
         )  # fmt: skip
     lines += ["", "## Seconds beside the paper's", ""]
@@ -76,12 +80,14 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
         "",
     ]
     for task in tasks:
-        for own in task.methods:
-            if own.fitted:
-                kernels = ", ".join(f"{dim} {text}" for dim, text in own.fitted["kernels"].items())
+        for reconstruction in task.methods:
+            if reconstruction.fitted:
+                kernels = ", ".join(
+                    f"{dim} {text}" for dim, text in reconstruction.fitted["kernels"].items()
+                )
                 lines.append(
-                    f"* {task.case}, {task.kind}, {own.method}: {kernels}; noise "
-                    f"{own.fitted['noise_std']:.2f} grey levels"
+                    f"* {task.case}, {task.kind}, {reconstruction.method}: {kernels}; noise "
+                    f"{reconstruction.fitted['noise_std']:.2f} grey levels"
                 )
     return _page(lines, notes)
 
@@ -105,25 +111,25 @@ def _beside_paper(tasks: Sequence[Task]) -> Iterable[list[str]]:
         yield [f"{_WHAT[kind]}: the paper", f"{seconds['learn']}", f"{seconds['reconstruct']}"]
         for task in tasks:
             if task.kind == kind:
-                own = task.ours.seconds
+                measured = task.ours.seconds
                 told = f"{_WHAT[kind]}: GridGP, {_case(task)}"
-                yield [told, f"{own['learn']:.3f}", f"{own['reconstruct']:.3f}"]
+                yield [told, f"{measured['learn']:.3f}", f"{measured['reconstruct']:.3f}"]
 
 
 def image_rows(tasks: Sequence[Task]) -> dict[str, str]:
     """Lines for a terminal."""
     rows = {}
     for task in tasks:
-        for own in task.methods:
-            if own.scores.get("psnr") is not None:
-                similar = _number(own.scores["ssim"], ".3f")
-                name = f"{task.case}, {task.kind}: {own.method}"
-                rows[name] = f"{own.scores['psnr']:.2f} dB, SSIM {similar}"
+        for reconstruction in task.methods:
+            if reconstruction.scores.get("psnr") is not None:
+                similar = _number(reconstruction.scores["ssim"], ".3f")
+                name = f"{task.case}, {task.kind}: {reconstruction.method}"
+                rows[name] = f"{reconstruction.scores['psnr']:.2f} dB, SSIM {similar}"
     for task in tasks:
-        own = task.ours
+        ours = task.ours
         paper = PAPER[task.kind]
         rows[f"{task.case}, {task.kind}: seconds of learning + reconstruction"] = (
-            f"{own.seconds['learn']:.3f} + {own.seconds['reconstruct']:.3f} "
+            f"{ours.seconds['learn']:.3f} + {ours.seconds['reconstruct']:.3f} "
             f"(paper {paper['learn']} + {paper['reconstruct']})"
         )
     return rows
@@ -158,15 +164,15 @@ def field_report(
         [
             [
                 name,
-                _number(own.get("rmse_points"), ".4f"),
-                _number(own.get("rmse_clouds"), ".4f"),
-                _number(own.get("coverage_points"), ".1%"),
-                _number(own.get("coverage_clouds"), ".1%"),
-                _number(own.get("filled"), ".1%"),
+                _number(of_method.get("rmse_points"), ".4f"),
+                _number(of_method.get("rmse_clouds"), ".4f"),
+                _number(of_method.get("coverage_points"), ".1%"),
+                _number(of_method.get("coverage_clouds"), ".1%"),
+                _number(of_method.get("filled"), ".1%"),
                 _number(_seconds_of(name, seconds), ".1f"),
                 _number(cpu_seconds[name], ".1f"),
             ]
-            for name, own in scores.items()
+            for name, of_method in scores.items()
         ],
     )  # fmt: skip
     if facts.get("rmse_truth") is not None:
@@ -183,13 +189,13 @@ def field_report(
 def field_rows(scores: Mapping[str, Mapping[str, float]]) -> dict[str, str]:
     """Lines for a terminal."""
     rows = {}
-    for name, own in scores.items():
+    for name, of_method in scores.items():
         rows[f"{name}: RMSE of cells / blocks"] = " / ".join(
-            _number(own.get(f"rmse_{kind}"), ".4f") for kind in ("points", "clouds")
+            _number(of_method.get(f"rmse_{kind}"), ".4f") for kind in ("points", "clouds")
         )
-    own = scores[filling.OURS]
+    ours = scores[filling.OURS]
     rows["95 % intervals cover, cells / blocks"] = " / ".join(
-        _number(own.get(f"coverage_{kind}"), ".1%") for kind in ("points", "clouds")
+        _number(ours.get(f"coverage_{kind}"), ".1%") for kind in ("points", "clouds")
     )
     return rows
 
@@ -204,8 +210,8 @@ def _seconds_of(name: str, seconds: Mapping[str, float]) -> float:
 def corners_report(timings: Sequence[Timing], kernel: str, why: str, notes: Iterable[str]) -> str:
     """The page about corners."""
     by_size: dict[int, dict[str, Timing]] = {}
-    for own in timings:
-        by_size.setdefault(own.dims, {})[own.method] = own
+    for timing in timings:
+        by_size.setdefault(timing.dims, {})[timing.method] = timing
     lines = [
         "# One learning iteration at the corners of a hypercube",
         "",
@@ -220,11 +226,11 @@ def corners_report(timings: Sequence[Timing], kernel: str, why: str, notes: Iter
             [
                 str(d),
                 f"{2**d:,}",
-                _number(_seconds(own, KRONECKER), ".3g"),
-                _number(_seconds(own, FULL), ".3g"),
-                _difference(own),
+                _number(_seconds(by_method, KRONECKER), ".3g"),
+                _number(_seconds(by_method, FULL), ".3g"),
+                _difference(by_method),
             ]
-            for d, own in sorted(by_size.items())
+            for d, by_method in sorted(by_size.items())
         ],
     )
     lines += ["", *slope_lines(timings)]
@@ -250,22 +256,22 @@ def corners_rows(timings: Sequence[Timing]) -> dict[str, str]:
     rows = {}
     slopes = slopes_of(timings)
     for method in (KRONECKER, FULL):
-        own = [timing for timing in timings if timing.method == method]
-        if own:
-            rows[f"{method}, N = 2^{own[-1].dims}"] = f"{own[-1].seconds:.3g} s"
+        of_method = [timing for timing in timings if timing.method == method]
+        if of_method:
+            rows[f"{method}, N = 2^{of_method[-1].dims}"] = f"{of_method[-1].seconds:.3g} s"
         if method in slopes:
             rows[f"{method}, slope from N = {SLOPE_FROM[method]:,}"] = f"{slopes[method]:.2f}"
     return rows
 
 
-def _seconds(own: Mapping[str, Timing], method: str) -> float | None:
-    return own[method].seconds if method in own else None
+def _seconds(by_method: Mapping[str, Timing], method: str) -> float | None:
+    return by_method[method].seconds if method in by_method else None
 
 
-def _difference(own: Mapping[str, Timing]) -> str:
-    if len(own) < 2:
+def _difference(by_method: Mapping[str, Timing]) -> str:
+    if len(by_method) < 2:
         return "–"
-    one, other = (timing.log_likelihood for timing in own.values())
+    one, other = (timing.log_likelihood for timing in by_method.values())
     return f"{abs(one - other) / abs(other):.0e} relative"
 
 

@@ -41,9 +41,9 @@ def constant_share(
     parts = [columns.sum(axis=0) for columns in vectors]  # Qᵀ 1 of each axis
     energy = [part**2 / len(part) for part in parts]
     least = _LEAST_SHARE
-    while math.prod(int(np.count_nonzero(own > least)) for own in energy) > _MOST:
+    while math.prod(int(np.count_nonzero(shares > least)) for shares in energy) > _MOST:
         least *= 2.0
-    kept = [np.flatnonzero(own > least) for own in energy]
+    kept = [np.flatnonzero(shares > least) for shares in energy]
     heights = reduce(np.multiply.outer, [v[k] for v, k in zip(values, kept, strict=True)])
     core = reduce(np.multiply.outer, [p[k] for p, k in zip(parts, kept, strict=True)])
     core = core * (noise_variance / (heights + noise_variance))

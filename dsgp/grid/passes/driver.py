@@ -335,7 +335,7 @@ def _largest_residual(folder: Path) -> float:
     return max(told, default=0.0)
 
 
-def _require_dtypes(**given: str) -> None:
-    for name, dtype in given.items():
+def _require_dtypes(**dtypes: str) -> None:
+    for name, dtype in dtypes.items():
         if dtype not in _DTYPES:
             raise ParameterError(f"{name} must be one of {_DTYPES}; got {dtype!r}")

@@ -116,7 +116,8 @@ class Tiles:
         wide = _widened(region, self.halo, halo, source.shape)
         observed = np.isfinite(source.read_stored(wide))
         prior = SeparableSum(
-            tuple(own[part] for own, part in zip(self.points, wide, strict=True)), self.terms
+            tuple(axis_points[part] for axis_points, part in zip(self.points, wide, strict=True)),
+            self.terms,
         )
         if not observed.any():
             return prior, relative(region, wide)
@@ -149,13 +150,13 @@ def halo_of(
     An axis with a periodic kernel is seen whole: what is far along it may be near.
     """
     out = []
-    for d, own in enumerate(points):
+    for d, axis_points in enumerate(points):
         if any(isinstance(term[d], Periodic) for term in terms):
-            out.append(len(own) - 1)
+            out.append(len(axis_points) - 1)
             continue
-        step = float(np.median(np.diff(own))) if len(own) > 1 else np.inf
+        step = float(np.median(np.diff(axis_points))) if len(axis_points) > 1 else np.inf
         longest = max(float(term[d].lengthscale or 0.0) for term in terms)
-        out.append(int(min(math.ceil(_REACH * longest / step), _MOST, len(own) - 1)))
+        out.append(int(min(math.ceil(_REACH * longest / step), _MOST, len(axis_points) - 1)))
     return tuple(out)
 
 

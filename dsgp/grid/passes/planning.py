@@ -106,15 +106,15 @@ def candidates(
         for skew in _SKEWS if len(groups) > 1 else (1,):
             size = usual
             while 8 <= size <= _MOST_BYTES:
-                found = _by(_Way(groups, size, skew), layout, dtype, intermediate_dtype)
-                yield found
-                fits = found[0].task_bytes <= memory
+                candidate = _by(_Way(groups, size, skew), layout, dtype, intermediate_dtype)
+                yield candidate
+                fits = candidate[0].task_bytes <= memory
                 if len(groups) == 1 or (fits and size < usual):
                     break
                 if not fits and size > usual:
                     break
                 # More than usual is only for the sake of larger chunks.
-                if fits and (size < REGION_BYTES or not _small(found[0].chunks)):
+                if fits and (size < REGION_BYTES or not _small(candidate[0].chunks)):
                     break
                 size = 2 * size if fits else 3 * size // 4
 
@@ -218,8 +218,8 @@ def _chunks(shape: tuple[int, ...], units: tuple[int, ...], way: _Way) -> tuple[
     for group, room in zip(way.groups, rooms, strict=True):
         lengths = [shape[axis] for axis in group]
         share = math.prod(lengths) * within / room * scale
-        found = regions.filled(lengths, [units[axis] for axis in group], max(share, 1))
-        for axis, length in zip(group, found, strict=True):
+        chunk_lengths = regions.filled(lengths, [units[axis] for axis in group], max(share, 1))
+        for axis, length in zip(group, chunk_lengths, strict=True):
             chunks[axis] = length
     return tuple(chunks)
 
@@ -238,11 +238,11 @@ def _block(
     if math.prod(steps) > room:
         steps = [chunks[axis] for axis in cut]
     if math.prod(steps) > room:
-        found = tuple(steps)
+        lengths = tuple(steps)
     else:
-        found = regions.filled([shape[axis] for axis in cut], steps, room)
+        lengths = regions.filled([shape[axis] for axis in cut], steps, room)
     block = list(shape)
-    for axis, length in zip(cut, found, strict=True):
+    for axis, length in zip(cut, lengths, strict=True):
         block[axis] = length
     return tuple(block)
 

@@ -25,11 +25,11 @@ def region(index: int, shape: Sequence[int], block: Sequence[int]) -> Region:
     >>> region(3, shape=(5, 4), block=(2, 2))
     (slice(2, 4, None), slice(2, 4, None))
     """
-    found = []
+    slices = []
     for n, b, count in zip(shape[::-1], block[::-1], n_blocks(shape, block)[::-1], strict=True):
         index, k = divmod(index, count)
-        found.append(slice(k * b, min(k * b + b, n)))
-    return tuple(found[::-1])
+        slices.append(slice(k * b, min(k * b + b, n)))
+    return tuple(slices[::-1])
 
 
 def regions(shape: Sequence[int], block: Sequence[int]) -> Iterator[Region]:
@@ -44,12 +44,12 @@ def pieces(within: Region, block: Sequence[int]) -> Iterator[Region]:
     last = [-(-part.stop // b) for part, b in zip(within, block, strict=True)]
     counts = [stop - start for start, stop in zip(first, last, strict=True)]
     for index in range(math.prod(counts)):
-        found = []
+        slices = []
         for part, b, start, count in list(zip(within, block, first, counts, strict=True))[::-1]:
             index, k = divmod(index, count)
             at = (start + k) * b
-            found.append(slice(max(at, part.start), min(at + b, part.stop)))
-        yield tuple(found[::-1])
+            slices.append(slice(max(at, part.start), min(at + b, part.stop)))
+        yield tuple(slices[::-1])
 
 
 def relative(part: Region, whole: Region) -> Region:

@@ -171,10 +171,10 @@ def _of_tile(job: Job, tiles: Tiles, chain: str, region: Region) -> NDArray[np.f
     domain = _file(Path(job.folder), "domain", 0)
     if domain.exists():
         inside = np.load(domain, allow_pickle=False)
-        own = tuple(
+        domain_region = tuple(
             part if n > 1 else slice(0, 1) for part, n in zip(region, inside.shape, strict=True)
         )
-        x = np.where(inside[own], x, np.nan)
+        x = np.where(inside[domain_region], x, np.nan)
     return x
 
 

@@ -74,10 +74,10 @@ def _spread(shape: Sequence[int], block: Sequence[int], n: int) -> Iterator[Regi
 
 def _coarse(shape: Sequence[int], block: Sequence[int]) -> Region:
     """Return every s-th cell along each axis, about the middle."""
-    found = []
+    slices = []
     for n, b in zip(shape, block, strict=True):
         step = -(-n // b)
         count = -(-n // step)
         start = (n - 1 - (count - 1) * step) // 2
-        found.append(slice(start, start + (count - 1) * step + 1, step))
-    return tuple(found)
+        slices.append(slice(start, start + (count - 1) * step + 1, step))
+    return tuple(slices)
