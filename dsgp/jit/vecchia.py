@@ -47,19 +47,19 @@ def _along(tables, table, coefficients, c, d, index, n, out):
     stride = tables.stride[d]
     start = tables.start[c, d]
     for a in range(n):
-        own = index[d, a]
+        position = index[d, a]
         if stride == 0:
             for b in range(a, n):
-                out[a, b] = table[start + abs(own - index[d, b])]
+                out[a, b] = table[start + abs(position - index[d, b])]
         elif stride > 0:
             for b in range(a, n):
                 other = index[d, b]
-                out[a, b] = table[start + min(own, other) * stride + abs(own - other)]
+                out[a, b] = table[start + min(position, other) * stride + abs(position - other)]
         else:
             origin = tables.origin[d]
             for b in range(a, n):
                 tau = tables.rate[c, d] * abs(
-                    tables.points[origin + own] - tables.points[origin + index[d, b]]
+                    tables.points[origin + position] - tables.points[origin + index[d, b]]
                 )
                 out[a, b] = _polynomial(coefficients, c, d, tau)
 
@@ -108,7 +108,7 @@ def earlier_neighbours(cells, rank, shape, wrap, offsets, rows, first, last, lim
     for r in range(first, last):
         i = rows[r]
         below = i if limit < 0 else limit
-        found = 0
+        count = 0
         for o in range(offsets.shape[0]):
             flat = 0
             inside = True
@@ -124,11 +124,11 @@ def earlier_neighbours(cells, rank, shape, wrap, offsets, rows, first, last, lim
                 continue
             place = rank[flat]
             if place >= 0 and place < below:
-                out[i, found] = place
-                found += 1
-                if found == m:
+                out[i, count] = place
+                count += 1
+                if count == m:
                     break
-        for k in range(found, m):
+        for k in range(count, m):
             out[i, k] = -1
 
 
@@ -142,7 +142,7 @@ def best_earlier(cells, tables, rows, first, last, out):
     part, line, pair = np.empty((2, 2)), np.empty((2, 2)), np.empty((2, 2))
     for r in range(first, last):
         i = rows[r]
-        found = 0
+        count = 0
         for d in range(n_dims):
             index[d, 0] = cells[i, d]
         for j in range(i):
@@ -150,17 +150,17 @@ def best_earlier(cells, tables, rows, first, last, out):
                 index[d, 1] = cells[j, d]
             _covariances(tables, index, 2, part, line, pair)
             c = pair[0, 1]
-            if found == m and c <= value[m - 1]:
+            if count == m and c <= value[m - 1]:
                 continue
-            k = min(found, m - 1)
+            k = min(count, m - 1)
             while k > 0 and value[k - 1] < c:
                 value[k] = value[k - 1]
                 out[i, k] = out[i, k - 1]
                 k -= 1
             value[k] = c
             out[i, k] = j
-            found = min(found + 1, m)
-        for k in range(found, m):
+            count = min(count + 1, m)
+        for k in range(count, m):
             out[i, k] = -1
 
 
@@ -168,35 +168,35 @@ def best_earlier(cells, tables, rows, first, last, out):
 def merge(first, second, out):
     """Fill ``out`` (t, m) with the places of both lists, each once, -1 where there are fewer."""
     for i in range(out.shape[0]):
-        found = 0
+        count = 0
         for source in (first, second):
             for k in range(source.shape[1]):
                 place = source[i, k]
                 if place < 0:
                     break
                 known = False
-                for j in range(found):
+                for j in range(count):
                     if out[i, j] == place:
                         known = True
                         break
                 if not known:
-                    out[i, found] = place
-                    found += 1
-        for k in range(found, out.shape[1]):
+                    out[i, count] = place
+                    count += 1
+        for k in range(count, out.shape[1]):
             out[i, k] = -1
 
 
 @compiled
 def _collect(near, cells, target, index):
-    """Fill index (D, found + 1) with the neighbours and, last, the target; return found."""
-    found = 0
-    while found < len(near) and near[found] >= 0:
+    """Fill index (D, count + 1) with the neighbours and, last, the target; return count."""
+    count = 0
+    while count < len(near) and near[count] >= 0:
         for d in range(index.shape[0]):
-            index[d, found] = cells[near[found], d]
-        found += 1
+            index[d, count] = cells[near[count], d]
+        count += 1
     for d in range(index.shape[0]):
-        index[d, found] = target[d]
-    return found
+        index[d, count] = target[d]
+    return count
 
 
 @compiled
@@ -232,15 +232,15 @@ def _backward(matrix, n, vector):
 
 
 @compiled
-def _regress(near, found, noise, matrix, cross):
-    """Turn covariances (found + 1, found + 1) into U, and cross into U⁻ᵀ k; return k** − kᵀK⁻¹k."""
-    for k in range(found):
+def _regress(near, count, noise, matrix, cross):
+    """Turn covariances (count + 1, count + 1) into U, and cross into U⁻ᵀ k; return k** − kᵀK⁻¹k."""
+    for k in range(count):
         matrix[k, k] += noise[near[k]]
-        cross[k] = matrix[k, found]
-    _cholesky(matrix, found)
-    _forward(matrix, found, cross)
-    left = matrix[found, found]
-    for k in range(found):
+        cross[k] = matrix[k, count]
+    _cholesky(matrix, count)
+    _forward(matrix, count, cross)
+    left = matrix[count, count]
+    for k in range(count):
         left -= cross[k] * cross[k]
     return left
 
@@ -262,13 +262,13 @@ def factor(cells, neighbours, noise, tables, first, last, coefficients, variance
     cross = np.empty(m)
     for i in range(first, last):
         near = neighbours[i]
-        found = _collect(near, cells, cells[i], index)
-        _covariances(tables, index, found + 1, part, line, matrix)
-        variance[i] = noise[i] + max(_regress(near, found, noise, matrix, cross), 0.0)
-        _backward(matrix, found, cross)
-        for k in range(found):
+        count = _collect(near, cells, cells[i], index)
+        _covariances(tables, index, count + 1, part, line, matrix)
+        variance[i] = noise[i] + max(_regress(near, count, noise, matrix, cross), 0.0)
+        _backward(matrix, count, cross)
+        for k in range(count):
             coefficients[i, k] = cross[k]
-        for k in range(found, m):
+        for k in range(count, m):
             coefficients[i, k] = 0.0
 
 
@@ -288,37 +288,37 @@ def variance_given_best(targets, cells, candidates, noise, tables, n_best, first
     cross, left, product = np.empty(q), np.empty(q), np.empty(q)
     for i in range(first, last):
         near = candidates[i]
-        found = _collect(near, cells, targets[i], index)
-        pair[:, 0] = index[:, found]
-        pair[:, 1] = index[:, found]
+        count = _collect(near, cells, targets[i], index)
+        pair[:, 0] = index[:, count]
+        pair[:, 1] = index[:, count]
         _covariances(tables, pair, 2, part, line, matrix)
-        own = matrix[0, 0]
-        for k in range(found):
-            left[k] = own + noise[near[k]]  # stationary: all cells have one prior variance
-        _column(tables, index, found, found, product, cross)
-        for step in range(min(n_best, found)):
+        remaining = matrix[0, 0]
+        for k in range(count):
+            left[k] = remaining + noise[near[k]]  # stationary: all cells have one prior variance
+        _column(tables, index, count, count, product, cross)
+        for step in range(min(n_best, count)):
             best, gain = -1, 0.0
-            for k in range(found):
+            for k in range(count):
                 if left[k] > 0.0 and cross[k] * cross[k] > gain * left[k]:
                     best, gain = k, cross[k] * cross[k] / left[k]
-            if best < 0 or gain <= 1e-12 * own:
+            if best < 0 or gain <= 1e-12 * remaining:
                 break
             row = rows[step]
-            _column(tables, index, found, best, product, row)
+            _column(tables, index, count, best, product, row)
             row[best] += noise[near[best]]
             for before in range(step):
                 factor = rows[before, best]
-                for k in range(found):
+                for k in range(count):
                     row[k] -= factor * rows[before, k]
             root = math.sqrt(left[best])
             scale = cross[best] / root
-            for k in range(found):
+            for k in range(count):
                 row[k] /= root
                 cross[k] -= scale * row[k]
                 left[k] -= row[k] * row[k]
-            own -= scale * scale
+            remaining -= scale * scale
             left[best] = 0.0
-        variance[i] = max(own, 0.0)
+        variance[i] = max(remaining, 0.0)
 
 
 @compiled
@@ -328,22 +328,22 @@ def _column(tables, index, n, chosen, part, out):
     table = tables.value
     for c in range(n_parts):
         for d in range(n_dims):
-            own = index[d, chosen]
+            position = index[d, chosen]
             start, stride = tables.start[c, d], tables.stride[d]
             if d == 0:
                 part[:n] = 1.0
             if stride == 0:
                 for k in range(n):
-                    part[k] *= table[start + abs(own - index[d, k])]
+                    part[k] *= table[start + abs(position - index[d, k])]
             elif stride > 0:
                 for k in range(n):
                     other = index[d, k]
-                    part[k] *= table[start + min(own, other) * stride + abs(own - other)]
+                    part[k] *= table[start + min(position, other) * stride + abs(position - other)]
             else:
                 origin = tables.origin[d]
                 for k in range(n):
                     tau = tables.rate[c, d] * abs(
-                        tables.points[origin + own] - tables.points[origin + index[d, k]]
+                        tables.points[origin + position] - tables.points[origin + index[d, k]]
                     )
                     part[k] *= _polynomial(tables.polynomial, c, d, tau)
         for k in range(n):
@@ -372,32 +372,32 @@ def likelihood(rows, weight, cells, neighbours, noise, y, tables, first, last, g
     for r in range(first, last):
         i = rows[r]
         near = neighbours[i]
-        found = _collect(near, cells, cells[i], index)
-        size = found + 1
+        count = _collect(near, cells, cells[i], index)
+        size = count + 1
         _covariances(tables, index, size, part, line, matrix)
-        left = noise[i] + max(_regress(near, found, noise, matrix, cross), 0.0)
-        for k in range(found):
+        left = noise[i] + max(_regress(near, count, noise, matrix, cross), 0.0)
+        for k in range(count):
             dual[k] = y[near[k]]
-        _forward(matrix, found, dual)
+        _forward(matrix, count, dual)
         error = y[i]
-        for k in range(found):
+        for k in range(count):
             error -= cross[k] * dual[k]
         total -= 0.5 * weight[r] * (math.log(2 * math.pi * left) + error * error / left)
-        _backward(matrix, found, cross)
-        _backward(matrix, found, dual)
+        _backward(matrix, count, cross)
+        _backward(matrix, count, dual)
         # d log p = ½ Σ_ab S_ab dK_ab with S = (e/d)(α uᵀ + u αᵀ) + (e²/d² - 1/d) u uᵀ, u = (-b, 1);
         # the triangle has each pair once.
-        for k in range(found):
+        for k in range(count):
             u[k] = -cross[k]
-        u[found] = 1.0
-        dual[found] = 0.0
+        u[count] = 1.0
+        dual[count] = 0.0
         ratio = weight[r] * error / left
         second = weight[r] * (error * error / left - 1.0) / left
         for a in range(size):
             for b in range(a, size):
                 matrix[a, b] = ratio * (dual[a] * u[b] + u[a] * dual[b]) + second * u[a] * u[b]
             matrix[a, a] *= 0.5
-            gradient[-1] += matrix[a, a] * noise[near[a] if a < found else i]
+            gradient[-1] += matrix[a, a] * noise[near[a] if a < count else i]
         for c in range(n_parts):
             sums[:, :size] = 0.0
             for d in range(n_dims):
