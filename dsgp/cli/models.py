@@ -99,7 +99,7 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     Parameters
     ----------
     model : Model
-    given : mapping
+    options : mapping
         Options by their names as parameters of ``fit``, choices as text; those of other models are
         left aside.
     """

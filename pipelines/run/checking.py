@@ -68,8 +68,8 @@ def _require_terms(options: Additive | Scoring, inputs: list[str] | None, comple
     if options.learner is not None or not complete:
         return
     default = Kernel() if options.kernel is None else options.kernel
-    given = [own for own in options.terms.values() if isinstance(own, Kernel)]
-    for kernel in (default, *given):
+    term_kernels = [term for term in options.terms.values() if isinstance(term, Kernel)]
+    for kernel in (default, *term_kernels):
         if kernel.lengthscale is None or kernel.variance is None:
             raise ParameterError(
                 "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "

@@ -109,7 +109,7 @@ class View:
         if self.is_plain:
             return frame[self.columns]
         numbers = self.design(frame)
-        own = numbers if self.in_numbers else frame
+        table = numbers if self.in_numbers else frame
         projected = list(self.weights.columns)
         standard = (numbers[projected].astype(np.float64) - self.centre) / self.scale
         # Row by row the same sums, whatever the block.
@@ -117,7 +117,7 @@ class View:
             name: (standard * self.weights.loc[name]).sum(axis=1, skipna=False)
             for name in self.weights.index
         }
-        return own[self.columns].assign(**made)
+        return table[self.columns].assign(**made)
 
 
 def _moments(encoded: Encoded, names: list[str]) -> tuple[pd.Series, pd.Series]:
