@@ -103,9 +103,10 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
         ) from error
     # Each file system has types of its own for options that it does not take.
     except Exception as error:
-        given = f" with the options {', '.join(storage_options)}" if storage_options else ""
+        with_options = f" with the options {', '.join(storage_options)}" if storage_options else ""
         raise StorageError(
-            f"{address!r} cannot be opened{given}: {error}; check the address and storage_options"
+            f"{address!r} cannot be opened{with_options}: {error}; check the address and "
+            "storage_options"
         ) from error
     return place
 
@@ -246,18 +247,18 @@ def signatures(place: UPath) -> list[str]:
     with _reaching(place):
         refused: Exception = FileNotFoundError(place.path)
         try:
-            found = place.fs.find(place.path, detail=True)
+            files = place.fs.find(place.path, detail=True)
         # Many web servers list nothing, and say so in ways of their own.
         except Exception as error:
-            found, refused = {}, error
-        if not found:
+            files, refused = {}, error
+        if not files:
             described = [place / mark for mark in (_ROOT, ".zarray") if (place / mark).exists()]
             if not described:
                 raise refused
             return [mark.read_text() for mark in described]
     return [
         f"{name} " + " ".join(f"{key}={info[key]}" for key in kept if info.get(key))
-        for name, info in sorted(found.items())
+        for name, info in sorted(files.items())
     ]
 
 
@@ -292,9 +293,9 @@ def local_copy(place: Place) -> Iterator[Path]:
         with _reaching(place):
             if place.is_dir():
                 for file in files_below(place):
-                    own = copy.joinpath(*parts_within(file, place))
-                    own.parent.mkdir(parents=True, exist_ok=True)
-                    place.fs.get_file(file.path, str(own))
+                    file_copy = copy.joinpath(*parts_within(file, place))
+                    file_copy.parent.mkdir(parents=True, exist_ok=True)
+                    place.fs.get_file(file.path, str(file_copy))
             else:
                 place.fs.get_file(place.path, str(copy))
         yield copy

@@ -484,11 +484,11 @@ def _largest(profile: Callable[[float], float]) -> float:
     """The power from 0 to 2 that is most likely."""
     if not math.isfinite(profile(1.0)):  # a constant
         return 1.0
-    found = minimize_scalar(
+    optimum = minimize_scalar(
         lambda power: -profile(power), bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-5}
     )
     # A bounded search comes near an end only.
-    return max((0.0, float(found.x), 2.0), key=profile)
+    return max((0.0, float(optimum.x), 2.0), key=profile)
 
 
 # ---------------------------------------------------------------- quadrature

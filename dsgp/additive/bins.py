@@ -52,10 +52,10 @@ class BinError:
             system.layout.parts(bias),
             strict=True,
         ):
-            found = cells.bin_shift(kernel, part, weight, spread)
-            shift[:] = found.bias
-            rest += found.rest
-            noise += found.noise
+            bin_shift = cells.bin_shift(kernel, part, weight, spread)
+            shift[:] = bin_shift.bias
+            rest += bin_shift.rest
+            noise += bin_shift.noise
         return cls(bias, math.sqrt(rest), noise)
 
     def size(self, system: AdditiveSystem) -> float:

@@ -166,12 +166,12 @@ class BlockRecipe:
         inputs = [rows.columns[part] for part in self.inputs]
         multipliers = {
             d: z
-            for d, (cut, own) in enumerate(zip(self.cuts, inputs, strict=True))
-            if (z := multiplier_of(cut.term, own)) is not None
+            for d, (cut, term_inputs) in enumerate(zip(self.cuts, inputs, strict=True))
+            if (z := multiplier_of(cut.term, term_inputs)) is not None
         }
         tasks = [
-            partial(self._term, d, own, multipliers.get(d), y, weight, codes, sums)
-            for d, own in enumerate(inputs)
+            partial(self._term, d, term_inputs, multipliers.get(d), y, weight, codes, sums)
+            for d, term_inputs in enumerate(inputs)
         ]
         run(tasks, _ENCODE * codes.size, in_place=True)
         counts = [

@@ -84,7 +84,7 @@ class Equations(ABC):
         if self.multiplied is not None:
             vectors["multiplied"] = self.multiplied
         first, last = self.layout.offsets[term : term + 2]
-        return {name: np.delete(own, slice(first, last)) for name, own in vectors.items()}
+        return {name: np.delete(vector, slice(first, last)) for name, vector in vectors.items()}
 
     @abstractmethod
     def fitted(self, mean: Floats) -> Fitted:

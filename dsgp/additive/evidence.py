@@ -54,9 +54,9 @@ class Complexity:
         log_det, dof = field.log_det, field.dof
         if coarse is not None:
             joint_log_det, joint_dof = _joint(coarse)
-            own = coarse_mean_field(coarse, system)
-            log_det += joint_log_det - own.log_det
-            dof += joint_dof - own.dof
+            coarse_field = coarse_mean_field(coarse, system)
+            log_det += joint_log_det - coarse_field.log_det
+            dof += joint_dof - coarse_field.dof
         return cls(log_det, dof, field.dofs, _constant_dof(system, coarse))
 
     def log_marginal_likelihood(self, system: AdditiveSystem, solution: Solution) -> float:
@@ -82,8 +82,8 @@ def mean_field(system: AdditiveSystem) -> MeanField:
                 layout.cells, system.kernels, layout.parts(system.weight), factor, strict=True
             )
         ]
-        found = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
-        return found[:, 0], found[:, 1]
+        log_dets_and_dofs = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
+        return log_dets_and_dofs[:, 0], log_dets_and_dofs[:, 1]
 
     return MeanField.of(alone, layout.n_terms, system.equations.n_rows)
 

@@ -170,8 +170,8 @@ def _statistics(
     std = float(np.sqrt(variance)) or 1.0
     weights = [w[f] / weight_scale for w, f in zip(total.weights, filled, strict=True)]
     ones = [
-        own[f] / weight_scale if len(own) else w
-        for own, f, w in zip(total.multiplied, filled, weights, strict=True)
+        multiplied[f] / weight_scale if len(multiplied) else w
+        for multiplied, f, w in zip(total.multiplied, filled, weights, strict=True)
     ]
     information = [
         (b[f] / weight_scale - mean * w) / std

@@ -56,7 +56,7 @@ class Survey:
         """Put two parts together."""
         return Survey(
             [a.merge(b) for a, b in zip(self.sketches, other.sketches, strict=True)],
-            {j: np.union1d(own, other.levels[j]) for j, own in self.levels.items()},
+            {j: np.union1d(values, other.levels[j]) for j, values in self.levels.items()},
             self.target.merge(other.target),
             self.lengths + other.lengths,
             self.n_missing + other.n_missing,
@@ -85,15 +85,15 @@ def survey(
         If there is no row of positive weight, or as the source says.
     """
     watch(0)
-    found: Survey | None = None
+    total: Survey | None = None
     for part in over_chunks(source.chunks(), partial(_survey, tuple(levels))):
-        found = part if found is None else found.merge(part)
-        watch(found.n_rows)
-    if found is None or found.n_rows == 0:
+        total = part if total is None else total.merge(part)
+        watch(total.n_rows)
+    if total is None or total.n_rows == 0:
         raise DataError("the table is empty: 0 sample(s) (rows); at least 1 is required")
-    if not len(found.target.values):
+    if not len(total.target.values):
         raise DataError("sample_weight is zero in every row; at least one row must count")
-    return found
+    return total
 
 
 def _survey(levels: tuple[int, ...], rows: Rows) -> Survey:

@@ -131,7 +131,7 @@ class AdditiveSystem:
     @cached_property
     def _constants(self) -> list[tuple[Floats, Floats, float]]:
         """What each smoother makes of a target of ones, its dual, and 1ᵀ V_d⁻¹ 1."""
-        found = []
+        constants = []
         for solver, weight, ones in zip(
             self.solvers,
             self.layout.parts(self.weight),
@@ -143,8 +143,8 @@ class AdditiveSystem:
                 left = max(self.total_weight - float(weight.sum()), 0.0) + float(dual.sum())
             else:
                 left = max(self.total_weight - float(np.sum(ones * mean)), 0.0)
-            found.append((mean, dual, left))
-        return found
+            constants.append((mean, dual, left))
+        return constants
 
     # ------------------------------------------------------------------ operators on (k, Σ U_d)
 

@@ -155,10 +155,12 @@ def affordable_bins(cells: Sequence[Cells], n_rows: int, wanted: int, table_byte
     n_pairs = max(len(cells) * (len(cells) - 1) // 2, 1)
     most = max(_FEWEST, min(wanted, max(64, n_rows // _PER_BIN)))
     affordable = most
-    if any(own.fewest_bins() > 1 for own in cells):
+    if any(term_cells.fewest_bins() > 1 for term_cells in cells):
         # Tables of cells that cannot merge come first; sparse ones take no more than the rows.
         def needed(n_bins: int) -> float:
-            sizes = [min(max(n_bins, own.fewest_bins()), len(own)) for own in cells]
+            sizes = [
+                min(max(n_bins, term_cells.fewest_bins()), len(term_cells)) for term_cells in cells
+            ]
             return sum(8.0 * min(sizes[d] * sizes[e], 2 * n_rows) for d, e in pairs_of(len(sizes)))
 
         while affordable > _FEWEST and needed(affordable) > table_bytes:

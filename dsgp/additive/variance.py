@@ -155,8 +155,8 @@ class DenseCovariance:
         """Of the sum, (n,)."""
         n = len(columns[0]) if columns else 0
         parts = [slice(start, start + _TOGETHER) for start in range(0, n, _TOGETHER)]
-        found = [self._variance([column[part] for column in columns]) for part in parts]
-        return np.concatenate(found) if found else np.zeros(0)
+        variances = [self._variance([column[part] for column in columns]) for part in parts]
+        return np.concatenate(variances) if variances else np.zeros(0)
 
     def _variance(self, columns: list[Floats]) -> Floats:
         n = len(columns[0])
@@ -245,9 +245,11 @@ class CoupledCovariance:
         field = mean_field(system)
         coarse = CoarseSpace(system) if coarse_space is None else coarse_space()
         tables = coarse.tables
-        own = coarse_mean_field(coarse, system)
-        eigenvalues, vectors = _coupling(coarse, system.noise_variance, own.factor)
-        fine = max(float(np.sum(field.dofs - own.dofs)), 0.0) / max(system.equations.n_rows, 1)
+        coarse_field = coarse_mean_field(coarse, system)
+        eigenvalues, vectors = _coupling(coarse, system.noise_variance, coarse_field.factor)
+        fine = max(float(np.sum(field.dofs - coarse_field.dofs)), 0.0) / max(
+            system.equations.n_rows, 1
+        )
         tasks = [
             partial(
                 _coupled_term,
@@ -296,11 +298,15 @@ class CoupledCovariance:
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one centred term, (n,)."""
-        found = self.terms[term]
-        smoothed = found.smoothed(inputs) - 2 * found.with_mean(inputs) + found.mean_variance
+        coupled_term = self.terms[term]
+        smoothed = (
+            coupled_term.smoothed(inputs)
+            - 2 * coupled_term.with_mean(inputs)
+            + coupled_term.mean_variance
+        )
         sums = np.zeros((len(inputs), len(self.eigenvalues)))
-        found.functions.add_to(inputs, sums)
-        coupling = _weighed(sums - found.means, self.eigenvalues)
+        coupled_term.functions.add_to(inputs, sums)
+        coupling = _weighed(sums - coupled_term.means, self.eigenvalues)
         return _positive(np.maximum(smoothed, 0.0), coupling)
 
 
@@ -314,14 +320,16 @@ def _positive(smoothed: Floats, coupling: Floats) -> Floats:
     return np.maximum(smoothed + coupling, 0.05 * smoothed)
 
 
-def _coupling(coarse: CoarseSpace, noise_variance: float, own: Floats) -> tuple[Floats, Floats]:
+def _coupling(
+    coarse: CoarseSpace, noise_variance: float, field_factors: Floats
+) -> tuple[Floats, Floats]:
     """Eigenvalues and vectors of the coupling, those that count."""
     size = coarse.rows[-1].stop
     coupling, _ = lapack.dpotri(coarse.factor[0], lower=1)
     coupling = np.tril(coupling) + np.tril(coupling, -1).T
     spread = np.zeros((size, size))  # Σ over rows of φφᵀ, each term by itself
     posterior = 0.0
-    for rows, gram, omega in zip(coarse.rows, coarse.grams, own, strict=True):
+    for rows, gram, omega in zip(coarse.rows, coarse.grams, field_factors, strict=True):
         spread[rows, rows] = gram
         alone = np.eye(len(gram)) + gram / (omega * noise_variance)
         factor = cholesky(alone, lower=True, check_finite=False)

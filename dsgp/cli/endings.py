@@ -33,8 +33,8 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
     arguments : sequence of str, optional
         Those of the process by default.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    debug = DEBUG in given
+    typed_arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = DEBUG in typed_arguments
     for stream in (sys.stdout, sys.stderr):
         # A terminal may lack letters of ours, such as σ or the quotes of a column's name.
         if isinstance(stream, io.TextIOWrapper):
@@ -42,7 +42,7 @@ def run_app(app: typer.Typer, program: str, arguments: Sequence[str] | None = No
     exit_on_termination()
     with second_interrupt_ends():
         try:
-            app([argument for argument in given if argument != DEBUG], prog_name=program)
+            app([argument for argument in typed_arguments if argument != DEBUG], prog_name=program)
         except Exception as error:
             if debug:
                 raise

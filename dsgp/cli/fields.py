@@ -67,8 +67,8 @@ def _suited(dataset: xr.Dataset) -> list[str]:
 
 
 def _listed(dataset: xr.Dataset) -> str:
-    found = {str(name): tuple(map(str, da.dims)) for name, da in dataset.data_vars.items()}
-    return ", ".join(f"{name!r} {dims}" for name, dims in sorted(found.items())) or "none"
+    dims_by_name = {str(name): tuple(map(str, da.dims)) for name, da in dataset.data_vars.items()}
+    return ", ".join(f"{name!r} {dims}" for name, dims in sorted(dims_by_name.items())) or "none"
 
 
 def companion(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
@@ -109,10 +109,12 @@ def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
     variances = companion(dataset, name, "--noise-variance")
     if square:
         return variances**2
-    units, own = (str(one.attrs.get("units", "")).strip() for one in (variances, da))
+    units, field_units = (str(one.attrs.get("units", "")).strip() for one in (variances, da))
     is_error = str(variances.attrs.get("standard_name", "")).endswith("standard_error")
-    if is_error or (units == own and units not in ("", "1")):
-        told = f"is in {units!r}, as the field is" if units == own else "is a standard error"
+    if is_error or (units == field_units and units not in ("", "1")):
+        told = (
+            f"is in {units!r}, as the field is" if units == field_units else "is a standard error"
+        )
         raise ParameterError(
             f"--noise-variance {name!r} {told}: standard deviations, it seems; expected "
             f"variances, in squared units. Square it: --noise-variance '{name}^2'"

@@ -94,7 +94,7 @@ class _Roles:
     def __post_init__(self) -> None:
         if self.inputs is not None and self.dropped:
             raise ParameterError("--columns says which inputs are used already; leave out --drop")
-        for name, count in Counter([*self.own, *self.chosen]).items():
+        for name, count in Counter([*self.non_inputs, *self.chosen]).items():
             if count > 1:
                 options = ["--target", "--weight", *(f"--{role}" for role in self.further)]
                 raise ParameterError(
@@ -103,7 +103,7 @@ class _Roles:
                 )
 
     @property
-    def own(self) -> list[str]:
+    def non_inputs(self) -> list[str]:
         """Columns that are no inputs, since they have another part."""
         weight = [] if self.weight is None else [self.weight]
         return [self.target, *weight, *self.further.values()]
@@ -122,11 +122,11 @@ def _fit_in_memory(
     drop_missing: bool,
     form: CsvFormat,
 ) -> None:
-    table = read(data, [*roles.own, *roles.chosen], roles.inputs is not None, form)
+    table = read(data, [*roles.non_inputs, *roles.chosen], roles.inputs is not None, form)
     table = table.drop(columns=roles.dropped)
     if drop_missing:
         table = _complete_rows(table)
-    X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.own)
+    X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.non_inputs)
     y = table[roles.target]
     weight = None if roles.weight is None else table[roles.weight]
     further = {role: table[name] for role, name in roles.further.items()}
@@ -138,7 +138,7 @@ def _fit_in_memory(
             remedy = " (--model classifier takes labels of any kind)"
         elif "is not numeric" in str(error) or "seems to name the rows" in str(error):
             remedy = _to_leave_out(roles)
-        elif X.isna().any(axis=None) or table[roles.own].isna().any(axis=None):
+        elif X.isna().any(axis=None) or table[roles.non_inputs].isna().any(axis=None):
             remedy = " (--drop-missing leaves such rows out)"
         raise DataError(f"{error}{remedy}") from error
 

@@ -93,62 +93,62 @@ def _either(models: tuple[Model, ...]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def estimator_of(model: Model, given: Mapping[str, Any]) -> Estimator:
+def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     """Return the unfitted model that the options of ``fit`` ask for.
 
     Parameters
     ----------
     model : Model
-    given : mapping
+    options : mapping
         Options by their names as parameters of ``fit``, choices as text; those of other models are
         left aside.
     """
     shared: dict[str, Any] = {
-        "solver": str(given["solver"]),
-        "bins": _bins(given["bins"]),
-        "tol": given["tol"],
-        "max_iter": given["max_iter"],
+        "solver": str(options["solver"]),
+        "bins": _bins(options["bins"]),
+        "tol": options["tol"],
+        "max_iter": options["max_iter"],
         "verbose": True,
     }
     default = Kernel.matern32 if model is Model.classifier else Kernel.matern52
-    kernel_class = getattr(kernels, (given["kernel"] or default).capitalize())
-    transform = None if given["transform"] == Transform.none else str(given["transform"])
+    kernel_class = getattr(kernels, (options["kernel"] or default).capitalize())
+    transform = None if options["transform"] == Transform.none else str(options["transform"])
     if model is Model.pursuit:
         return ProjectionPursuitGPRegressor(
             kernel_class(),
-            terms=_terms(given["term"] or ()),
+            terms=_terms(options["term"] or ()),
             target_transform=transform,
-            noise_variance=given["noise_variance"],
-            n_projections=_projections(given["projections"]),
-            method=str(given["method"]),
-            relevance=not given["no_relevance"],
-            n_starts=given["starts"],
-            n_draws=given["draws"],
-            n_warmup=given["warmup"],
-            n_chains=given["chains"],
-            random_state=given["seed"],
+            noise_variance=options["noise_variance"],
+            n_projections=_projections(options["projections"]),
+            method=str(options["method"]),
+            relevance=not options["no_relevance"],
+            n_starts=options["starts"],
+            n_draws=options["draws"],
+            n_warmup=options["warmup"],
+            n_chains=options["chains"],
+            random_state=options["seed"],
             **shared,
         )
-    learner = str(given["learner"])
+    learner = str(options["learner"])
     shared["learner"] = None if learner == Learner.none else learner
-    shared["missing"] = str(given["missing"])
-    shared["missing_values"] = tuple(given["missing_value"] or ())
-    if given["learner_max_iter"] is not None:
-        shared["learner_max_iter"] = given["learner_max_iter"]
-    shared["terms"] = _terms(given["term"] or ())
-    kernel = kernel_class(given["lengthscale"], given["variance"])
+    shared["missing"] = str(options["missing"])
+    shared["missing_values"] = tuple(options["missing_value"] or ())
+    if options["learner_max_iter"] is not None:
+        shared["learner_max_iter"] = options["learner_max_iter"]
+    shared["terms"] = _terms(options["term"] or ())
+    kernel = kernel_class(options["lengthscale"], options["variance"])
     if model is Model.additive:
         return AdditiveGPRegressor(
-            kernel, noise_variance=given["noise_variance"], target_transform=transform, **shared
+            kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )
-    shared["newton_max_iter"] = given["newton_max_iter"]
-    link = str(given["link"])
+    shared["newton_max_iter"] = options["newton_max_iter"]
+    link = str(options["link"])
     if model is Model.classifier:
-        weight = given["class_weight"]
+        weight = options["class_weight"]
         return AdditiveGPClassifier(
             kernel,
             link=link,
-            multi_class=str(given["multi_class"]),
+            multi_class=str(options["multi_class"]),
             class_weight=None if weight is None else str(weight),
             **shared,
         )

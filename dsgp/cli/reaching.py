@@ -25,7 +25,7 @@ class Reach:
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, given: Sequence[str] | None, paths: Sequence[object]) -> Reach:
+    def of(cls, assignments: Sequence[str] | None, paths: Sequence[object]) -> Reach:
         """Read ``KEY=VALUE``, whose values may be JSON.
 
         Raises
@@ -34,7 +34,7 @@ class Reach:
             If an option is written otherwise or twice, or no path is an address.
         """
         options: dict[str, Any] = {}
-        for text in given or ():
+        for text in assignments or ():
             key, equals, value = text.partition("=")
             if not equals or not key:
                 raise ParameterError(

@@ -26,15 +26,15 @@ def expanded(places: Sequence[Place]) -> list[Place]:
         if exists(place):
             files.append(place)
             continue
-        found: list[Place] = []
+        matching_files: list[Place] = []
         if is_pattern and isinstance(place, Path):
-            found = [Path(match) for match in sorted(glob(str(place)))]
+            matching_files = [Path(match) for match in sorted(glob(str(place)))]
         elif is_pattern and not isinstance(place, Path):
-            found = [*sorted(matches(place), key=str)]
-        if not found:
+            matching_files = [*sorted(matches(place), key=str)]
+        if not matching_files:
             what = "nothing fits the pattern" if is_pattern else "there is no"
             raise DataError(f"{what} {str(place)!r}; check the path")
-        files.extend(found)
+        files.extend(matching_files)
     return list(dict.fromkeys(files))
 
 

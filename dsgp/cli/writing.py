@@ -130,15 +130,15 @@ def type_of(field: xr.DataArray) -> str:
 
 def _encoding_of(field: xr.DataArray, netcdf: bool) -> dict[str, Any]:
     """Return type, chunks and compression of the source, in the words of the format."""
-    own: Mapping[Any, Any] = field.encoding
+    encoding: Mapping[Any, Any] = field.encoding
     made: dict[str, Any] = {"dtype": type_of(field), "_FillValue": np.nan}
-    chunks = own.get("chunks") or own.get("chunksizes")
+    chunks = encoding.get("chunks") or encoding.get("chunksizes")
     if chunks and len(chunks) == field.ndim:
         made["chunksizes" if netcdf else "chunks"] = tuple(
             min(int(chunk), n) for chunk, n in zip(chunks, field.shape, strict=True)
         )
     if netcdf:
-        made |= {key: own[key] for key in _COMPRESSION if own.get(key) is not None}
-        if own.get("compressors") or own.get("compressor"):
+        made |= {key: encoding[key] for key in _COMPRESSION if encoding.get(key) is not None}
+        if encoding.get("compressors") or encoding.get("compressor"):
             made |= {"zlib": True, "complevel": 4, "shuffle": True}
     return made  # zarr compresses as it does by default

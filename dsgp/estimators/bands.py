@@ -158,7 +158,10 @@ def band_factors(
             away = np.abs(draws[:, : len(mean), position] - mean)
             distance = np.divide(away, std, out=np.zeros_like(away), where=std > 0)
             farthest[latent.terms[position].name].append(distance.max(axis=1))
-    return {name: float(np.quantile(np.concatenate(own), level)) for name, own in farthest.items()}
+    return {
+        name: float(np.quantile(np.concatenate(distances), level))
+        for name, distances in farthest.items()
+    }
 
 
 def _fewest_draws(level: float) -> int:

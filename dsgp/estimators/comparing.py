@@ -60,7 +60,7 @@ def compare_models(
     if len(set(sizes.values())) > 1:
         raise ParameterError(f"the models were fitted to different numbers of rows: {sizes}")
     densities = {name: model.leave_one_out(X, y, sample_weight) for name, model in models.items()}
-    sums = {name: float(np.nansum(own)) for name, own in densities.items()}
+    sums = {name: float(np.nansum(row_densities)) for name, row_densities in densities.items()}
     best = max(sums, key=lambda name: sums[name])
     rows = []
     for name, model in models.items():

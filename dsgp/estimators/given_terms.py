@@ -153,14 +153,14 @@ class GivenTerms:
         self._require_columns(names)
         specs = self._all if self.listed is not None else self._of_columns(source)
         kinds = {name: source.kinds.get(name, NUMBER) for name in names}
-        found = [term.bind(kinds, self.default) for term in specs]
-        twice = [label for label, n in Counter(term.name for term in found).items() if n > 1]
+        bound_terms = [term.bind(kinds, self.default) for term in specs]
+        twice = [label for label, n in Counter(term.name for term in bound_terms).items() if n > 1]
         if twice:
             raise ParameterError(
                 f"two terms are called {twice[0]!r}: if they are not the same, give one a name=, "
                 "otherwise leave one out"
             )
-        return found
+        return bound_terms
 
     def _require_columns(self, names: tuple[str, ...]) -> None:
         """Raise ``ParameterError`` if a column that is asked for is not there."""

@@ -446,13 +446,13 @@ class Doubt:
             )
 
 
-def likelihood_of(given: Any) -> Likelihood:
+def likelihood_of(likelihood: Any) -> Likelihood:
     """Return a likelihood given by name or as it is."""
-    if isinstance(given, Likelihood):
-        return given
-    if isinstance(given, str):
-        return by_name(given)
-    hint = " (did you forget the brackets?)" if isinstance(given, type) else ""
+    if isinstance(likelihood, Likelihood):
+        return likelihood
+    if isinstance(likelihood, str):
+        return by_name(likelihood)
+    hint = " (did you forget the brackets?)" if isinstance(likelihood, type) else ""
     raise ParameterError(
-        f"likelihood must be a name or an object of dsgp.likelihoods, got {given!r}{hint}"
+        f"likelihood must be a name or an object of dsgp.likelihoods, got {likelihood!r}{hint}"
     )

@@ -261,5 +261,7 @@ def _described(tried: list[KernelTest], score: Score) -> str:
     lengths = [lengthscales_given(one.kernel) for one in tried]
     if not lengths[0]:
         return f"{kind}, {len(score.nodes)} levels" if len(score.nodes) > 1 else kind
-    written = ", ".join(" and ".join(f"{length:.3g}" for length in own) for own in lengths)
+    written = ", ".join(
+        " and ".join(f"{length:.3g}" for length in lengthscales) for lengthscales in lengths
+    )
     return f"{kind}, lengthscales {written}" if len(tried) > 1 else f"{kind}, {written}"

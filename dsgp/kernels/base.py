@@ -92,14 +92,14 @@ class Kernel(ABC):
         object.__setattr__(self, name, float(value))
 
     def __repr__(self) -> str:
-        given = {
-            own.name: getattr(self, own.name)
-            for own in fields(self)
-            if getattr(self, own.name) not in (None, own.default)
+        stated = {
+            attribute.name: getattr(self, attribute.name)
+            for attribute in fields(self)
+            if getattr(self, attribute.name) not in (None, attribute.default)
         }
         words = [
             f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value!r}"
-            for name, value in given.items()
+            for name, value in stated.items()
         ]
         return f"{type(self).__name__}({', '.join(words)})"
 
@@ -167,8 +167,8 @@ class Kernel(ABC):
         >>> Matern32(lengthscale=2.0).to_settings()
         {'type': 'Matern32', 'lengthscale': 2.0, 'variance': None, 'fixed': []}
         """
-        own = {own.name: getattr(self, own.name) for own in fields(self)}
-        return {"type": type(self).__name__, **own, "fixed": list(self.fixed)}
+        settings = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        return {"type": type(self).__name__, **settings, "fixed": list(self.fixed)}
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:
@@ -217,7 +217,7 @@ class Kernel(ABC):
         """Return the value of a parameter, or raise ``ParameterError`` if it has none yet."""
         value = self.value(name)
         if value is None:
-            missing = [own for own in self.parameters if self.value(own) is None]
+            missing = [parameter for parameter in self.parameters if self.value(parameter) is None]
             raise ParameterError(
                 f"{self!r} has no {' and no '.join(missing)} yet; give values, or take the kernel "
                 "from a fitted model's kernels_"

@@ -54,26 +54,26 @@ class _Combined(Kernel):
 
     def _part(self, name: str) -> tuple[int, str]:
         """Return the number of the part, from 0, that a parameter is of, and its name there."""
-        own, _, number = name.rpartition("_")
-        return int(number) - 1, own
+        name_in_part, _, number = name.rpartition("_")
+        return int(number) - 1, name_in_part
 
     def value(self, name: str) -> float | None:
-        number, own = self._part(name)
-        return self.parts[number].value(own)
+        number, name_in_part = self._part(name)
+        return self.parts[number].value(name_in_part)
 
     def natural_width(self) -> float | None:
         widths = [width for part in self.parts if (width := part.natural_width()) is not None]
         return min(widths, default=None)
 
     def limits(self, name: str) -> tuple[float, float, float]:
-        number, own = self._part(name)
-        return self.parts[number].limits(own)
+        number, name_in_part = self._part(name)
+        return self.parts[number].limits(name_in_part)
 
     def with_parameters(self, **values: float) -> Self:
         changes: dict[int, dict[str, float]] = {}
         for name, value in values.items():
-            number, own = self._part(name)
-            changes.setdefault(number, {})[own] = value
+            number, name_in_part = self._part(name)
+            changes.setdefault(number, {})[name_in_part] = value
         parts = [
             part.with_parameters(**changes[k]) if k in changes else part
             for k, part in enumerate(self.parts)
@@ -90,13 +90,13 @@ class _Combined(Kernel):
     def from_settings(cls, settings: dict[str, Any]) -> Self:
         parts = []
         for part in settings["parts"]:
-            own = dict(part)
-            parts.append(REGISTRY[own.pop("type")].from_settings(own))
+            part_settings = dict(part)
+            parts.append(REGISTRY[part_settings.pop("type")].from_settings(part_settings))
         return cls(tuple(parts))  # type: ignore[call-arg]
 
     def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        number, own = self._part(name)
-        return self._with_derivative(number, self.parts[number].by_log(own, x, y), x, y)
+        number, name_in_part = self._part(name)
+        return self._with_derivative(number, self.parts[number].by_log(name_in_part, x, y), x, y)
 
     @abstractmethod
     def _with_derivative(

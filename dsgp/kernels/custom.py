@@ -78,13 +78,13 @@ class Custom(Kernel):
         return np.concatenate([np.diag(self.covariance(part)) for part in parts] or [inputs])
 
     def _evaluated(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = np.asarray(self.function.covariance(x, y), dtype=float)
-        if found.shape != (len(x), len(y)) or not np.isfinite(found).all():
+        covariance = np.asarray(self.function.covariance(x, y), dtype=float)
+        if covariance.shape != (len(x), len(y)) or not np.isfinite(covariance).all():
             raise ParameterError(
                 f"{self.function!r}.covariance(x, y) must return finite numbers of shape "
-                f"({len(x)}, {len(y)}) for so many inputs, got shape {found.shape}"
+                f"({len(x)}, {len(y)}) for so many inputs, got shape {covariance.shape}"
             )
-        return found
+        return covariance
 
     def to_settings(self) -> dict[str, Any]:
         raise ParameterError(
@@ -97,7 +97,7 @@ class Custom(Kernel):
         raise ParameterError("a kernel of a user's own object cannot be restored")
 
 
-def kernel_of(given: Any) -> Kernel:
+def kernel_of(candidate: Any) -> Kernel:
     """Return a kernel as it is, and a user's own object with ``covariance`` as one.
 
     Raises
@@ -105,13 +105,13 @@ def kernel_of(given: Any) -> Kernel:
     ParameterError
         If it is neither.
     """
-    if isinstance(given, Kernel):
-        return given
-    if isinstance(given, type) or not callable(getattr(given, "covariance", None)):
-        hint = " (did you forget the brackets?)" if isinstance(given, type) else ""
+    if isinstance(candidate, Kernel):
+        return candidate
+    if isinstance(candidate, type) or not callable(getattr(candidate, "covariance", None)):
+        hint = " (did you forget the brackets?)" if isinstance(candidate, type) else ""
         raise ParameterError(
             "a kernel must be one of dsgp.kernels, such as Matern52(), or an object with a method "
             f"covariance(x, y) that takes arrays (n,) and (k,) and returns (n, k); got "
-            f"{given!r}{hint}"
+            f"{candidate!r}{hint}"
         )
-    return Custom(given)
+    return Custom(candidate)

@@ -45,12 +45,12 @@ class BinnedRows:
         for term, (cells, counts) in enumerate(zip(table.cells, counts_of(rows), strict=True)):
             within = None if spreads is None else spreads[term]
             bin_of_cell = cells.bins(counts, n_bins)
-            own, spread = cells.merged(bin_of_cell, counts, within)
-            means.append(own)
+            mean_cells, spread = cells.merged(bin_of_cell, counts, within)
+            means.append(mean_cells)
             merged.append(spread)
             bins.append(bin_of_cell)
-            in_bins.append(sum_by(bin_of_cell, len(own), counts))
-        sizes = np.array([len(own) for own in means], dtype=float)
+            in_bins.append(sum_by(bin_of_cell, len(mean_cells), counts))
+        sizes = np.array([len(mean_cells) for mean_cells in means], dtype=float)
         memory.require(
             f"learning from the pairs of {len(sizes)} terms, "
             f"the largest of {max(sizes, default=0):.0f} levels or bins",

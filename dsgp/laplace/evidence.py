@@ -64,21 +64,21 @@ class NodeModel:
     level: float
     constant: float
 
-    def tables(self, found: Linearised, flat: Floats) -> TwoWayTables:
+    def tables(self, linearised: Linearised, flat: Floats) -> TwoWayTables:
         """Weights of the rows by bins, and Zᵀ(W f + ∇) around functions at the bins.
 
         The constant, if there is one, is a term with a single bin, the last entry of ``flat``.
         """
         table = self.rows.table
-        weights, information = table.parts(found.weight), table.parts(found.gradient)
+        weights, information = table.parts(linearised.weight), table.parts(linearised.gradient)
         cells, spreads = list(table.cells), list(self.spreads)
-        pairs = dict(found.pairs)
+        pairs = dict(linearised.pairs)
         if self.constant:
-            d, ones = table.n_terms, table.parts(found.ones)
+            d, ones = table.n_terms, table.parts(linearised.ones)
             pairs |= {(e, d): ones[e][:, None] for e in range(d)}
             cells.append(CONSTANT)
-            weights.append(np.array([found.total_weight]))
-            information.append(np.array([found.total_gradient]))
+            weights.append(np.array([linearised.total_weight]))
+            information.append(np.array([linearised.total_gradient]))
             spreads.append(np.zeros(1))
         tables = TwoWayTables(cells, weights, information, pairs, spreads)
         if not tables.n_terms:
@@ -102,9 +102,9 @@ class NodeModel:
         terms = flat[:-1] if self.constant else flat
         return self.rows.linearised(self.likelihood, level, terms, with_pairs=True)
 
-    def nodes(self, values: Floats, found: Linearised) -> Nodes:
+    def nodes(self, values: Floats, linearised: Linearised) -> Nodes:
         """Statistics of the next Newton step at the nodes."""
-        return self.basis.nodes(self.tables(found, self.at(values)[0]))
+        return self.basis.nodes(self.tables(linearised, self.at(values)[0]))
 
 
 def constant_kernel(unit: float) -> Kernel:
@@ -121,7 +121,7 @@ class NodeMode:
     model : NodeModel
     values : ndarray of shape (Σ M_d,)
         F̂ at the nodes.
-    found : Linearised
+    linearised : Linearised
         The likelihood there.
     posterior : NodePosterior
         Of the linearised model.
@@ -134,7 +134,7 @@ class NodeMode:
 
     model: NodeModel
     values: Floats
-    found: Linearised
+    linearised: Linearised
     posterior: NodePosterior
     objective: float
     gain: float
@@ -156,17 +156,17 @@ class NodeMode:
             block = block if left is None else left @ block
             return block if right is None else block @ right.T
 
-        own = [posterior.variances(d, alone=alone) for d in range(n_terms)]
+        alone_variances = [posterior.variances(d, alone=alone) for d in range(n_terms)]
         constant = 0.0
         if model.constant:
             constant = float(posterior.covariance(n_terms, n_terms, alone=alone)[0, 0])
         crossed: list[Floats] = []
         if model.constant and not alone:
             crossed = [2 * at_bins(d, n_terms)[:, 0] for d in range(n_terms)]
-        pairs = {} if alone else {(d, e): 2 * at_bins(d, e) for d, e in self.found.pairs}
+        pairs = {} if alone else {(d, e): 2 * at_bins(d, e) for d, e in self.linearised.pairs}
         return PairTables(
             constant,
-            np.concatenate(own) if own else np.zeros(0),
+            np.concatenate(alone_variances) if alone_variances else np.zeros(0),
             pairs,
             np.concatenate(crossed) if crossed else None,
         )
@@ -192,7 +192,7 @@ class NodeMode:
         posterior = self.posterior
         weights = posterior.whites(self.values) if len(self.values) else self.values
         duals, moved_duals = posterior.duals(weights), posterior.duals(moved)
-        found = []
+        gradients = []
         for d, (kernel, part, dual, moved_dual) in enumerate(
             zip(posterior.kernels, posterior.basis.parts, duals, moved_duals, strict=True)
         ):
@@ -202,16 +202,16 @@ class NodeMode:
                     by_log[name] = float(moved[part] @ weights[part])
                 else:
                     by_log[name] = float(moved_dual @ posterior.derivative(d, name) @ dual)
-            found.append(by_log)
-        return found
+            gradients.append(by_log)
+        return gradients
 
     def gradient(self, *, alone: bool = False) -> list[dict[str, float]]:
         """Gradient of the evidence by logs of parameters of every term (and the constant's)."""
         fixed = self.posterior.gradients(alone=alone)
         moving = self.through_mode(self.moved(self.variance_tables(alone=alone)))
         return [
-            {name: value + by[name] for name, value in own.items()}
-            for own, by in zip(fixed, moving, strict=True)
+            {name: value + by[name] for name, value in at_fixed_mode.items()}
+            for at_fixed_mode, by in zip(fixed, moving, strict=True)
         ]
 
 
@@ -239,13 +239,13 @@ def node_mode(
         Steps at most.
     """
     kernels = model.kernels(kernels)
-    found = model.linearised(values)
-    posterior = NodePosterior(model.nodes(values, found), kernels, 1.0)
+    linearised = model.linearised(values)
+    posterior = NodePosterior(model.nodes(values, linearised), kernels, 1.0)
     weights = posterior.whites(values) if len(values) else values
-    objective = found.log_density - 0.5 * float(weights @ weights)
+    objective = linearised.log_density - 0.5 * float(weights @ weights)
     passes = 1
     while True:
-        slope = posterior.whiten(model.basis.at_nodes(_gradients(model, found))) - weights
+        slope = posterior.whiten(model.basis.at_nodes(_gradients(model, linearised))) - weights
         step = posterior.weights - weights
         gain = 0.5 * float(step @ slope)
         if gain <= tol or passes > max_iter:
@@ -264,11 +264,11 @@ def node_mode(
             break
         if not math.isfinite(value):
             break
-        values, found, weights, objective = tried_values, tried, tried_weights, value
-        posterior = NodePosterior(model.nodes(values, found), kernels, 1.0)
-    return NodeMode(model, values, found, posterior, objective, gain, passes)
+        values, linearised, weights, objective = tried_values, tried, tried_weights, value
+        posterior = NodePosterior(model.nodes(values, linearised), kernels, 1.0)
+    return NodeMode(model, values, linearised, posterior, objective, gain, passes)
 
 
-def _gradients(model: NodeModel, found: Linearised) -> list[Floats]:
-    parts = model.rows.table.parts(found.gradient)
-    return [*parts, np.array([found.total_gradient])] if model.constant else parts
+def _gradients(model: NodeModel, linearised: Linearised) -> list[Floats]:
+    parts = model.rows.table.parts(linearised.gradient)
+    return [*parts, np.array([linearised.total_gradient])] if model.constant else parts

@@ -93,10 +93,10 @@ class Learned:
         """Functions of all terms at other cells of theirs, one after the other."""
         assert self.mode is not None
         basis = self.mode.model.basis
-        found = []
-        for own, nodes, part in zip(cells, basis.cells, basis.parts, strict=False):
-            found.append(nodes.interpolated(self.mode.values[part], own))
-        return np.concatenate(found) if found else np.zeros(0)
+        functions = []
+        for term_cells, nodes, part in zip(cells, basis.cells, basis.parts, strict=False):
+            functions.append(nodes.interpolated(self.mode.values[part], term_cells))
+        return np.concatenate(functions) if functions else np.zeros(0)
 
 
 # ---------------------------------------------------------------- the search
@@ -233,7 +233,7 @@ class _Search:
         value = mode.evidence(alone=self.alone)
         self.watch(value)
         flat = model.at(mode.values)[0]
-        return State(kernels, mode, value, model.tables(mode.found, flat))
+        return State(kernels, mode, value, model.tables(mode.linearised, flat))
 
     def _ascend(self, model: NodeModel, kernels: list[Kernel], values: Floats, scans: int) -> State:
         tol = self.tol * _NEWTON_SHARE
@@ -300,7 +300,7 @@ def _with_nodes(model: NodeModel, counts: list[int]) -> NodeModel:
         cells.append(CONSTANT)
         weights.append(np.ones(1))
         counts = [*counts[: table.n_terms], 1]
-    nothing = [np.zeros(len(own)) for own in cells]
+    nothing = [np.zeros(len(term_cells)) for term_cells in cells]
     tables = TwoWayTables(cells, weights, nothing, {}, nothing)
     return replace(model, basis=Basis.of(tables, counts, eliminated_of(tables)))
 

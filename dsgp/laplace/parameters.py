@@ -114,7 +114,7 @@ def likelihood_at(
     lower = np.minimum(np.maximum(start - radius, low), start)
     upper = np.maximum(np.minimum(start + radius, high), start)
     before = objective(start)[0]
-    found = minimize(
+    optimum = minimize(
         objective,
         start,
         jac=True,
@@ -122,10 +122,10 @@ def likelihood_at(
         bounds=np.column_stack([lower, upper]),
         options={"maxiter": _STEPS},
     )
-    gain = before - float(found.fun)
+    gain = before - float(optimum.fun)
     if not gain > 0:
         return likelihood, 0.0
-    return likelihood.from_unconstrained(found.x), gain
+    return likelihood.from_unconstrained(optimum.x), gain
 
 
 def _total(rows: ResponseRows, function: partial[Floats], latent: Floats, other: Floats) -> Floats:

@@ -250,38 +250,42 @@ class ResponseRows:
 
     # ------------------------------------------------------------------ equations
 
-    def equations(self, found: Linearised, flat: Floats, spreads: list[Floats] | None) -> Equations:
+    def equations(
+        self, linearised: Linearised, flat: Floats, spreads: list[Floats] | None
+    ) -> Equations:
         """Equations of the next step from functions (Σ U_d,), for noise variance 1.
 
         Their quadratic form yᵀWy is left out: it would need targets, and weights may vanish.
         """
         table = self.table
         shared: dict[str, Any] = {
-            "weight": found.weight,
-            "information": found.gradient,
+            "weight": linearised.weight,
+            "information": linearised.gradient,
             "quadratic": 0.0,
             "n_rows": self.n_rows,
             "log_weight": 0.0,
-            "total_weight": found.total_weight,
-            "total_information": found.total_gradient + float(np.sum(found.ones * flat)),
-            "multiplied": found.multiplied,
+            "total_weight": linearised.total_weight,
+            "total_information": linearised.total_gradient + float(np.sum(linearised.ones * flat)),
+            "multiplied": linearised.multiplied,
         }
         equations: RowEquations | BinEquations
-        if not len(found.row_weight) and self.n_rows:
+        if not len(linearised.row_weight) and self.n_rows:
             tables = TwoWayTables(
                 list(table.cells),
-                table.parts(found.weight),
-                table.parts(found.gradient),
-                found.pairs,
+                table.parts(linearised.weight),
+                table.parts(linearised.gradient),
+                linearised.pairs,
                 spreads or [np.zeros(len(cells)) for cells in table.cells],
-                None if found.multiplied is None else table.parts(found.multiplied),
+                None if linearised.multiplied is None else table.parts(linearised.multiplied),
             )
             equations = BinEquations(layout=table, bins=tables, **shared)
-            information = found.gradient + equations.multiply(flat)
+            information = linearised.gradient + equations.multiply(flat)
             bins = replace(tables, information=table.parts(information))
             return replace(equations, information=information, bins=bins)
-        equations = RowEquations(layout=table, table=table, row_weight=found.row_weight, **shared)
-        return replace(equations, information=found.gradient + equations.multiply(flat))
+        equations = RowEquations(
+            layout=table, table=table, row_weight=linearised.row_weight, **shared
+        )
+        return replace(equations, information=linearised.gradient + equations.multiply(flat))
 
 
 @dataclass(frozen=True)
@@ -395,16 +399,16 @@ def _variance(block: _Block, variance: PairTables, out: Floats, part: slice) -> 
     else:
         values[:] = 0.0
         for d, table in enumerate(block.table.parts(variance.alone)):
-            own = np.zeros(len(values))
-            gather_add(codes[d], table, 1.0, own)
-            values += block.times(own, d, d, part=part)
+            gathered = np.zeros(len(values))
+            gather_add(codes[d], table, 1.0, gathered)
+            values += block.times(gathered, d, d, part=part)
         if variance.crossed is not None:
             values += block.gathered(variance.crossed, part)
     values += variance.constant
     for (d, e), pair in variance.pairs.items():
         if block.table.multipliers:
-            own = np.zeros(len(values))
-            gather_pair(codes[d], codes[e], pair, 1.0, own)
-            values += block.times(own, d, e, part=part)
+            gathered = np.zeros(len(values))
+            gather_pair(codes[d], codes[e], pair, 1.0, gathered)
+            values += block.times(gathered, d, e, part=part)
         else:
             gather_pair(codes[d], codes[e], pair, 1.0, values)

@@ -46,13 +46,13 @@ def latent_mode(
     # The gradient falls with f, so the mode lies between 0 and std times the gradient at 0,
     # and on the side of the row's own maximum that the gradient there points to.
     bound = std * derivatives(mean, everything)[0]
-    own = (likely - mean) / np.maximum(std, 1e-150)
-    rising = std * slope - own > 0
+    likely_z = (likely - mean) / np.maximum(std, 1e-150)
+    rising = std * slope - likely_z > 0
     lower, upper = np.minimum(bound, 0.0), np.maximum(bound, 0.0)
-    lower = np.where(rising & (own > lower), np.minimum(own, upper), lower)
-    upper = np.where(~rising & (own < upper), np.maximum(own, lower), upper)
+    lower = np.where(rising & (likely_z > lower), np.minimum(likely_z, upper), lower)
+    upper = np.where(~rising & (likely_z < upper), np.maximum(likely_z, lower), upper)
     information = information * std**2
-    z = np.clip(information / (1 + information) * own, lower, upper)
+    z = np.clip(information / (1 + information) * likely_z, lower, upper)
     width, last = np.empty_like(z), np.full_like(z, np.inf)
     rows = everything
     for _ in range(200):

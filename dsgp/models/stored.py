@@ -310,10 +310,10 @@ def _parameter_settings(value: Any) -> Any:
         return {"likelihood": value.to_settings()}
     if isinstance(value, Transform):
         return {"transform": value.settings()}
-    if isinstance(value, Mapping) and all(isinstance(own, Kernel) for own in value.values()):
+    if isinstance(value, Mapping) and all(isinstance(kernel, Kernel) for kernel in value.values()):
         return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
-        return {"by_label": [[_plain(label), float(own)] for label, own in value.items()]}
+        return {"by_label": [[_plain(label), float(number)] for label, number in value.items()]}
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(one) for one in value]
     return _plain(value)

@@ -185,18 +185,20 @@ AnyPanel = Panel | LevelsPanel | CurvesPanel
 def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float) -> list[AnyPanel]:
     """Evaluate all terms; functions of one input share what is cut off at their ends."""
     lines = [term for term in terms if _is_line(term)]
-    found: dict[str, AnyPanel] = {}
+    panel_by_name: dict[str, AnyPanel] = {}
     if lines:
         seen = seen_inputs(model, lines, X)
-        found = {panel.term.name: panel for panel in panels_of(model, lines, seen, n_points, z)}
+        panel_by_name = {
+            panel.term.name: panel for panel in panels_of(model, lines, seen, n_points, z)
+        }
     for term in terms:
-        if term.name in found:
+        if term.name in panel_by_name:
             continue
         if term.bound.group is not None:
-            found[term.name] = curves_panel(model, term, n_points, z)
+            panel_by_name[term.name] = curves_panel(model, term, n_points, z)
         else:
-            found[term.name] = levels_panel(model, term, z)
-    return [found[term.name] for term in terms]
+            panel_by_name[term.name] = levels_panel(model, term, z)
+    return [panel_by_name[term.name] for term in terms]
 
 
 def _simultaneous(

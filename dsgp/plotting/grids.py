@@ -157,9 +157,9 @@ def _pair(posterior: Any, variable: str | None) -> tuple[str, str]:
 
 def _moments(posterior: Any, variable: str | None) -> xr.Dataset:
     names = _pair(posterior, variable)
-    found = list(map(str, getattr(posterior, "data_vars", ())))
-    if not isinstance(posterior, xr.Dataset) or not set(names) <= set(found):
-        several = sorted(one[:-5] for one in found if one.endswith("_mean"))
+    variables = list(map(str, getattr(posterior, "data_vars", ())))
+    if not isinstance(posterior, xr.Dataset) or not set(names) <= set(variables):
+        several = sorted(one[:-5] for one in variables if one.endswith("_mean"))
         remedy = (
             f"choose one by variable=: {', '.join(map(repr, several))}"
             if variable is None and several
@@ -167,7 +167,7 @@ def _moments(posterior: Any, variable: str | None) -> xr.Dataset:
         )
         raise DataError(
             f"expected a Dataset with {names[0]!r} and {names[1]!r}, got "
-            f"{found or type(posterior).__name__}; {remedy}"
+            f"{variables or type(posterior).__name__}; {remedy}"
         )
     return xr.Dataset({"mean": posterior[names[0]], "std": posterior[names[1]]})
 
@@ -176,18 +176,18 @@ def _roles(
     mean: xr.DataArray, dims: Sequence[str] | None, at: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
     """Return the dims to draw along, and the others."""
-    own = [str(dim) for dim in mean.dims]
-    check_dims(at, own, "at")
+    mean_dims = [str(dim) for dim in mean.dims]
+    check_dims(at, mean_dims, "at")
     if dims is None:
-        drawn = [dim for dim in own if dim not in at][-2:]
+        drawn = [dim for dim in mean_dims if dim not in at][-2:]
     else:
-        check_dims(dims, own, "dims")
+        check_dims(dims, mean_dims, "dims")
         drawn = list(dims)
     if len(drawn) not in (1, 2) or len(set(drawn)) < len(drawn) or set(drawn) & set(at):
         raise ParameterError(
-            f"dims: expected one or two dims that at= does not name, got {drawn} of {own}"
+            f"dims: expected one or two dims that at= does not name, got {drawn} of {mean_dims}"
         )
-    return drawn, [dim for dim in own if dim not in drawn]
+    return drawn, [dim for dim in mean_dims if dim not in drawn]
 
 
 def _slices(
@@ -209,8 +209,8 @@ def _nearest(pair: xr.Dataset | xr.DataArray, dim: str, values: Any) -> list[int
     """Return the positions of the nearest coordinates."""
     axis = _axis(pair, dim)
     distance = np.abs(axis.points[:, None] - axis.numbers(values))
-    found = distance.argmin(axis=0)
-    return [len(axis) - 1 - int(i) if axis.descending else int(i) for i in found]
+    nearest = distance.argmin(axis=0)
+    return [len(axis) - 1 - int(i) if axis.descending else int(i) for i in nearest]
 
 
 def _axis(pair: xr.Dataset | xr.DataArray, dim: str) -> GridAxis:

@@ -47,10 +47,12 @@ def _column(model: Any, term: FittedTerm, X: Any) -> Floats:
     if not term.bound.is_plain:
         rows = Rows.join([load() for load in model._rows_of(X)])
         by_name = dict(zip(model.used_columns_, rows.columns, strict=True))
-        own = term.bound.value or term.bound.multiplier
-        assert own is not None
+        term_input = term.bound.value or term.bound.multiplier
+        assert term_input is not None
         values = (
-            by_name[own.column] if own is term.bound.multiplier else own.of(by_name[own.column])
+            by_name[term_input.column]
+            if term_input is term.bound.multiplier
+            else term_input.of(by_name[term_input.column])
         )
         return values[np.isfinite(values)]
     if isinstance(X, pd.DataFrame):

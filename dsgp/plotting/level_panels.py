@@ -208,7 +208,7 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
 
 def _moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of a centred component at inputs."""
-    position = [own.name for own in model.terms_].index(term.name)
+    position = [fitted_term.name for fitted_term in model.terms_].index(term.name)
     with one_blas_thread():
         variance = model._rows_model.posterior.centred_variance(position, inputs)
     return term.mean(inputs) - term.centre, np.sqrt(variance)

@@ -215,8 +215,8 @@ def _projections(model: Any) -> pd.DataFrame:
         raise ParameterError(
             f"{type(model).__name__} has no projections: plot_components draws its functions"
         )
-    found: pd.DataFrame = model.projections_
-    return found
+    projections: pd.DataFrame = model.projections_
+    return projections
 
 
 def _others(count: int) -> str:

@@ -100,8 +100,8 @@ class Model:
     def precision(self) -> Floats:
         """Prior (mean) precision α of each input, (D,)."""
         size = self.rows.inputs.shape[1]
-        given = size if self.priors.precision is None else self.priors.precision
-        return np.broadcast_to(np.asarray(given, dtype=np.float64), (size,)).copy()
+        precisions = size if self.priors.precision is None else self.priors.precision
+        return np.broadcast_to(np.asarray(precisions, dtype=np.float64), (size,)).copy()
 
     def kernel_of(self, log_variance: float) -> Matern:
         """Return the kernel of a term."""
@@ -261,9 +261,9 @@ class Chain:
         centres, error = np.zeros(len(nodes)), 0.0
         for start in range(0, len(rows), _BLOCK):
             part = slice(start, start + _BLOCK)
-            found = evaluate_splines(rows.inputs[part], directions, nodes, cubics)
-            centres += rows.share[part] @ found
-            error += float(rows.share[part] @ (total[part] - found.sum(axis=1)) ** 2)
+            function_values = evaluate_splines(rows.inputs[part], directions, nodes, cubics)
+            centres += rows.share[part] @ function_values
+            error += float(rows.share[part] @ (total[part] - function_values.sum(axis=1)) ** 2)
         self.kept.append(
             Draw(
                 directions=directions,

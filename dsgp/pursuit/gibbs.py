@@ -299,11 +299,11 @@ def moments(draws: Draws, inputs: Floats, by_term: bool = False) -> tuple[Floats
     shape = (len(inputs), draws.nodes.shape[1]) if by_term else (len(inputs),)
     mean, squares = np.zeros(shape), np.zeros(shape)
     for s in range(len(draws)):
-        found = _values(draws, s, inputs)
-        found = found - draws.centres[s] if by_term else found.sum(axis=1)
-        away = found - mean
+        drawn_values = _values(draws, s, inputs)
+        drawn_values = drawn_values - draws.centres[s] if by_term else drawn_values.sum(axis=1)
+        away = drawn_values - mean
         mean += away / (s + 1)
-        squares += away * (found - mean)
+        squares += away * (drawn_values - mean)
     return mean, squares / max(len(draws) - 1, 1)
 
 

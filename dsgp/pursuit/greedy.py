@@ -284,9 +284,9 @@ class _Pursuit:
             ]
             # Here: every task would take all rows with it.
             work = _EVALUATION * len(rows) * max_iter * len(tasks)
-            found = run(tasks, work, in_place=True)
+            fitted = run(tasks, work, in_place=True)
             # The first of equals: sorted() is stable.
-            return sorted(found, key=lambda fit: -fit.value)
+            return sorted(fitted, key=lambda fit: -fit.value)
 
         if len(begins) > 1:
             raced = fits(begins, _RACE)[:_FINALISTS]

@@ -42,7 +42,7 @@ def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
     quadratic = state.squares + 2 * float(values @ residual) + float(values @ fit)
     sums = RowSums(quadratic, state.n_rows, state.log_weight)
     noise = state.noise_variance
-    found = maximise(
+    learned = maximise(
         nodes,
         sums,
         [_search(term.kernel) for term in ridges.terms],
@@ -52,12 +52,12 @@ def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
         tol=0.1,
         max_iter=max_iter,
     )
-    values = evidence(nodes, sums, found.kernels, found.noise_variance).mean
+    values = evidence(nodes, sums, learned.kernels, learned.noise_variance).mean
     if state.response is not None:
-        return _nearest(rows, state, found.kernels, values)
+        return _nearest(rows, state, learned.kernels, values)
     return replace(
-        state.at(rows, ridges.with_kernels(found.kernels, values)),
-        noise_variance=noise if state.fixed_noise else found.noise_variance,
+        state.at(rows, ridges.with_kernels(learned.kernels, values)),
+        noise_variance=noise if state.fixed_noise else learned.noise_variance,
     )
 
 

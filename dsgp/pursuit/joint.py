@@ -454,13 +454,13 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
         terms.append(
             normalised(term, math.sqrt(variance), sample @ term.direction, float(low), float(high))
         )
-    found = state.at(rows, replace(state.ridges, terms=tuple(terms)))
-    if state.response is not None and found.objective > state.objective + 2 * _WORSE:
+    renewed_state = state.at(rows, replace(state.ridges, terms=tuple(terms)))
+    if state.response is not None and renewed_state.objective > state.objective + 2 * _WORSE:
         # Where rows tell much, splines through other nodes are too far from the functions.
-        near = moments(rows, found.ridges, state.response, around=state.ridges)
-        better = _best_values(replace(found, moments=near))
-        found = lower(rows, found, _moved(found, better)) or found
-    return found
+        near = moments(rows, renewed_state.ridges, state.response, around=state.ridges)
+        better = _best_values(replace(renewed_state, moments=near))
+        renewed_state = lower(rows, renewed_state, _moved(renewed_state, better)) or renewed_state
+    return renewed_state
 
 
 def rescaled(state: State) -> State:

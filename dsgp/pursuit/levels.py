@@ -112,49 +112,49 @@ def prepare_rows(
         If the rows would not fit.
     """
     n_rows = source.n_rows
-    found = None
+    surveyed = None
     if n_rows is None:
-        found = survey(source, partial(watch, "reading columns"))
-        n_rows = found.n_rows
+        surveyed = survey(source, partial(watch, "reading columns"))
+        n_rows = surveyed.n_rows
     size = 8.0 * n_rows * (len(source.names) + 2)
     if size <= min(KEPT_BYTES, _KEPT_SHARE * memory.available()):
         return _in_memory(source, random, watch, likelihood, view)
-    if found is None:
-        found = survey(source, partial(watch, "reading columns"))
-    for name, sketch in zip(source.names, found.sketches, strict=True):
+    if surveyed is None:
+        surveyed = survey(source, partial(watch, "reading columns"))
+    for name, sketch in zip(source.names, surveyed.sketches, strict=True):
         require_usable_range(name, sketch.low, sketch.high)
-    require_usable_target(max(abs(found.target.low), abs(found.target.high)))
-    ends = [(sketch.low, sketch.high) for sketch in found.sketches]
+    require_usable_target(max(abs(surveyed.target.low), abs(surveyed.target.high)))
+    ends = [(sketch.low, sketch.high) for sketch in surveyed.sketches]
     varying = [j for j, (low, high) in enumerate(ends) if low < high]
     constant = _constant(source, varying)
-    sketches = [found.sketches[j] for j in varying]
+    sketches = [surveyed.sketches[j] for j in varying]
     limits = [_bulk(sketch.values, sketch.counts, sketch.low, sketch.high) for sketch in sketches]
-    told = _tell_codes(source, found.extremes)
+    told = _tell_codes(source, surveyed.extremes)
     for j, bulk in zip(varying, limits, strict=True):
         if source.names[j] not in told:
             _tell_far(source.names[j], bulk, *ends[j])
-    pilot = _pilot(varying, limits, (found.target.low, found.target.high))
+    pilot = _pilot(varying, limits, (surveyed.target.low, surveyed.target.high))
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
     recipe = _Sums(pilot, share, int(random.integers(2**63)), source.target, likelihood, view)
-    for sums, piece, n in over_blocks(source.chunks(), found.lengths, STREAM_BLOCK, recipe):
+    for sums, piece, n in over_blocks(source.chunks(), surveyed.lengths, STREAM_BLOCK, recipe):
         totals = sums if totals is None else totals + sums
         pieces.append(piece)
         n_read += n
         watch("summing rows", n_read)
     assert totals is not None
     standard, covariance, counted, log_weight = _standard(
-        totals, pilot, found.target.low < found.target.high, likelihood
+        totals, pilot, surveyed.target.low < surveyed.target.high, likelihood
     )
     response = None
     joined = Rows.join(pieces)
     if likelihood is not None:
-        some, highest = (joined, found.target.high) if view is None else (view(joined), None)
+        some, highest = (joined, surveyed.target.high) if view is None else (view(joined), None)
         response, level = response_of(likelihood, some, highest)
         standard = ResponseStandard(
             varying, standard.centre, standard.scale, level, response.unit, 1.0, view
         )
-    rows = StreamedRows(source, found.lengths, standard, counted, log_weight)
+    rows = StreamedRows(source, surveyed.lengths, standard, counted, log_weight)
     kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
     if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows are without weight
         blocks = rows.total(_listed, list.__add__, 0.0)
@@ -360,8 +360,14 @@ class _Sums:
         sums[-1, 0] = len(block)
         sums[-1, 1] = float(np.sum(np.log(weight)))
         # Other rows of every block, whatever periods the table has.
-        own = rows.y if self.likelihood is None else sum(rows.columns, np.zeros(len(rows)))
-        seed = int(np.frombuffer(own[:1].tobytes(), np.uint64)[0]) if own is not None else 0
+        seeding_values = (
+            rows.y if self.likelihood is None else sum(rows.columns, np.zeros(len(rows)))
+        )
+        seed = (
+            int(np.frombuffer(seeding_values[:1].tobytes(), np.uint64)[0])
+            if seeding_values is not None
+            else 0
+        )
         random = np.random.default_rng([self.seed, seed])
         count = int(np.ceil(self.share * len(rows)))
         chosen = np.sort(random.choice(len(rows), count, replace=False))

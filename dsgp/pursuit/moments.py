@@ -135,8 +135,8 @@ def _linearised(
     told = np.flatnonzero(np.maximum(np.abs(gradient), weight) > _CERTAIN)
     weight = np.maximum(weight[told], _LEAST_WEIGHT)
     target = gradient[told] / weight + (f[told] if whole else 0.0)
-    found = Block(block.inputs[told], target, np.sqrt(weight))
-    return found, -2 * float(density.sum())
+    telling_rows = Block(block.inputs[told], target, np.sqrt(weight))
+    return telling_rows, -2 * float(density.sum())
 
 
 def fill_rows(ridges: Ridges, block: Block, out: Floats) -> None:

@@ -125,7 +125,7 @@ def response_of(
     def level() -> float:
         return likelihood.start(y, weight, offset, trials) if likelihood.has_level else 0.0
 
-    found = level()
+    constant = level()
     some = slice(None, None, -(-len(y) // _START_ROWS))
     block = Block(
         np.empty((len(y[some]), 0)),
@@ -134,14 +134,14 @@ def response_of(
         trials=np.empty(0) if trials is None else trials[some],
     )
     for _ in range(_ROUNDS if likelihood.free else 0):
-        latent = found + offset[some]
+        latent = constant + offset[some]
         better = best_parameters(likelihood, block, latent, np.zeros(len(latent)))
         change = np.abs(better.unconstrained() - likelihood.unconstrained()).max()
         likelihood = better
-        found = level()
+        constant = level()
         if change < _SETTLED:
             break
-    return Response(likelihood, unit), found
+    return Response(likelihood, unit), constant
 
 
 def best_parameters(
@@ -168,7 +168,7 @@ def best_parameters(
         value = weight @ (density - 0.5 * variance * curvature)
         return -float(value), -((by_density - 0.5 * variance * by_curvature) @ weight)
 
-    found = minimize(
+    optimum = minimize(
         loss,
         start,
         jac=True,
@@ -176,5 +176,5 @@ def best_parameters(
         bounds=np.column_stack([start - _RADIUS, start + _RADIUS]),
         options={"maxiter": _ITERATIONS},
     )
-    better = np.isfinite(found.fun) and found.fun < loss(start)[0]
-    return likelihood.from_unconstrained(found.x) if better else likelihood
+    better = np.isfinite(optimum.fun) and optimum.fun < loss(start)[0]
+    return likelihood.from_unconstrained(optimum.x) if better else likelihood

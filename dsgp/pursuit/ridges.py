@@ -140,12 +140,12 @@ class Ridges:
             term._replace(direction=direction, values=values[part])
             for term, direction, part in zip(self.terms, directions, self.parts, strict=True)
         )
-        found = replace(self, terms=terms)
+        ridges = replace(self, terms=terms)
         # What depends on the nodes alone is carried along.
         for name in ("nodes", "starts", "parts", "factors", "cardinal"):
             if name in self.__dict__:
-                found.__dict__[name] = self.__dict__[name]
-        return found
+                ridges.__dict__[name] = self.__dict__[name]
+        return ridges
 
     def with_kernels(self, kernels: Sequence[Any], values: Floats) -> Ridges:
         """Return ridges with other priors, and the values (Σ K,) that go with them."""
@@ -153,11 +153,11 @@ class Ridges:
             term._replace(kernel=kernel, values=values[part])
             for term, kernel, part in zip(self.terms, kernels, self.parts, strict=True)
         )
-        found = replace(self, terms=terms)
+        ridges = replace(self, terms=terms)
         for name in ("directions", "nodes", "starts", "parts", "cardinal"):
             if name in self.__dict__:
-                found.__dict__[name] = self.__dict__[name]
-        return found
+                ridges.__dict__[name] = self.__dict__[name]
+        return ridges
 
     def joined(self, other: Ridges) -> Ridges:
         """Put other terms behind these."""

@@ -78,9 +78,9 @@ class Ellipse:
         low, high = angle - 2 * math.pi, angle
         for tries in range(1, _MOST_SHRINKS + 1):
             new = self.mean + (theta - self.mean) * math.cos(angle) + other * math.sin(angle)
-            found = log_density(new)
-            if found - self.log_density(new) > height:
-                return new, found, tries
+            new_value = log_density(new)
+            if new_value - self.log_density(new) > height:
+                return new, new_value, tries
             low, high = (angle, high) if angle < 0 else (low, angle)
             angle = random.uniform(low, high)
         return theta, value, _MOST_SHRINKS

@@ -40,23 +40,23 @@ def encode_term(
     if term.is_plain:
         return encode(inputs[0])
     n = len(inputs[0])
-    missing = np.any([np.isnan(own) for own in inputs], axis=0)
+    missing = np.any([np.isnan(column) for column in inputs], axis=0)
     seen = slice(None) if not missing.any() else ~missing
-    own = dict(zip((each for each in term.inputs), inputs, strict=True))
+    by_input = dict(zip((each for each in term.inputs), inputs, strict=True))
     if missing.all():
         return None, np.full(n, np.iinfo(np.uint16).max, dtype=np.uint16)
     if term.value is None:
         points: Floats = np.zeros(1)
-        found: Any = np.zeros(n, dtype=np.int64)[seen]
+        row_places: Any = np.zeros(n, dtype=np.int64)[seen]
     else:
-        points, found = np.unique(own[term.value][seen], return_inverse=True)
+        points, row_places = np.unique(by_input[term.value][seen], return_inverse=True)
     if term.group is not None:
-        levels, group = np.unique(own[term.group][seen], return_inverse=True)
-        pairs, found = np.unique(group * len(points) + found, return_inverse=True)
+        levels, group = np.unique(by_input[term.group][seen], return_inverse=True)
+        pairs, row_places = np.unique(group * len(points) + row_places, return_inverse=True)
         points = np.column_stack([levels[pairs // len(points)], points[pairs % len(points)]])
     kind = code_type(len(points))
     codes = np.full(n, np.iinfo(kind).max, dtype=kind)
-    codes[seen] = found
+    codes[seen] = row_places
     return term.cells(points), codes
 
 
@@ -137,14 +137,14 @@ class TermCut:
         self, inputs: list[Floats], kind: Any
     ) -> tuple[NDArray[np.unsignedinteger[Any]], Floats]:
         """Return the code of each row, and the value whose sums are taken, each (n,)."""
-        own = dict(zip(self.term.inputs, inputs, strict=True))
-        value = np.zeros(len(inputs[0])) if self.term.value is None else own[self.term.value]
+        by_input = dict(zip(self.term.inputs, inputs, strict=True))
+        value = np.zeros(len(inputs[0])) if self.term.value is None else by_input[self.term.value]
         if len(inputs) == 1 and kind is np.uint16 and len(self.bins) < MOST_BINS:
             return self.bins.codes(value), value
         codes = self._binned(value)
         missing = np.any([np.isnan(each) for each in inputs], axis=0)
         if self.levels is not None and self.term.group is not None:
-            group = own[self.term.group]
+            group = by_input[self.term.group]
             place = np.minimum(np.searchsorted(self.levels, group), len(self.levels) - 1)
             codes = place * len(self.bins) + codes
         out = codes.astype(kind)

@@ -44,7 +44,7 @@ class Layout:
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
         """Where each term's table begins in a flat vector, and the end: shape (n_terms + 1,)."""
-        return np.cumsum([0, *(len(own) for own in self.cells)], dtype=np.int64)
+        return np.cumsum([0, *(len(term_cells) for term_cells in self.cells)], dtype=np.int64)
 
     @property
     def size(self) -> int:

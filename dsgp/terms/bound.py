@@ -66,18 +66,22 @@ class BoundTerm:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """What it reads of a row, in the order of the inputs of its cells."""
-        return tuple(own for own in (self.group, self.value, self.multiplier) if own is not None)
+        return tuple(
+            term_input
+            for term_input in (self.group, self.value, self.multiplier)
+            if term_input is not None
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns that it reads, each once."""
-        return tuple(dict.fromkeys(own.column for own in self.inputs))
+        return tuple(dict.fromkeys(term_input.column for term_input in self.inputs))
 
     @property
     def is_plain(self) -> bool:
         """Whether it is a function along an axis of the column of its name, as that is."""
-        own = self.family == "axis" and self.value == Input(self.name)
-        return own and self.group is self.multiplier is None
+        along_column = self.family == "axis" and self.value == Input(self.name)
+        return along_column and self.group is self.multiplier is None
 
     def with_kernel(self, kernel: Kernel) -> BoundTerm:
         """Return the term with another kernel."""
@@ -85,7 +89,7 @@ class BoundTerm:
 
     def read(self, columns: Mapping[str, Floats]) -> list[Floats]:
         """Return each of ``inputs``, (n,)."""
-        return [own.of(columns[own.column]) for own in self.inputs]
+        return [term_input.of(columns[term_input.column]) for term_input in self.inputs]
 
     def joined(self, inputs: list[Floats]) -> Floats:
         """Put ``inputs`` together as the cells take them: (n,), or (n, k)."""
@@ -104,7 +108,10 @@ class BoundTerm:
         return {
             "family": self.family,
             "kind": self.kind,
-            **{role: None if own is None else own.to_settings() for role, own in roles.items()},
+            **{
+                role: None if term_input is None else term_input.to_settings()
+                for role, term_input in roles.items()
+            },
         }
 
     @classmethod

@@ -94,9 +94,11 @@ class _Grouped(Cells):
         points, spreads = [], []
         for part, line in self._each():
             codes = bin_of_cell[part] - bin_of_cell[part.start]
-            own, within = line.merged(codes, weight[part], None if spread is None else spread[part])
-            level = np.full(len(own), self.points[part.start, 0])
-            points.append(np.column_stack([level, own.points]))
+            merged_line, within = line.merged(
+                codes, weight[part], None if spread is None else spread[part]
+            )
+            level = np.full(len(merged_line), self.points[part.start, 0])
+            points.append(np.column_stack([level, merged_line.points]))
             spreads.append(within)
         return type(self)(np.concatenate(points)), np.concatenate(spreads)
 
@@ -115,12 +117,12 @@ class _Grouped(Cells):
         for level in np.sort(chosen):
             start, stop = self.starts[level], self.starts[level + 1]
             line = self.line_type(self.points[start:stop, 1]) if lines is None else lines[level][1]
-            own = np.maximum(weight[start:stop], _least(weight))
+            level_weight = np.maximum(weight[start:stop], _least(weight))
             if each == 1:
-                middle = np.searchsorted(np.cumsum(own), 0.5 * own.sum())
+                middle = np.searchsorted(np.cumsum(level_weight), 0.5 * level_weight.sum())
                 parts.append(np.array([start + min(int(middle), stop - start - 1)]))
             else:
-                parts.append(start + getattr(line, how)(own, each))
+                parts.append(start + getattr(line, how)(level_weight, each))
         return np.concatenate(parts)
 
     def chosen(self, weight: Floats, number: int) -> Codes:
@@ -141,19 +143,21 @@ class _Grouped(Cells):
         out = np.zeros((len(self), len(nodes)))
         for part, line in self._each():
             first, last = np.searchsorted(nodes, (part.start, part.stop))
-            own = line.interpolation(nodes[first:last] - part.start)
-            out[part, first:last] = np.eye(len(line)) if own is None else own
+            line_interpolation = line.interpolation(nodes[first:last] - part.start)
+            out[part, first:last] = (
+                np.eye(len(line)) if line_interpolation is None else line_interpolation
+            )
         return out
 
     def interpolated(self, values: Floats, others: Cells) -> Floats:
         assert isinstance(others, _Grouped)
         out = np.zeros(len(others))
-        own = {
+        line_by_level = {
             float(level): (part, line)
             for level, (part, line) in zip(self.levels, self._each(), strict=True)
         }
         for part, line in others._each():
-            known = own.get(float(others.points[part.start, 0]))
+            known = line_by_level.get(float(others.points[part.start, 0]))
             if known is not None:
                 out[part] = known[1].interpolated(values[known[0]], line)
         return out
@@ -189,9 +193,9 @@ class _Grouped(Cells):
     def slopes(self, values: Floats) -> Floats | None:
         out = np.zeros_like(values)
         for part, line in self._each():
-            own = line.slopes(values[:, part])
-            if own is not None:
-                out[:, part] = own
+            line_slopes = line.slopes(values[:, part])
+            if line_slopes is not None:
+                out[:, part] = line_slopes
         return out
 
     def left_open(self, kernel: Any, spread: Floats) -> Floats:
@@ -203,9 +207,9 @@ class _Grouped(Cells):
         for part, line in self._each():
             share = float(weight[part].sum()) / total if total > 0 else 0.0
             if share > 0:
-                own = line.bin_shift(kernel, dual[part], weight[part], spread[part])
-                bias[part] = own.bias
-                rest, noise = rest + share * own.rest, noise + share * own.noise
+                line_shift = line.bin_shift(kernel, dual[part], weight[part], spread[part])
+                bias[part] = line_shift.bias
+                rest, noise = rest + share * line_shift.rest, noise + share * line_shift.noise
         return BinShift(bias, rest, noise)
 
 

@@ -46,18 +46,20 @@ class MultipliedCells(Cells):
 
     def __init__(self, inner: Cells) -> None:
         self.inner = inner
-        own = inner.points if inner.points.ndim == 2 else inner.points[:, None]
-        self.points = np.column_stack([own, np.ones(len(own))])
+        inner_points = inner.points if inner.points.ndim == 2 else inner.points[:, None]
+        self.points = np.column_stack([inner_points, np.ones(len(inner_points))])
 
-    def _own(self, inputs: Floats) -> Floats:
+    def _inner_inputs(self, inputs: Floats) -> Floats:
         """Inputs of the function itself."""
-        own = inputs[:, :-1]
-        return own[:, 0] if self.inner.points.ndim == 1 else own
+        inner_inputs = inputs[:, :-1]
+        return inner_inputs[:, 0] if self.inner.points.ndim == 1 else inner_inputs
 
     # ------------------------------------------------------------------ algebra at the cells
 
     def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
-        return self.inner.prior(kernel, self._own(x), self._own(y)) * np.outer(x[:, -1], y[:, -1])
+        return self.inner.prior(kernel, self._inner_inputs(x), self._inner_inputs(y)) * np.outer(
+            x[:, -1], y[:, -1]
+        )
 
     def prior_by_log(self, kernel: Any, name: str) -> Floats:
         return self.inner.prior_by_log(kernel, name)
@@ -89,7 +91,7 @@ class MultipliedCells(Cells):
         return _Times(self, self.inner.variance_function(kernel, weight), 2)
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
-        return self.inner.prior_variance(kernel, self._own(inputs)) * inputs[:, -1] ** 2
+        return self.inner.prior_variance(kernel, self._inner_inputs(inputs)) * inputs[:, -1] ** 2
 
     def multipliers(self, inputs: Floats) -> Floats | None:
         return inputs[:, -1]
@@ -98,7 +100,7 @@ class MultipliedCells(Cells):
         return np.asarray(np.isnan(inputs).any(axis=1))
 
     def with_inputs(self, inputs: Floats) -> tuple[Self, Codes, Codes]:
-        inner, codes, new = self.inner.with_inputs(self._own(inputs))
+        inner, codes, new = self.inner.with_inputs(self._inner_inputs(inputs))
         return type(self)(inner), codes, new
 
     # ------------------------------------------------------------------ fewer cells
@@ -150,7 +152,7 @@ class MultipliedCells(Cells):
         return self.inner.has_levels and len(self.inner) > 1
 
     def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
-        return self.inner.is_known(self._own(inputs))
+        return self.inner.is_known(self._inner_inputs(inputs))
 
     @property
     def n_curves(self) -> int:
@@ -184,7 +186,7 @@ class _Times:
     def __call__(self, inputs: Floats) -> Floats:
         """Values at inputs, (n,)."""
         inputs = np.asarray(inputs)
-        return self.function(self.cells._own(inputs)) * inputs[:, -1] ** self.power
+        return self.function(self.cells._inner_inputs(inputs)) * inputs[:, -1] ** self.power
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,6 @@ class _TimesSums:
 
     def add_to(self, inputs: Floats, out: Floats) -> None:
         """Add the values at inputs to ``out`` (n_inputs, r)."""
-        own = np.zeros_like(out)
-        self.sums.add_to(self.cells._own(inputs), own)
-        out += own * inputs[:, -1:]
+        inner_sums = np.zeros_like(out)
+        self.sums.add_to(self.cells._inner_inputs(inputs), inner_sums)
+        out += inner_sums * inputs[:, -1:]

@@ -47,14 +47,14 @@ class Term(ABC):
         TERMS[cls.__name__] = cls
 
     def __repr__(self) -> str:
-        given = {
-            own.name: getattr(self, own.name)
-            for own in fields(self)  # type: ignore[arg-type]
-            if getattr(self, own.name) not in (None, own.default, ())
+        stated = {
+            attribute.name: getattr(self, attribute.name)
+            for attribute in fields(self)  # type: ignore[arg-type]
+            if getattr(self, attribute.name) not in (None, attribute.default, ())
         }
         words = [
             f"{value!r}" if name == "column" else f"{name}={value!r}"
-            for name, value in given.items()
+            for name, value in stated.items()
         ]
         return f"{type(self).__name__}({', '.join(words)})"
 
@@ -103,7 +103,7 @@ class Term(ABC):
 
     def to_settings(self) -> dict[str, Any]:
         """Return the term as values that JSON can hold."""
-        values = {own.name: getattr(self, own.name) for own in fields(self)}  # type: ignore[arg-type]
+        values = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}  # type: ignore[arg-type]
         kernel = values.get("kernel")
         if isinstance(kernel, Kernel):
             values["kernel"] = kernel.to_settings()
@@ -412,7 +412,7 @@ def from_settings(settings: Mapping[str, Any]) -> Term:
         raise ParameterError(f"the settings of a term {name} do not fit it: {error}") from error
 
 
-def term_of(given: Any, column: str | None = None) -> Term:
+def term_of(candidate: Any, column: str | None = None) -> Term:
     """Return a term as it is, and a kernel as that of a smooth function.
 
     Raises
@@ -420,11 +420,11 @@ def term_of(given: Any, column: str | None = None) -> Term:
     ParameterError
         If it is neither.
     """
-    if isinstance(given, type):
-        raise ParameterError(f"{given!r} is a class (did you forget the brackets?)")
-    if isinstance(given, str):
-        given = expression_of(given)
-    made = given if isinstance(given, Term) else Smooth(None, kernel_of(given))
+    if isinstance(candidate, type):
+        raise ParameterError(f"{candidate!r} is a class (did you forget the brackets?)")
+    if isinstance(candidate, str):
+        candidate = expression_of(candidate)
+    made = candidate if isinstance(candidate, Term) else Smooth(None, kernel_of(candidate))
     return made if column is None else made.of_column(column)
 
 
@@ -483,21 +483,21 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
         if isinstance(value, (int, float)):
             return -value
     if isinstance(node, (ast.Tuple, ast.List)):
-        return tuple(_evaluated(own, text) for own in node.elts)
+        return tuple(_evaluated(element, text) for element in node.elts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-        sides = [_evaluated(own, text, top=True) for own in (node.left, node.right)]
+        sides = [_evaluated(operand, text, top=True) for operand in (node.left, node.right)]
         if not all(isinstance(side, Kernel) for side in sides):
             raise ParameterError(f"{text!r}: + and * are of kernels; several terms are a list")
         return sides[0] + sides[1] if isinstance(node.op, ast.Add) else sides[0] * sides[1]
     if isinstance(node, ast.Name):
         return _made(node.id, text) if top else node.id
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        values = [_evaluated(own, text) for own in node.args]
+        values = [_evaluated(argument, text) for argument in node.args]
         named: dict[str, Any] = {}
-        for own in node.keywords:
-            if own.arg in named:  # the parser of Python takes the last one
-                raise ParameterError(f"{text!r} has {own.arg}= more than once")
-            named[str(own.arg)] = _evaluated(own.value, text)
+        for keyword in node.keywords:
+            if keyword.arg in named:  # the parser of Python takes the last one
+                raise ParameterError(f"{text!r} has {keyword.arg}= more than once")
+            named[str(keyword.arg)] = _evaluated(keyword.value, text)
         if values and node.func.id in TERMS and _is_kernel(values[0]):
             if "kernel" in named:
                 raise ParameterError(
@@ -516,20 +516,24 @@ def _is_kernel(value: Any) -> bool:
 
 def _written() -> dict[str, Any]:
     """Kernels that text can name: sums and products are made by operators, Custom of objects."""
-    return {name: own for name, own in KERNELS.items() if name not in ("Custom", "Product", "Sum")}
+    return {
+        name: kernel_class
+        for name, kernel_class in KERNELS.items()
+        if name not in ("Custom", "Product", "Sum")
+    }
 
 
 def _made(name: str, text: str, *values: Any, **named: Any) -> Any:
     kernels = _written()
-    found = TERMS.get(name) or kernels.get(name)
-    if found is None:
+    term_or_kernel = TERMS.get(name) or kernels.get(name)
+    if term_or_kernel is None:
         raise ParameterError(
             f"{text!r}: there is no term or kernel {name!r}; terms are {', '.join(sorted(TERMS))}, "
             f"kernels {', '.join(sorted(kernels))}"
         )
     try:
-        signature(found).bind(*values, **named)
+        signature(term_or_kernel).bind(*values, **named)
     except TypeError as error:
-        takes = ", ".join(signature(found).parameters)
+        takes = ", ".join(signature(term_or_kernel).parameters)
         raise ParameterError(f"{text!r}: {error}; {name} takes {takes}") from error
-    return found(*values, **named)
+    return term_or_kernel(*values, **named)

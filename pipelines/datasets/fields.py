@@ -160,7 +160,7 @@ def _path(data: str | Path, data_dir: str | Path | None) -> Path:
         )
     path = Path(data_dir) / f"{data}.npz"
     if not path.is_file():
-        known = [own.stem for own in sorted(Path(data_dir).glob("*.npz")) if _is_field(own)]
+        known = [file.stem for file in sorted(Path(data_dir).glob("*.npz")) if _is_field(file)]
         raise DataError(
             f"--data-dir {data_dir} holds no {data}.npz; fields there: {', '.join(known) or 'none'}"
         )
@@ -209,7 +209,7 @@ def _coordinate(dim: str, stored: dict[str, NDArray]) -> xr.Variable:
         attrs["calendar"] = calendar.split(")")[0].removesuffix("calendar").strip() or "standard"
     if values.dtype == np.float32:
         # 34.01 was meant, not its nearest float32: the steps of the grid are equal then.
-        values = np.array([float(str(own)) for own in values])
+        values = np.array([float(str(value)) for value in values])
     return xr.Variable((dim,), values, attrs)
 
 

@@ -206,7 +206,7 @@ class PyDineof:
         )
         said = io.StringIO()
         with contextlib.redirect_stdout(said), np.errstate(all="ignore"):
-            found = pydineof.run_2D(
+            reconstructed = pydineof.run_2D(
                 field,
                 mask=xr.DataArray(fit.any(axis=0), {"y": field["y"], "x": field["x"]}),
                 nev=n_modes,
@@ -214,7 +214,7 @@ class PyDineof:
                 seed=self.seed,
             )
         filled = np.full(values.shape, np.nan)
-        complete = found.transpose("time", "y", "x").to_numpy() - self.offset
+        complete = reconstructed.transpose("time", "y", "x").to_numpy() - self.offset
         filled[wanted] = complete[wanted]
         details: dict[str, float | str] = {"pyDINEOF": version("pyDINEOF")}
         chosen = re.search(r"optimal EOF modes: (\d+)", said.getvalue())

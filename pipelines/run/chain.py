@@ -127,19 +127,19 @@ def reasons(
     fresh : bool
         Everything runs.
     """
-    found: dict[Step, str] = {}
+    reason_by_step: dict[Step, str] = {}
     start = len(STAGES) if first is None else position(first)
     for step in steps:
         if fresh or position(step.stage) >= start:
-            found[step] = "asked for"
-        elif (reason := _stale(step, root, found)) is not None:
-            found[step] = reason
-    return found
+            reason_by_step[step] = "asked for"
+        elif (reason := _stale(step, root, reason_by_step)) is not None:
+            reason_by_step[step] = reason
+    return reason_by_step
 
 
-def _stale(step: Step, root: Path, found: Mapping[Step, str]) -> str | None:
+def _stale(step: Step, root: Path, reason_by_step: Mapping[Step, str]) -> str | None:
     for need in step.needs.values():
-        if need in found:
+        if need in reason_by_step:
             return f"{need.name} runs"
     manifest = manifest_of(root / step.place)
     if manifest is None:

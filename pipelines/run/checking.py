@@ -73,8 +73,8 @@ def _require_complete(options: Additive | Scoring) -> None:
     if options.learner is not None:
         return
     default = Kernel() if options.kernel is None else options.kernel
-    given = [own for own in options.terms.values() if isinstance(own, Kernel)]
-    for kernel in (default, *given):
+    term_kernels = [term for term in options.terms.values() if isinstance(term, Kernel)]
+    for kernel in (default, *term_kernels):
         if kernel.lengthscale is None or kernel.variance is None:
             raise ParameterError(
                 "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "

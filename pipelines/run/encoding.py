@@ -49,7 +49,7 @@ def encode(work: Work, options: Encode) -> None:
     with work.clock.stage("levels"):
         counts = _levels(source / TRAIN, facts, options)
         dates = _dates(source / TRAIN, facts["inputs"])
-    levels = {name: sorted(found) for name, found in counts.items()}
+    levels = {name: sorted(row_counts) for name, row_counts in counts.items()}
     as_codes = options.categories == "codes"
     classes = None
     if facts["task"] == "classification":
@@ -80,7 +80,7 @@ def encode(work: Work, options: Encode) -> None:
             "categories": options.categories,
             "numbers": {
                 "levels": {} if as_codes else _by_rows(counts),
-                "dates": {name: found.settings() for name, found in dates.items()},
+                "dates": {name: date_range.settings() for name, date_range in dates.items()},
             },
             "classes": None if classes is None else classes.tolist(),
             "in_memory": in_memory,
@@ -106,16 +106,16 @@ def _levels(path: Path, facts: dict[str, Any], options: Encode) -> dict[str, Cou
             f"{facts['name']}: input column {text[0]!r} is text; drop it, or let "
             "python -m pipelines.run encode it (encode.categories: levels)"
         )
-    found: dict[str, Counter[str]] = {name: Counter() for name in text}
+    level_counts: dict[str, Counter[str]] = {name: Counter() for name in text}
     for frame in blocks(path, text) if text else ():
         for name in text:
-            found[name].update(frame[name].value_counts().to_dict())
-            if len(+found[name]) > MOST_LEVELS:
+            level_counts[name].update(frame[name].value_counts().to_dict())
+            if len(+level_counts[name]) > MOST_LEVELS:
                 raise DataError(
                     f"{facts['name']}: input column {name!r} has more than {MOST_LEVELS} levels; "
                     "it looks like an identifier: drop it (load.drop)"
                 )
-    return {name: +counts for name, counts in found.items()}
+    return {name: +counts for name, counts in level_counts.items()}
 
 
 def _by_rows(counts: dict[str, Counter[str]]) -> dict[str, list[str]]:
@@ -130,11 +130,11 @@ def _dates(path: Path, inputs: list[str]) -> dict[str, DateRange]:
     schema = pq.read_schema(path)
     names = [name for name in inputs if pa.types.is_temporal(schema.field(name).type)]
     names = [name for name in names if not pa.types.is_duration(schema.field(name).type)]
-    found = {name: DateRange() for name in names}
+    ranges = {name: DateRange() for name in names}
     for frame in blocks(path, names) if names else ():
         for name in names:
-            found[name].add(name, frame[name])
-    return found
+            ranges[name].add(name, frame[name])
+    return ranges
 
 
 def _codes(
@@ -156,8 +156,8 @@ def _codes(
 def _classes(path: Path, target: str) -> Labels:
     classes = merged([], target)
     for frame in blocks(path, [target]):
-        found = distinct(labels_of(frame[target], target), target)
-        classes = merged([classes, found], target)
+        block_classes = distinct(labels_of(frame[target], target), target)
+        classes = merged([classes, block_classes], target)
         if len(classes) > 1000:
             raise DataError(
                 f"target {target!r} has more than 1000 distinct values; expected labels: for "

@@ -38,22 +38,22 @@ def build_additive(options: Additive) -> AdditiveGPRegressor:
 
 def build_pursuit(options: Pursuit, seed: int) -> ProjectionPursuitGPRegressor:
     """Make the estimator that the options ask for."""
-    given = _parameters(options)
-    del given["fit_to"]
-    return ProjectionPursuitGPRegressor(**given, random_state=seed, verbose=True)
+    parameters = _parameters(options)
+    del parameters["fit_to"]
+    return ProjectionPursuitGPRegressor(**parameters, random_state=seed, verbose=True)
 
 
 def _parameters(options: Additive | Pursuit | Scoring) -> dict[str, Any]:
-    given = {name: getattr(options, name) for name in type(options).model_fields}
-    given["kernel"] = None if options.kernel is None else options.kernel.build()
-    if "terms" in given:
-        given["terms"] = _terms(given["terms"])
-    return given
+    parameters = {name: getattr(options, name) for name in type(options).model_fields}
+    parameters["kernel"] = None if options.kernel is None else options.kernel.build()
+    if "terms" in parameters:
+        parameters["terms"] = _terms(parameters["terms"])
+    return parameters
 
 
 def _terms(terms: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
-        name: own.build() if isinstance(own, Kernel) else own for name, own in terms.items()
+        name: term.build() if isinstance(term, Kernel) else term for name, term in terms.items()
     } or None
 
 
@@ -154,8 +154,8 @@ def fit_scored(work: Work, model: Any, view: View | None = None) -> None:
         exposure["exposure"] = encoded.column(TRAIN, EXPOSURE) if encoded.in_memory else EXPOSURE
 
     def derive(frame: pd.DataFrame) -> pd.DataFrame:
-        own = [name for name in (encoded.target, EXPOSURE) if name in frame]
-        return pd.concat([view(frame), frame[own]], axis=1)
+        non_inputs = [name for name in (encoded.target, EXPOSURE) if name in frame]
+        return pd.concat([view(frame), frame[non_inputs]], axis=1)
 
     with work.clock.stage("fit", shown=False):
         if view.is_plain:
@@ -180,25 +180,25 @@ def build_scoring(
     starts : dict of str to kernel, optional
         Of columns that the options do not name.
     """
-    given = _parameters(options)
-    structure, likelihood = given.pop("structure"), given.pop("likelihood")
-    n_projections = given.pop("n_projections")
+    parameters = _parameters(options)
+    structure, likelihood = parameters.pop("structure"), parameters.pop("likelihood")
+    n_projections = parameters.pop("n_projections")
     pursuit = structure == "pursuit"
     if pursuit:
         for name in ADDITIVE_ONLY:
-            del given[name]
-        given["n_projections"] = n_projections or "auto"
+            del parameters[name]
+        parameters["n_projections"] = n_projections or "auto"
     else:
-        given["terms"] = {**(starts or {}), **(given["terms"] or {})} or None
+        parameters["terms"] = {**(starts or {}), **(parameters["terms"] or {})} or None
     if task == "counts":
         for name in LABELS_ONLY:
-            given.pop(name, None)
+            parameters.pop(name, None)
         of_counts = dsgp.GeneralizedPursuitGP if pursuit else dsgp.GeneralizedAdditiveGP
-        return of_counts(likelihood or "poisson", **given, random_state=seed, verbose=True)
+        return of_counts(likelihood or "poisson", **parameters, random_state=seed, verbose=True)
     if pursuit:
-        return dsgp.ProjectionPursuitGPClassifier(**given, random_state=seed, verbose=True)
-    given["multi_class"] = given["multi_class"] or "softmax"
-    return dsgp.AdditiveGPClassifier(**given, random_state=seed, verbose=True)
+        return dsgp.ProjectionPursuitGPClassifier(**parameters, random_state=seed, verbose=True)
+    parameters["multi_class"] = parameters["multi_class"] or "softmax"
+    return dsgp.AdditiveGPClassifier(**parameters, random_state=seed, verbose=True)
 
 
 def _starts(needs: dict[str, Path], options: Scoring, task: str) -> dict[str, Matern] | None:

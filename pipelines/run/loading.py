@@ -87,7 +87,7 @@ def write_given(work: Work, split: Split, task: str) -> None:
 
 def fingerprint(options: Load) -> dict[str, Any]:
     """What tells whether the files are still those that were loaded; of built-in sets nothing."""
-    found: dict[str, Any] = {}
+    file_marks: dict[str, Any] = {}
     for key in ("data", "test"):
         name = getattr(options, key)
         if name is None:
@@ -95,10 +95,10 @@ def fingerprint(options: Load) -> dict[str, Any]:
         for path in _files(name, options.data_dir):
             status = path.stat()
             if status.st_size <= HASHED:
-                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+                file_marks[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
             else:
-                found[str(path)] = [status.st_size, status.st_mtime_ns]
-    return found
+                file_marks[str(path)] = [status.st_size, status.st_mtime_ns]
+    return file_marks
 
 
 def _files(name: str, data_dir: Path | None) -> Iterator[Path]:
@@ -202,8 +202,8 @@ def input_names(names: list[str], options: Load) -> list[str]:
             f"{options.data}: {came}; name one of its columns as target (load.target): "
             + ", ".join(names)
         )
-    own = {options.target, options.exposure}
-    others = [name for name in names if name not in own]
+    non_inputs = {options.target, options.exposure}
+    others = [name for name in names if name not in non_inputs]
     asked = options.drop if options.columns is None else options.columns
     for name in [*asked, *([options.exposure] if options.exposure else [])]:
         if name not in names:
@@ -211,7 +211,7 @@ def input_names(names: list[str], options: Load) -> list[str]:
                 f"{options.data}: there is no column {name!r}; there are: {', '.join(names)}"
             )
     inputs = options.columns or [name for name in others if name not in options.drop]
-    if clash := own & set(inputs):
+    if clash := non_inputs & set(inputs):
         raise DataError(f"{options.data}: {sorted(map(str, clash))[0]!r} cannot be an input, too")
     if not inputs:
         raise DataError(f"{options.data}: no input column is left")

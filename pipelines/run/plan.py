@@ -181,20 +181,20 @@ Body = Callable[[Work], None]
 
 def _fits(model: Model, config: Config) -> list[tuple[str, Mapping[str, Any], Body]]:
     """Stage, options and body of every fit of a model."""
-    found: list[tuple[str, Mapping[str, Any], Body]] = []
+    fits: list[tuple[str, Mapping[str, Any], Body]] = []
     if model.baseline is not None:
         body = partial(fit_baseline, name=model.baseline)
         return [("baseline", {"name": model.baseline}, body)]
     if model.additive is not None:
         additive = build_additive(model.additive)
-        found.append(("additive", _options(model.additive), partial(fit_additive, model=additive)))
+        fits.append(("additive", _options(model.additive), partial(fit_additive, model=additive)))
     if model.pursuit is not None:
-        found.append(_pursuit(model.pursuit, config.seed))
+        fits.append(_pursuit(model.pursuit, config.seed))
     if model.scoring is not None:
         scoring = partial(fit_scoring, options=model.scoring, seed=config.seed)
         options = {**_options(model.scoring), "seed": config.seed}
-        found.append(("scoring", options, scoring))
-    return found
+        fits.append(("scoring", options, scoring))
+    return fits
 
 
 def _pursuit(options: Pursuit, seed: int) -> tuple[str, Mapping[str, Any], Body]:

@@ -107,17 +107,17 @@ def _probabilities(model: Any, X: pd.DataFrame) -> pd.DataFrame:
 def _in_full(
     model: Any, X: pd.DataFrame, frame: pd.DataFrame, target: str, level: float
 ) -> pd.DataFrame:
-    given = {"exposure": frame[EXPOSURE].to_numpy()} if EXPOSURE in frame else {}
+    exposure = {"exposure": frame[EXPOSURE].to_numpy()} if EXPOSURE in frame else {}
     y = frame[target].to_numpy(np.float64)
-    mean, std = model.predict(X, return_std=True, include_noise=True, **given)
-    lower, upper = model.predict_interval(X, level, include_noise=True, **given)
+    mean, std = model.predict(X, return_std=True, include_noise=True, **exposure)
+    lower, upper = model.predict_interval(X, level, include_noise=True, **exposure)
     return pd.DataFrame(
         {
             "mean": mean,
             "std": std,
             "lower": lower,
             "upper": upper,
-            "log_density": model.log_predictive_density(X, y, **given),
+            "log_density": model.log_predictive_density(X, y, **exposure),
         }
     )
 

@@ -88,11 +88,11 @@ def draw_time(lines: list[Line]) -> Figure:
             label="dsgp without making the data",
         )  # fmt: skip
     _linear_guide(panels[1], lines)
-    own = slopes(lines).get(OURS, {})
+    our_slopes = slopes(lines).get(OURS, {})
     told = [
-        rf"$N^{{{own[name]:.2f}}}$ from $10^{power}$ rows"
+        rf"$N^{{{our_slopes[name]:.2f}}}$ from $10^{power}$ rows"
         for name, power in (("total_from_1e5", 5), ("total_from_1e6", 6))
-        if name in own
+        if name in our_slopes
     ]
     if told:
         panels[1].set_title("dsgp: " + ", ".join(told), fontsize=9)

@@ -79,8 +79,8 @@ class Settings:
     def key(self) -> str:
         """Digest of the settings and of the versions of what computes."""
         versions = environment()
-        own = {"format": FORMAT, "dsgp": versions["dsgp"], **asdict(self)}
-        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()[:12]
+        key_parts = {"format": FORMAT, "dsgp": versions["dsgp"], **asdict(self)}
+        return hashlib.sha256(json.dumps(key_parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def file_name(self) -> str:
@@ -243,7 +243,7 @@ def scores(
         function and noise, in nats; ``coverage_f`` of the 95 % band. Without `std` the last two
         are None.
     """
-    found: dict[str, float | None] = {
+    measures: dict[str, float | None] = {
         "rmse_f": math.sqrt(np.mean((mean - f) ** 2)),
         "nmse": nmse(y, mean, y_train_mean),
         "mnlp_excess": None,
@@ -251,9 +251,9 @@ def scores(
     }
     if std is not None and noise_variance is not None:
         density = mnlp(y, mean, std**2 + noise_variance)
-        found["mnlp_excess"] = density - mnlp(y, f, NOISE_VARIANCE)
-        found["coverage_f"] = coverage(f, mean, std, LEVEL)
-    return found
+        measures["mnlp_excess"] = density - mnlp(y, f, NOISE_VARIANCE)
+        measures["coverage_f"] = coverage(f, mean, std, LEVEL)
+    return measures
 
 
 def own_peak_memory_mb() -> float | None:

@@ -89,17 +89,17 @@ def slopes(lines: Iterable[Line]) -> dict[str, dict[str, float]]:
         ``total_from_1e5``, ``total_from_1e6``: of the whole fit; ``net_from_…``: less making the
         data.
     """
-    found: dict[str, dict[str, float]] = {}
+    slopes_by_method: dict[str, dict[str, float]] = {}
     lines = list(lines)
     for method in dict.fromkeys(line["method"] for line in lines):
-        own = [line for line in lines if line["method"] == method]
-        found[method] = {
+        method_lines = [line for line in lines if line["method"] == method]
+        slopes_by_method[method] = {
             f"{label}_{span}": slope
             for label, name in (("total", "cpu_fit"), ("net", "cpu_net"))
             for span, least in SLOPE_FROM.items()
-            if (slope := _slope(own, name, least)) is not None
+            if (slope := _slope(method_lines, name, least)) is not None
         }
-    return found
+    return slopes_by_method
 
 
 def _slope(lines: Iterable[Line], name: str, least: int) -> float | None:
@@ -162,11 +162,11 @@ def markdown(lines: list[Line], notes: Iterable[str]) -> str:
 def slope_lines(lines: list[Line]) -> list[str]:
     """Say the slopes in words."""
     return [
-        f"{method}: processor time of the fit ∝ N^{own[f'total_{span}']:.2f} from {least:,} rows"
-        f" (N^{own[f'net_{span}']:.2f} without making the data)."
-        for method, own in slopes(lines).items()
+        f"{method}: processor time of the fit ∝ N^{exponents[f'total_{span}']:.2f} from "
+        f"{least:,} rows (N^{exponents[f'net_{span}']:.2f} without making the data)."
+        for method, exponents in slopes(lines).items()
         for span, least in SLOPE_FROM.items()
-        if f"total_{span}" in own and f"net_{span}" in own
+        if f"total_{span}" in exponents and f"net_{span}" in exponents
     ]
 
 

@@ -163,7 +163,7 @@ def test_fewer_nodes_change_the_evidence_by_about_what_is_told(name, alone):
     for count in (8, 12, 20, 32, 60):
         model = given.node_model(count)
         found = mode_of(model, given.kernels, tol=1e-9)
-        tables = model.tables(found.found, model.at(found.values)[0])
+        tables = model.tables(found.linearised, model.at(found.values)[0])
         left = open_variances(tables, model.basis, given.kernels, 1.0)
         told = 0.5 * sum(v * w.sum() for v, w in zip(left, tables.weights, strict=True))
         errors.append(abs(found.evidence(alone=alone) - given.evidence(alone)))

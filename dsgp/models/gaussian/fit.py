@@ -323,17 +323,17 @@ class GaussianFit:
     def _refined(self, source: Source, outcome: GaussianOutcome) -> GaussianOutcome:
         """Take as many bins as bring their error down, or all distinct values, and solve again."""
         training, hyper, fit = outcome.training, outcome.hyper, outcome.fit
-        lines = [own for own in training.equations.layout.cells if own.is_interpolated]
-        largest = max((len(own) // own.n_curves for own in lines), default=0)
+        lines = [cells for cells in training.equations.layout.cells if cells.is_interpolated]
+        largest = max((len(line) // line.n_curves for line in lines), default=0)
         # What they cost falls at least with their number, and noise with its square.
         excess = max(fit.bin_error / _BIN_LIMIT, (fit.bin_noise / _BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
         if n_bins <= largest:
             return outcome
-        given = training.terms
+        earlier_terms = training.terms
         terms = [
             term.with_kernel(kernel.scaled(training.scale))
-            for term, kernel in zip(given, hyper.kernels, strict=True)
+            for term, kernel in zip(earlier_terms, hyper.kernels, strict=True)
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already

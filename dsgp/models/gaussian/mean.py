@@ -111,13 +111,13 @@ def _attempt(
     coarse: Callable[[], CoarseSpace],
 ) -> tuple[AdditiveSystem, float, Solution, Complexity]:
     system = AdditiveSystem(equations, kernels, noise_variance, constant=0.0)
-    own = cache(lambda: coarse().with_noise_of(system))
-    extra = {"coarse": own} if solver == "multigrid" else {}
+    coarse_of_system = cache(lambda: coarse().with_noise_of(system))
+    extra = {"coarse": coarse_of_system} if solver == "multigrid" else {}
     solution = SOLVERS[solver](system, tol=tol, max_iter=max_iter, start=start, **extra)
     constant = system.constant_at(solution.mean)
-    given = system.given_constant(constant)
-    coupled = coarse().with_noise_of(given) if len(kernels) > 1 else None
-    return given, constant, solution, Complexity.of(given, coupled)
+    with_constant = system.given_constant(constant)
+    coupled = coarse().with_noise_of(with_constant) if len(kernels) > 1 else None
+    return with_constant, constant, solution, Complexity.of(with_constant, coupled)
 
 
 def _noise(

@@ -102,8 +102,8 @@ def prepare(
     if source.n_rows is not None:  # what is sure to be needed; the survey tells the rest
         plan_memory(source.n_rows, len(source.names), [], True, source.weighted)
     rows = TermRows(source, terms)
-    found = survey(rows.source, partial(watch, "reading columns"), rows.levels)
-    return binned(rows, found, bins, watch)
+    surveyed = survey(rows.source, partial(watch, "reading columns"), rows.levels)
+    return binned(rows, surveyed, bins, watch)
 
 
 def _exact_is_cheap(source: Source, terms: list[BoundTerm]) -> bool:
@@ -142,21 +142,21 @@ def _exact(source: Source, terms: list[BoundTerm]) -> Training:
 
 def binned(
     rows: TermRows,
-    found: Survey,
+    surveyed: Survey,
     bins: str | int | None,
     watch: Watch = lambda stage, rows: None,
 ) -> Training:
     """Sum the rows by bins, once a survey has said where the values are."""
-    source = rows.given
-    require_usable_target(max(abs(found.target.low), abs(found.target.high)))
-    report_columns({f"the target {source.target!r}": found.extremes[-1]})
-    if found.target.low == found.target.high:
-        pilot = constant_target(found.target.low, found.n_rows)
+    source = rows.column_source
+    require_usable_target(max(abs(surveyed.target.low), abs(surveyed.target.high)))
+    report_columns({f"the target {source.target!r}": surveyed.extremes[-1]})
+    if surveyed.target.low == surveyed.target.high:
+        pilot = constant_target(surveyed.target.low, surveyed.n_rows)
     else:
-        pilot = _pilot(found)
+        pilot = _pilot(surveyed)
         require_usable_scale(pilot[1])
     plan, summed, too_wide = summed_by_bins(
-        rows, found, bins, pilot, partial(watch, "summing rows")
+        rows, surveyed, bins, pilot, partial(watch, "summing rows")
     )
     training = Training(
         names=tuple(source.names),
@@ -168,15 +168,15 @@ def binned(
         scale=summed.scale,
         weight_scale=summed.weight_scale,
         spreads=None if plan.exact else summed.spreads,
-        n_missing=missing_of(rows, found),
+        n_missing=missing_of(rows, surveyed),
     )
     return replace(training, too_wide=too_wide)
 
 
-def _pilot(found: Survey) -> tuple[float, float]:
+def _pilot(surveyed: Survey) -> tuple[float, float]:
     """Rough location and scale of the target, from its sketch."""
-    values, counts = found.target.values, found.target.counts
+    values, counts = surveyed.target.values, surveyed.target.counts
     location = float(np.average(values, weights=counts))
-    size = max(abs(found.target.low - location), abs(found.target.high - location))
+    size = max(abs(surveyed.target.low - location), abs(surveyed.target.high - location))
     spread = float(np.sqrt(np.average(((values - location) / size) ** 2, weights=counts)))
     return location, size * spread if spread > 0 else size

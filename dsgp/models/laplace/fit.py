@@ -94,8 +94,8 @@ class LaplaceFit(LaplaceSteps):
             )
         with one_blas_thread():
             level, constant = self._constant(rows, likelihood)
-            given = [term.kernel for term in responses.terms]
-            used = given
+            start_kernels = [term.kernel for term in responses.terms]
+            used = start_kernels
             learned = None
             if self.learner is not None and has_too_many_levels(rows.table.cells):
                 clock.stage("learn")
@@ -116,7 +116,7 @@ class LaplaceFit(LaplaceSteps):
             outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
             if learned is None:
                 return outcome
-            outcome = self._from_start(outcome, given)
+            outcome = self._from_start(outcome, start_kernels)
             if before is not None and before.learned is not None and before.learned.at_points:
                 outcome = self._climbed(outcome, before.learned.kernels, before.mode.solution.mean)
             return self.without_structure(outcome, clock)
@@ -226,14 +226,14 @@ class LaplaceFit(LaplaceSteps):
 
     def _from_start(self, outcome: LaplaceOutcome, kernels: list[Kernel]) -> LaplaceOutcome:
         """Learn again from the user's start if nodes cannot have kept it, if that is better."""
-        given = [lengthscales_given(kernel) for kernel in kernels]
-        if not any(given):
+        given_lengthscales = [lengthscales_given(kernel) for kernel in kernels]
+        if not any(given_lengthscales):
             return outcome
         searches = self._searches(outcome.responses, outcome.likelihood, kernels)
         start = [search.start for search in searches]
         if all(
             length > _NODES_KEEP * search.width
-            for lengths, search in zip(given, searches, strict=True)
+            for lengths, search in zip(given_lengthscales, searches, strict=True)
             for length in lengths
         ):
             return outcome

@@ -54,8 +54,8 @@ def not_resolved(table: RowTable) -> str:
     """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
     lines = [cells.line for cells in table.cells]
     points = [np.zeros(1) if line is None else line for line in lines]
-    finest = [float(np.diff(own).min(initial=np.inf)) for own in points]
-    extents = [float(own[-1] - own[0]) for own in points]
+    finest = [float(np.diff(axis_points).min(initial=np.inf)) for axis_points in points]
+    extents = [float(axis_points[-1] - axis_points[0]) for axis_points in points]
     ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
     worst = int(np.argmax(ratios))
     return (

@@ -141,13 +141,13 @@ def prepare_responses(
             source.target,
         )
     term_rows = TermRows(source, terms)
-    found = survey(term_rows.source, partial(watch, "reading columns"), term_rows.levels)
+    surveyed = survey(term_rows.source, partial(watch, "reading columns"), term_rows.levels)
     numbers_kept = _NUMBERS + len(source.extra)
     if n_functions > 1:
         numbers_kept += _NUMBERS_OF_EACH * n_functions
     plan, summed, too_wide = summed_by_bins(
         term_rows,
-        found,
+        surveyed,
         bins,
         (0.0, 1.0),
         partial(watch, "coding rows"),
@@ -168,7 +168,7 @@ def prepare_responses(
         coded,
         None if plan.exact else summed.spreads,
         plan.with_pairs and coded.n_rows * _MOVES * table.n_terms > table.size**2,
-        missing_of(term_rows, found),
+        missing_of(term_rows, surveyed),
         source.target,
         too_wide,
     )

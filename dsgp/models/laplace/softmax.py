@@ -72,9 +72,9 @@ def _plain(label: Any) -> Any:
 
 def softmax(latents: Floats) -> Floats:
     """Probabilities of classes (C, n) for latents (C, n)."""
-    found = np.exp(latents - latents.max(axis=0))
-    found /= found.sum(axis=0)
-    return found
+    probabilities = np.exp(latents - latents.max(axis=0))
+    probabilities /= probabilities.sum(axis=0)
+    return probabilities
 
 
 def log_rest(latents: Floats, c: int) -> Floats:
@@ -192,8 +192,8 @@ def fit_softmax(
     for procedure in procedures if fit.learner is not None else [fit]:
         fitted = []
         for c, before in enumerate(outcomes):  # all given the same: their order does not matter
-            given = responses.with_target(labels == c, -log_rest(latents, c))
-            fitted.append(procedure(given, Bernoulli(), clock, before))
+            class_responses = responses.with_target(labels == c, -log_rest(latents, c))
+            fitted.append(procedure(class_responses, Bernoulli(), clock, before))
         clock.stage("settle")
         outcomes, latents, more, change = _settled(fit, responses, fitted)
         rounds += 1 + more
@@ -201,9 +201,9 @@ def fit_softmax(
     for c, (outcome, settled) in enumerate(zip(fitted, outcomes, strict=True)):
         assert settled is not None
         kept = replace(fit, learner=None, level=settled.level)
-        given = responses.with_target(labels == c, -log_rest(latents, c))
-        given = given.with_kernels(outcome.mode.system.kernels)
-        last = kept(given, outcome.likelihood, clock, settled)
+        class_responses = responses.with_target(labels == c, -log_rest(latents, c))
+        class_responses = class_responses.with_kernels(outcome.mode.system.kernels)
+        last = kept(class_responses, outcome.likelihood, clock, settled)
         final.append(replace(last, learned=outcome.learned))
     return ClassFits(final, rounds, change)
 
@@ -226,7 +226,12 @@ def _settled(
     modes = [outcome.mode for outcome in fitted]
 
     def latents_of(functions: Floats) -> Floats:
-        return np.stack([own[-1] + rows.table.gather(own[:-1]) for own in functions])
+        return np.stack(
+            [
+                class_functions[-1] + rows.table.gather(class_functions[:-1])
+                for class_functions in functions
+            ]
+        )
 
     # The constant of each class after its functions.
     functions = np.stack([np.append(mode.solution.mean, mode.level) for mode in modes])
@@ -239,9 +244,9 @@ def _settled(
             rounds += 1
             begun, probabilities = functions.copy(), softmax(latents)
             for c, outcome in enumerate(fitted):
-                given = responses.with_target(labels == c, -log_rest(latents, c))
+                class_responses = responses.with_target(labels == c, -log_rest(latents, c))
                 modes[c] = find_mode(
-                    given.rows,
+                    class_responses.rows,
                     outcome.likelihood,
                     functions[c, -1],
                     outcome.mode.system.kernels,
@@ -260,8 +265,8 @@ def _settled(
             if change > tol:
                 functions = memory.next(begun, functions)
                 latents = latents_of(functions)
-    found = [replace(outcome, mode=mode) for outcome, mode in zip(fitted, modes, strict=True)]
-    return list(found), latents, rounds, change
+    with_modes = [replace(outcome, mode=mode) for outcome, mode in zip(fitted, modes, strict=True)]
+    return list(with_modes), latents, rounds, change
 
 
 class _Extrapolation:
@@ -280,8 +285,8 @@ class _Extrapolation:
                 [(out - into - error).ravel() for into, out in self._rounds[:-1]], axis=1
             )
             share = np.linalg.lstsq(steps, -error.ravel(), rcond=1e-8)[0]
-            for own, (_, out) in zip(share, self._rounds[:-1], strict=True):
-                guess += own * (out - output)
+            for weight, (_, out) in zip(share, self._rounds[:-1], strict=True):
+                guess += weight * (out - output)
         return guess
 
 

@@ -161,19 +161,20 @@ class GaussianPursuit:
             try:
                 if beside.terms:
                     return self._in_turn(source, beside, log_jacobian, random, clock)
-                found = self._searched(source, random, clock)
+                search_result = self._searched(source, random, clock)
                 run = None
                 if self.method == "gibbs":
                     clock.stage("sample")
-                    run = self._sampled(found.prepared, found.pursued, random).shifted(log_jacobian)
-                outcome = self._posterior(source, beside, found, clock)
+                    prepared, pursued = search_result.prepared, search_result.pursued
+                    run = self._sampled(prepared, pursued, random).shifted(log_jacobian)
+                outcome = self._posterior(source, beside, search_result, clock)
             except LinAlgError as error:
                 raise ParameterError(
                     "float64 cannot resolve so little noise beside the functions: raise "
                     "noise_variance, or leave it out"
                 ) from error
         clock.stage("keep")
-        return self._kept(beside, found, outcome, run, log_jacobian)
+        return self._kept(beside, search_result, outcome, run, log_jacobian)
 
     def _in_turn(
         self,
@@ -191,9 +192,9 @@ class GaussianPursuit:
         pursued = None
         for _ in range(ROUNDS):
             left = left_by(source, beside, contribution)
-            found = self._searched(left, random, clock, pursued)
-            pursued = found.pursued
-            outcome = self._jointly(source, beside, found, clock)
+            search_result = self._searched(left, random, clock, pursued)
+            pursued = search_result.pursued
+            outcome = self._jointly(source, beside, search_result, clock)
             before = contribution
             contribution = TermSum(names, beside.of(outcome.terms()))
             scale = max(math.sqrt(outcome.noise_variance), _LEAST_NOISE * outcome.training.scale)
@@ -201,7 +202,7 @@ class GaussianPursuit:
             if change <= SETTLED:
                 break
         clock.stage("keep")
-        kept = self._kept(beside, found, outcome, None, log_jacobian)
+        kept = self._kept(beside, search_result, outcome, None, log_jacobian)
         return replace(kept, change=change)
 
     def _searched(
@@ -279,15 +280,15 @@ class GaussianPursuit:
             )
 
     def _posterior(
-        self, source: Source, beside: Beside, found: Searched, clock: Clock
+        self, source: Source, beside: Beside, search_result: Searched, clock: Clock
     ) -> GaussianOutcome:
         """Compute the joint posterior of the functions for the directions that were found.
 
         The search has smooth functions: where they leave structure, hyperparameters are learned
         again.
         """
-        standard, state = found.prepared.standard, found.pursued.state
-        mapped = beside.projected_source(source, found.prepared, found.projections)
+        standard, state = search_result.prepared.standard, search_result.pursued.state
+        mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         kernels = kernels_of(state)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
@@ -311,11 +312,11 @@ class GaussianPursuit:
         return self.fit.finish(mapped, training, hyper, clock, bounds)
 
     def _jointly(
-        self, source: Source, beside: Beside, found: Searched, clock: Clock
+        self, source: Source, beside: Beside, search_result: Searched, clock: Clock
     ) -> GaussianOutcome:
         """Learn and fit the functions of projections and the terms beside them together."""
-        standard, state = found.prepared.standard, found.pursued.state
-        mapped = beside.projected_source(source, found.prepared, found.projections)
+        standard, state = search_result.prepared.standard, search_result.pursued.state
+        mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         along = plain_terms(held(kernels_of(state, standard.spread**2)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
@@ -336,13 +337,13 @@ class GaussianPursuit:
     def _kept(
         self,
         beside: Beside,
-        found: Searched,
+        search_result: Searched,
         outcome: GaussianOutcome,
         run: Sampled | None,
         log_jacobian: float,
     ) -> PursuitOutcome:
         """Take what a fit came to."""
-        prepared, pursued = found.prepared, found.pursued
+        prepared, pursued = search_result.prepared, search_result.pursued
         standard, state = prepared.standard, pursued.state
         facts = FitFacts.of_gaussian(outcome, log_jacobian)
         unit = math.log(standard.spread)
@@ -358,7 +359,7 @@ class GaussianPursuit:
         )
         latent: Any = ProjectedModel.around(
             outcome.model(),
-            found.projections,
+            search_result.projections,
             tuple(beside.projected[j] for j in standard.varying),
             math.sqrt(facts.target_variance),
             self.direction_uncertainty,

@@ -144,7 +144,7 @@ class Projections:
         inputs = np.clip(self.standard(columns), -_FAR, _FAR)
         ridges = self.ridges
         flat, starts = ridges.cardinal
-        found = np.empty((len(inputs), self.factor.shape[1]))
+        deviations = np.empty((len(inputs), self.factor.shape[1]))
         design = np.empty((min(_DESIGN_ROWS, len(inputs)), ridges.n_parameters + 1))
         for start in range(0, len(inputs), _DESIGN_ROWS):
             rows = slice(start, min(start + _DESIGN_ROWS, len(inputs)))
@@ -161,8 +161,8 @@ class Projections:
                 ridges.functions,
                 part,
             )
-            np.matmul(part[:, :-1], self.factor, out=found[rows])
-        return found
+            np.matmul(part[:, :-1], self.factor, out=deviations[rows])
+        return deviations
 
 
 def held(kernels: dict[str, Matern]) -> dict[str, Matern]:

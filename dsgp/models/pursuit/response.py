@@ -121,15 +121,15 @@ class ResponsePursuit:
             try:
                 if beside.terms:
                     return self._in_turn(source, beside, likelihood, random, clock, view, seen)
-                found = self._searched(source, likelihood, random, clock, view)
-                outcome = self._posterior(source, beside, found, clock, seen)
+                search_result = self._searched(source, likelihood, random, clock, view)
+                outcome = self._posterior(source, beside, search_result, clock, seen)
             except LinAlgError as error:
                 raise ParameterError(
                     "float64 cannot resolve the functions beside what the rows tell of them: "
                     "rescale columns that are far from 0, or ask for fewer projections"
                 ) from error
         clock.stage("keep")
-        return self._kept(beside, found, outcome)
+        return self._kept(beside, search_result, outcome)
 
     def _in_turn(
         self,
@@ -151,9 +151,9 @@ class ResponsePursuit:
         pursued = None
         for _ in range(ROUNDS):
             other = offset_by(source, beside, contribution)
-            found = self._searched(other, likelihood, random, clock, view, pursued)
-            pursued = found.pursued
-            outcome = self._jointly(source, beside, found, clock, seen)
+            search_result = self._searched(other, likelihood, random, clock, view, pursued)
+            pursued = search_result.pursued
+            outcome = self._jointly(source, beside, search_result, clock, seen)
             before = contribution
             contribution = TermSum(names, beside.of(outcome.terms()))
             # What a row leaves open of f, about.
@@ -164,7 +164,7 @@ class ResponsePursuit:
             if change <= SETTLED:
                 break
         clock.stage("keep")
-        return replace(self._kept(beside, found, outcome), change=change)
+        return replace(self._kept(beside, search_result, outcome), change=change)
 
     def _searched(
         self,
@@ -199,15 +199,15 @@ class ResponsePursuit:
         self,
         source: Source,
         beside: Beside,
-        found: Searched,
+        search_result: Searched,
         clock: Clock,
         seen: Callable[[Responses], Responses],
     ) -> LaplaceOutcome:
         """Compute the posterior of the functions for the directions that were found."""
-        response = found.pursued.state.response
+        response = search_result.pursued.state.response
         assert response is not None
-        fit = replace(self.fit, level=found.prepared.standard.offset)
-        responses = seen(self._rows(fit, source, beside, found, clock))
+        fit = replace(self.fit, level=search_result.prepared.standard.offset)
+        responses = seen(self._rows(fit, source, beside, search_result, clock))
         outcome = fit(responses, response.likelihood, clock)
         return fit.without_structure(outcome, clock)
 
@@ -215,33 +215,35 @@ class ResponsePursuit:
         self,
         source: Source,
         beside: Beside,
-        found: Searched,
+        search_result: Searched,
         clock: Clock,
         seen: Callable[[Responses], Responses],
     ) -> LaplaceOutcome:
         """Learn and fit the functions of projections and the terms beside them together."""
-        response = found.pursued.state.response
+        response = search_result.pursued.state.response
         assert response is not None
         fit = replace(self.fit, learner="marginal")
-        responses = seen(self._rows(fit, source, beside, found, clock))
+        responses = seen(self._rows(fit, source, beside, search_result, clock))
         return fit(responses, response.likelihood, clock)
 
     def _rows(
-        self, fit: LaplaceFit, source: Source, beside: Beside, found: Searched, clock: Clock
+        self, fit: LaplaceFit, source: Source, beside: Beside, search_result: Searched, clock: Clock
     ) -> Responses:
         """Rows made ready for functions of projections and the terms beside them."""
-        state = found.pursued.state
+        state = search_result.pursued.state
         assert state.response is not None
-        mapped = beside.projected_source(source, found.prepared, found.projections)
+        mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         kernels = kernels_of(state, state.response.unit**2)
         along = plain_terms(held(kernels) if beside.terms else kernels)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already
             return fit.prepare(mapped, [*along, *beside.terms], clock)
 
-    def _kept(self, beside: Beside, found: Searched, outcome: LaplaceOutcome) -> PursuitOutcome:
+    def _kept(
+        self, beside: Beside, search_result: Searched, outcome: LaplaceOutcome
+    ) -> PursuitOutcome:
         """Take what a fit came to."""
-        prepared, pursued = found.prepared, found.pursued
+        prepared, pursued = search_result.prepared, search_result.pursued
         response = pursued.state.response
         assert response is not None
         search_facts = SearchFacts(
@@ -252,7 +254,7 @@ class ResponsePursuit:
         )
         latent = ProjectedModel.around(
             outcome.model(),
-            found.projections,
+            search_result.projections,
             tuple(beside.projected[j] for j in prepared.standard.varying),
             float(response.unit),
             self.direction_uncertainty,

@@ -192,7 +192,7 @@ def searched(
 
     ``start`` is what an earlier search of nearly the same rows found.
     """
-    found = pursue(
+    outcome = pursue(
         prepared.levels,
         frame,
         options,
@@ -201,12 +201,12 @@ def searched(
         start=None if start is None else start.state,
     )
     level = prepared.levels[-1]
-    state = ordered(level, found.state)
+    state = ordered(level, outcome.state)
     return Pursued(
         state,
-        [*found.trace, (len(state.ridges), state.evidence)],
-        found.state.n_rows,
+        [*outcome.trace, (len(state.ridges), state.evidence)],
+        outcome.state.n_rows,
         relevance(level, state),
-        found.failed,
-        found.limited,
+        outcome.failed,
+        outcome.limited,
     )

@@ -47,7 +47,7 @@ _CUTS = 2
 
 def summed_by_bins(
     rows: TermRows,
-    found: Survey,
+    surveyed: Survey,
     bins: str | int | None,
     pilot: tuple[float, float],
     watch: Callable[[int], None],
@@ -67,18 +67,18 @@ def summed_by_bins(
     too_wide : dict of str to int
         As of ``Training``.
     """
-    cut = partial(BinPlan.of, rows, found, bins, auto=auto, kept_numbers=kept_numbers)
+    cut = partial(BinPlan.of, rows, surveyed, bins, auto=auto, kept_numbers=kept_numbers)
     plan = cut()
     for again in range(_CUTS + 1):
         placed_rows = rows.with_terms(plan.all_terms)
         summed = statistics(
             placed_rows.source,
-            found.lengths,
+            surveyed.lengths,
             plan.cuts,
             [placed_rows.parts[d] for d in plan.varying],
             pilot,
             with_pairs=plan.with_pairs and keep is None,
-            cells=plan.cells(found),
+            cells=plan.cells(surveyed),
             codes_on_disk=plan.on_disk,
             keep=keep or (),
             watch=watch,
@@ -146,18 +146,18 @@ class BinPlan:
         """Whether every bin holds one distinct value."""
         return all(cut.exact for cut in self.cuts)
 
-    def cells(self, found: Survey) -> list[Parts]:
+    def cells(self, surveyed: Survey) -> list[Parts]:
         """Parts of the bins, for targets that vary within them."""
         total = sum(map(len, self.cuts))
         return [
-            Parts.of(cut.bins, cut.high, found.n_rows, total, cut.n_curves) for cut in self.cuts
+            Parts.of(cut.bins, cut.high, surveyed.n_rows, total, cut.n_curves) for cut in self.cuts
         ]
 
     @classmethod
     def of(
         cls,
         rows: TermRows,
-        found: Survey,
+        surveyed: Survey,
         bins: str | int | None,
         *,
         auto: Mapping[int, int] = AUTO_BINS,
@@ -170,24 +170,24 @@ class BinPlan:
         ``kept_numbers`` of every row are kept beside its codes, even where there are tables;
         ``least`` are numbers of bins that single terms need.
         """
-        for position, sketch in enumerate(found.sketches):
+        for position, sketch in enumerate(surveyed.sketches):
             if position not in rows.levels:
                 require_usable_range(rows.column(position), sketch.low, sketch.high)
         report_columns(
             {
-                rows.what(position): found.extremes[position]
-                for position in range(len(found.sketches))
+                rows.what(position): surveyed.extremes[position]
+                for position in range(len(surveyed.sketches))
                 if rows.is_number(position)
             }
         )
         for term, part in zip(rows.terms, rows.parts, strict=True):
-            if term.multiplier is not None and found.sketches[part.stop - 1].complete:
-                tell_of_codes(term, found.sketches[part.stop - 1].values)
+            if term.multiplier is not None and surveyed.sketches[part.stop - 1].complete:
+                tell_of_codes(term, surveyed.sketches[part.stop - 1].values)
         terms = [
-            _placed_by_sketch(term, found.sketches[part.stop - 1])
+            _placed_by_sketch(term, surveyed.sketches[part.stop - 1])
             for term, part in zip(rows.terms, rows.parts, strict=True)
         ]
-        varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, found)]
+        varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, surveyed)]
         constant = [term.name for d, term in enumerate(terms) if d not in varying]
         tell_constant(constant)
         kept = [terms[d] for d in varying]
@@ -207,17 +207,21 @@ class BinPlan:
         for d, n in zip(varying, wanted, strict=True):
             part, term = rows.parts[d], terms[d]
             positions = dict(zip(rows.terms[d].inputs, range(part.start, part.stop), strict=True))
-            sketches = {own: found.sketches[j] for own, j in positions.items()}
-            levels = {own: found.levels[j] for own, j in positions.items() if j in found.levels}
+            sketches = {term_input: surveyed.sketches[j] for term_input, j in positions.items()}
+            levels = {
+                term_input: surveyed.levels[j]
+                for term_input, j in positions.items()
+                if j in surveyed.levels
+            }
             cuts.append(TermCut.of(term, sketches, levels, n))
         with_pairs = pair_bytes(cuts) <= BIN_TABLE_BYTES
         on_disk = plan_memory(
-            found.n_rows,
-            len(found.sketches),
+            surveyed.n_rows,
+            len(surveyed.sketches),
             cuts,
             with_pairs,
-            rows.given.weighted,
-            max(found.lengths),
+            rows.column_source.weighted,
+            max(surveyed.lengths),
             kept_numbers,
         )
         return cls(terms, varying, constant, cuts, with_pairs, on_disk)
@@ -245,9 +249,9 @@ def _placed_by_sketch(term: BoundTerm, sketch: Sketch) -> BoundTerm:
     return placed(term, location, float(np.sqrt(square)))
 
 
-def _varies_in(term: BoundTerm, part: slice, found: Survey) -> bool:
+def _varies_in(term: BoundTerm, part: slice, surveyed: Survey) -> bool:
     """Whether what rows get of a term can differ."""
-    sketches = found.sketches[part]
+    sketches = surveyed.sketches[part]
     if not all(sketch.low <= sketch.high for sketch in sketches):  # nothing is known
         return False
     if term.multiplier is not None and sketches[-1].low == sketches[-1].high == 0.0:

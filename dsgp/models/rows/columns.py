@@ -27,23 +27,25 @@ class TermRows:
 
     Attributes
     ----------
-    given : Source
+    column_source : Source
         Of the columns.
     terms : list of BoundTerm
     """
 
-    given: Source
+    column_source: Source
     terms: list[BoundTerm]
 
     @cached_property
     def source(self) -> Source:
         """Its columns are the inputs of all terms, one after the other."""
         plain = tuple(term.name for term in self.terms if term.is_plain)
-        if len(plain) == len(self.terms) and plain == tuple(self.given.names):
-            return self.given
-        names = tuple(f"{term.name}: {own.column}" for term in self.terms for own in term.inputs)
-        read = partial(_inputs_of, tuple(self.given.names), tuple(self.terms))
-        return MappedSource(self.given, names, read)
+        if len(plain) == len(self.terms) and plain == tuple(self.column_source.names):
+            return self.column_source
+        names = tuple(
+            f"{term.name}: {term_input.column}" for term in self.terms for term_input in term.inputs
+        )
+        read = partial(_inputs_of, tuple(self.column_source.names), tuple(self.terms))
+        return MappedSource(self.column_source, names, read)
 
     @cached_property
     def parts(self) -> list[slice]:
@@ -57,13 +59,13 @@ class TermRows:
         return [
             part.start + k
             for term, part in zip(self.terms, self.parts, strict=True)
-            for k, own in enumerate(term.inputs)
-            if own is term.group or (own is term.value and term.family == "levels")
+            for k, term_input in enumerate(term.inputs)
+            if term_input is term.group or (term_input is term.value and term.family == "levels")
         ]
 
     def column(self, position: int) -> str:
         """Return the column of an input."""
-        return [own.column for term in self.terms for own in term.inputs][position]
+        return [term_input.column for term in self.terms for term_input in term.inputs][position]
 
     def what(self, position: int) -> str:
         """Name an input for messages."""
@@ -71,9 +73,9 @@ class TermRows:
 
     def is_number(self, position: int) -> bool:
         """Whether an input is a column of numbers as it is."""
-        own = [each for term in self.terms for each in term.inputs][position]
-        as_it_is = own == Input(own.column) and position not in self.levels
-        kind = self.given.kinds.get(own.column)
+        term_input = [each for term in self.terms for each in term.inputs][position]
+        as_it_is = term_input == Input(term_input.column) and position not in self.levels
+        kind = self.column_source.kinds.get(term_input.column)
         return as_it_is and (kind is None or kind.is_number)
 
     def with_terms(self, terms: list[BoundTerm]) -> TermRows:
@@ -130,9 +132,11 @@ def placed_by_rows(term: BoundTerm, columns: dict[str, Floats], weight: Floats |
     return placed(term, location, spread)
 
 
-def missing_of(rows: TermRows, found: Survey) -> dict[str, int]:
+def missing_of(rows: TermRows, surveyed: Survey) -> dict[str, int]:
     """Count missing values of the columns that terms read."""
-    columns = [own.column for term in rows.terms for own in term.inputs]
+    columns = [term_input.column for term in rows.terms for term_input in term.inputs]
     if not columns:
         columns = list(rows.source.names)
-    return {name: int(count) for name, count in zip(columns, found.n_missing, strict=True) if count}
+    return {
+        name: int(count) for name, count in zip(columns, surveyed.n_missing, strict=True) if count
+    }

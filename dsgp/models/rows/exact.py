@@ -83,10 +83,13 @@ def encode_all(
     by_name = dict(zip(source.names, columns, strict=True))
     terms = [placed_by_rows(term, by_name, weight) for term in terms]
     inputs = [term.read(by_name) for term in terms]
-    n_inputs = sum(len(own) for term in inputs for own in term)
-    tasks = [partial(encode_term, term, own) for term, own in zip(terms, inputs, strict=True)]
-    found = run(tasks, _ENCODE * n_inputs)
-    flat = [own for term in inputs for own in term]
+    n_inputs = sum(len(column) for term in inputs for column in term)
+    tasks = [
+        partial(encode_term, term, term_inputs)
+        for term, term_inputs in zip(terms, inputs, strict=True)
+    ]
+    encoded = run(tasks, _ENCODE * n_inputs)
+    flat = [column for term in inputs for column in term]
     for position, values in enumerate(flat):
         if position not in rows.levels and not np.isnan(values).all():
             low, high = float(np.nanmin(values)), float(np.nanmax(values))
@@ -102,10 +105,10 @@ def encode_all(
     cells: list[Cells] = []
     codes, multipliers = [], {}
     constant = []
-    for term, own, (table, code) in zip(terms, inputs, found, strict=True):
-        multiplier = multiplier_of(term, own)
+    for term, term_inputs, (table, code) in zip(terms, inputs, encoded, strict=True):
+        multiplier = multiplier_of(term, term_inputs)
         if multiplier is not None:
-            tell_of_codes(term, np.unique(own[-1][~np.isnan(own[-1])]))
+            tell_of_codes(term, np.unique(term_inputs[-1][~np.isnan(term_inputs[-1])]))
         if table is None or not varies(term, len(table), multiplier):
             constant.append(term.name)
             continue

@@ -15,7 +15,7 @@ from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from dsgp.rows.sources.lazy import blocks_of, frame_of, is_lazy, kind_of, name_of, one_column
-from dsgp.rows.sources.memory import naming, require_own, target_of
+from dsgp.rows.sources.memory import naming, require_non_inputs, target_of
 from dsgp.rows.sources.stored import Stored, open_table
 
 
@@ -66,7 +66,7 @@ def _column(X: Any, name: str) -> Any:
     X = plain_table(X, [name])
     if isinstance(X, xr.Dataset):
         X = frame_of(X[[name]] if name in X.data_vars else X)
-    require_own(X, [name], kind_of(X))
+    require_non_inputs(X, [name], kind_of(X))
     return X[name]
 
 
@@ -86,9 +86,10 @@ def _of_blocks(y: Any) -> Labels:
         y = one_column(y, "y")
     blocks, _ = blocks_of(y)
     name = name_of(y)
-    found = delayed(_of_block, pure=False, traverse=False)
+    labels_of_block = delayed(_of_block, pure=False, traverse=False)
     tasks = [
-        found(block, name, f"block {number} of the target") for number, block in enumerate(blocks)
+        labels_of_block(block, name, f"block {number} of the target")
+        for number, block in enumerate(blocks)
     ]
     return merged(dask.compute(*tasks, scheduler=scheduler_of_collections()), name)
 
@@ -104,6 +105,6 @@ def _on_disk(stored: Stored, y: Any) -> Labels:
     table.require([y])
     labels = merged([], y)
     for block in table.blocks([y], numbers=()):
-        found = _of_block(block.read()[y], y, block.part, block.first_row)
-        labels = merged([labels, found], y)
+        block_labels = _of_block(block.read()[y], y, block.part, block.first_row)
+        labels = merged([labels, block_labels], y)
     return labels

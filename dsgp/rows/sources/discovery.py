@@ -38,30 +38,30 @@ def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
         return {}
     columns = {name: table[name] for name in names if name in table.columns}
     kinds = {
-        name: _asked(name, kind_of_column(_what(name), own), wanted)
-        for name, own in columns.items()
-        if own.ndim == 1
+        name: _asked(name, kind_of_column(_what(name), column), wanted)
+        for name, column in columns.items()
+        if column.ndim == 1
     }
-    found = {
+    levels_by_name = {
         name: [distinct_levels(_what(name), columns[name])]
         for name, kind in kinds.items()
         if isinstance(kind, Categories)
     }
-    return _completed(kinds, found, wanted, len(table))
+    return _completed(kinds, levels_by_name, wanted, len(table))
 
 
 def kinds_on_disk(table: StoredTable, names: Sequence[str], wanted: Wanted) -> Kinds:
     """Look at the types of a stored table, and read its levels."""
     kinds: Kinds = {}
     for name in names:
-        own = pd.Series(dtype=pd.ArrowDtype(table.type_of(name)))
-        kinds[name] = _asked(name, kind_of_column(_what(name), own), wanted)
+        empty_column = pd.Series(dtype=pd.ArrowDtype(table.type_of(name)))
+        kinds[name] = _asked(name, kind_of_column(_what(name), empty_column), wanted)
     levels = [name for name, kind in kinds.items() if isinstance(kind, Categories)]
-    found: dict[str, list[Any]] = {name: [] for name in levels}
+    levels_by_name: dict[str, list[Any]] = {name: [] for name in levels}
     if levels:
         for block in table.blocks(levels, numbers=()):
-            _add(found, _block_levels(block.read(), levels, block.part))
-    return _completed(kinds, found, wanted, table.n_rows)
+            _add(levels_by_name, _block_levels(block.read(), levels, block.part))
+    return _completed(kinds, levels_by_name, wanted, table.n_rows)
 
 
 def kinds_of_collection(
@@ -71,10 +71,10 @@ def kinds_of_collection(
     kinds: Kinds = {}
     for name in names:
         meta = table[name]._meta
-        own = kind_of_column(_what(name), meta, by_type=True)
-        kinds[name] = _asked(name, own, wanted)
+        column_kind = kind_of_column(_what(name), meta, by_type=True)
+        kinds[name] = _asked(name, column_kind, wanted)
     levels = [name for name, kind in kinds.items() if isinstance(kind, Categories)]
-    found: dict[str, list[Any]] = {name: [] for name in levels}
+    levels_by_name: dict[str, list[Any]] = {name: [] for name in levels}
     if levels:
         blocks, _ = blocks_of(table[levels])
         look = delayed(_block_levels, pure=False, traverse=False)
@@ -83,8 +83,8 @@ def kinds_of_collection(
             for number, block in enumerate(blocks)
         ]
         for one in dask.compute(*tasks, scheduler=scheduler_of_collections()):
-            _add(found, one)
-    return _completed(kinds, found, wanted, n_rows)
+            _add(levels_by_name, one)
+    return _completed(kinds, levels_by_name, wanted, n_rows)
 
 
 def _what(name: str) -> str:
@@ -105,15 +105,15 @@ def _block_levels(block: Any, names: Iterable[str], part: str) -> dict[str, Any]
         return {name: distinct_levels(_what(name), block[name]) for name in names}
 
 
-def _add(found: dict[str, list[Any]], more: dict[str, Any]) -> None:
+def _add(levels_by_name: dict[str, list[Any]], more: dict[str, Any]) -> None:
     for name, labels in more.items():
-        found[name].append(labels)
+        levels_by_name[name].append(labels)
 
 
 def _completed(
-    kinds: Kinds, found: dict[str, list[Any]], wanted: Wanted, n_rows: int | None
+    kinds: Kinds, levels_by_name: dict[str, list[Any]], wanted: Wanted, n_rows: int | None
 ) -> Kinds:
-    for name, pieces in found.items():
+    for name, pieces in levels_by_name.items():
         labels = merged_levels(_what(name), pieces)
         asked = name in wanted.levels
         as_text = pd.Series(labels, dtype=object)

@@ -153,8 +153,8 @@ def reading(
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         reason = "".join(filter(str.isprintable, reason))  # UTF-16 read as UTF-8 is half zeros
-        if names and (found := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
-            column, line, what = found.groups()
+        if names and (match := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
+            column, line, what = match.groups()
             where = f" in line {line}" if line else ""
             raise DataError(
                 f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; its "

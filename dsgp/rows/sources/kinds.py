@@ -97,8 +97,8 @@ class Dates(Kind):
         zone = None if series.dt.tz is None else str(series.dt.tz)
         if (zone is None) != (self.zone is None):
             now, then = (
-                ("no time zone" if own is None else f"the time zone {own}")
-                for own in (zone, self.zone)
+                ("no time zone" if time_zone is None else f"the time zone {time_zone}")
+                for time_zone in (zone, self.zone)
             )
             raise DataError(
                 f"{what} has {now}, but had {then} when the model was fitted: make both alike, "
@@ -127,8 +127,8 @@ class Categories(Kind):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        own = self.names if self.missing != "level" else (*self.names, "(missing)")
-        return own
+        labels = self.names if self.missing != "level" else (*self.names, "(missing)")
+        return labels
 
     @cached_property
     def _index(self) -> pd.Index:
@@ -194,9 +194,9 @@ def labels_of_levels(what: str, values: Any) -> Any:
     """
     series = values if isinstance(values, pd.Series) else pd.Series(np.asarray(values).ravel())
     if isinstance(series.dtype, pd.CategoricalDtype):
-        own = labels_of_levels(what, pd.Series(series.cat.categories))
+        category_labels = labels_of_levels(what, pd.Series(series.cat.categories))
         codes = series.cat.codes.to_numpy()
-        return np.concatenate([own, [None]])[codes]
+        return np.concatenate([category_labels, [None]])[codes]
     if isinstance(series.dtype, pd.ArrowDtype) and pa.types.is_dictionary(
         series.dtype.pyarrow_dtype
     ):
@@ -235,8 +235,8 @@ def _plain_numbers(values: Floats) -> Any:
 
 def distinct_levels(what: str, values: Any) -> Any:
     """Return the labels among those of some rows, each once, without the missing one."""
-    found = pd.unique(labels_of_levels(what, values))
-    return found[~pd.isna(found)]
+    distinct = pd.unique(labels_of_levels(what, values))
+    return distinct[~pd.isna(distinct)]
 
 
 def merged_levels(what: str, pieces: Sequence[Any]) -> tuple[Any, ...]:

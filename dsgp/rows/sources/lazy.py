@@ -25,7 +25,7 @@ from dsgp.rows.sources.memory import (
     naming,
     numbered,
     require_length,
-    require_own,
+    require_non_inputs,
     require_unique,
 )
 from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_no_values
@@ -140,15 +140,15 @@ def lazy_source(
     """
     X = _collection(X)
     kind = kind_of(X)
-    own = roles.columns
+    non_inputs = roles.columns
     if _is_frame(X):
-        X, labels, named = _chosen(X, own, match, kind, select)
+        X, labels, named = _chosen(X, non_inputs, match, kind, select)
         present = needed = labels
     else:
         named = False
         if X.ndim != 2:
             raise DataError(f"X has shape {X.shape}; an array of rows and columns was expected")
-        require_own(X, own, kind)
+        require_non_inputs(X, non_inputs, kind)
         X = X.rechunk({1: -1})
         present = needed = numbered(X.shape[1])
         if match is not None:
@@ -195,16 +195,16 @@ def lazy_source(
 
 def _chosen(
     X: Any,
-    own: list[str],
+    non_inputs: list[str],
     match: Match | None,
     kind: str,
     select: Callable[[Sequence[str]], list[str]],
 ) -> tuple[Any, tuple[str, ...], bool]:
-    """Keep the inputs of a data frame, and its ``own`` columns beside them; name the inputs."""
-    require_own(X, own, kind)
+    """Keep the inputs of a data frame, and the ``non_inputs`` beside them; name the inputs."""
+    require_non_inputs(X, non_inputs, kind)
     present = list(X.columns)
     named = all(isinstance(name, str) for name in present)
-    inputs = [name for name in present if name not in own]
+    inputs = [name for name in present if name not in non_inputs]
     if match is None:
         columns = select(inputs)
     elif named and match.named:
@@ -217,7 +217,7 @@ def _chosen(
             f"{fitted}the {kind} has no column {listed(absent)}; it has {listed(present)}"
         )
     # One column at least: a block without any has no rows.
-    kept = list(dict.fromkeys([*columns, *own])) or present[:1]
+    kept = list(dict.fromkeys([*columns, *non_inputs])) or present[:1]
     require_unique([name for name in present if name in kept])
     return X[kept], tuple(columns) if named else numbered(len(columns)), named
 
@@ -283,8 +283,8 @@ def map_table(
     tables = []
     for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True)):
         part = f"block {number} of the {kind}"
-        own = {role: pieces[number] for role, pieces in cut.items()} | names
-        rows = apply(block, None if extra is None else own, function, outputs, part)
+        block_extra = {role: pieces[number] for role, pieces in cut.items()} | names
+        rows = apply(block, None if extra is None else block_extra, function, outputs, part)
         tables.append(da.from_delayed(rows, shape=(n_rows, outputs), dtype=np.float64))
     return da.concatenate(tables, allow_unknown_chunksizes=True)
 

@@ -331,17 +331,17 @@ def require_unique(names: Sequence[str]) -> None:
         )
 
 
-def require_own(table: Any, own: Sequence[str], kind: str) -> None:
+def require_non_inputs(table: Any, non_inputs: Sequence[str], kind: str) -> None:
     """Raise ``DataError`` if a table lacks columns that are no inputs, or has one of them twice."""
-    if not own:
+    if not non_inputs:
         return
     if not hasattr(table, "columns"):
-        raise DataError(f"the {kind} has no column {listed(own)}: pass an array")
-    if absent := [name for name in own if name not in table.columns]:
+        raise DataError(f"the {kind} has no column {listed(non_inputs)}: pass an array")
+    if absent := [name for name in non_inputs if name not in table.columns]:
         raise DataError(
             f"the {kind} has no column {listed(absent)}; it has {listed(list(table.columns))}"
         )
-    require_unique([name for name in table.columns if name in own])
+    require_unique([name for name in table.columns if name in non_inputs])
 
 
 @contextmanager

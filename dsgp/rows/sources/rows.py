@@ -259,10 +259,10 @@ class Layout:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
-    def own(self) -> list[str]:
+    def non_inputs(self) -> list[str]:
         """Columns of the block that are no inputs, each once."""
-        own = (self.target_column, self.weight_column, *self.extra_columns.values())
-        return list(dict.fromkeys(name for name in own if name is not None))
+        non_inputs = (self.target_column, self.weight_column, *self.extra_columns.values())
+        return list(dict.fromkeys(name for name in non_inputs if name is not None))
 
     def rows(
         self,
@@ -295,8 +295,8 @@ class Layout:
             }
             if n_rows == 0:
                 return self._no_rows(y, weight, extra)
-            if self.own and not self.named:
-                block = block.drop(columns=self.own)  # of inputs to be taken by position
+            if self.non_inputs and not self.named:
+                block = block.drop(columns=self.non_inputs)  # of inputs to be taken by position
             columns = matching_columns(
                 block, self.names, self.needed, self.named, self.model, self.kinds
             )
@@ -336,11 +336,13 @@ def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> Non
     if not gaps.size:
         return
     what = "date" if kind.is_date else "level"
-    own = "" if kind.is_date else f", or Levels({name!r}, missing='level'), an effect of their own"
+    level_remedy = (
+        "" if kind.is_date else f", or Levels({name!r}, missing='level'), an effect of their own"
+    )
     raise DataError(
         f"input column {name!r} has no {what} in row {first_row + gaps[0]} (counted from 0) and in "
         f"{gaps.size} of {values.size} rows: drop those rows, fill them, or pass missing='ignore' "
-        f"(--missing ignore; pursuit models have none), which gives them no effect{own}"
+        f"(--missing ignore; pursuit models have none), which gives them no effect{level_remedy}"
     )
 
 

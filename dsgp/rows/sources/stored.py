@@ -211,12 +211,12 @@ def open_table(
     if len({is_csv(file) for file in files}) > 1:
         raise DataError(f"{label} has both CSV and Parquet files; keep one kind")
     parts: list[Part] = []
-    for file, own in zip(files, labels, strict=True):
+    for file, part_label in zip(files, labels, strict=True):
         if is_csv(file):
-            parts.append(CsvPart.of(file, own, form))
+            parts.append(CsvPart.of(file, part_label, form))
         else:
-            require_csv(own, form)
-            parts.append(ParquetPart.of(file, own))
+            require_csv(part_label, form)
+            parts.append(ParquetPart.of(file, part_label))
     return StoredTable(str(place), parts)
 
 
@@ -229,23 +229,25 @@ def _is_pattern(place: Place) -> bool:
 
 
 def _matching(place: Place) -> list[Place]:
-    found: Iterable[Place]
+    candidates: Iterable[Place]
     if isinstance(place, Path):
-        found = (Path(match) for match in iglob(str(place), recursive=True))
+        candidates = (Path(match) for match in iglob(str(place), recursive=True))
     else:
-        found = matches(place)
-    return _in_order(file for file in found if file.is_file() and not name_of(file).startswith("_"))
+        candidates = matches(place)
+    return _in_order(
+        file for file in candidates if file.is_file() and not name_of(file).startswith("_")
+    )
 
 
 def _files_below(folder: Place) -> list[Place]:
-    found: Iterable[Place]
+    candidates: Iterable[Place]
     if isinstance(folder, Path):
-        found = (file for file in folder.rglob("*") if file.is_file())
+        candidates = (file for file in folder.rglob("*") if file.is_file())
     else:
-        found = files_below(folder)
+        candidates = files_below(folder)
     files = _in_order(
         file
-        for file in found
+        for file in candidates
         if name_of(file).lower().endswith(FILE_TYPES)
         and not any(name.startswith(("_", ".")) for name in parts_within(file, folder))
     )

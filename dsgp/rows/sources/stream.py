@@ -27,7 +27,7 @@ from dsgp.rows.sources.memory import (
     extra_of,
     listed,
     matching_columns,
-    require_own,
+    require_non_inputs,
     target_of,
     weights_of,
 )
@@ -100,9 +100,9 @@ def source_of(
         match = Match(tuple(names), asked, named is not False, model)
     elif y is None:
         target_of(None, 0)
-    given = {role: values for role, values in (extra or {}).items() if values is not None}
+    given_extra = {role: values for role, values in (extra or {}).items() if values is not None}
     labels = None if labels is None else np.asarray(labels)
-    roles = Roles(y, sample_weight, given, labels).map(_plain)
+    roles = Roles(y, sample_weight, given_extra, labels).map(_plain)
     if isinstance(X, (str, Path, UPath, Stored)):
         stored = X if isinstance(X, Stored) else Stored(X)
         return _stored_source(stored, roles, match, blank, wanted, kinds or {})
@@ -232,13 +232,13 @@ def _memory_source(
     kinds: Mapping[str, Kind],
 ) -> MemorySource:
     target = "y"
-    own = roles.columns
-    require_own(X, own, "table")
-    if own:
+    non_inputs = roles.columns
+    require_non_inputs(X, non_inputs, "table")
+    if non_inputs:
         table = X
         roles = roles.map(lambda values: table[values] if isinstance(values, str) else values)
         # A model that finds its inputs by name may have one of these among them.
-        X = X if match is not None and match.named else X.drop(columns=own)
+        X = X if match is not None and match.named else X.drop(columns=non_inputs)
     if match is None:
         if wanted is not None and isinstance(X, pd.DataFrame):
             X = X[_selected(list(X.columns), wanted, "table")]
@@ -307,7 +307,7 @@ class StoredSource:
 
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         layout = self.layout
-        columns = list(dict.fromkeys([*layout.needed, *layout.own]))
+        columns = list(dict.fromkeys([*layout.needed, *layout.non_inputs]))
         numbers = [
             name
             for name in columns
@@ -334,15 +334,15 @@ def _stored_source(
         if name is not None:
             stored.require_column_name(what, name)
     table = open_table(stored.path, stored.format, stored.storage_options)
-    own = roles.columns
+    non_inputs = roles.columns
     if match is None:
-        names = columns = _inputs(table, stored, own)
+        names = columns = _inputs(table, stored, non_inputs)
     else:
         names = match.needed
         columns = names
-        table.require(own)
+        table.require(non_inputs)
         if not match.named:
-            inputs = [name for name in table.names if name not in own]
+            inputs = [name for name in table.names if name not in non_inputs]
             columns = match.found_by_position(inputs)
         try:
             table.require(columns)
@@ -372,23 +372,23 @@ def _stored_source(
     return StoredSource(names, layout, table)
 
 
-def _inputs(table: StoredTable, stored: Stored, own: list[str]) -> tuple[str, ...]:
+def _inputs(table: StoredTable, stored: Stored, non_inputs: list[str]) -> tuple[str, ...]:
     """Input columns of a table to be fitted to."""
     if stored.columns is None:
         table.require_alike()
-        table.require([*own, *stored.drop])
-        apart = {*own, *stored.drop}
+        table.require([*non_inputs, *stored.drop])
+        apart = {*non_inputs, *stored.drop}
         inputs = tuple(name for name in table.names if name not in apart)
     else:
         inputs = tuple(name for name in stored.columns if name not in stored.drop)
-        if twice := [name for name in own if name in inputs]:
+        if twice := [name for name in non_inputs if name in inputs]:
             raise DataError(
                 f"{listed(twice)} cannot be an input as well as the target, a weight or the like"
             )
-        table.require([*inputs, *own])
+        table.require([*inputs, *non_inputs])
     if not inputs:
         raise DataError(
-            f"{table.path!r} has no input column (0 feature(s)) besides {listed(own)}; at least "
-            "one is needed"
+            f"{table.path!r} has no input column (0 feature(s)) besides {listed(non_inputs)}; at "
+            "least one is needed"
         )
     return inputs
