@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import ParameterError
+from dsgp.kernels.state_space import StateSpace
 
 # Beyond these, rates, squares and their products leave the range of float64.
 SMALLEST, LARGEST = 1e-150, 1e150
@@ -212,6 +213,48 @@ class Kernel(ABC):
             for step in (_STEP, -_STEP)
         )
         return (up - down) / (2 * _STEP)
+
+    # ------------------------------------------------------------------ state-space form
+
+    def state_space(self) -> StateSpace:
+        """Return the Gauss–Markov process that has this covariance, with its Φ and Q.
+
+        Kernels whose form is an approximation say of which order, and have its ``error``.
+
+        Raises
+        ------
+        ParameterError
+            If there is none.
+        """
+        raise ParameterError(
+            f"{self!r} has no state-space form; kernels with one are Matern12 … Matern72, "
+            "DampedOscillation, QuasiPeriodic, SquaredExponential (approximately), Wiener, and "
+            "sums and products of these"
+        )
+
+    def drift(self) -> NDArray[np.float64]:
+        """F of the state-space form, (m, m), per unit of the input."""
+        return self.state_space().drift
+
+    def diffusion(self) -> NDArray[np.float64]:
+        """D of the state-space form, (m, m): covariance of the driving noise per unit of input."""
+        return self.state_space().diffusion
+
+    def observation(self) -> NDArray[np.float64]:
+        """Return h of the state-space form, (m,): the function is hᵀ u."""
+        return self.state_space().observation
+
+    def stationary_covariance(self) -> NDArray[np.float64]:
+        """P∞ of the state-space form, (m, m)."""
+        return self.state_space().stationary_covariance
+
+    def transition(self, step: ArrayLike) -> NDArray[np.float64]:
+        """Φ over steps of any shape, in the units of the input: that shape, with (m, m) behind."""
+        return self.state_space().transition(step)
+
+    def process_noise(self, step: ArrayLike) -> NDArray[np.float64]:
+        """Q over steps of any shape, in the units of the input: that shape, with (m, m) behind."""
+        return self.state_space().process_noise(step)
 
     def _complete(self, name: str) -> float:
         """Return the value of a parameter, or raise ``ParameterError`` if it has none yet."""

@@ -1,4 +1,4 @@
-"""Sums and products of kernels: dense form only."""
+"""Sums and products of kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import REGISTRY, Kernel
 from dsgp.kernels.custom import kernel_of
+from dsgp.kernels.state_space import StateSpace, added, multiplied
 
 
 class _Combined(Kernel):
@@ -142,6 +143,10 @@ class Sum(_Combined):
             total = total + part.covariance(x, y)
         return total
 
+    def state_space(self) -> StateSpace:
+        """Return the sum of the processes, if all parts have one."""
+        return added([part.state_space() for part in self.parts])
+
     def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
         return np.sum([part.diagonal(x) for part in self.parts], axis=0)
 
@@ -198,6 +203,10 @@ class Product(_Combined):
 
     def scaled(self, factor: float) -> Self:
         return replace(self, parts=(self.parts[0].scaled(factor), *self.parts[1:]))
+
+    def state_space(self) -> StateSpace:
+        """Return the product of the processes, if all parts have a stationary one."""
+        return multiplied([part.state_space() for part in self.parts])
 
     def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
         return np.prod([part.diagonal(x) for part in self.parts], axis=0)

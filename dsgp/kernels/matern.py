@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import comb
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import comb, gammainc
 
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
+from dsgp.kernels.state_space import StateSpace, checked_steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,13 +126,45 @@ class Matern(Stationary, is_base=True):
         """P∞ of the damped state, shape (m, m); its entry [0, 0] is the variance."""
         return self._values()[1] * self._unit_stationary_covariance
 
-    def transition(self, step: float) -> NDArray[np.float64]:
-        """Φ over a step in the units of the input, shape (m, m)."""
-        tau = self.rate * step
-        phi = np.zeros((self.order, self.order))
-        for k, coefficient in enumerate(self.inverse_factorials):
-            phi += coefficient * tau**k * np.eye(self.order, k=k)
-        return math.exp(-tau) * phi
+    def state_space(self) -> StateSpace:
+        """Return the process in damped coordinates: exact."""
+        stationary, size = self.stationary_covariance(), self.order
+        drift = self.rate * (np.eye(size, k=1) - np.eye(size))
+        diffusion = np.zeros((size, size))
+        diffusion[-1, -1] = 2.0 * self.rate * stationary[-1, -1]
+        return _MaternSpace(drift, diffusion, np.eye(size)[0], stationary)
+
+
+@dataclass(frozen=True, eq=False)
+class _MaternSpace(StateSpace):
+    """Of damped coordinates; Φ and Q have closed forms."""
+
+    @property
+    def _rate(self) -> float:
+        return -float(self.drift[0, 0])
+
+    def transition(self, step: ArrayLike) -> NDArray[np.float64]:
+        """e^{-τ} e^{Sτ}."""
+        tau = self._rate * checked_steps(step)[..., None, None]
+        size = len(self.drift)
+        decay = np.exp(-tau)
+        # Where the decay has underflowed, no power may overflow against it.
+        tau = np.minimum(tau, 1e3)
+        phi = np.zeros((*tau.shape[:-2], size, size))
+        for k in range(size):
+            phi += tau**k / math.factorial(k) * np.eye(size, k=k)
+        return np.asarray(decay * phi)
+
+    def process_noise(self, step: ArrayLike) -> NDArray[np.float64]:
+        """Integral of e^{-2u} u^{a+b} / (a! b!) for components m−1−a and m−1−b: incomplete Γ."""
+        steps = checked_steps(step)
+        power = np.arange(len(self.drift))[::-1]
+        total = power[:, None] + power
+        strength = 2.0 * self.initial_covariance[-1, -1]
+        tau = self._rate * steps[..., None, None]
+        return np.asarray(
+            strength * comb(total, power) / 2.0 ** (total + 1) * gammainc(total + 1.0, 2.0 * tau)
+        )
 
 
 def _dense_coefficients(order: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""Covariances of periodic functions, such as longitude or the time of the year: dense form only."""
+"""Covariances of periodic functions, such as longitude or the time of the year."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
 from dsgp.kernels.matern import Matern12, Matern32, Matern52, Matern72
 from dsgp.kernels.spectral import SquaredExponential
+from dsgp.kernels.state_space import StateSpace
 
 _PLANAR = {
     0.5: Matern12,
@@ -26,6 +27,8 @@ _PLANAR = {
 
 # Of dates, in tables.
 PERIOD_NAMES = ("year", "week", "day")
+# Of a state-space form at most, and points of a period from which harmonics are computed.
+MOST_HARMONICS, _SAMPLES = 60, 4096
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,12 +82,7 @@ class Periodic(Stationary):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.period, str):
-            self._require_number("period")
-        elif self.period not in PERIOD_NAMES:
-            raise ParameterError(
-                f"Periodic: period must be a number or one of {PERIOD_NAMES}, got {self.period!r}"
-            )
+        checked_period(self)
         known = isinstance(self.smoothness, (int, float, np.floating))
         if not known or self.smoothness not in _PLANAR:
             raise ParameterError(
@@ -117,6 +115,55 @@ class Periodic(Stationary):
         """The kernel of the plane, as a function of the chord."""
         return _PLANAR[self.smoothness](*self._values())
 
+    def state_space(self, error: float = 1e-4) -> StateSpace:
+        """Return the harmonics that the function has, each turning without noise.
+
+        The series of harmonics of the covariance is cut, and the variance kept.
+
+        Parameters
+        ----------
+        error : float
+            Largest error of the covariance that is accepted, as a share of the variance.
+
+        Raises
+        ------
+        ParameterError
+            If more than 60 harmonics would be needed: the dense form is exact.
+
+        Examples
+        --------
+        >>> from dsgp.kernels import Periodic
+        >>> space = Periodic(period=1.0, lengthscale=0.2, variance=1.0).state_space(error=1e-3)
+        >>> len(space.drift), bool(space.error < 1e-3)
+        (7, True)
+        """
+        period = self._period
+        angle = np.arange(_SAMPLES) * (period / _SAMPLES)
+        spectrum = np.fft.rfft(self.covariance([0.0], angle)[0]).real / _SAMPLES
+        shares = np.maximum(spectrum, 0.0) / self.std**2
+        shares[1:-1] *= 2.0
+        # What is left out is at most twice missing: from the sum, and by keeping the variance.
+        left = 2.0 * (1.0 - np.cumsum(shares))
+        enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
+        if not len(enough):
+            raise ParameterError(
+                f"{self!r} has harmonics beyond the {MOST_HARMONICS}th with "
+                f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is "
+                "accepted; accept more, or take the dense form, which is exact"
+            )
+        kept = shares[: enough[0] + 1]
+        variances = self.std**2 * kept / kept.sum()
+        size = 2 * len(kept) - 1
+        drift, observation = np.zeros((size, size)), np.zeros(size)
+        for k in range(1, len(kept)):
+            turn = 2.0 * math.pi * k / period
+            drift[2 * k - 1, 2 * k], drift[2 * k, 2 * k - 1] = -turn, turn
+        observation[0] = 1.0
+        observation[1::2] = 1.0
+        spread = np.diag(np.concatenate([variances[:1], np.repeat(variances[1:], 2)]))
+        unseen = max(float(left[enough[0]]), 0.0)
+        return StateSpace(drift, np.zeros((size, size)), observation, spread, error=unseen)
+
     def _distances(self, x: ArrayLike, y: ArrayLike | None) -> NDArray[np.float64]:
         """Chords of all pairs of inputs, (n, k)."""
         # Remainders are exact: inputs many periods away lose nothing.
@@ -135,3 +182,20 @@ class Periodic(Stationary):
 
     def _by_log_lengthscale_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._planar._by_log_lengthscale_at(distance)
+
+
+def checked_period(kernel: Any) -> None:
+    """Make the period of a kernel a float, unless it is that of dates by name.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither a positive number nor a name.
+    """
+    if not isinstance(kernel.period, str):
+        kernel._require_number("period")
+    elif kernel.period not in PERIOD_NAMES:
+        raise ParameterError(
+            f"{type(kernel).__name__}: period must be a number or one of {PERIOD_NAMES}, got "
+            f"{kernel.period!r}"
+        )

@@ -1,15 +1,22 @@
-"""The squared exponential covariance, whose paths have all derivatives: dense form only."""
+"""The squared exponential covariance, whose paths have all derivatives."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
+from dsgp.kernels.state_space import StateSpace, from_spectrum, largest_error, scaled_process
+
+# Terms of the series of a denominator at most: beyond, its roots lose their digits.
+MOST_TERMS = 12
 
 
 @dataclass(frozen=True, repr=False)
@@ -18,7 +25,8 @@ class SquaredExponential(Stationary):
 
     .. math:: k(x, x') = s^2 \exp\left(-\frac{(x - x')^2}{2 \ell^2}\right)
 
-    For the axes of a grid and the columns of a table; it has no exact state-space form.
+    For the axes of a grid and the columns of a table. It has no exact state-space form;
+    ``state_space`` has approximate ones.
 
     Parameters
     ----------
@@ -48,6 +56,49 @@ class SquaredExponential(Stationary):
 
     order: ClassVar[int] = 4
 
+    def state_space(self, order: int | None = None, error: float | None = None) -> StateSpace:
+        """Return an approximate Gauss–Markov process, with its ``error``.
+
+        The exponential series in the denominator of the spectral density is cut after ``order``
+        terms (Hartikainen and Särkkä 2010), and the variance is kept.
+
+        Parameters
+        ----------
+        order : int, optional
+            Components of the state, 1 to 12. Default: 6.
+        error : float, optional
+            Instead of the order: the largest error of the covariance that is accepted, as a share
+            of the variance. The smallest order that has it is taken.
+
+        Raises
+        ------
+        ParameterError
+            If the order is out of range, or no order has the error: the dense form is exact.
+
+        Examples
+        --------
+        >>> from dsgp.kernels import SquaredExponential
+        >>> kernel = SquaredExponential(lengthscale=2.0, variance=1.0)
+        >>> round(kernel.state_space().error, 4), len(kernel.state_space(error=1e-3).drift)
+        (0.0043, 8)
+        """
+        if order is not None and error is not None:
+            raise ParameterError("state_space takes an order or an error, not both")
+        lengthscale, variance = self._values()
+        if error is None:
+            space = _unit_process(6 if order is None else require_order(order))
+        else:
+            orders = (k for k in range(1, MOST_TERMS + 1) if _unit_process(k).error <= error)
+            enough = next(orders, None)
+            if enough is None:
+                raise ParameterError(
+                    f"error={error!r}: the least error of the covariance is "
+                    f"{_unit_process(MOST_TERMS).error:.2g} of the variance, of order "
+                    f"{MOST_TERMS}; take that, or the dense form, which is exact"
+                )
+            space = _unit_process(enough)
+        return scaled_process(space, lengthscale, variance)
+
     def _covariance_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:
         half = self._half_square(distance)
         return np.exp(-half, out=half) * self._values()[1]
@@ -63,3 +114,24 @@ class SquaredExponential(Stationary):
         # exp(-800) is 0 in float64; the square must not overflow against it.
         np.minimum(scaled, 40.0, out=scaled)
         return 0.5 * scaled**2
+
+
+def require_order(order: int) -> int:
+    """Return an order, or raise ``ParameterError`` if it is out of range."""
+    if not isinstance(order, (int, np.integer)) or isinstance(order, bool):
+        raise ParameterError(f"order must be an integer from 1 to {MOST_TERMS}, got {order!r}")
+    if not 1 <= order <= MOST_TERMS:
+        raise ParameterError(f"order must be an integer from 1 to {MOST_TERMS}, got {order!r}")
+    return int(order)
+
+
+@cache
+def _unit_process(order: int) -> StateSpace:
+    """Lengthscale and variance of 1."""
+    # Σ (ω²/2)^k / k!, with ω² = −s²: its roots in s, of negative real part.
+    coefficients = [1.0 / math.factorial(k) for k in range(order + 1)]
+    roots = np.sqrt(-2.0 * np.roots(coefficients[::-1]).astype(complex))
+    space = from_spectrum(np.where(roots.real > 0, -roots, roots))
+    distances = np.linspace(0.0, 10.0, 2001)
+    error = largest_error(space, np.exp(-0.5 * distances**2), distances)
+    return replace(space, error=error)

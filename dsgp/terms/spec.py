@@ -180,10 +180,10 @@ class Smooth(Term):
                 f"input column {column!r} holds categories, of which Smooth makes no function: "
                 f"take Levels({column!r})"
             )
-        if isinstance(period := _period_of(kernel), str) and not kind.is_date:
+        if isinstance(period := getattr(kernel, "period", None), str) and not kind.is_date:
             raise ParameterError(
-                f"Periodic({period!r}) is of dates, and input column {column!r} is none: give the "
-                "period as a number, in the column's units"
+                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
+                "none: give the period as a number, in the column's units"
             )
         kernel = _with_days(kernel)
         is_folded = isinstance(kernel, Periodic)
@@ -389,8 +389,8 @@ def _period_of(kernel: Any) -> float | str | None:
 
 def _with_days(kernel: Kernel) -> Kernel:
     """Return the kernel with periods of dates in days."""
-    if isinstance(kernel, Periodic) and isinstance(kernel.period, str):
-        return replace(kernel, period=PERIODS[kernel.period][0])
+    if isinstance(period := getattr(kernel, "period", None), str):
+        return replace(kernel, period=PERIODS[period][0])
     parts = getattr(kernel, "parts", None)
     if parts is None:
         return kernel

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from dsgp.errors import ParameterError
 from dsgp.estimators import AdditiveGPRegressor, ProjectionPursuitGPRegressor
 from dsgp.kernels import (
+    DampedOscillation,
     Kernel,
     Matern12,
     Matern32,
@@ -27,6 +28,8 @@ KERNELS = [
     SquaredExponential(0.8, 2.5, fixed=("lengthscale",)),
     Periodic(7.0, 0.8, 2.5),
     Periodic(7.0, 0.8, 2.5, smoothness=1.5, fixed="lengthscale"),
+    DampedOscillation(7.0, 0.8, 2.5),
+    DampedOscillation(0.3, 0.8, 2.5, fixed="lengthscale"),
 ]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 
