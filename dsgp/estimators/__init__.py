@@ -17,6 +17,7 @@ from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.estimators.grid import GridGP
 from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
 from dsgp.estimators.pursuit_classifier import ProjectionPursuitGPClassifier
+from dsgp.estimators.spline import SmoothingSpline
 from dsgp.estimators.term_scores import term_tests
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "GridGP",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
+    "SmoothingSpline",
     "compare_models",
     "component_bands",
     "load",
@@ -43,6 +45,7 @@ _MODELS: dict[str, Any] = {
         GridGP,
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
+        SmoothingSpline,
     )
 }
 

@@ -26,21 +26,20 @@ class Wiener(Kernel):
     for two inputs on the same side of the origin :math:`x_0`, and 0 for others. The function and
     its m − 1 derivatives are 0 at the origin; with a polynomial of degree m − 1 beside it, which
     has a flat prior, it is the spline of degree 2m − 1 that ``SmoothingSpline`` fits in linear
-    time. As a term beside ``Linear`` it has the prior of that term for the trend.
+    time. Only :math:`s^2 / \ell^{2m-1}` counts.
 
-    Only :math:`s^2 / \ell^{2m-1}` counts: a learner changes the variance, and leaves the
-    lengthscale where it starts.
+    Models of several terms refuse it: its variance has no limit, and no lengthscale says how fine a
+    function is, by which they choose the points that hold it.
 
     Parameters
     ----------
     smoothing_order : {2, 1, 3}
         m: 1 for broken lines, 2 for cubic splines, 3 for quintic ones.
     lengthscale : float or None
-        :math:`\ell`, the unit of the input that the variance is of. None: chosen from the data by
-        the model, and kept.
+        :math:`\ell`, the unit of the input that the variance is of.
     variance : float or None
         :math:`s^2`, in squared units of the target: with m = 1 that of the change over a
-        lengthscale. None: chosen from the data by the model.
+        lengthscale.
     origin : float
         :math:`x_0`, in the units of the input. Take one that is not far from the inputs.
     fixed : iterable of {"lengthscale", "variance"}
@@ -85,10 +84,6 @@ class Wiener(Kernel):
     @property
     def order(self) -> int:  # type: ignore[override]
         return self.smoothing_order
-
-    @property
-    def free(self) -> tuple[str, ...]:
-        return tuple(name for name in super().free if name != "lengthscale")
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         first = self._from_origin(x)

@@ -115,7 +115,7 @@ def search_for(
             middle = start
         values[name] = start if given is None else given
         middles[name] = middle if given is None else given
-        if name in kernel.free:
+        if name not in kernel.fixed:
             names.append(name)
             # A given start outside the usual range widens it.
             lower.append(min(low, values[name]))

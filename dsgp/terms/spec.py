@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import REGISTRY as KERNELS
-from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, kernel_of
+from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, Wiener, kernel_of
 from dsgp.kernels import from_settings as kernel_from_settings
 from dsgp.terms.bound import BoundTerm
 from dsgp.terms.inputs import PARTS, PERIODS, Input
@@ -184,6 +184,12 @@ class Smooth(Term):
             raise ParameterError(
                 f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
                 "none: give the period as a number, in the column's units"
+            )
+        if _has_part(kernel, Wiener):
+            raise ParameterError(
+                f"{kernel!r}: a Wiener process has no lengthscale that says how fine it is, by "
+                f"which a model chooses the points that hold it; fit column {column!r} by "
+                "SmoothingSpline, or take Matern52(), whose paths have as many derivatives"
             )
         kernel = _with_days(kernel)
         is_folded = isinstance(kernel, Periodic)
@@ -385,6 +391,11 @@ def _require_other_column(term: Smooth | Levels, *, may_be_same: bool = False) -
 def _period_of(kernel: Any) -> float | str | None:
     """Period of a kernel that is periodic as a whole."""
     return kernel.period if isinstance(kernel, Periodic) else None
+
+
+def _has_part(kernel: Kernel, kind: type[Kernel]) -> bool:
+    parts = getattr(kernel, "parts", ())
+    return isinstance(kernel, kind) or any(_has_part(part, kind) for part in parts)
 
 
 def _with_days(kernel: Kernel) -> Kernel:

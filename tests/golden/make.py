@@ -19,6 +19,7 @@ from dsgp import (
     GeneralizedAdditiveGP,
     GridGP,
     ProjectionPursuitGPRegressor,
+    SmoothingSpline,
 )
 from dsgp.estimators import GeneralizedPursuitGP, ProjectionPursuitGPClassifier
 from dsgp.kernels import Matern12, Matern32, Matern52
@@ -69,6 +70,7 @@ def tables():
         ),
         "pursuit-counts": (GeneralizedPursuitGP("poisson", n_projections=1, n_starts=2), "count"),
         "pursuit-classes": (ProjectionPursuitGPClassifier(n_projections=1, n_starts=2), "label"),
+        "spline": (SmoothingSpline(), "number"),
     }
 
 
@@ -124,7 +126,8 @@ def make(folder: Path) -> None:
     X, targets = table()
     for name, (model, target) in tables().items():
         weight = targets["weight"] if target == "number" else None
-        model.fit(X, targets[target], sample_weight=weight)
+        inputs = X[["age"]] if isinstance(model, SmoothingSpline) else X
+        model.fit(inputs, targets[target], sample_weight=weight)
         model.save(folder / f"{name}.zarr")
         np.savez_compressed(folder / f"{name}.npz", **answers_of_table(model, new_rows(X)))
     for name, (model, gaps) in fields().items():

@@ -219,4 +219,3 @@ def test_parameters_of_a_wiener_process_are_checked():
     for origin in (np.nan, np.inf, "0", None, True):
         with pytest.raises(ParameterError, match="origin must be"):
             Wiener(2, origin=origin)
-    assert Wiener(2).free == ("variance",)

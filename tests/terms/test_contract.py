@@ -8,13 +8,16 @@ import pytest
 from dsgp.kernels import (
     Constant,
     Custom,
+    DampedOscillation,
     Independent,
     Matern12,
     Matern32,
     Matern52,
     Periodic,
+    QuasiPeriodic,
     RationalQuadratic,
     SquaredExponential,
+    Wiener,
 )
 from dsgp.terms import (
     Axis,
@@ -53,6 +56,9 @@ CASES = {
     "periodic": (DenseCells(LINE), Periodic(5.0, 0.8, 1.1, smoothness=1.5), NEW),
     "sum": (DenseCells(LINE), Matern52(5.0, 1.0) + Matern12(0.3, 0.2), NEW),
     "product": (DenseCells(LINE), Periodic(3.0, 0.6, 1.2) * Matern32(4.0, 1.0), NEW),
+    "oscillation": (DenseCells(LINE), DampedOscillation(1.5, 2.0, 1.2), NEW),
+    "quasi-periodic": (DenseCells(LINE), QuasiPeriodic(3.0, 0.6, 1.2, 2.0), NEW),
+    "wiener": (DenseCells(LINE), Wiener(2, 1.0, 0.3, origin=-1.5), NEW),
     "custom": (DenseCells(LINE), Custom(Linear(), 0.3), NEW),
     "levels": (LevelCells(LEVELS), Independent(1.7), NEW_LEVELS),
     "one-level": (LevelCells(LEVELS[:1]), Independent(1.7), NEW_LEVELS),

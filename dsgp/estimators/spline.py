@@ -1,0 +1,363 @@
+"""``SmoothingSpline``: one function of one column, with a flat prior of its trend."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from dsgp import memory, storage
+from dsgp.errors import ConvergenceWarning, DataError, ParameterError
+from dsgp.estimators.saved import Saved
+from dsgp.models.checks import require_choice, require_level, require_positive
+from dsgp.models.columns import Columns
+from dsgp.models.spline import SplineData, SplineModel
+from dsgp.rows.sources import (
+    Rows,
+    Wanted,
+    is_lazy,
+    kind_from_settings,
+    map_table,
+    matching_source,
+    source_of,
+)
+from dsgp.terms import LOG_2PI, Floats
+
+# Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
+_NUMBERS_A_ROW = 30
+
+
+class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
+    r"""Smoothing spline of one column, as a Gaussian process, in linear time.
+
+    .. math:: y = f(x) + \varepsilon, \quad \varepsilon \sim N(0, \sigma^2 / w), \quad
+              f = \text{polynomial of degree } m - 1 + \text{integrated Wiener process}
+
+    The posterior mean minimises
+    :math:`\sum_i w_i (y_i - f(x_i))^2 + \lambda \int (f^{(m)}(x))^2 dx`: with m = 2 it is the cubic
+    smoothing spline. λ is learned by restricted maximum likelihood, or given. Beyond the rows the
+    function goes on as a polynomial of degree m − 1, and its standard deviation grows.
+
+    Parameters
+    ----------
+    order : {2, 1, 3}
+        m: 1 for broken lines, 2 for cubic splines, 3 for quintic ones.
+    smoothing : float, optional
+        λ, in the units of the column to the power of 2m − 1. By default it is learned.
+
+    Attributes
+    ----------
+    smoothing_ : float
+        λ = σ² / s², with s² the variance of the change of f^(m−1) over a unit of the column.
+    noise_variance_ : float
+        σ², of a row of weight 1, in squared units of the target.
+    log_marginal_likelihood_ : float
+        Of all contrasts that a polynomial of degree m − 1 leaves: restricted. Comparable between
+        fits of the same rows and order.
+    effective_dof_ : float
+        Trace of the smoother: how many parameters the function amounts to.
+    n_rows_, n_features_in_ : int
+        Rows of positive weight; the column is one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp import SmoothingSpline
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 10, 500)
+    >>> y = np.sin(x) + 0.3 * rng.standard_normal(500)
+    >>> model = SmoothingSpline().fit(x, y)
+    >>> mean, std = model.predict([2.0, 12.0], return_std=True)
+    >>> bool(abs(mean[0] - np.sin(2.0)) < 0.1), bool(std[1] > 5 * std[0])
+    (True, True)
+    >>> model.predict([3.0], derivative=1).round(1)
+    array([-1.])
+
+    References
+    ----------
+    Wahba, *Improper priors, spline smoothing and the problem of guarding against model errors in
+    regression*, JRSS B 40 (1978). Kohn and Ansley, *A new algorithm for spline smoothing*, SIAM J.
+    Sci. Stat. Comput. 8 (1987).
+    """
+
+    def __init__(self, order: int = 2, *, smoothing: float | None = None) -> None:
+        self.order = order
+        self.smoothing = smoothing
+
+    _columns: Columns
+    model_: SplineModel
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the function.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows,) or (n_rows, 1), or table of one column
+            Finite numbers, or dates, which count in days. Of any kind of table that
+            ``AdditiveGPRegressor.fit`` takes; it is read into memory.
+        y : array_like of shape (n_rows,), dask collection or str
+            Targets; the name of the target where it is a column of X.
+        sample_weight : array_like of shape (n_rows,), dask collection or str, optional
+            A row of weight w has noise variance σ²/w; of weight 0 it is left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            If there is not one column, a value is missing or no number, or there are no more than
+            ``order`` distinct values.
+        ParameterError
+            If a parameter is out of its range.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the likelihood still rises at functions that go through all points.
+        """
+        require_choice("order", self.order, (1, 2, 3))
+        if self.smoothing is not None:
+            require_positive("smoothing", self.smoothing)
+        source = source_of(_as_table(X), y, sample_weight, wanted=Wanted())
+        if len(source.names) != 1:
+            raise DataError(
+                f"SmoothingSpline is of one column, and X has {len(source.names)}: "
+                f"{list(source.names)}; take one of them, or AdditiveGPRegressor"
+            )
+        name = source.names[0]
+        columns = Columns.of(source)
+        if any(kind.labels for kind in columns.kinds.values()):
+            raise DataError(f"input column {name!r} holds categories; expected numbers or dates")
+        rows = Rows.join([load() for load in source.chunks()])
+        memory.require(
+            f"a smoothing spline of {len(rows)} rows",
+            8.0 * _NUMBERS_A_ROW * len(rows),
+            "take fewer rows, or AdditiveGPRegressor, which counts rows in bins",
+        )
+        assert rows.y is not None
+        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+        kept = weight > 0
+        inputs, target, weight = rows.columns[0][kept], rows.y[kept], weight[kept]
+        if len(distinct := np.unique(inputs)) <= self.order:
+            raise DataError(
+                f"input column {name!r} has {len(distinct)} distinct values; a spline of order "
+                f"{self.order} needs more than that order"
+            )
+        offset, extent = float(distinct[0]), float(distinct[-1] - distinct[0])
+        if not np.isfinite(extent):
+            raise DataError(f"input column {name!r} spans more than float64 holds: scale it")
+        # Units of the target and of the weights cancel: their squares must neither over- nor
+        # underflow.
+        centre, scale, heaviest = float(target.mean()), float(np.ptp(target)) or 1.0, weight.max()
+        data = SplineData.of(
+            self.order, (inputs - offset) / extent, (target - centre) / scale, weight / heaviest
+        )
+        unit = extent ** (2 * self.order - 1) * heaviest
+        if self.smoothing is None:
+            model = SplineModel.learned(data)
+        else:
+            model = SplineModel.of(data, unit / float(self.smoothing))
+        self.model_, self._columns = model, columns
+        self._place = {"offset": offset, "extent": extent, "centre": centre, "scale": scale}
+        self._place["heaviest"] = float(heaviest)
+        self.n_features_in_, self.n_rows_ = 1, data.n_rows
+        if columns.named:
+            self.feature_names_in_ = np.array(columns.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        self._show()
+        if model.at_bound:
+            warnings.warn(
+                f"the likelihood still rises where the function goes through all "
+                f"{len(data.points)} points: the rows show no noise; give smoothing=",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def _show(self) -> None:
+        """Set what the model says of itself, in the units of the data."""
+        model, place = self.model_, self._place
+        heaviest, scale = place["heaviest"], place["scale"]
+        self.noise_variance_ = model.noise_variance * scale**2 * heaviest
+        diffusion = model.rate / place["extent"] ** (2 * self.order - 1)
+        self.smoothing_ = heaviest / diffusion if diffusion else math.inf
+        degrees = model.data.degrees
+        # Densities of targets in their unit; those of weights cancel against the noise.
+        self.log_marginal_likelihood_ = model.log_likelihood - degrees * math.log(scale)
+
+    @property
+    def effective_dof_(self) -> float:
+        """Trace of the smoother."""
+        check_is_fitted(self)
+        return self.model_.effective_dof
+
+    # ------------------------------------------------------------------ predicting
+
+    def predict(
+        self,
+        X: Any,
+        return_std: bool = False,
+        include_noise: bool = False,
+        derivative: int = 0,
+    ) -> Any:
+        """Predict the function or a derivative.
+
+        Parameters
+        ----------
+        X : array_like of shape (n_rows,) or (n_rows, 1), or table
+            As for ``fit``; a table may have other columns.
+        return_std : bool
+        include_noise : bool
+            The standard deviation of a new observation of weight 1.
+        derivative : int
+            Less than ``order``: in units of the target by the column's to that power.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_rows,)
+            A dask array where X is a dask collection.
+        std : ndarray of shape (n_rows,)
+            With ``return_std``.
+        """
+        check_is_fitted(self)
+        if not isinstance(derivative, (int, np.integer)) or not 0 <= derivative < self.order:
+            raise ParameterError(
+                f"derivative must be an integer from 0 to {self.order - 1}: the function has no "
+                f"others; got {derivative!r}"
+            )
+        if include_noise and derivative:
+            raise ParameterError("include_noise is of the function itself, not of a derivative")
+        answers = self._answers(X, int(derivative))
+        if not return_std:
+            return answers[:, 0]
+        noise = self.noise_variance_ if include_noise else 0.0
+        return answers[:, 0], np.sqrt(answers[:, 1] + noise)
+
+    def predict_interval(
+        self, X: Any, level: float = 0.95, include_noise: bool = False
+    ) -> tuple[Any, Any]:
+        """Predict an interval of the function, or of a new observation of weight 1.
+
+        Parameters
+        ----------
+        X : table
+            As for ``predict``.
+        level : float
+            Probability of the interval, half of the rest on either side.
+        include_noise : bool
+
+        Returns
+        -------
+        lower, upper : ndarray of shape (n_rows,)
+        """
+        require_level("level", level)
+        mean, std = self.predict(X, return_std=True, include_noise=include_noise)
+        reach = float(ndtri((1 + level) / 2))
+        return mean - reach * std, mean + reach * std
+
+    def log_predictive_density(self, X: Any, y: Any) -> Floats:
+        """Log density of observations of weight 1, row by row, (n_rows,)."""
+        mean, std = self.predict(X, return_std=True, include_noise=True)
+        residual = (np.asarray(y, dtype=float) - mean) / std
+        return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
+
+    def _answers(self, X: Any, derivative: int) -> Any:
+        table = _as_table(X)
+        function = partial(self._answer_table, derivative)
+        return map_table(table, function, 2) if is_lazy(table) else function(table)
+
+    def _answer_table(self, derivative: int, X: Any, extra: Any = None) -> Floats:
+        columns, place = self._columns, self._place
+        source = matching_source(
+            X, columns.names, columns.names, columns.named, type(self).__name__,
+            kinds=columns.kinds,
+        )  # fmt: skip
+        inputs = Rows.join([load() for load in source.chunks()]).columns[0]
+        mean, variance = self.model_.moments(
+            (inputs - place["offset"]) / place["extent"], derivative
+        )
+        unit = place["scale"] / place["extent"] ** derivative
+        mean = mean * unit + (0.0 if derivative else place["centre"])
+        return np.column_stack([mean, variance * unit**2])
+
+    # ------------------------------------------------------------------ telling and keeping
+
+    def summary(self) -> str:
+        """Describe the fitted model in a few lines."""
+        check_is_fitted(self)
+        kind = {1: "broken line", 2: "cubic spline", 3: "quintic spline"}[self.order]
+        how = "learned by restricted likelihood" if self.smoothing is None else "given"
+        return "\n".join(
+            [
+                f"SmoothingSpline of {self._columns.names[0]}: {kind}, {self.n_rows_} rows at "
+                f"{len(self.model_.data.points)} points",
+                f"smoothing: {self.smoothing_:.6g} ({how})",
+                f"noise: standard deviation {math.sqrt(self.noise_variance_):.6g}",
+                f"effective degrees of freedom: {self.effective_dof_:.1f}",
+                f"log restricted likelihood: {self.log_marginal_likelihood_:.2f}",
+            ]
+        )
+
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
+        data, columns = self.model_.data, self._columns
+        settings = {
+            "parameters": {"order": int(self.order), "smoothing": self.smoothing},
+            "place": self._place,
+            "columns": {
+                "names": list(columns.names),
+                "named": columns.named,
+                "kinds": {name: kind.to_settings() for name, kind in columns.kinds.items()},
+            },
+            "rate": self.model_.rate,
+            "at_bound": self.model_.at_bound,
+            "n_rows": data.n_rows,
+            "within": data.within,
+            "log_weights": data.log_weights,
+        }
+        arrays = {"points": data.points, "weight": data.weight, "target": data.target}
+        return settings, {"data": arrays}
+
+    @classmethod
+    def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
+        model = cls(**settings["parameters"])
+        require_choice("order", model.order, (1, 2, 3))
+        stored, arrays = settings["columns"], tree["data"]
+        points, weight, target = (
+            np.asarray(arrays[name], dtype=float) for name in ("points", "weight", "target")
+        )
+        if not len(points) == len(weight) == len(target) > model.order:
+            raise ValueError("the points, weights and targets do not agree")
+        data = SplineData(
+            model.order, points, weight, target, int(settings["n_rows"]),
+            float(settings["within"]), float(settings["log_weights"]),
+        )  # fmt: skip
+        model.model_ = SplineModel.of(data, float(settings["rate"]), bool(settings["at_bound"]))
+        kinds = {name: kind_from_settings(kind) for name, kind in stored["kinds"].items()}
+        model._columns = Columns(tuple(stored["names"]), bool(stored["named"]), kinds)
+        model._place = {name: float(value) for name, value in settings["place"].items()}
+        model.n_features_in_, model.n_rows_ = 1, data.n_rows
+        if model._columns.named:
+            model.feature_names_in_ = np.array(model._columns.names, dtype=object)
+        model._show()
+        return model
+
+
+def _as_table(X: Any) -> Any:
+    """Make a table of one column of an array of one dimension, or of a series."""
+    if isinstance(X, pd.Series):
+        return X.to_frame("x" if X.name is None else X.name)
+    if isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1):
+        values = np.asarray(X)
+        return values[:, None] if values.ndim == 1 else values
+    return X
