@@ -34,13 +34,14 @@ from pipelines.datasets.splits import (
 from pipelines.datasets.synthetic import (
     N_ROWS,
     N_TEST,
+    synth32d,
     synth8d,
     synth8d_binary,
     synth8d_poisson,
 )
 
 DRAWN: dict[str, dict[str, Callable[[int, int, int], Whole]]] = {
-    "regression": {"synth8d": synth8d},
+    "regression": {"synth8d": synth8d, "synth32d": synth32d},
     "classification": {"synth8d-binary": synth8d_binary},
     "counts": {"synth8d-poisson": synth8d_poisson},
 }

@@ -1,4 +1,4 @@
-"""Sums of eight Matérn 7/2 functions of normal inputs, with noise, as labels or as counts.
+"""Sums of Matérn 7/2 functions of normal inputs, with noise, as labels or as counts.
 
 The functions are fixed, rows and noise depend on the seed. The stream of the training rows depends
 on their number and that of the test rows does not, so models trained on different numbers of rows
@@ -15,7 +15,7 @@ from scipy.special import expit
 from dsgp.errors import DataError
 from pipelines.datasets.splits import Floats, Whole
 
-N_COLUMNS = 8
+N_COLUMNS, MANY_COLUMNS = 8, 32
 N_ROWS, N_TEST = 8000, 100_000  # unless the caller says otherwise
 NOISE_VARIANCE = 0.01
 LOG_RATE_STD = 0.5
@@ -25,13 +25,21 @@ REFERENCE_ROWS = 20_000
 
 
 def synth8d(n: int, n_test: int, seed: int) -> Whole:
-    """``y = sum_d f_d(x_d) + noise``."""
+    """``y = sum_d f_d(x_d) + noise`` of eight columns."""
+    return _with_noise("synth8d", N_COLUMNS, n, n_test, seed)
 
+
+def synth32d(n: int, n_test: int, seed: int) -> Whole:
+    """Likewise of 32 columns; the first eight functions are those of ``synth8d``."""
+    return _with_noise("synth32d", MANY_COLUMNS, n, n_test, seed)
+
+
+def _with_noise(name: str, n_columns: int, n: int, n_test: int, seed: int) -> Whole:
     def noisy(f: Floats, rng: np.random.Generator) -> Floats:
         return f + np.sqrt(NOISE_VARIANCE) * rng.standard_normal(len(f))
 
-    X, f, y, is_train = _draw("synth8d", n, n_test, seed, lambda total: total, noisy)
-    return Whole("synth8d", "synth8d", X, y, is_train, f=f, noise_variance=NOISE_VARIANCE)
+    X, f, y, is_train = _draw(name, n, n_test, seed, lambda total: total, noisy, n_columns)
+    return Whole(name, name, X, y, is_train, f=f, noise_variance=NOISE_VARIANCE)
 
 
 def synth8d_binary(n: int, n_test: int, seed: int) -> Whole:
@@ -82,6 +90,7 @@ def _draw(
     seed: int,
     latent: Callable[[Floats], Floats],
     outcome: Callable[[Floats, np.random.Generator], NDArray],
+    n_columns: int = N_COLUMNS,
 ) -> tuple[pd.DataFrame, Floats, pd.Series, NDArray[np.bool_]]:
     """Training rows, then test rows: inputs, f, outcomes, and which are trained on.
 
@@ -94,8 +103,8 @@ def _draw(
             f"{name}: n = {n} would draw the training rows from the stream of the test rows; "
             "choose another n"
         )
-    functions = additive_functions(N_COLUMNS)
-    X, f = np.empty((n + n_test, N_COLUMNS)), np.empty(n + n_test)
+    functions = additive_functions(n_columns)
+    X, f = np.empty((n + n_test, n_columns)), np.empty(n + n_test)
     y = []
     for rows, stream in ((slice(0, n), n), (slice(n, None), TEST_STREAM)):
         rng = np.random.default_rng([seed, stream])
@@ -103,7 +112,7 @@ def _draw(
         f[rows] = latent(_sum(X[rows], *functions))
         y.append(outcome(f[rows], rng))
     index = np.concatenate([np.arange(n), np.arange(n_test)])
-    frame = pd.DataFrame(X, index, [f"x{j + 1}" for j in range(N_COLUMNS)])
+    frame = pd.DataFrame(X, index, [f"x{j + 1}" for j in range(n_columns)])
     return frame, f, pd.Series(np.concatenate(y), index, name="y"), np.arange(len(X)) < n
 
 

@@ -72,6 +72,19 @@ def test_synth8d_functions_have_matern72_covariance():
     assert estimate == pytest.approx(matern, abs=0.08)
 
 
+def test_synth32d_has_the_functions_of_synth8d_and_more():
+    split = load("synth32d", n=50, n_test=2000)
+    assert list(split.X_test) == [f"x{j + 1}" for j in range(32)]
+    assert split.noise_variance == 0.01
+    np.testing.assert_array_equal(additive_functions(32)[1][:8], additive_functions(8)[1])
+    grid, functions = additive_functions(32)
+    total = sum(
+        np.interp(split.X_test[f"x{j + 1}"], grid, function) for j, function in enumerate(functions)
+    )
+    np.testing.assert_allclose(split.f_test, total, atol=1e-3)
+    np.testing.assert_allclose(np.std(split.y_test - split.f_test), 0.1, rtol=0.1)
+
+
 def test_synth8d_defaults_and_noise():
     split = load("synth8d")
     assert split.X_train.shape == (8000, 8)
@@ -207,7 +220,9 @@ def test_a_set_with_its_own_target_takes_no_other(tmp_path):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(DataError, match=r"'kin41k'; known: synth8d, diabetes; .*--data-dir"):
+    with pytest.raises(
+        DataError, match=r"'kin41k'; known: synth8d, synth32d, diabetes; .*--data-dir"
+    ):
         load("kin41k")
 
 
@@ -215,7 +230,7 @@ def test_an_unknown_name_lists_the_regression_sets_of_the_folder(tmp_path):
     np.savez(tmp_path / "mine.npz", X=np.eye(3), y=np.arange(3.0))
     np.savez(tmp_path / "labels.npz", X=np.eye(3), y=np.array([0, 1, 0]))
     np.savez(tmp_path / "field.npz", field=np.eye(3))
-    with pytest.raises(DataError, match=r"known: synth8d, diabetes, mine; --data-dir"):
+    with pytest.raises(DataError, match=r"known: synth8d, synth32d, diabetes, mine; --data-dir"):
         load("other", data_dir=tmp_path)
 
 

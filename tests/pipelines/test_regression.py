@@ -368,7 +368,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--data", "kin41k"), "unknown data set 'kin41k'; known: synth8d, diabetes"),
+        (("--data", "kin41k"), "unknown data set 'kin41k'; known: synth8d, synth32d, diabetes"),
         (("--data", "diabetes", "--kernel", "rbf"), "one of matern12, matern32, matern52"),
         (("--data", "diabetes", "--solver", "lu"), "solver must be one of"),
         (("--data", "diabetes", "--learner", "none"), "lengthscale"),
