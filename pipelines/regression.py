@@ -51,8 +51,8 @@ def main(
         str,
         Option(
             metavar="DATA",
-            help="synth8d, synth32d, diabetes, a set of --data-dir, a .csv, .parquet or .npz file, or a "
-            "folder, glob or zarr store, which streams.",
+            help="synth8d, synth32d, diabetes, a set of --data-dir, a .csv, .parquet or .npz file, "
+            "or a folder, glob or zarr store, which streams.",
         ),
     ],
     target: Annotated[

@@ -34,10 +34,10 @@ from pipelines.datasets.splits import (
 from pipelines.datasets.synthetic import (
     N_ROWS,
     N_TEST,
-    synth32d,
     synth8d,
     synth8d_binary,
     synth8d_poisson,
+    synth32d,
 )
 
 DRAWN: dict[str, dict[str, Callable[[int, int, int], Whole]]] = {

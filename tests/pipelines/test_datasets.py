@@ -292,7 +292,7 @@ def test_a_published_split_is_not_changed(tmp_path):
 
 
 def test_test_rows_are_chosen_for_synth8d_only():
-    with pytest.raises(DataError, match="applies to synth8d only"):
+    with pytest.raises(DataError, match="applies to synth8d, synth32d only"):
         load("diabetes", n_test=10)
 
 
