@@ -29,7 +29,7 @@ from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Codes, Floats
 
-# Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
+# Coarse points of a curve by the order of its kernel, and of all terms: rough kernels need more.
 _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
 _ALL_POINTS = 1600
 # Coarse points whose variance given the others is less than this share of the prior's add nothing.
@@ -107,7 +107,7 @@ class CoarseSpace:
             TermSpace.of(
                 cells,
                 kernel,
-                cells.chosen(weight, min(_POINTS[kernel.order], budget)),
+                cells.chosen(weight, min(_POINTS[kernel.order] * cells.n_curves, budget)),
                 bins,
                 float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
             )
