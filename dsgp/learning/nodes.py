@@ -14,7 +14,7 @@ from scipy.linalg import lapack
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.learning.basis import Basis
-from dsgp.learning.node_posterior import JITTER, prior_factor
+from dsgp.learning.prior_factors import JITTER, prior_factor
 from dsgp.terms import Cells
 
 # Nodes a term begins with, by the order of its kernel, and all terms together at most: a Cholesky

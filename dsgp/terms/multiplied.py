@@ -59,6 +59,10 @@ class MultipliedCells(Cells):
     def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
         return self.inner.prior(kernel, self._own(x), self._own(y)) * np.outer(x[:, -1], y[:, -1])
 
+    @property
+    def pieces(self) -> list[tuple[slice, Cells]]:
+        return self.inner.pieces
+
     def prior_by_log(self, kernel: Any, name: str) -> Floats:
         return self.inner.prior_by_log(kernel, name)
 
