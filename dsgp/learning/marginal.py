@@ -24,9 +24,11 @@ from scipy.optimize import minimize
 
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
+from dsgp.learning.average_information import average_information
 from dsgp.learning.basis import Basis, Nodes
 from dsgp.learning.evidence import Evidence, Rows, evidence
 from dsgp.learning.lengthscales import other_lengthscales
+from dsgp.learning.newton import trust_region
 from dsgp.learning.nodes import RESOLUTION, eliminated_of, first_nodes, more_nodes, open_variances
 from dsgp.learning.search import Search
 from dsgp.terms import Floats
@@ -112,6 +114,7 @@ class _Objective:
         self.noise_bounds = np.log(noise_bounds)
         self.evaluations = 0
         self.trace: list[float] = []
+        self.last: Evidence
         # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
         # would end in a corner where float64 fails.
         self.size = 1.0
@@ -138,17 +141,22 @@ class _Objective:
         ], math.exp(logs[-1])
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        self.evaluations += 1
         try:
-            kernels, noise = self.unpack(np.clip(x, *self.bounds))
-            alone = self.tilt is not None and self.tilt.alone
-            found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
-            _require_finite(found)
+            value, gradient = self.at(x)
         except LinAlgError:
             if not self.trace:
                 raise
             # A step too far for float64: the line search comes back.
             return 2 * abs(self.trace[0]) * self.size, np.zeros_like(x)
+        return value * self.size, gradient * self.size
+
+    def at(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient; ``LinAlgError`` where float64 fails."""
+        self.evaluations += 1
+        kernels, noise = self.unpack(np.clip(x, *self.bounds))
+        alone = self.tilt is not None and self.tilt.alone
+        found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
+        _require_finite(found)
         value = found.value
         slopes = [found.by_log[d][name] for d, name in self.free]
         if self.tilt is not None:
@@ -158,8 +166,23 @@ class _Objective:
         self.watch(value)
         if not self.trace or value > self.trace[-1]:
             self.trace.append(value)
+        self.last = found
         gradient = np.array([*slopes, found.by_log_noise])
-        return -value * self.size, -gradient / self.scale * self.size
+        return -value, -gradient / self.scale
+
+    def logs_at(self, logs: Floats) -> tuple[float, Floats]:
+        """Value and gradient by logs that are not scaled; infinite where float64 fails."""
+        try:
+            value, gradient = self.at(logs * self.scale)
+        except LinAlgError:
+            if not self.trace:
+                raise
+            return math.inf, np.zeros_like(logs)
+        return value, gradient * self.scale
+
+    def curvature(self) -> Floats:
+        """Nearly the second derivatives by the logs, where it was computed last."""
+        return average_information(self.last.posterior, self.free, self.last.squares)
 
 
 def marginal(
@@ -174,7 +197,7 @@ def marginal(
     watch: Callable[[float], None] = lambda value: None,
     counts: list[int] | None = None,
 ) -> Learned:
-    """Maximise the marginal likelihood from sufficient statistics, by L-BFGS.
+    """Maximise the marginal likelihood from sufficient statistics, by its average information.
 
     Nodes are added to the terms that need them, and lengthscales far from the optimum are tried
     for every term by the 1-D marginal likelihood of its partial residual, until neither changes
@@ -192,7 +215,7 @@ def marginal(
     tol : float
         A search ends when the gradient, in nats per unit of a scaled log parameter, is below this.
     max_iter : int
-        L-BFGS iterations of a search.
+        Iterations of a search.
     watch : callable
         Told the value at every evaluation.
     counts : list of int, optional
@@ -210,7 +233,7 @@ def marginal(
         for _ in range(_NOISE_UPDATES):
             better = evidence(nodes, rows, kernels, noise_variance).next_noise
             noise_variance = float(np.clip(better, *noise_bounds))
-        best = _search(objective, kernels, noise_variance, tol, max_iter)
+        best = _newton(objective, kernels, noise_variance, tol, max_iter)
         for _ in range(_SCANS):
             mean = evidence(nodes, rows, best.kernels, best.noise_variance).mean
             others = other_lengthscales(
@@ -218,7 +241,7 @@ def marginal(
             )
             if others == best.kernels:
                 break
-            found = _search(objective, others, best.noise_variance, tol, max_iter)
+            found = _newton(objective, others, best.noise_variance, tol, max_iter)
             if found.value <= best.value:
                 break
             best = found
@@ -261,6 +284,26 @@ class Optimum(NamedTuple):
     noise_variance: float
     value: float
     converged: bool
+
+
+def _newton(
+    objective: _Objective, kernels: list[Kernel], noise_variance: float, tol: float, max_iter: int
+) -> Optimum:
+    """Search by the average information; by L-BFGS from where that does not get on."""
+    lower, upper = objective.bounds / objective.scale
+    found = trust_region(
+        objective.logs_at,
+        objective.curvature,
+        objective.pack(kernels, noise_variance) / objective.scale,
+        lower,
+        upper,
+        tol=tol * objective.scale,
+        max_iter=max_iter,
+    )
+    kernels, noise_variance = objective.unpack(found.x * objective.scale)
+    if not found.converged:
+        return _search(objective, kernels, noise_variance, tol, max_iter)
+    return Optimum(kernels, noise_variance, -found.value, True)
 
 
 def _search(
