@@ -140,15 +140,20 @@ class TwoWayTables:
         return np.concatenate(run(tasks, work), axis=1) if tasks else flat.copy()
 
     @cached_property
+    def thin(self) -> dict[tuple[int, int], Any]:
+        """``pairs``, each sparse where most of it is 0."""
+        return {key: _thin(table) for key, table in self.pairs.items()}
+
+    @cached_property
     def _normal(self) -> csr_array | None:
         """ZᵀWZ of all bins as one sparse matrix; None where too much of it is not 0."""
-        filled = [t.nnz if issparse(t) else np.count_nonzero(t) for t in self.pairs.values()]
+        filled = [t.nnz if issparse(t) else t.size for t in self.thin.values()]
         size = int(self.offsets[-1])
         if 2 * sum(filled) + size > _SPARSE * size**2:
             return None
         first, second = [np.arange(size)], [np.arange(size)]
         values = list(self.weights)
-        for (d, e), table in self.pairs.items():
+        for (d, e), table in self.thin.items():
             entries = coo_array(table)
             rows, columns = entries.row + self.offsets[d], entries.col + self.offsets[e]
             first += [rows, columns]
@@ -160,7 +165,7 @@ class TwoWayTables:
     def with_information(self, information: list[Floats]) -> TwoWayTables:
         """Return the tables of the same rows with other targets."""
         other = replace(self, information=information)
-        other.__dict__["_normal"] = self._normal  # it does not depend on them
+        other.__dict__.update(thin=self.thin, _normal=self._normal)  # they do not depend on it
         return other
 
     def row(self, term: int, parts: list[Floats]) -> Floats:
@@ -172,6 +177,12 @@ class TwoWayTables:
             elif other > term:
                 out += part @ self.pairs[term, other].T
         return out
+
+
+def _thin(table: Any) -> Any:
+    if issparse(table) or np.count_nonzero(table) > _SPARSE * table.size:
+        return table
+    return csr_array(table)
 
 
 def pairs_of(n_terms: int) -> list[tuple[int, int]]:

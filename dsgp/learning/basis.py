@@ -81,7 +81,7 @@ class Basis:
             part = self.parts[d]
             matrix[part, part] = self.within(d, tables.weights[d])
             for e in kept[:position]:
-                block = self.between(e, tables.pairs[e, d], d)
+                block = self.between(e, tables.thin[e, d], d)
                 matrix[self.parts[e], part] = block
                 matrix[part, self.parts[e]] = block.T
         information = self.at_nodes(tables.information)
@@ -101,13 +101,15 @@ class Basis:
         spline = self.splines[d]
         if spline is None:
             return np.diag(weights)
-        table = np.diag(weights)
-        return (spline.T @ table) @ spline
+        return spline.T @ (weights[:, None] * spline)
 
     def between(self, d: int, table: Any, e: int) -> Floats:
         """C_dᵀ times a table of the bins of two terms times C_e."""
         left, right = self.splines[d], self.splines[e]
-        table = table if left is None else left.T @ table
+        # The product with a sparse table comes first; of two dense ones the cheaper.
+        if right is not None and (left is None or table.shape[0] <= table.shape[1]):
+            table, right = table @ right, None
+        table = table if left is None else (table.T @ left).T
         table = table if right is None else table @ right
         return table.toarray() if issparse(table) else table
 

@@ -34,6 +34,8 @@ from dsgp.learning.search import Search
 from dsgp.terms import Floats
 
 _SCANS = 3
+# Nats that a search from other lengthscales has gained, below which it came back.
+_GAIN = 0.1
 # Updates of the noise alone before anything else moves: it is the parameter known best.
 _NOISE_UPDATES = 4
 
@@ -115,6 +117,8 @@ class _Objective:
         self.evaluations = 0
         self.trace: list[float] = []
         self.last: Evidence
+        self.best: tuple[float, Floats] | None = None
+        """Value and mean of the best evaluation of a search."""
         # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
         # would end in a corner where float64 fails.
         self.size = 1.0
@@ -166,6 +170,8 @@ class _Objective:
         self.watch(value)
         if not self.trace or value > self.trace[-1]:
             self.trace.append(value)
+        if self.best is None or value > self.best[0]:
+            self.best = value, found.mean
         self.last = found
         gradient = np.array([*slopes, found.by_log_noise])
         return -value, -gradient / self.scale
@@ -179,6 +185,12 @@ class _Objective:
                 raise
             return math.inf, np.zeros_like(logs)
         return value, gradient * self.scale
+
+    @property
+    def mean(self) -> Floats:
+        """Posterior mean at the nodes where the search was best."""
+        assert self.best is not None
+        return self.best[1]
 
     def curvature(self) -> Floats:
         """Nearly the second derivatives by the logs, where it was computed last."""
@@ -230,21 +242,21 @@ def marginal(
         basis = Basis.of(tables, counts, eliminated)
         nodes = basis.nodes(tables)
         objective = _Objective(nodes, rows, searches, noise_bounds, watch)
-        for _ in range(_NOISE_UPDATES):
+        for _ in range(0 if evaluations else _NOISE_UPDATES):
             better = evidence(nodes, rows, kernels, noise_variance).next_noise
             noise_variance = float(np.clip(better, *noise_bounds))
         best = _newton(objective, kernels, noise_variance, tol, max_iter)
         for _ in range(_SCANS):
-            mean = evidence(nodes, rows, best.kernels, best.noise_variance).mean
             others = other_lengthscales(
-                tables, basis.at_bins(mean), searches, best.kernels, best.noise_variance
+                tables, basis.at_bins(best.mean), searches, best.kernels, best.noise_variance
             )
             if others == best.kernels:
                 break
             found = _newton(objective, others, best.noise_variance, tol, max_iter)
-            if found.value <= best.value:
+            gain = found.value - best.value
+            best = found if gain > 0 else best
+            if gain < _GAIN:
                 break
-            best = found
         evaluations += objective.evaluations
         kernels, noise_variance = best.kernels, best.noise_variance
         open_variance = open_variances(tables, basis, kernels, noise_variance)
@@ -284,6 +296,8 @@ class Optimum(NamedTuple):
     noise_variance: float
     value: float
     converged: bool
+    mean: Floats
+    """Posterior mean at the nodes."""
 
 
 def _newton(
@@ -291,6 +305,7 @@ def _newton(
 ) -> Optimum:
     """Search by the average information; by L-BFGS from where that does not get on."""
     lower, upper = objective.bounds / objective.scale
+    objective.best = None
     found = trust_region(
         objective.logs_at,
         objective.curvature,
@@ -303,14 +318,14 @@ def _newton(
     kernels, noise_variance = objective.unpack(found.x * objective.scale)
     if not found.converged:
         return _search(objective, kernels, noise_variance, tol, max_iter)
-    return Optimum(kernels, noise_variance, -found.value, True)
+    return Optimum(kernels, noise_variance, -found.value, True, objective.mean)
 
 
 def _search(
     objective: _Objective, kernels: list[Kernel], noise_variance: float, tol: float, max_iter: int
 ) -> Optimum:
     start = objective.pack(kernels, noise_variance)
-    objective.size = 1.0
+    objective.size, objective.best = 1.0, None
     slope = float(np.linalg.norm(objective(start)[1]))
     objective.size = 1 / max(slope, 1.0)
     found = minimize(
@@ -324,7 +339,8 @@ def _search(
     # A line search that ends where rounding hides what is left is no failure.
     small = np.abs(found.get("jac", np.zeros(1))).max(initial=0.0) <= 100 * tol * objective.size
     done = found.get("nit", 0) < max_iter and (bool(found.success) or bool(small))
-    return Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, done)
+    value = -float(found.fun) / objective.size
+    return Optimum(*objective.unpack(found.x), value, done, objective.mean)
 
 
 def maximise(

@@ -23,6 +23,8 @@ NODES = {1: 64, 2: 64, 3: 40, 4: 32}
 ALL_NODES = 1200
 # Prior variance that the nodes of all terms leave open, as a share of the noise variance.
 RESOLUTION = 2e-2
+# What a term leaves open beyond its share of that is worth more nodes from here on.
+_WORTH = 1.5
 # Cells of a term that are worth eliminating, and nodes of all other terms that a factor is made of.
 _ELIMINATED = 64
 # Nodes of a curve at least.
@@ -143,7 +145,7 @@ def more_nodes(
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:
         n_bins, excess = len(tables.cells[d]), open_variance[d] / share
-        if excess <= 1 or counts[d] >= n_bins:
+        if excess <= _WORTH or counts[d] >= n_bins:
             continue
         wanted = math.ceil(1.1 * counts[d] * excess ** (1 / (2 * kernels[d].order - 1)))
         more = min(wanted, n_bins) - counts[d]
