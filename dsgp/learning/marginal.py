@@ -34,6 +34,11 @@ from dsgp.learning.search import Search
 from dsgp.terms import Floats
 
 _SCANS = 3
+# Nats by which other lengthscales may begin below what was found. Where bins promise a gain and the
+# nodes see such a loss, the nodes are too few for them, and the search only comes back.
+_FAR = 20.0
+# Nats that a step must promise, as a share of the slope per unit at which a search ends.
+_ENOUGH = 0.01
 # Nats that a search from other lengthscales has gained, below which it came back.
 _GAIN = 0.1
 # Updates of the noise alone before anything else moves: it is the parameter known best.
@@ -252,6 +257,9 @@ def marginal(
             )
             if others == best.kernels:
                 break
+            start = objective.pack(others, best.noise_variance)
+            if -objective(start)[0] < best.value - _FAR:
+                break
             found = _newton(objective, others, best.noise_variance, tol, max_iter)
             gain = found.value - best.value
             best = found if gain > 0 else best
@@ -313,6 +321,7 @@ def _newton(
         lower,
         upper,
         tol=tol * objective.scale,
+        enough=_ENOUGH * tol,
         max_iter=max_iter,
     )
     kernels, noise_variance = objective.unpack(found.x * objective.scale)

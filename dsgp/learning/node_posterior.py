@@ -47,7 +47,7 @@ class NodePosterior:
         kept, cells = [(d, self.basis.parts[d]) for d in self.basis.kept], self.basis.cells
         self.lowers = {d: factor_of(kernels[d], cells[d]) for d, _ in kept}
         # Its lower triangle alone: what is above stays 0.
-        matrix = np.zeros(nodes.matrix.shape, order="F")
+        matrix = np.zeros(nodes.matrix.shape)
         for d, part in kept:
             self.lowers[d].whiten_lower(matrix, nodes.matrix, part)
         for d, part in kept:

@@ -81,7 +81,7 @@ class Blocks:
         """Set rows of the lower triangle of a matrix to Lᵀ times given ones."""
         for piece, lower in zip(self.pieces, self.blocks, strict=True):
             rows = moved(piece, part)
-            matrix[rows, : rows.stop] = lower.T @ given[rows, : rows.stop]
+            np.matmul(lower.T, given[rows, : rows.stop], out=matrix[rows, : rows.stop])
 
     def whiten_columns(self, matrix: Floats, part: slice) -> None:
         """Multiply columns of the lower triangle of a matrix by L."""
