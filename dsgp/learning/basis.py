@@ -30,7 +30,8 @@ class Basis:
     cells : list of Cells
         The nodes of each term.
     parts : list of slice
-        Where each term is among all nodes. One that is eliminated comes last.
+        Where each term is among all nodes. One that is eliminated comes last; without, curves of
+        groups come first.
     splines : list of ndarray of shape (n_bins, M_d), or None
         C; None where the nodes are the bins.
     eliminated : int or None
@@ -52,6 +53,9 @@ class Basis:
             nodes.append(bins if len(chosen) == len(bins) else bins.subset(chosen))
             splines.append(bins.interpolation(chosen))
         order = [d for d in range(len(nodes)) if d != eliminated]
+        if eliminated is None:
+            # The largest group of curves comes first: see ``learning.leading_blocks``.
+            order.sort(key=lambda d: -len(nodes[d]) if nodes[d].n_curves > 1 else 0)
         order += [] if eliminated is None else [eliminated]
         ends = np.cumsum([0, *(len(nodes[d]) for d in order)])
         parts = dict(zip(order, (slice(int(a), int(b)) for a, b in pairwise(ends)), strict=True))

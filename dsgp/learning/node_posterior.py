@@ -12,6 +12,7 @@ from scipy.sparse import csc_array, issparse, vstack
 from dsgp.additive.cholesky import cholesky_to_rounding
 from dsgp.jit.sparse import quadratic_forms, subtract_outer
 from dsgp.kernels import Kernel
+from dsgp.learning import leading_blocks
 from dsgp.learning.basis import Nodes
 from dsgp.learning.prior_factors import Blocks, Scalar, factor_of, moved
 from dsgp.terms import Floats
@@ -60,10 +61,18 @@ class NodePosterior:
         if self.basis.eliminated is not None:
             self._eliminate(matrix)
             log_det = float(np.sum(np.log(self._diagonal)))
-        self._factor = cholesky_to_rounding(matrix)
+        self._factor = leading_blocks.cholesky(matrix, self._pieces)
         self.whitened = self.whiten(nodes.information) / noise_variance
         self.weights = self.solve(self.whitened)
         self.log_det = log_det + 2 * float(np.sum(np.log(np.diag(self._factor))))
+
+    @property
+    def _pieces(self) -> list[slice]:
+        """Nodes of the curves of the term that comes first, if nothing couples them."""
+        if self.basis.eliminated is not None or not self.basis.kept:
+            return []
+        first = next(d for d in self.basis.kept if self.basis.parts[d].start == 0)
+        return [piece for piece, _ in self.basis.cells[first].pieces]
 
     def _eliminate(self, matrix: Floats) -> None:
         """Subtract B D⁻¹ Bᵀ, in place."""
@@ -149,7 +158,7 @@ class NodePosterior:
     @cached_property
     def _inverse_factor(self) -> Floats:
         """R, with the inverse RᵀR: blocks of it cost less than all of it does."""
-        return lapack.dtrtri(self._factor, lower=1)[0] if len(self._factor) else self._factor
+        return leading_blocks.inverse(self._factor, self._pieces)
 
     def _inverse_block(self, rows: slice) -> Floats:
         """Block of ``inverse`` on the diagonal."""
