@@ -35,6 +35,8 @@ def cholesky(matrix: Floats, pieces: list[slice]) -> Floats:
         factor[piece, piece] = own
         below[:, piece] = blas.dtrsm(1.0, own, below[:, piece], side=1, lower=1, trans_a=1)
     factor[end:, :end] = below
+    if end == len(matrix):
+        return factor
     left = blas.dsyrk(-1.0, below, beta=1.0, c=np.asfortranarray(matrix[end:, end:]), lower=1)
     try:
         factor[end:, end:] = cholesky_to_rounding(left)

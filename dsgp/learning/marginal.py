@@ -37,6 +37,9 @@ _SCANS = 3
 # Nats by which other lengthscales may begin below what was found. Where bins promise a gain and the
 # nodes see such a loss, the nodes are too few for them, and the search only comes back.
 _FAR = 20.0
+# Largest first step in logs: from a start, where long steps end at other optima, and from where
+# fewer nodes had theirs.
+_RADIUS, _RADIUS_AGAIN = 0.5, 1.0
 # Nats that a step must promise, as a share of the slope per unit at which a search ends.
 _ENOUGH = 0.01
 # Nats that a search from other lengthscales has gained, below which it came back.
@@ -250,7 +253,8 @@ def marginal(
         for _ in range(0 if evaluations else _NOISE_UPDATES):
             better = evidence(nodes, rows, kernels, noise_variance).next_noise
             noise_variance = float(np.clip(better, *noise_bounds))
-        best = _newton(objective, kernels, noise_variance, tol, max_iter)
+        radius = _RADIUS_AGAIN if evaluations else _RADIUS
+        best = _newton(objective, kernels, noise_variance, tol, max_iter, radius)
         for _ in range(_SCANS):
             others = other_lengthscales(
                 tables, basis.at_bins(best.mean), searches, best.kernels, best.noise_variance
@@ -258,7 +262,7 @@ def marginal(
             if others == best.kernels:
                 break
             start = objective.pack(others, best.noise_variance)
-            if -objective(start)[0] < best.value - _FAR:
+            if -objective.logs_at(start / objective.scale)[0] < best.value - _FAR:
                 break
             found = _newton(objective, others, best.noise_variance, tol, max_iter)
             gain = found.value - best.value
@@ -309,7 +313,12 @@ class Optimum(NamedTuple):
 
 
 def _newton(
-    objective: _Objective, kernels: list[Kernel], noise_variance: float, tol: float, max_iter: int
+    objective: _Objective,
+    kernels: list[Kernel],
+    noise_variance: float,
+    tol: float,
+    max_iter: int,
+    radius: float = _RADIUS,
 ) -> Optimum:
     """Search by the average information; by L-BFGS from where that does not get on."""
     lower, upper = objective.bounds / objective.scale
@@ -322,6 +331,7 @@ def _newton(
         upper,
         tol=tol * objective.scale,
         enough=_ENOUGH * tol,
+        radius=radius,
         max_iter=max_iter,
     )
     kernels, noise_variance = objective.unpack(found.x * objective.scale)

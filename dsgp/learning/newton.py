@@ -11,8 +11,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from dsgp.terms import Floats
 
-# Largest change of a parameter in a step: to begin with, and ever.
-_FIRST_RADIUS, _LARGEST_RADIUS = 0.5, 4.0
+# Largest change of a parameter in a step, ever.
+_LARGEST_RADIUS = 4.0
 # Below, steps do no better than rounding.
 _SMALLEST_RADIUS = 1e-6
 # Decrease as a share of what the model promised: what is too little, and what is plenty.
@@ -45,6 +45,7 @@ def trust_region(
     *,
     tol: Floats,
     enough: float,
+    radius: float,
     max_iter: int,
 ) -> Found:
     """Minimise a function from a start within bounds.
@@ -62,12 +63,13 @@ def trust_region(
         Slopes, of those that point within the bounds, at which the search ends.
     enough : float
         What a step has to promise; with less the search ends too.
+    radius : float
+        Largest change of a parameter in the first step.
     max_iter : int
     """
     x, (value, gradient) = start, function(start)
     model = own = curvature()
     pairs = deque[tuple[Floats, Floats]](maxlen=_PAIRS)
-    radius = _FIRST_RADIUS
     for _ in range(max_iter):
         inward = np.where(((x <= lower) & (gradient > 0)) | ((x >= upper) & (gradient < 0)), 0, 1)
         if np.all(np.abs(gradient * inward) <= tol):

@@ -1,12 +1,14 @@
 """Curves of groups at their nodes, taken one by one, against dense algebra."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from dsgp.additive import RowEquations
 from dsgp.kernels import Independent, Matern32, Matern52
+from dsgp.learning import leading_blocks
 from dsgp.learning.average_information import average_information
 from dsgp.learning.basis import Basis
 from dsgp.learning.evidence import Rows, evidence
@@ -131,6 +133,32 @@ def test_blocks_are_the_factor_of_all_curves(model):
     np.testing.assert_allclose(blocks.solved(blocks.times(values[:, 0])), values[:, 0])
     solved = blocks.solved(blocks.transposed(values[:, 0]), trans=1)
     np.testing.assert_allclose(solved, values[:, 0])
+
+
+@pytest.mark.parametrize("rest", [0, 7])
+@pytest.mark.parametrize("sizes", [(4,), (3, 5, 1), ()])
+def test_factors_of_leading_blocks_are_the_dense_ones(sizes, rest):
+    rng = np.random.default_rng(0)
+    ends = np.cumsum([0, *sizes])
+    n = int(ends[-1]) + rest
+    coupling = rng.standard_normal((n, n)) / 10
+    matrix = n * np.eye(n) + coupling + coupling.T
+    pieces = [slice(int(a), int(b)) for a, b in pairwise(ends)]
+    for i, one in enumerate(pieces):
+        for other in pieces[:i]:
+            matrix[one, other] = 0.0
+            matrix[other, one] = 0.0
+    factor = leading_blocks.cholesky(matrix, pieces)
+    np.testing.assert_allclose(factor, np.linalg.cholesky(matrix), atol=1e-12)
+    inverse = leading_blocks.inverse(factor, pieces)
+    np.testing.assert_allclose(inverse @ factor, np.eye(n), atol=1e-12)
+
+
+def test_leading_blocks_that_are_singular_to_rounding_have_a_factor():
+    huge = 1e17 * np.ones((2, 2)) + np.eye(2)
+    matrix = np.kron(np.eye(2), huge)
+    factor = leading_blocks.cholesky(matrix, [slice(0, 2), slice(2, 4)])
+    np.testing.assert_allclose(factor @ factor.T, matrix, rtol=1e-9)
 
 
 def test_derivative_and_covariance_hold_all_curves(model):

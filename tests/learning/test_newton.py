@@ -61,7 +61,8 @@ def test_a_curved_valley_is_followed_within_bounds(upper, expected):
 
     bounds = np.full(2, -2.0), np.array([upper, 3.0])
     start, tol = np.array([-1.2, 1.0]), np.full(2, 1e-6)
-    found = trust_region(function, curvature, start, *bounds, tol=tol, enough=0.0, max_iter=200)
+    options = {"tol": tol, "enough": 0.0, "radius": 0.5, "max_iter": 200}
+    found = trust_region(function, curvature, start, *bounds, **options)
     assert found.converged
     np.testing.assert_allclose(found.x, expected, atol=1e-4)
 
@@ -78,6 +79,7 @@ def test_steps_to_where_there_is_no_value_come_back():
         *bounds,
         tol=np.full(1, 1e-6),
         enough=0.0,
+        radius=0.5,
         max_iter=100,
     )
     assert found.converged
