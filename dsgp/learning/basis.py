@@ -105,7 +105,12 @@ class Basis:
         spline = self.splines[d]
         if spline is None:
             return np.diag(weights)
-        return spline.T @ (weights[:, None] * spline)
+        out = np.zeros((spline.shape[1], spline.shape[1]))
+        for piece, _ in self.cells[d].pieces:
+            rows = spline[:, piece].any(axis=1)
+            own = spline[rows, piece]
+            out[piece, piece] = own.T @ (weights[rows, None] * own)
+        return out
 
     def between(self, d: int, table: Any, e: int) -> Floats:
         """C_dᵀ times a table of the bins of two terms times C_e."""

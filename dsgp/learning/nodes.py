@@ -47,10 +47,12 @@ def open_variances(
             found.append(0.0)  # every cell is a node
             continue
         variance = kernel.std**2
-        features, _ = lapack.dtrtrs(
-            prior_factor(kernel, nodes), bins.prior(kernel, nodes.points, bins.points), lower=1
-        )
-        left = np.maximum(variance - np.sum(features**2, axis=0) - 2 * JITTER * variance, 0.0)
+        held = np.empty(len(bins))
+        for (_, few), (piece, own) in zip(nodes.pieces, bins.pieces, strict=True):
+            cross = own.prior(kernel, few.points, own.points)
+            features, _ = lapack.dtrtrs(prior_factor(kernel, few), cross, lower=1)
+            held[piece] = np.sum(features**2, axis=0)
+        left = np.maximum(variance - held - 2 * JITTER * variance, 0.0)
         left += bins.left_open(kernel, squares)
         # The weights of confident rows may all vanish.
         total = max(float(np.sum(weight)), np.finfo(float).tiny)
