@@ -270,7 +270,7 @@ class BinEquations(Equations):
         """Return the equations of targets less a constant."""
         equations = super().less(constant)
         parts = self.layout.parts(equations.information)
-        return replace(equations, bins=replace(self.bins, information=parts))
+        return replace(equations, bins=self.bins.with_information(parts))
 
     def multiply(self, flat: Floats) -> Floats:
         """ZᵀWZ times vectors (…, Σ U_d)."""

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpstrf, dtrtrs
 
 from dsgp.additive.conjugate_gradients import conjugate_gradients
 from dsgp.additive.equations import RowEquations
@@ -29,7 +29,7 @@ from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Codes, Floats
 
-# Coarse points of a term by the order of its kernel, and of all terms: rough kernels need more.
+# Coarse points of a curve by the order of its kernel, and of all terms: rough kernels need more.
 _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
 _ALL_POINTS = 1600
 # Coarse points whose variance given the others is less than this share of the prior's add nothing.
@@ -84,7 +84,7 @@ class TermSpace:
             unfelt = left * precision * (2 * kernel.order - 1) < number
             rank = int(number[np.argmax(unfelt)]) if unfelt.any() else rank
         chosen = points[pivots[:rank] - 1]
-        lower = np.tril(factor[:rank, :rank])
+        lower = np.asfortranarray(np.tril(factor[:rank, :rank]))
         space = cls(chosen, lower, np.empty((rank, 0)))
         return replace(space, at_bins=space.at(cells, kernel, bins.points))
 
@@ -107,7 +107,7 @@ class CoarseSpace:
             TermSpace.of(
                 cells,
                 kernel,
-                cells.chosen(weight, min(_POINTS[kernel.order], budget)),
+                cells.chosen(weight, min(_POINTS[kernel.order] * cells.n_curves, budget)),
                 bins,
                 float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
             )
@@ -218,16 +218,14 @@ class CoarseSpace:
         smoothed = self.system.multiply_prior(residual)
         whitened = np.concatenate(
             [
-                solve_triangular(space.lower, smoothed[:, flat].T, lower=True, check_finite=False)
+                dtrtrs(space.lower, smoothed[:, flat].T, lower=1)[0]
                 for space, flat in zip(self.spaces, self.flat, strict=True)
             ]
         )
         solved = cho_solve(self.factor, whitened, check_finite=False)
         dual = np.zeros(residual.shape)
         for space, flat, rows in zip(self.spaces, self.flat, self.rows, strict=True):
-            dual[:, flat] = solve_triangular(
-                space.lower, solved[rows], lower=True, trans="T", check_finite=False
-            ).T
+            dual[:, flat] = dtrtrs(space.lower, solved[rows], lower=1, trans=1)[0].T
         return self.system.multiply_prior(dual), dual
 
     def precondition(self, residual: Floats) -> Pair:

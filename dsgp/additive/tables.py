@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
+from scipy.sparse import coo_array, csr_array, issparse
 
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
@@ -30,6 +30,9 @@ _PER_BIN = 2
 # Cells of a table of pairs that is dense whatever the rows.
 _DENSE_CELLS = 2**20
 _MOVE = 2e-9  # seconds per row
+# Entries of the normal matrix that are not 0, as a share, up to which its products are sparse: such
+# an entry costs some four dense ones, and a table of its own many more.
+_SPARSE = 0.2
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,41 @@ class TwoWayTables:
 
     def multiply(self, flat: Floats) -> Floats:
         """Weighted normal matrix ZᵀWZ of the bins times vectors (k, Σ n_bins)."""
+        if self._normal is not None:
+            return np.ascontiguousarray((self._normal @ flat.T).T)
         parts = np.split(flat, self.offsets[1:-1], axis=1)
         tasks = [partial(self.row, term, parts) for term in range(self.n_terms)]
         work = 5e-10 * len(flat) * float(self.offsets[-1]) ** 2
         return np.concatenate(run(tasks, work), axis=1) if tasks else flat.copy()
+
+    @cached_property
+    def thin(self) -> dict[tuple[int, int], Any]:
+        """``pairs``, each sparse where most of it is 0."""
+        return {key: _thin(table) for key, table in self.pairs.items()}
+
+    @cached_property
+    def _normal(self) -> csr_array | None:
+        """ZᵀWZ of all bins as one sparse matrix; None where too much of it is not 0."""
+        filled = [t.nnz if issparse(t) else t.size for t in self.thin.values()]
+        size = int(self.offsets[-1])
+        if 2 * sum(filled) + size > _SPARSE * size**2:
+            return None
+        first, second = [np.arange(size)], [np.arange(size)]
+        values = list(self.weights)
+        for (d, e), table in self.thin.items():
+            entries = coo_array(table)
+            rows, columns = entries.row + self.offsets[d], entries.col + self.offsets[e]
+            first += [rows, columns]
+            second += [columns, rows]
+            values += [entries.data, entries.data]
+        where = (np.concatenate(first), np.concatenate(second))
+        return coo_array((np.concatenate(values), where), (size, size)).tocsr()
+
+    def with_information(self, information: list[Floats]) -> TwoWayTables:
+        """Return the tables of the same rows with other targets."""
+        other = replace(self, information=information)
+        other.__dict__.update(thin=self.thin, _normal=self._normal)  # they do not depend on it
+        return other
 
     def row(self, term: int, parts: list[Floats]) -> Floats:
         """Rows of ``multiply`` that belong to one term, from vectors split by term."""
@@ -143,6 +177,12 @@ class TwoWayTables:
             elif other > term:
                 out += part @ self.pairs[term, other].T
         return out
+
+
+def _thin(table: Any) -> Any:
+    if issparse(table) or np.count_nonzero(table) > _SPARSE * table.size:
+        return table
+    return csr_array(table)
 
 
 def pairs_of(n_terms: int) -> list[tuple[int, int]]:

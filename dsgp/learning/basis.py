@@ -30,7 +30,8 @@ class Basis:
     cells : list of Cells
         The nodes of each term.
     parts : list of slice
-        Where each term is among all nodes. One that is eliminated comes last.
+        Where each term is among all nodes. One that is eliminated comes last; without, curves of
+        groups come first.
     splines : list of ndarray of shape (n_bins, M_d), or None
         C; None where the nodes are the bins.
     eliminated : int or None
@@ -52,6 +53,9 @@ class Basis:
             nodes.append(bins if len(chosen) == len(bins) else bins.subset(chosen))
             splines.append(bins.interpolation(chosen))
         order = [d for d in range(len(nodes)) if d != eliminated]
+        if eliminated is None:
+            # The largest group of curves comes first: see ``learning.leading_blocks``.
+            order.sort(key=lambda d: -len(nodes[d]) if nodes[d].n_curves > 1 else 0)
         order += [] if eliminated is None else [eliminated]
         ends = np.cumsum([0, *(len(nodes[d]) for d in order)])
         parts = dict(zip(order, (slice(int(a), int(b)) for a, b in pairwise(ends)), strict=True))
@@ -81,7 +85,7 @@ class Basis:
             part = self.parts[d]
             matrix[part, part] = self.within(d, tables.weights[d])
             for e in kept[:position]:
-                block = self.between(e, tables.pairs[e, d], d)
+                block = self.between(e, tables.thin[e, d], d)
                 matrix[self.parts[e], part] = block
                 matrix[part, self.parts[e]] = block.T
         information = self.at_nodes(tables.information)
@@ -101,13 +105,20 @@ class Basis:
         spline = self.splines[d]
         if spline is None:
             return np.diag(weights)
-        table = np.diag(weights)
-        return (spline.T @ table) @ spline
+        out = np.zeros((spline.shape[1], spline.shape[1]))
+        for piece, _ in self.cells[d].pieces:
+            rows = spline[:, piece].any(axis=1)
+            own = spline[rows, piece]
+            out[piece, piece] = own.T @ (weights[rows, None] * own)
+        return out
 
     def between(self, d: int, table: Any, e: int) -> Floats:
         """C_dᵀ times a table of the bins of two terms times C_e."""
         left, right = self.splines[d], self.splines[e]
-        table = table if left is None else left.T @ table
+        # The product with a sparse table comes first; of two dense ones the cheaper.
+        if right is not None and (left is None or table.shape[0] <= table.shape[1]):
+            table, right = table @ right, None
+        table = table if left is None else (table.T @ left).T
         table = table if right is None else table @ right
         return table.toarray() if issparse(table) else table
 

@@ -43,6 +43,9 @@ class Evidence:
     """Posterior mean at the nodes."""
     next_noise: float
     """σ² at which its own derivative would vanish, if fit and degrees of freedom did not move."""
+    squares: float
+    """Σ w (y − f̂)² / σ²."""
+    posterior: NodePosterior
 
 
 def evidence(
@@ -72,4 +75,12 @@ def evidence(
     by_noise = 0.5 * (squares + dof - rows.n_rows)
     left = max(rows.n_rows - dof, _LEAST_LEFT * rows.n_rows)
     next_noise = noise_variance * float(squares) / left
-    return Evidence(value, posterior.gradients(alone=alone), float(by_noise), mean, next_noise)
+    return Evidence(
+        value=value,
+        by_log=posterior.gradients(alone=alone),
+        by_log_noise=float(by_noise),
+        mean=mean,
+        next_noise=next_noise,
+        squares=float(squares),
+        posterior=posterior,
+    )

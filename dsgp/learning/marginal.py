@@ -24,14 +24,26 @@ from scipy.optimize import minimize
 
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
+from dsgp.learning.average_information import average_information
 from dsgp.learning.basis import Basis, Nodes
 from dsgp.learning.evidence import Evidence, Rows, evidence
 from dsgp.learning.lengthscales import other_lengthscales
+from dsgp.learning.newton import trust_region
 from dsgp.learning.nodes import RESOLUTION, eliminated_of, first_nodes, more_nodes, open_variances
 from dsgp.learning.search import Search
 from dsgp.terms import Floats
 
 _SCANS = 3
+# Nats by which other lengthscales may begin below what was found. Where bins promise a gain and the
+# nodes see such a loss, the nodes are too few for them, and the search only comes back.
+_FAR = 20.0
+# Largest first step in logs: from a start, where long steps end at other optima, and from where
+# fewer nodes had theirs.
+_RADIUS, _RADIUS_AGAIN = 0.5, 1.0
+# Nats that a step must promise, as a share of the slope per unit at which a search ends.
+_ENOUGH = 0.01
+# Nats that a search from other lengthscales has gained, below which it came back.
+_GAIN = 0.1
 # Updates of the noise alone before anything else moves: it is the parameter known best.
 _NOISE_UPDATES = 4
 
@@ -112,6 +124,9 @@ class _Objective:
         self.noise_bounds = np.log(noise_bounds)
         self.evaluations = 0
         self.trace: list[float] = []
+        self.last: Evidence
+        self.best: tuple[float, Floats] | None = None
+        """Value and mean of the best evaluation of a search."""
         # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
         # would end in a corner where float64 fails.
         self.size = 1.0
@@ -138,17 +153,22 @@ class _Objective:
         ], math.exp(logs[-1])
 
     def __call__(self, x: Floats) -> tuple[float, Floats]:
-        self.evaluations += 1
         try:
-            kernels, noise = self.unpack(np.clip(x, *self.bounds))
-            alone = self.tilt is not None and self.tilt.alone
-            found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
-            _require_finite(found)
+            value, gradient = self.at(x)
         except LinAlgError:
             if not self.trace:
                 raise
             # A step too far for float64: the line search comes back.
             return 2 * abs(self.trace[0]) * self.size, np.zeros_like(x)
+        return value * self.size, gradient * self.size
+
+    def at(self, x: Floats) -> tuple[float, Floats]:
+        """Value and gradient; ``LinAlgError`` where float64 fails."""
+        self.evaluations += 1
+        kernels, noise = self.unpack(np.clip(x, *self.bounds))
+        alone = self.tilt is not None and self.tilt.alone
+        found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
+        _require_finite(found)
         value = found.value
         slopes = [found.by_log[d][name] for d, name in self.free]
         if self.tilt is not None:
@@ -158,8 +178,31 @@ class _Objective:
         self.watch(value)
         if not self.trace or value > self.trace[-1]:
             self.trace.append(value)
+        if self.best is None or value > self.best[0]:
+            self.best = value, found.mean
+        self.last = found
         gradient = np.array([*slopes, found.by_log_noise])
-        return -value * self.size, -gradient / self.scale * self.size
+        return -value, -gradient / self.scale
+
+    def logs_at(self, logs: Floats) -> tuple[float, Floats]:
+        """Value and gradient by logs that are not scaled; infinite where float64 fails."""
+        try:
+            value, gradient = self.at(logs * self.scale)
+        except LinAlgError:
+            if not self.trace:
+                raise
+            return math.inf, np.zeros_like(logs)
+        return value, gradient * self.scale
+
+    @property
+    def mean(self) -> Floats:
+        """Posterior mean at the nodes where the search was best."""
+        assert self.best is not None
+        return self.best[1]
+
+    def curvature(self) -> Floats:
+        """Nearly the second derivatives by the logs, where it was computed last."""
+        return average_information(self.last.posterior, self.free, self.last.squares)
 
 
 def marginal(
@@ -174,7 +217,7 @@ def marginal(
     watch: Callable[[float], None] = lambda value: None,
     counts: list[int] | None = None,
 ) -> Learned:
-    """Maximise the marginal likelihood from sufficient statistics, by L-BFGS.
+    """Maximise the marginal likelihood from sufficient statistics, by its average information.
 
     Nodes are added to the terms that need them, and lengthscales far from the optimum are tried
     for every term by the 1-D marginal likelihood of its partial residual, until neither changes
@@ -192,7 +235,7 @@ def marginal(
     tol : float
         A search ends when the gradient, in nats per unit of a scaled log parameter, is below this.
     max_iter : int
-        L-BFGS iterations of a search.
+        Iterations of a search.
     watch : callable
         Told the value at every evaluation.
     counts : list of int, optional
@@ -207,21 +250,25 @@ def marginal(
         basis = Basis.of(tables, counts, eliminated)
         nodes = basis.nodes(tables)
         objective = _Objective(nodes, rows, searches, noise_bounds, watch)
-        for _ in range(_NOISE_UPDATES):
+        for _ in range(0 if evaluations else _NOISE_UPDATES):
             better = evidence(nodes, rows, kernels, noise_variance).next_noise
             noise_variance = float(np.clip(better, *noise_bounds))
-        best = _search(objective, kernels, noise_variance, tol, max_iter)
+        radius = _RADIUS_AGAIN if evaluations else _RADIUS
+        best = _newton(objective, kernels, noise_variance, tol, max_iter, radius)
         for _ in range(_SCANS):
-            mean = evidence(nodes, rows, best.kernels, best.noise_variance).mean
             others = other_lengthscales(
-                tables, basis.at_bins(mean), searches, best.kernels, best.noise_variance
+                tables, basis.at_bins(best.mean), searches, best.kernels, best.noise_variance
             )
             if others == best.kernels:
                 break
-            found = _search(objective, others, best.noise_variance, tol, max_iter)
-            if found.value <= best.value:
+            start = objective.pack(others, best.noise_variance)
+            if -objective.logs_at(start / objective.scale)[0] < best.value - _FAR:
                 break
-            best = found
+            found = _newton(objective, others, best.noise_variance, tol, max_iter)
+            gain = found.value - best.value
+            best = found if gain > 0 else best
+            if gain < _GAIN:
+                break
         evaluations += objective.evaluations
         kernels, noise_variance = best.kernels, best.noise_variance
         open_variance = open_variances(tables, basis, kernels, noise_variance)
@@ -261,13 +308,43 @@ class Optimum(NamedTuple):
     noise_variance: float
     value: float
     converged: bool
+    mean: Floats
+    """Posterior mean at the nodes."""
+
+
+def _newton(
+    objective: _Objective,
+    kernels: list[Kernel],
+    noise_variance: float,
+    tol: float,
+    max_iter: int,
+    radius: float = _RADIUS,
+) -> Optimum:
+    """Search by the average information; by L-BFGS from where that does not get on."""
+    lower, upper = objective.bounds / objective.scale
+    objective.best = None
+    found = trust_region(
+        objective.logs_at,
+        objective.curvature,
+        objective.pack(kernels, noise_variance) / objective.scale,
+        lower,
+        upper,
+        tol=tol * objective.scale,
+        enough=_ENOUGH * tol,
+        radius=radius,
+        max_iter=max_iter,
+    )
+    kernels, noise_variance = objective.unpack(found.x * objective.scale)
+    if not found.converged:
+        return _search(objective, kernels, noise_variance, tol, max_iter)
+    return Optimum(kernels, noise_variance, -found.value, True, objective.mean)
 
 
 def _search(
     objective: _Objective, kernels: list[Kernel], noise_variance: float, tol: float, max_iter: int
 ) -> Optimum:
     start = objective.pack(kernels, noise_variance)
-    objective.size = 1.0
+    objective.size, objective.best = 1.0, None
     slope = float(np.linalg.norm(objective(start)[1]))
     objective.size = 1 / max(slope, 1.0)
     found = minimize(
@@ -281,7 +358,8 @@ def _search(
     # A line search that ends where rounding hides what is left is no failure.
     small = np.abs(found.get("jac", np.zeros(1))).max(initial=0.0) <= 100 * tol * objective.size
     done = found.get("nit", 0) < max_iter and (bool(found.success) or bool(small))
-    return Optimum(*objective.unpack(found.x), -float(found.fun) / objective.size, done)
+    value = -float(found.fun) / objective.size
+    return Optimum(*objective.unpack(found.x), value, done, objective.mean)
 
 
 def maximise(

@@ -6,17 +6,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.linalg import LinAlgError, lapack
+from scipy.linalg import block_diag, lapack
 from scipy.sparse import csc_array, issparse, vstack
 
 from dsgp.additive.cholesky import cholesky_to_rounding
 from dsgp.jit.sparse import quadratic_forms, subtract_outer
 from dsgp.kernels import Kernel
+from dsgp.learning import leading_blocks
 from dsgp.learning.basis import Nodes
-from dsgp.terms import Cells, Floats
+from dsgp.learning.prior_factors import Blocks, Scalar, factor_of, moved
+from dsgp.terms import Floats
 
-# Of the diagonal of a prior, added to it.
-JITTER = 1e-9
 # Pairs of numbers within the columns of a sparse coupling, as a share of those of its numbers with
 # all rows, up to which loops over pairs are quicker than products.
 _THIN = 0.3
@@ -31,9 +31,8 @@ class NodePosterior:
 
     Attributes
     ----------
-    lowers : dict of int to ndarray of shape (M_d, M_d), or float
-        L of each term that is not eliminated, K_d = L Lᵀ; a number where K_d is its square times
-        the identity.
+    lowers : dict of int to Blocks or Scalar
+        L of each term that is not eliminated, K_d = L Lᵀ.
     whitened : ndarray of shape (Σ M_d,)
         Lᵀ times the information.
     weights : ndarray of shape (Σ M_d,)
@@ -44,21 +43,16 @@ class NodePosterior:
 
     def __init__(self, nodes: Nodes, kernels: list[Kernel], noise_variance: float) -> None:
         self.nodes, self.kernels, self.noise_variance = nodes, kernels, noise_variance
+        self._derivatives: dict[tuple[int, str], list[Floats]] = {}
         self.basis = nodes.basis
         kept, cells = [(d, self.basis.parts[d]) for d in self.basis.kept], self.basis.cells
-        self.lowers = {
-            d: kernels[d].std if cells[d].is_diagonal else prior_factor(kernels[d], cells[d])
-            for d, _ in kept
-        }
-        matrix = np.empty(nodes.matrix.shape, order="F")
+        self.lowers = {d: factor_of(kernels[d], cells[d]) for d, _ in kept}
+        # Its lower triangle alone: what is above stays 0.
+        matrix = np.zeros(nodes.matrix.shape)
         for d, part in kept:
-            matrix[part] = _transposed(self.lowers[d], nodes.matrix[part])
+            self.lowers[d].whiten_lower(matrix, nodes.matrix, part)
         for d, part in kept:
-            lower = self.lowers[d]
-            if isinstance(lower, float):
-                matrix[:, part] *= lower
-            else:
-                matrix[:, part] = matrix[:, part] @ lower
+            self.lowers[d].whiten_columns(matrix, part)
         matrix /= noise_variance
         self._blocks = {d: matrix[part, part].copy() for d, part in kept}
         matrix[np.diag_indices_from(matrix)] += 1.0
@@ -67,10 +61,18 @@ class NodePosterior:
         if self.basis.eliminated is not None:
             self._eliminate(matrix)
             log_det = float(np.sum(np.log(self._diagonal)))
-        self._factor = cholesky_to_rounding(matrix)
+        self._factor = leading_blocks.cholesky(matrix, self._pieces)
         self.whitened = self.whiten(nodes.information) / noise_variance
         self.weights = self.solve(self.whitened)
         self.log_det = log_det + 2 * float(np.sum(np.log(np.diag(self._factor))))
+
+    @property
+    def _pieces(self) -> list[slice]:
+        """Nodes of the curves of the term that comes first, if nothing couples them."""
+        if self.basis.eliminated is not None or not self.basis.kept:
+            return []
+        first = next(d for d in self.basis.kept if self.basis.parts[d].start == 0)
+        return [piece for piece, _ in self.basis.cells[first].pieces]
 
     def _eliminate(self, matrix: Floats) -> None:
         """Subtract B D⁻¹ Bᵀ, in place."""
@@ -81,7 +83,7 @@ class NodePosterior:
         self._diagonal = 1.0 + self.nodes.weights * (self._std**2 / self.noise_variance)
         coupling, scale = self.nodes.coupling, self._std / self.noise_variance
         blocks = [
-            _transposed(lower, coupling[self.basis.parts[d]]) for d, lower in self.lowers.items()
+            lower.transposed(coupling[self.basis.parts[d]]) for d, lower in self.lowers.items()
         ]
         if issparse(coupling):
             self._coupling = csc_array(vstack(blocks)) * scale
@@ -99,7 +101,7 @@ class NodePosterior:
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = _transposed(lower, information[part])
+            out[part] = lower.transposed(information[part])
         if self.basis.eliminated is not None:
             out[self._size :] = self._std * information[self._size :]
         return out
@@ -109,7 +111,7 @@ class NodePosterior:
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = _times(lower, weights[part])
+            out[part] = lower.times(weights[part])
         if self.basis.eliminated is not None:
             out[self._size :] = self._std * weights[self._size :]
         return out
@@ -119,18 +121,19 @@ class NodePosterior:
         out = np.empty(self.basis.size)
         for d, lower in self.lowers.items():
             part = self.basis.parts[d]
-            out[part] = _solved(lower, values[part])
+            out[part] = lower.solved(values[part])
         if self.basis.eliminated is not None:
             out[self._size :] = values[self._size :] / self._std
         return out
 
     def solve(self, whitened: Floats) -> Floats:
-        """(I + Lᵀ G L / σ²)⁻¹ times a vector."""
+        """(I + Lᵀ G L / σ²)⁻¹ times a vector or matrix."""
         if self.basis.eliminated is None:
             return self._solve_kept(whitened)
         kept, others = whitened[: self._size], whitened[self._size :]
-        first = self._solve_kept(kept - self._coupling @ (others / self._diagonal))
-        second = (others - self._coupling.T @ first) / self._diagonal
+        diagonal = self._diagonal if whitened.ndim == 1 else self._diagonal[:, None]
+        first = self._solve_kept(kept - self._coupling @ (others / diagonal))
+        second = (others - self._coupling.T @ first) / diagonal
         return np.concatenate([first, second])
 
     def _solve_kept(self, whitened: Floats) -> Floats:
@@ -153,6 +156,26 @@ class NodePosterior:
         return lower + np.tril(lower, -1).T
 
     @cached_property
+    def _inverse_factor(self) -> Floats:
+        """R, with the inverse RᵀR: blocks of it cost less than all of it does."""
+        return leading_blocks.inverse(self._factor, self._pieces)
+
+    def _inverse_block(self, rows: slice) -> Floats:
+        """Block of ``inverse`` on the diagonal."""
+        if self.basis.eliminated is not None or "inverse" in self.__dict__:
+            return self.inverse[rows, rows]
+        columns = self._inverse_factor[rows.start :, rows]
+        return columns.T @ columns
+
+    @cached_property
+    def _trace(self) -> float:
+        """Trace of ``inverse``."""
+        if self.basis.eliminated is not None or "inverse" in self.__dict__:
+            return float(np.trace(self.inverse))
+        factor = self._inverse_factor
+        return float(np.einsum("ij,ij->", factor, factor))
+
+    @cached_property
     def _variances(self) -> Floats:
         """Posterior variances of the eliminated term in white coordinates, (U,)."""
         if issparse(self._coupling) and _is_thin(self._coupling):
@@ -168,17 +191,23 @@ class NodePosterior:
     @property
     def dof(self) -> float:
         """Degrees of freedom of all terms."""
-        dof = self._size - float(np.trace(self.inverse))
+        dof = self._size - self._trace
         if self.basis.eliminated is not None:
             dof += float(np.sum(1.0 - self._variances))
         return dof
 
     @cached_property
+    def _factors_alone(self) -> dict[int, Floats]:
+        """Cholesky factors of every such term by itself."""
+        return {
+            d: cholesky_to_rounding(block + np.eye(len(block))) for d, block in self._blocks.items()
+        }
+
+    @cached_property
     def inverses_alone(self) -> dict[int, Floats]:
         """The posterior covariance of every such term by itself, the others known."""
         found = {}
-        for d, block in self._blocks.items():
-            factor = cholesky_to_rounding(block + np.eye(len(block)))
+        for d, factor in self._factors_alone.items():
             inverse, _ = lapack.dpotri(factor, lower=1)
             found[d] = np.tril(inverse) + np.tril(inverse, -1).T
         return found
@@ -187,8 +216,7 @@ class NodePosterior:
     def log_det_alone(self) -> float:
         """Σ_d log det(I + K_d G_d / σ²): the determinant of terms as if independent."""
         total = sum(
-            float(np.linalg.slogdet(block + np.eye(len(block)))[1])
-            for block in self._blocks.values()
+            2 * float(np.sum(np.log(np.diag(factor)))) for factor in self._factors_alone.values()
         )
         if self.basis.eliminated is not None:
             total += float(np.sum(np.log(self._diagonal)))
@@ -207,13 +235,13 @@ class NodePosterior:
             other = e if d == last else d
             part = self.basis.parts[other]
             crossed = -(self.inverse[part] @ self._coupling) / self._diagonal
-            crossed = self._std * _times(self.lowers[other], crossed)
+            crossed = self._std * self.lowers[other].times(crossed)
             return crossed.T if d == last else crossed
         if alone:
             inverse = self.inverses_alone[d]
         else:
             inverse = self.inverse[self.basis.parts[d], self.basis.parts[e]]
-        return _times(self.lowers[e], _times(self.lowers[d], inverse).T).T
+        return self.lowers[e].times(self.lowers[d].times(inverse).T).T
 
     def variances(self, d: int, *, alone: bool = False) -> Floats:
         """Posterior variances of a term at the bins, (n_bins,)."""
@@ -228,11 +256,7 @@ class NodePosterior:
 
     def derivative(self, d: int, name: str) -> Floats:
         """∂K_d / ∂ log of a parameter, at the nodes of a term that is not eliminated."""
-        key = (d, name)
-        kept: dict[tuple[int, str], Floats] = self.__dict__.setdefault("_derivatives", {})
-        if key not in kept:
-            kept[key] = self.basis.cells[d].prior_by_log(self.kernels[d], name)
-        return kept[key]
+        return block_diag(*self._derivative_of(d, name))
 
     def duals(self, weights: Floats) -> list[Floats]:
         """L⁻ᵀ times a vector, term by term: K_d⁻¹ of the values."""
@@ -241,7 +265,7 @@ class NodePosterior:
             if d == self.basis.eliminated:
                 found.append(weights[part] / self._std)
             else:
-                found.append(_solved(self.lowers[d], weights[part], trans=1))
+                found.append(self.lowers[d].solved(weights[part], trans=1))
         return found
 
     def gradients(self, *, alone: bool = False) -> list[dict[str, float]]:
@@ -251,35 +275,70 @@ class NodePosterior:
         determinant of terms as if independent.
         """
         found: list[dict[str, float]] = []
-        for d, (kernel, part) in enumerate(zip(self.kernels, self.basis.parts, strict=True)):
+        for d, part in enumerate(self.basis.parts):
             if d == self.basis.eliminated:
                 own = 1.0 / self._diagonal if alone else self._variances
                 weights = self.weights[part]
                 found.append({"variance": 0.5 * float(weights @ weights - np.sum(1.0 - own))})
                 continue
-            lower = self.lowers[d]
-            block = self.inverses_alone[d] if alone else self.inverse[part, part]
-            learned = np.eye(len(block)) - block
-            by_log: dict[str, float] = {}
-            others = [name for name in kernel.parameters if name != "variance"]
-            if others:
-                assert not isinstance(lower, float)
-                # L⁻ᵀ (learned, weights): half of the score, and the dual of the mean.
-                half, _ = lapack.dtrtrs(
-                    lower, np.column_stack([learned, self.weights[part]]), lower=1, trans=1
-                )
-                dual = half[:, -1]
-                score, _ = lapack.dtrtrs(lower, half[:, :-1].T, lower=1, trans=1)
-                for name in others:
-                    derivative = self.derivative(d, name)
-                    by_log[name] = 0.5 * float(
-                        dual @ derivative @ dual - np.sum(score * derivative)
-                    )
-            if "variance" in kernel.parameters:
-                by_log["variance"] = 0.5 * float(
-                    self.weights[part] @ self.weights[part] - np.trace(learned)
-                )
-            found.append(by_log)
+            found.append(self._gradient(d, alone))
+        return found
+
+    def _gradient(self, d: int, alone: bool) -> dict[str, float]:
+        """Derivatives by the parameters of a term that is not eliminated, curve by curve."""
+        kernel, part, lower = self.kernels[d], self.basis.parts[d], self.lowers[d]
+        weights = self.weights[part]
+        by_log = dict.fromkeys(kernel.parameters, 0.0)
+        others = [name for name in kernel.parameters if name != "variance"]
+        pieces = lower.pieces if isinstance(lower, Blocks) else [slice(0, len(weights))]
+        for position, piece in enumerate(pieces):
+            if alone:
+                block = self.inverses_alone[d][piece, piece]
+            else:
+                block = self._inverse_block(moved(piece, part))
+            learned, own = np.eye(len(block)) - block, weights[piece]
+            if "variance" in by_log:
+                by_log["variance"] += 0.5 * float(own @ own - np.trace(learned))
+            if not others:
+                continue
+            assert isinstance(lower, Blocks)
+            factor = lower.blocks[position]
+            # L⁻ᵀ (learned, weights): half of the score, and the dual of the mean.
+            half, _ = lapack.dtrtrs(factor, np.column_stack([learned, own]), lower=1, trans=1)
+            dual = half[:, -1]
+            score, _ = lapack.dtrtrs(factor, half[:, :-1].T, lower=1, trans=1)
+            for name in others:
+                derivative = self._derivative_of(d, name)[position]
+                by_log[name] += 0.5 * float(dual @ derivative @ dual - np.vdot(score, derivative))
+        return by_log
+
+    def _derivative_of(self, d: int, name: str) -> list[Floats]:
+        """``derivative``, block by block of the curves."""
+        key, kept = (d, name), self._derivatives
+        if key not in kept:
+            pieces = self.basis.cells[d].pieces
+            kept[key] = [own.prior_by_log(self.kernels[d], name) for _, own in pieces]
+        return kept[key]
+
+    def directions(self, d: int) -> dict[str, Floats]:
+        """L⁻¹ (∂K_d / ∂ log of a parameter) K_d⁻¹ F_d of each parameter, (M_d,).
+
+        How the weights would move with a parameter, were the dual of the mean to stay.
+        """
+        weights = self.weights[self.basis.parts[d]]
+        if d == self.basis.eliminated or isinstance(self.lowers[d], Scalar):
+            return {"variance": weights}
+        lower = self.lowers[d]
+        dual = lower.solved(weights, trans=1)
+        found = {}
+        for name in self.kernels[d].parameters:
+            if name == "variance":
+                found[name] = weights
+                continue
+            blocks = self._derivative_of(d, name)
+            pieces = [piece for piece, _ in self.basis.cells[d].pieces]
+            products = [block @ dual[piece] for piece, block in zip(pieces, blocks, strict=True)]
+            found[name] = lower.solved(np.concatenate(products))
         return found
 
 
@@ -292,32 +351,3 @@ def _is_thin(coupling: Any) -> bool:
     """Whether pairs of numbers within columns are few beside dense products of these."""
     counts = np.diff(coupling.indptr).astype(np.float64)
     return float(np.sum(counts**2)) < _THIN * coupling.nnz * coupling.shape[0]
-
-
-def _times(lower: Floats | float, values: Any) -> Any:
-    """L times values."""
-    return lower * values if isinstance(lower, float) else lower @ values
-
-
-def _transposed(lower: Floats | float, values: Any) -> Any:
-    """Lᵀ times values, which may be sparse."""
-    if isinstance(lower, float):
-        return values * lower
-    return lower.T @ values
-
-
-def _solved(lower: Floats | float, values: Floats, trans: int = 0) -> Floats:
-    """L⁻¹, or L⁻ᵀ, times a vector."""
-    if isinstance(lower, float):
-        return values / lower
-    return lapack.dtrtrs(lower, values, lower=1, trans=trans)[0].ravel()
-
-
-def prior_factor(kernel: Kernel, nodes: Cells) -> Floats:
-    """Cholesky factor of the prior at the nodes."""
-    prior = nodes.prior(kernel, nodes.points, nodes.points)
-    prior[np.diag_indices_from(prior)] *= 1 + JITTER
-    factor, failed = lapack.dpotrf(prior, lower=1, clean=1)
-    if failed:
-        raise LinAlgError(f"the prior of {kernel!r} at its nodes is singular to rounding")
-    return factor

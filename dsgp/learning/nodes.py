@@ -14,7 +14,7 @@ from scipy.linalg import lapack
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.learning.basis import Basis
-from dsgp.learning.node_posterior import JITTER, prior_factor
+from dsgp.learning.prior_factors import JITTER, prior_factor
 from dsgp.terms import Cells
 
 # Nodes a term begins with, by the order of its kernel, and all terms together at most: a Cholesky
@@ -23,6 +23,8 @@ NODES = {1: 64, 2: 64, 3: 40, 4: 32}
 ALL_NODES = 1200
 # Prior variance that the nodes of all terms leave open, as a share of the noise variance.
 RESOLUTION = 2e-2
+# What a term leaves open beyond its share of that is worth more nodes from here on.
+_WORTH = 1.5
 # Cells of a term that are worth eliminating, and nodes of all other terms that a factor is made of.
 _ELIMINATED = 64
 # Nodes of a curve at least.
@@ -45,10 +47,12 @@ def open_variances(
             found.append(0.0)  # every cell is a node
             continue
         variance = kernel.std**2
-        features, _ = lapack.dtrtrs(
-            prior_factor(kernel, nodes), bins.prior(kernel, nodes.points, bins.points), lower=1
-        )
-        left = np.maximum(variance - np.sum(features**2, axis=0) - 2 * JITTER * variance, 0.0)
+        held = np.empty(len(bins))
+        for (_, few), (piece, own) in zip(nodes.pieces, bins.pieces, strict=True):
+            cross = own.prior(kernel, few.points, own.points)
+            features, _ = lapack.dtrtrs(prior_factor(kernel, few), cross, lower=1)
+            held[piece] = np.sum(features**2, axis=0)
+        left = np.maximum(variance - held - 2 * JITTER * variance, 0.0)
         left += bins.left_open(kernel, squares)
         # The weights of confident rows may all vanish.
         total = max(float(np.sum(weight)), np.finfo(float).tiny)
@@ -143,7 +147,7 @@ def more_nodes(
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:
         n_bins, excess = len(tables.cells[d]), open_variance[d] / share
-        if excess <= 1 or counts[d] >= n_bins:
+        if excess <= _WORTH or counts[d] >= n_bins:
             continue
         wanted = math.ceil(1.1 * counts[d] * excess ** (1 / (2 * kernels[d].order - 1)))
         more = min(wanted, n_bins) - counts[d]

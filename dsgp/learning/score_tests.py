@@ -27,7 +27,8 @@ from dsgp.additive.multigrid import CoarseSpace, multigrid
 from dsgp.additive.posterior import together_of
 from dsgp.additive.quadratic_forms import tail_of_ratio, tail_of_sum
 from dsgp.kernels import Kernel
-from dsgp.learning.nodes import NODES, prior_factor
+from dsgp.learning.nodes import NODES
+from dsgp.learning.prior_factors import prior_factor
 from dsgp.learning.search import search_for, without_starts
 from dsgp.terms import Cells, Codes, Floats
 

@@ -377,6 +377,11 @@ class Cells(ABC):
         return np.ones(len(inputs), dtype=bool)
 
     @property
+    def pieces(self) -> list[tuple[slice, Cells]]:
+        """Cells of each of ``n_curves``, and the curve: covariances between them are 0."""
+        return [(slice(0, len(self)), self)]
+
+    @property
     def n_curves(self) -> int:
         """How many functions without anything in common the term consists of."""
         return 1

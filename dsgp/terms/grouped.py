@@ -55,6 +55,10 @@ class _Grouped(Cells):
     def n_curves(self) -> int:
         return len(self.starts) - 1
 
+    @cached_property
+    def pieces(self) -> list[tuple[slice, Cells]]:
+        return list(self._each())
+
     def _each(self) -> Iterator[tuple[slice, Line]]:
         """Yield the cells of each level, and the line that they are on."""
         for start, stop in zip(self.starts[:-1], self.starts[1:], strict=True):

@@ -61,6 +61,10 @@ class MultipliedCells(Cells):
             x[:, -1], y[:, -1]
         )
 
+    @property
+    def pieces(self) -> list[tuple[slice, Cells]]:
+        return self.inner.pieces
+
     def prior_by_log(self, kernel: Any, name: str) -> Floats:
         return self.inner.prior_by_log(kernel, name)
 

@@ -428,3 +428,14 @@ def test_a_coarse_space_that_is_there_is_used():
     second = multigrid(system, tol=1e-6, max_iter=50)
     assert asked
     np.testing.assert_array_equal(first.mean, second.mean)
+
+
+def test_tables_that_are_mostly_empty_multiply_as_sparse_ones():
+    small = Problem(np.repeat(np.arange(60.0)[:, None], 3, axis=1), *np.ones((2, 60)), [], 0.1)
+    tables = bins_of(small.equations).bins
+    vectors = np.random.default_rng(0).standard_normal((2, 180))
+    rows = vectors.reshape(2, 3, 60).sum(axis=1)
+    assert tables._normal is not None
+    np.testing.assert_allclose(tables.multiply(vectors), np.tile(rows, 3))
+    changed = tables.with_information([np.zeros(60)] * 3)
+    assert changed._normal is tables._normal

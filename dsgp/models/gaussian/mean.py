@@ -18,6 +18,8 @@ from dsgp.terms import Floats
 
 # A noise variance that moves by less than this share need not be solved for again.
 _SAME_NOISE = 1e-3
+# Tolerance of a mean that only corrects what is solved for next, in units of that one's.
+_ROUGHER = 30.0
 # Beyond, an estimate by slopes is none.
 _MOST_BIN_NOISE = 0.9
 # Rows that the degrees of freedom must leave, as a share.
@@ -72,11 +74,13 @@ def solve(
         _attempt,
         kernels=hyper.kernels,
         solver=solver,
-        tol=tol,
         max_iter=max_iter,
         coarse=cache(partial(CoarseSpace, AdditiveSystem(equations, hyper.kernels, 1.0))),
     )
-    system, constant, solution, complexity = attempt(equations, hyper.noise_variance, hyper.pair)
+    first_tol = tol if spreads is None else _ROUGHER * tol
+    system, constant, solution, complexity = attempt(
+        equations, hyper.noise_variance, hyper.pair, tol=first_tol
+    )
     error = None if spreads is None else BinError.of(system, solution.dual, spreads)
     noise = hyper.noise_variance
     if hyper.learner == "marginal":
@@ -85,7 +89,7 @@ def solve(
         equations = error.corrected(equations)
     if error is not None or noise != hyper.noise_variance:
         pair = (solution.mean, solution.dual)
-        system, constant, solution, complexity = attempt(equations, noise, pair)
+        system, constant, solution, complexity = attempt(equations, noise, pair, tol=tol)
     require_resolvable(hyper.kernels, noise)
     bin_error = bin_noise = 0.0
     if error is not None and spreads is not None and complexity.dof > 0:
