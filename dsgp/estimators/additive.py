@@ -97,7 +97,8 @@ class AdditiveGPRegressor(GaussianEstimator):
         With its learned parameters.
     log_marginal_likelihood_ : float
         Exact with one term; with several the determinant in it is that of a mean field and the
-        coarse spaces, for smooth kernels good to a fraction of a nat.
+        coarse spaces, for smooth kernels good to a fraction of a nat; of many curves by group it is
+        some tens of nats too low.
     effective_dof_ : float
         Of all terms together.
     learner_ : str or None
