@@ -19,6 +19,7 @@ SOLVERS: dict[str, Callable[..., Solution]] = {
     "backfitting": backfitting,
 }
 MAX_ITER = {"multigrid": 500, "cg": 2000, "backfitting": 500}
+from dsgp.additive.transitions import TransitionTable
 
 __all__ = [
     "MAX_ITER",
@@ -29,6 +30,7 @@ __all__ = [
     "Pair",
     "RowEquations",
     "Solution",
+    "TransitionTable",
     "TwoWayTables",
     "warn_unless_converged",
 ]
