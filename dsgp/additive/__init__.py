@@ -11,6 +11,7 @@ from dsgp.additive.equations import BinEquations, Equations, RowEquations
 from dsgp.additive.multigrid import multigrid
 from dsgp.additive.system import AdditiveSystem, Pair, Solution
 from dsgp.additive.tables import TwoWayTables
+from dsgp.additive.transitions import TransitionTable
 from dsgp.errors import ConvergenceWarning
 
 SOLVERS: dict[str, Callable[..., Solution]] = {
@@ -19,7 +20,6 @@ SOLVERS: dict[str, Callable[..., Solution]] = {
     "backfitting": backfitting,
 }
 MAX_ITER = {"multigrid": 500, "cg": 2000, "backfitting": 500}
-from dsgp.additive.transitions import TransitionTable
 
 __all__ = [
     "MAX_ITER",
