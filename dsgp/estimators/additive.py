@@ -245,7 +245,7 @@ class AdditiveGPRegressor(GaussianEstimator):
             missing_values=self.missing_values,
             wanted=asked.wanted,
         )
-        terms = asked.bound(source)
+        terms = asked.bound(source, priors_count=self.learner in ("marginal", "vbem"))
         if self.learner is None:
             require_complete(terms)
             if self.noise_variance is None:

@@ -141,8 +141,10 @@ class GivenTerms:
         columns = dict.fromkeys(column for term in self.listed for column in term.columns)
         return Wanted(levels, tuple(columns))
 
-    def bound(self, source: Source) -> list[BoundTerm]:
+    def bound(self, source: Source, priors_count: bool = False) -> list[BoundTerm]:
         """Return the terms of a source, by what its columns hold.
+
+        ``priors_count``: whether the learner heeds priors of kernels.
 
         Raises
         ------
@@ -160,6 +162,9 @@ class GivenTerms:
                 f"two terms are called {twice[0]!r}: if they are not the same, give one a name=, "
                 "otherwise leave one out"
             )
+        if not priors_count:
+            for term in bound_terms:
+                require_no_priors(term.kernel, f"term {term.name!r}")
         return bound_terms
 
     def _require_columns(self, names: tuple[str, ...]) -> None:
@@ -204,3 +209,12 @@ def require_complete(terms: Sequence[BoundTerm]) -> None:
                 f"learner=None keeps the given hyperparameters, but the kernel of term "
                 f"{term.name!r}, {term.kernel!r}, has no {' and no '.join(missing)}: give it"
             )
+
+
+def require_no_priors(kernel: Kernel, what: str) -> None:
+    """Raise ``ParameterError`` if a kernel has priors where nothing would heed them."""
+    if kernel.priors:
+        raise ParameterError(
+            f"{what}: {kernel!r} has priors, which count in AdditiveGPRegressor with "
+            'learner="marginal" or "vbem" only: leave them out'
+        )

@@ -110,6 +110,11 @@ def terms_of(kernels: Any, scales: int | None, axes: Sequence[GridAxis]) -> list
                     f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel of a grid; "
                     "take one of dsgp.kernels with a lengthscale and a variance, such as Matern32()"
                 )
+            if kernel.priors:
+                raise ParameterError(
+                    f"kernels: dim {axis.name!r} has {kernel!r}, and priors of a grid's "
+                    "hyperparameters are not heeded: leave them out"
+                )
             if kernel.parameters != Stationary.parameters:
                 raise ParameterError(
                     f"kernels: dim {axis.name!r} has {kernel!r}, which has {kernel.parameters}; "

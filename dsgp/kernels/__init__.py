@@ -7,6 +7,7 @@ from dsgp.kernels.effects import Constant, Independent
 from dsgp.kernels.matern import Matern, Matern12, Matern32, Matern52, Matern72
 from dsgp.kernels.oscillating import DampedOscillation, QuasiPeriodic
 from dsgp.kernels.periodic import Periodic
+from dsgp.kernels.priors import LogNormal, PenalisedComplexity, Prior
 from dsgp.kernels.rational import RationalQuadratic
 from dsgp.kernels.settings import from_settings
 from dsgp.kernels.spectral import SquaredExponential
@@ -20,12 +21,15 @@ __all__ = [
     "DampedOscillation",
     "Independent",
     "Kernel",
+    "LogNormal",
     "Matern",
     "Matern12",
     "Matern32",
     "Matern52",
     "Matern72",
+    "PenalisedComplexity",
     "Periodic",
+    "Prior",
     "Product",
     "QuasiPeriodic",
     "RationalQuadratic",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields, replace
 from inspect import isabstract
 from numbers import Real
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import ParameterError
+from dsgp.kernels.priors import Prior, Priors, prior_of
 from dsgp.kernels.state_space import StateSpace
 
 # Beyond these, rates, squares and their products leave the range of float64.
@@ -40,6 +41,8 @@ class Kernel(ABC):
     ----------
     fixed : tuple of str
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Of parameters, by their names. Kernels of a user's own have none unless they have a field.
 
     Raises
     ------
@@ -57,6 +60,8 @@ class Kernel(ABC):
     that hold the function."""
 
     fixed: Iterable[str]
+
+    priors: Mapping[str, Prior] = Priors()
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
@@ -80,6 +85,29 @@ class Kernel(ABC):
                 raise ParameterError(
                     f"{type(self).__name__}: {name} is marked fixed but has no value; give it one"
                 )
+        self._check_priors()
+
+    def _check_priors(self) -> None:
+        """Make the priors what they are, or raise ``ParameterError``."""
+        if not self.priors:
+            return
+        if not isinstance(self.priors, Mapping):
+            raise ParameterError(
+                f"{type(self).__name__}: priors must map names of parameters to priors, got "
+                f"{self.priors!r}"
+            )
+        priors = Priors({name: prior_of(prior) for name, prior in self.priors.items()})
+        for name, prior in priors.items():
+            if name not in self.parameters:
+                raise ParameterError(
+                    f"{type(self).__name__}: priors names {name!r}; it can name {self.parameters}"
+                )
+            if name in self.fixed:
+                raise ParameterError(
+                    f"{type(self).__name__}: {name} is fixed and has a prior; give one of them"
+                )
+            prior.require(name)
+        object.__setattr__(self, "priors", priors)
 
     def _require_number(self, name: str) -> None:
         """Make an attribute a float, or raise ``ParameterError``."""
@@ -96,7 +124,7 @@ class Kernel(ABC):
         stated = {
             attribute.name: getattr(self, attribute.name)
             for attribute in fields(self)
-            if getattr(self, attribute.name) not in (None, attribute.default)
+            if getattr(self, attribute.name) not in (None, attribute.default, {})
         }
         words = [
             f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value!r}"
@@ -157,7 +185,26 @@ class Kernel(ABC):
             for name in self.parameters
             if name.startswith("variance") and (value := self.value(name)) is not None
         }
-        return self.with_parameters(**variances) if variances else self
+        scaled = self.with_parameters(**variances) if variances else self
+        if not self.priors:
+            return scaled
+        priors = {name: prior.scaled(name, factor) for name, prior in self.priors.items()}
+        return replace(scaled, priors=priors)
+
+    @property
+    def log_prior(self) -> float:
+        """Log density of the priors at the values of their parameters; 0 without priors."""
+        return sum(
+            prior.log_density(name, self._complete(name)) for name, prior in self.priors.items()
+        )
+
+    def log_prior_slopes(self) -> dict[str, tuple[float, float]]:
+        """First and second derivatives of ``log_prior`` by the logs of parameters with one."""
+        return {
+            name: (prior.slope(name, value), prior.bend(name, value))
+            for name, prior in self.priors.items()
+            for value in [self._complete(name)]
+        }
 
     def to_settings(self) -> dict[str, Any]:
         """Return the kernel as values that JSON can hold; ``from_settings`` undoes it.
@@ -169,7 +216,11 @@ class Kernel(ABC):
         {'type': 'Matern32', 'lengthscale': 2.0, 'variance': None, 'fixed': []}
         """
         settings = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        return {"type": type(self).__name__, **settings, "fixed": list(self.fixed)}
+        settings |= {"fixed": list(self.fixed)}
+        if settings.pop("priors", None):
+            priors = {name: prior.to_settings() for name, prior in self.priors.items()}
+            settings["priors"] = priors
+        return {"type": type(self).__name__, **settings}
 
     @classmethod
     def from_settings(cls, settings: dict[str, Any]) -> Self:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import REGISTRY, Kernel
 from dsgp.kernels.custom import kernel_of
+from dsgp.kernels.priors import Priors
 from dsgp.kernels.state_space import StateSpace, added, multiplied
 
 
@@ -34,6 +35,14 @@ class _Combined(Kernel):
             tuple(f"{name}_{k}" for k, part in enumerate(parts, 1) for name in part.parameters),
         )
         fixed = tuple(f"{name}_{k}" for k, part in enumerate(parts, 1) for name in part.fixed)
+        priors = Priors(
+            {
+                f"{name}_{k}": prior
+                for k, part in enumerate(parts, 1)
+                for name, prior in part.priors.items()
+            }
+        )
+        object.__setattr__(self, "priors", priors)
         object.__setattr__(self, "order", min(part.order for part in parts))
         object.__setattr__(self, "fixed", fixed)
 
@@ -132,6 +141,9 @@ class Sum(_Combined):
     parts: tuple[Kernel, ...]
     fixed: Iterable[str] = field(default=(), init=False)
     sign: ClassVar[str] = " + "
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, parts=tuple(part.scaled(factor) for part in self.parts))
 
     @property
     def std(self) -> float:

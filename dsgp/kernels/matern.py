@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -14,6 +14,7 @@ from scipy.special import comb, gammainc
 
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
+from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, checked_steps
 
 
@@ -39,6 +40,9 @@ class Matern(Stationary, is_base=True):
         :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
 
     Raises
     ------
@@ -49,6 +53,7 @@ class Matern(Stationary, is_base=True):
     lengthscale: float | None = None
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     order: ClassVar[int]
 

@@ -6,7 +6,7 @@ Both have state-space forms; that of a season is cut after so many harmonics.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.kernels.base import Kernel, Stationary
 from dsgp.kernels.matern import Matern32
 from dsgp.kernels.periodic import Periodic, checked_period
+from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, multiplied
 
 
@@ -42,6 +43,9 @@ class DampedOscillation(Stationary):
         :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
 
     Raises
     ------
@@ -59,6 +63,7 @@ class DampedOscillation(Stationary):
     lengthscale: float | None = None
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     order: ClassVar[int] = 2
 
@@ -119,6 +124,9 @@ class QuasiPeriodic(Kernel):
         common. None: chosen from the data by the model, from 0.5 to 1000.
     fixed : iterable of {"lengthscale", "variance", "drift_periods"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         As of ``Periodic``.
 
@@ -141,6 +149,7 @@ class QuasiPeriodic(Kernel):
     drift_periods: float | None = None
     fixed: Iterable[str] = field(default=())
     smoothness: float = math.inf
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     parameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance", "drift_periods")
 

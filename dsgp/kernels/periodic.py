@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
 from dsgp.kernels.matern import Matern12, Matern32, Matern52, Matern72
+from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.spectral import SquaredExponential
 from dsgp.kernels.state_space import StateSpace
 
@@ -57,6 +58,9 @@ class Periodic(Stationary):
         :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         ν of the Matérn kernel of the plane; infinite for the squared exponential.
 
@@ -79,6 +83,7 @@ class Periodic(Stationary):
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
     smoothness: float = math.inf
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.kernels.base import Stationary
+from dsgp.kernels.priors import Prior, Priors
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +32,9 @@ class RationalQuadratic(Stationary):
         :math:`\alpha`, without unit. None: chosen from the data by the model.
     fixed : iterable of {"lengthscale", "variance", "alpha"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
 
     Examples
     --------
@@ -44,6 +48,7 @@ class RationalQuadratic(Stationary):
     variance: float | None = None
     alpha: float | None = None
     fixed: Iterable[str] = field(default=())
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     parameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance", "alpha")
     order: ClassVar[int] = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import ClassVar
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Stationary
+from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, from_spectrum, largest_error, scaled_process
 
 # Terms of the series of a denominator at most: beyond, its roots lose their digits.
@@ -36,6 +37,9 @@ class SquaredExponential(Stationary):
         :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
+    priors : mapping of str to Prior
+        Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
+        additive models add their log densities; by default there are none.
 
     Raises
     ------
@@ -53,6 +57,7 @@ class SquaredExponential(Stationary):
     lengthscale: float | None = None
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     order: ClassVar[int] = 4
 

@@ -1,6 +1,7 @@
 """Hyperparameters by the marginal likelihood, from sufficient statistics.
 
-What is maximised is the log marginal likelihood of the model at its nodes (``learning.evidence``).
+What is maximised is the log marginal likelihood of the model at its nodes (``learning.evidence``),
+and the log densities of the priors that kernels have.
 
 It is the collapsed bound of Titsias (2009) without its trace term, and with the nodes' spline in
 the place of the kernel's own interpolation, which would have to be computed anew for every
@@ -125,6 +126,7 @@ class _Objective:
         self.evaluations = 0
         self.trace: list[float] = []
         self.last: Evidence
+        self.of_priors: list[dict[str, tuple[float, float]]] = []
         self.best: tuple[float, Floats] | None = None
         """Value and mean of the best evaluation of a search."""
         # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
@@ -169,8 +171,11 @@ class _Objective:
         alone = self.tilt is not None and self.tilt.alone
         found = evidence(self.nodes, self.rows, kernels, noise, alone=alone)
         _require_finite(found)
-        value = found.value
+        value = found.value + sum(kernel.log_prior for kernel in kernels)
         slopes = [found.by_log[d][name] for d, name in self.free]
+        self.of_priors = [kernel.log_prior_slopes() for kernel in kernels]
+        for position, (d, name) in enumerate(self.free):
+            slopes[position] += self.of_priors[d].get(name, (0.0, 0.0))[0]
         if self.tilt is not None:
             value += self.tilt.value(kernels)
             tilts = [self.tilt.slopes[d].get(name, 0.0) for d, name in self.free]
@@ -202,7 +207,10 @@ class _Objective:
 
     def curvature(self) -> Floats:
         """Nearly the second derivatives by the logs, where it was computed last."""
-        return average_information(self.last.posterior, self.free, self.last.squares)
+        curvature = average_information(self.last.posterior, self.free, self.last.squares)
+        for position, (d, name) in enumerate(self.free):
+            curvature[position, position] -= self.of_priors[d].get(name, (0.0, 0.0))[1]
+        return curvature
 
 
 def marginal(

@@ -216,7 +216,7 @@ def _m_step(
         starts = [state.posteriors[term].kernel, *(search.others if everywhere else ())]
         kernel, posterior = max(
             (maximise(search, start, layout.cells[term], seen) for start in starts),
-            key=lambda found: found[1].evidence.value,
+            key=lambda found: found[1].evidence.value + found[0].log_prior,
         )
         kernels.append(kernel)
         fitted.add(term, posterior.mean - old)
@@ -236,16 +236,18 @@ def maximise(
 
     The result is never worse than the kernel it starts from.
     """
-    best: Posterior | None = None
+    best: tuple[float, Posterior] | None = None
 
     def loss(log_values: Floats) -> tuple[float, Floats]:
         nonlocal best
-        posterior = cells.posterior(search.kernel(log_values), seen)
-        evidence = posterior.evidence
-        if best is None or evidence.value > best.evidence.value:
-            best = posterior
-        gradient = [evidence.by_log[name] for name in search.names]
-        return -evidence.value, -np.array(gradient)
+        kernel = search.kernel(log_values)
+        posterior, slopes = cells.posterior(kernel, seen), kernel.log_prior_slopes()
+        value = posterior.evidence.value + kernel.log_prior
+        if best is None or value > best[0]:
+            best = value, posterior
+        by_log = posterior.evidence.by_log
+        gradient = [by_log[name] + slopes.get(name, (0.0, 0.0))[0] for name in search.names]
+        return -value, -np.array(gradient)
 
     start = np.log([float(kernel.value(name) or 1.0) for name in search.names])
     if search.names:
@@ -260,4 +262,4 @@ def maximise(
     else:
         loss(start)
     assert best is not None  # the first evaluation is at the start
-    return best.kernel, best
+    return best[1].kernel, best[1]

@@ -173,6 +173,11 @@ def _require_kernel(kernel: Any) -> None:
             f"kernel={kernel!r} has no derivative, which directions are learned by; take "
             "Matern32() or smoother"
         )
+    if kernel.priors:
+        raise ParameterError(
+            f"kernel={kernel!r}: priors of projections are those of the search; leave them out, "
+            f"{type(kernel).__name__}()"
+        )
     if kernel.lengthscale is not None or kernel.variance is not None:
         raise ParameterError(
             f"kernel={kernel!r}: lengthscale and variance are learned for every projection; "
