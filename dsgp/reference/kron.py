@@ -106,5 +106,5 @@ def kron_diagonal(diagonals: Sequence[Floats]) -> Floats:
     """Return the diagonal of a Kronecker product of diagonal matrices, of shape (N,)."""
     product: Floats = np.ones(1)
     for diagonal in diagonals:
-        product = np.kron(product, diagonal)
+        product = np.outer(product, diagonal).ravel()
     return product
