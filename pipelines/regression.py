@@ -102,7 +102,7 @@ def main(
         str | None,
         Option(
             metavar="LEARNER",
-            help="additive: marginal (default), vbem, or none to keep hyperparameters.",
+            help="additive: marginal (default), vbem, em, or none to keep hyperparameters.",
         ),
     ] = None,
     missing: Annotated[

@@ -527,6 +527,7 @@ def first(table: pd.DataFrame, column: str, value: object) -> pd.DataFrame:
         (varied(), ["n", "--trials", "treated"], ["--trials is an option of --model binomial"]),
         (varied(), ["n", "--noise-variance", "1"], ["--noise-variance", "additive or pursuit"]),
         (varied(), ["n", "--learner", "vbem"], ["--learner vbem", "independent or none"]),
+        (varied(), ["n", "--learner", "em"], ["--learner em", "independent or none"]),
         (varied(), ["n", "--exposure", "none"], ["no column 'none'"]),
         (varied(), ["n", "--exposure", "n"], ["'n'", "more than once", "--exposure"]),
         (varied(), ["n", "--offset", "label"], ["'label'", "number"]),

@@ -455,7 +455,7 @@ def test_predictions_of_another_shape_are_refused():
 # ---- learning
 
 
-@pytest.mark.parametrize("learner", ["marginal", "vbem"])
+@pytest.mark.parametrize("learner", ["marginal", "vbem", "em"])
 def test_learning_holds_the_trace_and_its_gains(model, learner):
     if learner != model.learner:
         rng = np.random.default_rng(0)
@@ -472,6 +472,7 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
     note = " ".join(figure.get_supxlabel().split())
     expected = {
         "vbem": "below the tolerance is followed by one more look from other starting",
+        "em": "Small gains tell of small steps",
         "marginal": "Evaluations that were the best so far",
     }
     assert expected[learner] in note

@@ -54,6 +54,7 @@ class Learner(StrEnum):
     marginal = "marginal"
     independent = "independent"
     vbem = "vbem"
+    em = "em"
     none = "none"
 
 

@@ -76,15 +76,15 @@ def require_own_options(context: typer.Context, model: Model, learner: Learner) 
                 f"--{name.replace('_', '-')} is an option of --model {_either(owners)}, and this "
                 f"is --model {model}; leave it out"
             )
-    if learner is Learner.vbem and model is not Model.additive:
+    if learner in (Learner.vbem, Learner.em) and model is not Model.additive:
         raise ParameterError(
-            f"--learner vbem is of --model additive, and this is --model {model}; take marginal, "
-            "independent or none"
+            f"--learner {learner} is of --model additive, and this is --model {model}; take "
+            "marginal, independent or none"
         )
     if learner is Learner.independent and model is Model.additive:
         raise ParameterError(
             "--learner independent is of models with another likelihood than the Gaussian, and "
-            "this is --model additive; take marginal, vbem or none"
+            "this is --model additive; take marginal, vbem, em or none"
         )
 
 

@@ -49,11 +49,13 @@ class AdditiveGPRegressor(GaussianEstimator):
     solver : {"multigrid", "cg", "backfitting"}
         How the joint posterior mean is computed: conjugate gradients with a two-level
         preconditioner, or with the smoothers of all terms alone, or the paper's backfitting.
-    learner : {"marginal", "vbem", None}
-        Maximise the marginal likelihood from sufficient statistics; or the paper's variational
-        Bayes EM, which also takes over where functions are too rough for the former (``learner_``
-        tells); or keep the given hyperparameters. Structure that either leaves in the residuals,
-        down to the distance of neighbouring points, is learned too.
+    learner : {"marginal", "vbem", "em", None}
+        Maximise the marginal likelihood from sufficient statistics; or the bound of the paper's
+        variational Bayes, which also takes over where functions are too rough for the former
+        (``learner_`` tells); or the same bound by the paper's EM with expected statistics, for
+        Matérn functions of one column, in far more iterations; or keep the given hyperparameters.
+        Structure that a learner leaves in the residuals, down to the distance of neighbouring
+        points, is learned too.
     bins : "auto", int or None
         Values of a column that are told apart. None keeps every distinct one, and all rows in
         memory; "auto" does so while that is quick, and takes bins beyond, as many as keep their
@@ -79,8 +81,8 @@ class AdditiveGPRegressor(GaussianEstimator):
         Iterations of the solver at most; by default 500 of "multigrid", 2000 of "cg", 500 sweeps of
         "backfitting".
     learner_tol : float
-        "marginal" stops when no gradient by the log of a hyperparameter is above so many nats (by
-        that of the noise, over the square root of N/50);
+        "marginal" and "em" stop when no gradient by the log of a hyperparameter is above so many
+        nats (by that of the noise, over the square root of N/50);
         "vbem" when an iteration gains fewer.
     learner_max_iter : int
     random_state : int, optional

@@ -11,8 +11,8 @@ standard deviations leaves it at most b²/2 below that.
 
 For fixed other terms and noise, the bound as a function of θ_d with q(f_d) optimised out is the
 1-D log marginal likelihood of the partial residual plus a constant: maximising that is the M-step
-of a term ("collapsed": it has the same fixed points as the paper's expected statistics and never
-gives a smaller bound).
+of a term ("collapsed": it has the same fixed points as the paper's expected statistics, which are
+in ``em``, and never gives a smaller bound).
 """
 
 from __future__ import annotations

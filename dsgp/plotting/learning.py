@@ -21,7 +21,8 @@ def plot_learning(model: Any) -> Figure:
     ``learner="marginal"``: the log marginal likelihood by its nodes, at every evaluation that was
     the best so far. ``learner="vbem"``: the variational bound after each iteration; after a gain
     below the tolerance it looks once more from other starting lengthscales, so that gains may rise
-    again, and ends when that look gains little as well. Of a ``ProjectionPursuitGPRegressor``: the
+    again, and ends when that look gains little as well. ``learner="em"``: the same bound, until no
+    gradient of it is above the tolerance. Of a ``ProjectionPursuitGPRegressor``: the
     evidence against the number of projections, at every step of the search.
 
     Parameters
@@ -62,7 +63,7 @@ def plot_learning(model: Any) -> Figure:
     fig = DisplayedFigure((6.6, 3.0), layout="constrained")
     bound, gain = fig.subplots(1, 2)
     bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
-    bayes = model.learner_ == "vbem"
+    bayes = model.learner_ in ("vbem", "em")
     what = "variational lower bound" if bayes else "log marginal likelihood (by its nodes)"
     bound.set_ylabel("bound (nats)" if bayes else "log likelihood (nats)", fontsize=9)
     bound.set_title(f"{what}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
@@ -74,7 +75,7 @@ def plot_learning(model: Any) -> Figure:
     gain.set_yscale("log")
     gain.set_ylabel("gain (nats)", fontsize=9)
     shown = list(gains[positive]) or [1.0]
-    if bayes:
+    if model.learner_ == "vbem":
         gain.axhline(model.learner_tol, color=ACCENT, linewidth=1.0, linestyle="--")
         gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=ACCENT)
         shown.append(model.learner_tol)
@@ -86,12 +87,16 @@ def plot_learning(model: Any) -> Figure:
         ax.set_xlim(-0.5, len(trace) - 0.5)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         frame(ax)
-    note = (
-        "A gain below the tolerance is followed by one more look from other starting lengthscales; "
-        "the run ends when that gains as little."
-        if bayes
-        else "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
-        f"the last one ends when no gradient is above {model.learner_tol:g} nats."
+    notes = {
+        "vbem": "A gain below the tolerance is followed by one more look from other starting "
+        "lengthscales; the run ends when that gains as little.",
+        "em": "Small gains tell of small steps, not of an optimum: the run ends when no gradient "
+        f"is above {model.learner_tol:g} nats.",
+    }
+    note = notes.get(
+        str(model.learner_),
+        "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
+        f"the last one ends when no gradient is above {model.learner_tol:g} nats.",
     )
     write_below(fig, note, fig.get_figwidth())
     return fig

@@ -18,6 +18,7 @@ from dsgp.terms.base import (
     sum_by,
 )
 from dsgp.terms.bound import BoundTerm
+from dsgp.terms.chain import ExpectedChain, ExpectedDensity
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.grouped import GroupedAxis, GroupedDense
 from dsgp.terms.inputs import Input
@@ -39,6 +40,8 @@ __all__ = [
     "Default",
     "DenseCells",
     "Evidence",
+    "ExpectedChain",
+    "ExpectedDensity",
     "Floats",
     "Function",
     "GroupedAxis",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
+from dsgp.jit.chain import disturbances
 from dsgp.jit.filter import filter_gains, filter_states
 from dsgp.jit.product import (
     accumulate,
@@ -27,6 +28,7 @@ from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
 from dsgp.terms.base import Evidence, Floats, Observations, Posterior
+from dsgp.terms.chain import ExpectedChain, empty_statistics
 from dsgp.terms.line import Line
 
 # Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
@@ -157,6 +159,19 @@ class Axis(Line):
             *dynamics, self.step, weight, target, means, covariances, *moments, *slopes, adjoint
         )
         return covariances, (*forward, *backward)
+
+    def expected_chain(self, kernel: Matern, seen: Observations) -> ExpectedChain:
+        """Expected sufficient statistics of the posterior states along the axis."""
+        n, m = len(self), kernel.order
+        passes = (*_dynamics(kernel), self.step, seen.weight, seen.target)
+        means, packed = np.empty((n, m)), (n, m * (m + 1) // 2)
+        covariances, adjoint = np.empty(packed), np.empty(packed)
+        filter_states(*passes, means, covariances)
+        mean, variance, dual = np.empty(n), np.empty(n), np.empty(n)
+        smooth(*passes, means, covariances, mean, variance, dual, _NONE, _NONE, _NONE, adjoint)
+        statistics = empty_statistics(n, m)
+        disturbances(*passes, means, covariances, dual, adjoint, *statistics)
+        return ExpectedChain(kernel, *statistics)
 
     def solver(self, kernel: Matern, weight: Floats) -> AxisSolver:
         """Prepare repeated solves with the same kernel and weights."""

@@ -164,7 +164,9 @@ class Additive(Section):
     noise_variance: Positive | None = None
     fixed_noise: bool = False
     solver: Solver = "multigrid"
-    learner: Annotated[Literal["marginal", "vbem"] | None, BeforeValidator(_none_of)] = "marginal"
+    learner: Annotated[Literal["marginal", "vbem", "em"] | None, BeforeValidator(_none_of)] = (
+        "marginal"
+    )
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
     missing_values: list[float] = []

@@ -128,8 +128,8 @@ Learner = Annotated[
     choices.Learner,
     Option(
         help="All but pursuit: marginal learns L and V per input, and S2 or what the "
-        "likelihood has; so do vbem (additive) and independent (all others), the paper's. none "
-        "keeps those given."
+        "likelihood has; so do vbem and em (additive) and independent (all others), the paper's. "
+        "none keeps those given."
     ),
 ]
 LearnerMaxIter = Annotated[

@@ -98,7 +98,7 @@ class GaussianFit:
             If one is out of its range.
         """
         max_iter = iterations_of(parameters["solver"], parameters["max_iter"])
-        require_choice("learner", parameters["learner"], ("marginal", "vbem", None))
+        require_choice("learner", parameters["learner"], ("marginal", "vbem", "em", None))
         require_bins(parameters["bins"])
         require_positive("tol", parameters["tol"])
         require_positive("learner_tol", parameters["learner_tol"])
@@ -226,7 +226,7 @@ class GaussianFit:
             outcome = self._refined(source, outcome)
             if noise_bounds is not None and outcome.training.equations.layout.size > n_before:
                 outcome = replace(outcome, too_wide=outcome.training.too_wide)
-                if outcome.hyper.learner == "vbem":
+                if outcome.hyper.learner in ("vbem", "em"):
                     # What the wider bins left of the functions is in its noise.
                     hyper = outcome.hyper
                     outcome = self._relearned(
@@ -352,9 +352,12 @@ class GaussianFit:
             outcome.fit.solution, self.solver, self.tol, self.max_iter, stacklevel + 1
         )
         if not outcome.hyper.converged:
+            by_em = outcome.hyper.learner == "em"
+            iterations = outcome.hyper.n_iter if by_em else self.learner_max_iter
+            other = ', or take learner="vbem", which has the same optimum' if by_em else ""
             warnings.warn(
-                f"learner={outcome.hyper.learner!r} stopped after {self.learner_max_iter} "
-                f"iterations, short of learner_tol={self.learner_tol:g}; raise learner_max_iter",
+                f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, short "
+                f"of learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )

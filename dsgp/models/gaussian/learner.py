@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from scipy.linalg import LinAlgError
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
+from dsgp.learning.em import em, require_chains
 from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import Learned, marginal
 from dsgp.learning.nodes import are_too_many
@@ -63,7 +64,7 @@ def learn(
     max_iter: int,
     watch: Callable[[float], None],
 ) -> Hyperparameters:
-    """Learn hyperparameters by the marginal likelihood or VBEM.
+    """Learn hyperparameters by the marginal likelihood, VBEM or EM.
 
     Where the marginal likelihood's nodes cannot resolve the functions, VBEM takes over from what it
     found, and the notes say so.
@@ -73,6 +74,17 @@ def learn(
         left = max(equations.n_rows - 1, 1)  # the constant takes up one
         noise = min(max(equations.quadratic / left, noise_bounds[0]), noise_bounds[1])
         return Hyperparameters([], noise, (noise, noise), learner)
+    if learner == "em":
+        return by_em(
+            equations,
+            kernels,
+            noise_variance,
+            noise_bounds,
+            solve=solve,
+            tol=tol,
+            max_iter=max_iter,
+            watch=watch,
+        )
     if learner == "marginal" and are_too_many(equations.layout.cells):
         notes.append(
             "the levels are too many for the determinant of all terms together: variational Bayes "
@@ -165,19 +177,7 @@ def by_vbem(
 
     ``shortest`` are the least lengthscales of the terms; see ``search_for``.
     """
-    layout = equations.layout
-    searches = [
-        search_for(
-            kernel,
-            cells,
-            weight,
-            len(kernels),
-            shortest=None if shortest is None else shortest[d],
-        )
-        for d, (kernel, cells, weight) in enumerate(
-            zip(kernels, layout.cells, layout.parts(equations.weight), strict=True)
-        )
-    ]
+    searches = _searches(equations, kernels, shortest or [None] * len(kernels))
     require_resolvable([search.start for search in searches], noise_variance)
     learned = vbem(
         equations,
@@ -200,6 +200,57 @@ def by_vbem(
         notes,
         learned.pair,
     )
+
+
+def by_em(
+    equations: Equations,
+    kernels: list[Kernel],
+    noise_variance: float,
+    noise_bounds: tuple[float, float],
+    *,
+    solve: Callable[[AdditiveSystem, Pair | None], Solution],
+    tol: float,
+    max_iter: int,
+    watch: Callable[[float], None],
+) -> Hyperparameters:
+    """Learn by the paper's EM with expected statistics, on every point of all axes."""
+    require_chains(equations.layout, kernels)
+    searches = _searches(equations, kernels, [None] * len(kernels))
+    require_resolvable([search.middle for search in searches], noise_variance)
+    learned = em(
+        equations,
+        searches,
+        noise_variance,
+        solve,
+        noise_bounds=noise_bounds,
+        tol=tol,
+        max_iter=max_iter,
+        watch=watch,
+    )
+    return Hyperparameters(
+        learned.kernels,
+        learned.noise_variance,
+        noise_bounds,
+        "em",
+        learned.trace,
+        len(learned.trace) - 1,
+        learned.converged,
+        [],
+        learned.pair,
+    )
+
+
+def _searches(
+    equations: Equations, kernels: list[Kernel], shortest: Sequence[float | None]
+) -> list[Search]:
+    """Searches on every point of all axes."""
+    layout = equations.layout
+    return [
+        search_for(kernel, cells, weight, len(kernels), shortest=least)
+        for kernel, cells, weight, least in zip(
+            kernels, layout.cells, layout.parts(equations.weight), shortest, strict=True
+        )
+    ]
 
 
 def _at_nodes(
