@@ -8,7 +8,7 @@ Processes*; the names of sections, equations and algorithms are those of its sou
 """
 
 from dsgp.reference.backfitting import Backfitted, backfit
-from dsgp.reference.chain import GaussMarkovChain, chain_of, process_noise
+from dsgp.reference.chain import GaussMarkovChain, chain_of
 from dsgp.reference.kalman import Filtered, Smoothed, ffbs, kalman_filter, rts_smoother
 from dsgp.reference.kron import GridLikelihood, grid_log_likelihood, kron_mvprod
 
@@ -24,6 +24,5 @@ __all__ = [
     "grid_log_likelihood",
     "kalman_filter",
     "kron_mvprod",
-    "process_noise",
     "rts_smoother",
 ]

@@ -6,13 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsgp.errors import DataError
-from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
+from dsgp.kernels import DampedOscillation, Matern12, Matern32, Matern52, Matern72
 from dsgp.reference import (
     GaussMarkovChain,
     chain_of,
     ffbs,
     kalman_filter,
-    process_noise,
     rts_smoother,
 )
 from dsgp.terms import Axis, Observations
@@ -154,19 +153,6 @@ def test_chain_of_a_kernel_has_its_covariance(make):
 
 
 @every_kernel
-def test_process_noise_of_a_tiny_step_keeps_its_digits(make):
-    kernel = make(lengthscale=1.0, variance=1.0)
-    m, step = kernel.order, 1e-9
-    # f^(m) is white noise: the last component gets its intensity, the function that integrated.
-    noise = process_noise(kernel, step)
-    intensity = 2.0 * kernel.stationary_covariance()[-1, -1] * kernel.rate * step
-    assert noise[-1, -1] == pytest.approx(intensity, rel=1e-6)
-    factor = np.prod(np.arange(1, m)) ** 2 * (2 * m - 1)
-    expected = intensity * (kernel.rate * step) ** (2 * m - 2) / factor
-    assert noise[0, 0] == pytest.approx(expected, rel=1e-6)
-
-
-@every_kernel
 @given(
     seed=st.integers(0, 10**6),
     n=st.integers(1, 30),
@@ -207,3 +193,33 @@ def test_points_out_of_order_and_targets_of_another_length_are_refused():
         chain_of(Matern12(1.0, 1.0), [0.0, np.inf])
     with pytest.raises(DataError, match="2 states need 2 targets"):
         kalman_filter(chain_of(Matern12(1.0, 1.0), [0.0, 1.0]), np.zeros(3), 1.0)
+
+
+OTHERS = {
+    "oscillation": DampedOscillation(1.5, 2.0, 1.3),
+    "sum": Matern32(1.0, 0.6) + DampedOscillation(1.5, 2.0, 1.3),
+    "product": Matern52(2.0, 0.6) * DampedOscillation(1.5, 2.0, 1.3),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_kernels_against_their_dense_covariance(name):
+    kernel = OTHERS[name]
+    rng = np.random.default_rng(0)
+    points = np.sort(rng.uniform(0, 6, 30))
+    target, noise = rng.standard_normal(30), rng.uniform(0.1, 0.5, 30)
+    chain = chain_of(kernel, points)
+    filtered = kalman_filter(chain, target, noise)
+    smoothed = rts_smoother(chain, filtered)
+    covariance = kernel.covariance(points)
+    gain = np.linalg.solve(covariance + np.diag(noise), covariance).T
+    np.testing.assert_allclose(smoothed.mean @ chain.observation, gain @ target, atol=1e-9)
+    variance = chain.observation @ smoothed.covariance @ chain.observation
+    np.testing.assert_allclose(variance, np.diag(covariance - gain @ covariance), atol=1e-9)
+    whole = covariance + np.diag(noise)
+    expected = -0.5 * (
+        target @ np.linalg.solve(whole, target)
+        + np.linalg.slogdet(whole)[1]
+        + 30 * np.log(2 * np.pi)
+    )
+    assert filtered.log_likelihood == pytest.approx(expected, abs=1e-9)
