@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
@@ -28,6 +29,8 @@ _ROUNDING = 1e-13
 # matter and no more than these.
 _AT_ONCE = 1024
 MOST_COLUMNS = 2048
+# Prior variance in units of the noise beyond which solves are corrected once.
+_STEEP = 1e6
 # Share of the prior variance that may be left out without a word.
 _REPORTED = 1e-6
 
@@ -53,14 +56,19 @@ class DenseCells(Line):
     # ------------------------------------------------------------------ algebra at the cells
 
     def _factor(self, kernel: Any) -> Floats:
-        """V, (n_cells, r); the last one is kept."""
-        kept: dict[Any, Floats] = self.__dict__.setdefault("_kept", {})
+        """V, (n_cells, r)."""
+        return self._factored_once(kernel)[0]
+
+    def _factored_once(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
+        """V, and the cells whose rows of it are a lower triangle; the last ones are kept."""
+        kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
         if kernel not in kept:
             kept.clear()
             kept[kernel] = self._factored(kernel)
-        return kept[kernel]
+        factored: tuple[Floats, NDArray[np.intp]] = kept[kernel]
+        return factored
 
-    def _factored(self, kernel: Any) -> Floats:
+    def _factored(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
         left = self.prior_variance(kernel, self.points)
         tolerance = _ROUNDING * float(left.max(initial=0.0))
         if len(self) <= _AT_ONCE:
@@ -68,15 +76,17 @@ class DenseCells(Line):
             factor, pivots, rank, _ = dpstrf(prior, tol=tolerance, lower=1, overwrite_a=1)
             columns = np.empty((len(self), rank))
             columns[pivots - 1] = np.tril(factor)[:, :rank]
-            return columns
+            return columns, pivots[:rank] - 1
+        chosen = np.empty(MOST_COLUMNS, dtype=np.intp)
         columns = np.zeros((len(self), MOST_COLUMNS), order="F")
         for rank in range(MOST_COLUMNS):
             pivot = int(np.argmax(left))
             if left[pivot] <= tolerance:
-                return columns[:, :rank]
+                return columns[:, :rank], chosen[:rank]
             column = self.prior(kernel, self.points, self.points[pivot : pivot + 1])[:, 0]
             column -= columns[:, :rank] @ columns[pivot, :rank]
             columns[:, rank] = column / np.sqrt(left[pivot])
+            chosen[rank] = pivot
             left = np.maximum(left - columns[:, rank] ** 2, 0.0)
             left[pivot] = 0.0
         share = float(left.mean()) / float(self.prior_variance(kernel, self.points).mean())
@@ -88,7 +98,7 @@ class DenseCells(Line):
                 DataWarning,
                 stacklevel=2,
             )
-        return columns
+        return columns, chosen
 
     def multiply(self, kernel: Any, vector: Floats) -> Floats:
         columns = self._factor(kernel)
@@ -147,11 +157,8 @@ class DenseCells(Line):
         return DenseSum(self, kernel, vectors.T)
 
     def variance_function(self, kernel: Any, weight: Floats) -> Function:
-        root = np.sqrt(weight)
-        matrix = self.prior(kernel, self.points, self.points) * np.outer(root, root)
-        matrix[np.diag_indices_from(matrix)] += 1.0
-        factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
-        return DenseVariance(self, kernel, root, factor)
+        columns, chosen = self._factored_once(kernel)
+        return DenseVariance(self, kernel, DenseSolver(columns, weight), chosen)
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
         return np.asarray(kernel.diagonal(inputs))
@@ -165,7 +172,7 @@ class DenseSolver:
     weight: Floats
 
     @cached_property
-    def _inner(self) -> Floats:
+    def inner(self) -> Floats:
         """Cholesky factor of S = I + Vᵀ W V."""
         inner = (self.columns.T * self.weight) @ self.columns
         inner[np.diag_indices_from(inner)] += 1.0
@@ -173,15 +180,21 @@ class DenseSolver:
         inner[np.diag_indices_from(inner)] *= 1.0 + 1e-14
         return cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
 
+    @cached_property
+    def _is_steep(self) -> bool:
+        """Whether the noise of some cell is tiny beside the prior variance there."""
+        squares = np.einsum("ur,ur->u", self.columns, self.columns)
+        return bool((self.weight * squares).max(initial=0.0) > _STEEP)
+
     @property
     def log_det(self) -> float:
         """Log det(I + K W)."""
-        return 2 * float(np.sum(np.log(np.diag(self._inner))))
+        return 2 * float(np.sum(np.log(np.diag(self.inner))))
 
     @cached_property
     def half(self) -> Floats:
         """S^(−1/2) Vᵀ, (r, n_cells)."""
-        return solve_triangular(self._inner, self.columns.T, lower=True, check_finite=False)
+        return solve_triangular(self.inner, self.columns.T, lower=True, check_finite=False)
 
     @property
     def variances(self) -> Floats:
@@ -190,9 +203,16 @@ class DenseSolver:
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
         """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,)."""
-        solved = cho_solve((self._inner, True), self.columns.T @ information, check_finite=False)
-        mean = self.columns @ solved
-        return mean, information - self.weight * mean
+        columns = self.columns
+        solved = cho_solve((self.inner, True), columns.T @ information, check_finite=False)
+        dual = information - self.weight * (columns @ solved)
+        if self._is_steep:
+            # The dual has what rounding left of the mean times the weights: Vᵀ dual is c again, up
+            # to that, and one correction takes it back.
+            wrong = solved - columns.T @ dual
+            solved -= cho_solve((self.inner, True), wrong, check_finite=False)
+            dual = information - self.weight * (columns @ solved)
+        return columns @ solved, dual
 
     def inverse_of_targets(self) -> Floats:
         """(K + W⁻¹)⁻¹ = W − W V S⁻¹ Vᵀ W, (n_cells, n_cells)."""
@@ -221,19 +241,26 @@ class DenseSum:
 
 @dataclass(frozen=True)
 class DenseVariance:
-    """The posterior variance, by the Cholesky factor of I + W^½ K W^½: no weight is divided by."""
+    """The posterior variance: what the cells leave open, and what is not known of them.
+
+    Two sums of positive parts, of which neither is the small difference of large numbers beside a
+    tiny noise: k − |v|² with L v the covariance with the cells of the triangle L, and vᵀ S⁻¹ v.
+    """
 
     cells: DenseCells
     kernel: Any
-    root: Floats
-    factor: Floats
+    solver: DenseSolver
+    chosen: NDArray[np.intp]
 
     def __call__(self, inputs: Floats) -> Floats:
         """Variances at inputs, (n,)."""
         inputs = np.asarray(inputs)
         prior = self.cells.prior_variance(self.kernel, inputs)
-        cross = self.cells.prior(self.kernel, self.cells.points, inputs) * self.root[:, None]
-        explained = solve_triangular(
-            self.factor, cross, lower=True, overwrite_b=True, check_finite=False
-        )
-        return np.maximum(prior - np.sum(explained**2, axis=0), 0.0)
+        if not len(self.chosen):
+            return prior
+        cross = self.cells.prior(self.kernel, self.cells.points[self.chosen], inputs)
+        triangle = self.solver.columns[self.chosen]
+        weights = solve_triangular(triangle, cross, lower=True, check_finite=False)
+        unknown = solve_triangular(self.solver.inner, weights, lower=True, check_finite=False)
+        open_variance = np.maximum(prior - np.einsum("ri,ri->i", weights, weights), 0.0)
+        return open_variance + np.einsum("ri,ri->i", unknown, unknown)
