@@ -8,7 +8,7 @@ import pytest
 
 from dsgp.jit.chain import decaying_powers
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-from dsgp.reference import chain_of, kalman_filter, process_noise, rts_smoother
+from dsgp.reference import chain_of, kalman_filter, rts_smoother
 from dsgp.terms import Axis, Observations
 
 KERNELS = (Matern12, Matern32, Matern52, Matern72)
@@ -170,7 +170,7 @@ def test_integrals_of_a_step_give_its_noise(make):
         decaying_powers(tau, integrals)
         a = np.arange(m)[::-1]
         factorials = np.array([math.factorial(k) for k in range(m)], dtype=float)
-        expected = process_noise(kernel, tau / kernel.rate)
+        expected = kernel.process_noise(tau / kernel.rate)
         intensity = 2 * kernel.stationary_covariance()[-1, -1]
         own = intensity * integrals[a[:, None] + a] / np.outer(factorials[a], factorials[a])
         np.testing.assert_allclose(own, expected, rtol=1e-10, atol=0)
