@@ -25,7 +25,8 @@ from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.line import Line
 from dsgp.terms.multiplied import MultipliedCells
-from dsgp.terms.spec import TERMS, Default, Levels, Linear, Smooth, Term, parse_term, term_of
+from dsgp.terms.spec import TERMS, Default, Levels, Linear, Smooth, Term
+from dsgp.terms.written import parse_term, term_of
 
 __all__ = [
     "LOG_2PI",

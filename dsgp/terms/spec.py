@@ -1,4 +1,4 @@
-"""Terms as a user writes them: ``Smooth``, ``Levels``, ``Linear``; and from text.
+"""Terms as a user writes them: ``Smooth``, ``Levels``, ``Linear``.
 
 A kind of term says in ``bind`` what it reads of its columns, once the types of these are known. Its
 class is in the registry, by which stores, YAML and the command line find it.
@@ -6,16 +6,12 @@ class is in the registry, by which stores, YAML and the command line find it.
 
 from __future__ import annotations
 
-import ast
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from inspect import signature
 from typing import Any, Protocol, Self
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.kernels import REGISTRY as KERNELS
 from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, Wiener, kernel_of
 from dsgp.kernels import from_settings as kernel_from_settings
 from dsgp.terms.bound import BoundTerm
@@ -421,130 +417,3 @@ def from_settings(settings: Mapping[str, Any]) -> Term:
         return make(**values)
     except TypeError as error:
         raise ParameterError(f"the settings of a term {name} do not fit it: {error}") from error
-
-
-def term_of(candidate: Any, column: str | None = None) -> Term:
-    """Return a term as it is, and a kernel as that of a smooth function.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither.
-    """
-    if isinstance(candidate, type):
-        raise ParameterError(f"{candidate!r} is a class (did you forget the brackets?)")
-    if isinstance(candidate, str):
-        candidate = expression_of(candidate)
-    made = candidate if isinstance(candidate, Term) else Smooth(None, kernel_of(candidate))
-    return made if column is None else made.of_column(column)
-
-
-# ---------------------------------------------------------------- from text
-
-_COLUMN = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^:]+?))\s*(?::\s*(.+))?\s*""", re.DOTALL)
-
-
-def parse_term(text: str) -> Term:
-    """Read a term as it is written on the command line and in YAML.
-
-    Parameters
-    ----------
-    text : str
-        ``COLUMN`` (its term is that of its type), or ``COLUMN: TERM`` with a kernel or a kind of
-        term, e.g. ``color: Levels``, ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``,
-        ``x: Matern32(lengthscale=2) + Periodic(7)``. A column with a colon in its name is in
-        quotes.
-
-    Raises
-    ------
-    ParameterError
-        If it is no term.
-
-    Examples
-    --------
-    >>> from dsgp.terms import parse_term
-    >>> parse_term("date: Levels(part=weekday)")
-    Levels('date', part='weekday')
-    """
-    match = _COLUMN.fullmatch(text)
-    if match is None:
-        raise ParameterError(f"{text!r} is no term; write COLUMN: TERM, e.g. 'color: Levels'")
-    quoted, single, plain, expression = match.groups()
-    column = quoted or single or plain
-    if expression is None:
-        return Default(column)
-    return term_of(expression_of(expression), column)
-
-
-def expression_of(text: str) -> Any:
-    """Read a kernel or a term without its column."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise ParameterError(f"{text!r} is no term or kernel: {error.msg}") from error
-    return _evaluated(tree, text, top=True)
-
-
-def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
-    """Evaluate names of kernels and terms, calls of these, sums and products, numbers and text."""
-    if isinstance(node, ast.Constant):
-        return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _evaluated(node.operand, text)
-        if isinstance(value, (int, float)):
-            return -value
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return tuple(_evaluated(element, text) for element in node.elts)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
-        sides = [_evaluated(operand, text, top=True) for operand in (node.left, node.right)]
-        if not all(isinstance(side, Kernel) for side in sides):
-            raise ParameterError(f"{text!r}: + and * are of kernels; several terms are a list")
-        return sides[0] + sides[1] if isinstance(node.op, ast.Add) else sides[0] * sides[1]
-    if isinstance(node, ast.Name):
-        return _made(node.id, text) if top else node.id
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-        values = [_evaluated(argument, text) for argument in node.args]
-        named: dict[str, Any] = {}
-        for keyword in node.keywords:
-            if keyword.arg in named:  # the parser of Python takes the last one
-                raise ParameterError(f"{text!r} has {keyword.arg}= more than once")
-            named[str(keyword.arg)] = _evaluated(keyword.value, text)
-        if values and node.func.id in TERMS and _is_kernel(values[0]):
-            if "kernel" in named:
-                raise ParameterError(
-                    f"{text!r} has two kernels: {ast.unparse(node.args[0])} and kernel="
-                )
-            named, values = {"kernel": values[0], **named}, values[1:]
-        if isinstance(named.get("kernel"), str):
-            named["kernel"] = _made(named["kernel"], text)
-        return _made(node.func.id, text, *values, **named)
-    raise ParameterError(f"{text!r} is no term or kernel, e.g. Levels or Matern32(lengthscale=2)")
-
-
-def _is_kernel(value: Any) -> bool:
-    return isinstance(value, Kernel) or (isinstance(value, str) and value in _written())
-
-
-def _written() -> dict[str, Any]:
-    """Kernels that text can name: sums and products are made by operators, Custom of objects."""
-    return {
-        name: kernel_class
-        for name, kernel_class in KERNELS.items()
-        if name not in ("Custom", "Product", "Sum")
-    }
-
-
-def _made(name: str, text: str, *values: Any, **named: Any) -> Any:
-    kernels = _written()
-    term_or_kernel = TERMS.get(name) or kernels.get(name)
-    if term_or_kernel is None:
-        raise ParameterError(
-            f"{text!r}: there is no term or kernel {name!r}; terms are {', '.join(sorted(TERMS))}, "
-            f"kernels {', '.join(sorted(kernels))}"
-        )
-    try:
-        signature(term_or_kernel).bind(*values, **named)
-    except TypeError as error:
-        takes = ", ".join(signature(term_or_kernel).parameters)
-        raise ParameterError(f"{text!r}: {error}; {name} takes {takes}") from error
-    return term_or_kernel(*values, **named)
