@@ -1,4 +1,4 @@
-"""Slice updates of a few numbers, along ellipses of any Student t distribution.
+"""Slice updates of a few numbers, along ellipses of any Student t distribution or along lines.
 
 Elliptical slice sampling (Murray, Adams & MacKay 2010) takes its ellipses from the prior. With
 thousands of rows the posterior of a direction is a thousand times narrower, and not in all
@@ -22,6 +22,11 @@ from dsgp.terms import Floats
 _FREEDOM = 5.0
 # An interval shrunk so often is a point.
 _MOST_SHRINKS = 200
+# Of steps along a line, in standard deviations, and how many of them make up an interval at most.
+_STEP, _MOST_STEPS = 2.5, 8
+# Draws of a warm-up from one adaptation to the next, and those that the guess of a covariance
+# counts for beside them, per parameter.
+_ADAPT_EVERY, _TRUST = 5, 2.0
 
 
 class Ellipse:
@@ -84,3 +89,78 @@ class Ellipse:
             low, high = (angle, high) if angle < 0 else (low, angle)
             angle = random.uniform(low, high)
         return theta, value, _MOST_SHRINKS
+
+
+class Adapted:
+    """A scale matrix that becomes that of the later half of a warm-up.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (d,)
+    covariance : ndarray of shape (d, d)
+        The guess to begin with. It counts for some draws beside those of the warm-up.
+    """
+
+    def __init__(self, mean: Floats, covariance: Floats) -> None:
+        self.begun = covariance
+        self.ellipse = Ellipse(mean, covariance)
+        self.history: list[Floats] = []
+
+    def add(self, theta: Floats, last: bool) -> None:
+        """Learn from a draw of the warm-up; after the last one nothing changes any more."""
+        self.history.append(theta.copy())
+        if len(self.history) % _ADAPT_EVERY and not last:
+            return
+        draws = np.array(self.history[len(self.history) // 2 :])
+        mean = draws.mean(axis=0)
+        deviations = draws - mean
+        trust = _TRUST * len(theta)
+        blended = trust * self.begun + deviations.T @ deviations
+        self.ellipse = Ellipse(mean, blended / (trust + len(draws)))
+        if last:
+            self.history = []
+
+
+def slice_along(
+    theta: Floats,
+    value: float,
+    direction: Floats,
+    log_density: Callable[[Floats], float],
+    random: np.random.Generator,
+) -> tuple[Floats, float, int]:
+    """Take a step along a line that leaves a density invariant (Neal 2003, stepping out).
+
+    Parameters
+    ----------
+    theta : ndarray of shape (d,)
+    value : float
+        ``log_density(theta)``.
+    direction : ndarray of shape (d,)
+        About one standard deviation long.
+    log_density : callable
+    random : Generator
+
+    Returns
+    -------
+    theta, its log density, and how many densities were computed
+    """
+    height = value - random.exponential()
+    low = -_STEP * random.uniform()
+    high = low + _STEP
+    tries = 0
+    left = int(random.integers(_MOST_STEPS))
+    for end, most in ((0, left), (1, _MOST_STEPS - 1 - left)):
+        for _ in range(most):
+            tries += 1
+            if not log_density(theta + (low, high)[end] * direction) > height:
+                break
+            low, high = (low - _STEP, high) if end == 0 else (low, high + _STEP)
+    for _ in range(_MOST_SHRINKS):
+        step = random.uniform(low, high)
+        new = theta + step * direction
+        new_value = log_density(new)
+        tries += 1
+        if new_value > height:
+            return new, new_value, tries
+        low, high = (step, high) if step < 0 else (low, step)
+    return theta, value, tries
