@@ -26,9 +26,9 @@ from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern52
 from dsgp.pursuit.chain import Chain, Draw, Model, Priors
-from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.pursuit.projection import Rows
 from dsgp.pursuit.splines import evaluate_splines, natural_splines
+from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
 # From so many rows on they are put into so many bins along a projection, or more.

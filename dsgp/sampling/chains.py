@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from dsgp.compute import one_blas_thread, run
 from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
-from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.sampling.gibbs import GibbsChain
 from dsgp.sampling.parameters import HyperModel
 from dsgp.terms import Floats
@@ -20,6 +19,8 @@ from dsgp.terms import Floats
 _SEGMENTS = 20
 # Rough seconds of a sweep: per point of a term, and per node cubed.
 _POINT, _NODE = 1e-6, 2e-9
+# Draws at which the resolution of the nodes is judged.
+_JUDGED = 20
 
 
 class Chain(Protocol):
@@ -143,7 +144,11 @@ def collapsed(
     covariance = evidence.curvature()
     chains = [CollapsedChain(evidence, covariance, _random(seed, k)) for k in range(n_chains)]
     seconds = _NODE * evidence.basis.kept_size**3 * 4 * evidence.model.size
-    return _collected(chains, n_draws, n_warmup, seconds, False, watch)
+    draws = _collected(chains, n_draws, n_warmup, seconds, False, watch)
+    some = draws.theta.reshape(-1, draws.theta.shape[2])
+    some = some[np.linspace(0, len(some) - 1, _JUDGED).round().astype(int)]
+    left_open = max(evidence.left_open(theta) for theta in some)
+    return replace(draws, n_nodes=evidence.basis.size, left_open=left_open)
 
 
 def _random(seed: int, chain: int) -> np.random.Generator:
@@ -173,8 +178,3 @@ def _collected(
         np.array([each.log_likelihood for each in runs]),
         n_warmup,
     )
-
-
-def mixing(draws: Floats) -> tuple[float, float]:
-    """R-hat and effective sample size of one number, (n_chains, n_draws)."""
-    return float(split_rhat(draws)), float(effective_sample_size(draws))

@@ -1,4 +1,4 @@
-"""Hyperparameters drawn with all functions integrated out: slices of the evidence at nodes.
+"""Hyperparameters drawn with all functions integrated out: slice updates of the evidence at nodes.
 
 The log marginal likelihood is that of the learner (``learning.evidence``): every term is held by
 its values at nodes, with a spline between. Where all points are nodes it is exact; beyond it is as
@@ -6,15 +6,18 @@ good as the nodes resolve the kernels, which ``HyperDraws`` tells. Nothing corre
 The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of the
 nodes, whatever the number of rows.
 
-A sweep is one slice along each axis of a basis in which the posterior is about white: the curvature
-at the start, then the covariance of the warm-up.
+A sweep updates the hyperparameters of one term after the other, then the noise, then all of them
+together, along ellipses that have the curvature at the start, and later the covariance of the
+warm-up.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
 from dsgp.additive import TwoWayTables
@@ -23,7 +26,7 @@ from dsgp.learning.basis import Basis, Nodes
 from dsgp.learning.node_posterior import NodePosterior
 from dsgp.learning.nodes import are_too_many, eliminated_of, enough_nodes, open_variances
 from dsgp.sampling.parameters import HyperModel
-from dsgp.sampling.slices import Adapted, slice_along
+from dsgp.sampling.slices import Adapted, Ellipse
 from dsgp.terms import LOG_2PI, Floats
 
 # Lengthscales are drawn below their best values, too: nodes resolve so much shorter ones.
@@ -185,6 +188,7 @@ class CollapsedChain:
         self.theta = self.model.start
         self.free = self.model.free
         self.adapted = Adapted(self.theta[self.free], covariance)
+        self.blocks = self._blocks()
         self.value = -math.inf
         self.evaluations = 0
 
@@ -200,31 +204,36 @@ class CollapsedChain:
         for _ in range(20):  # within the bounds
             theta = self.theta.copy()
             theta[self.free] += factor @ self.random.standard_normal(len(self.free))
-            value = self._value(theta[self.free])
+            value = self.evidence.log_density(theta)
             if value > -math.inf:
                 self.theta, self.value = theta, value
                 return
 
     def adapt(self, last: bool) -> None:
         """Learn from the state after a sweep of the warm-up."""
+        before = self.adapted.ellipse
         self.adapted.add(self.theta[self.free], last)
+        if self.adapted.ellipse is not before:
+            self.blocks = self._blocks()
+
+    def _blocks(self) -> list[tuple[NDArray[np.intp], Ellipse]]:
+        """Numbers of θ that are drawn together, with their ellipses."""
+        mean, covariance = self.adapted.ellipse.mean, self.adapted.ellipse.covariance
+        several = [np.arange(part.start, part.stop) for part in self.model.parts]
+        if not self.model.noise.is_fixed:
+            several.append(self.free[-1:])
+        blocks = [(k, Ellipse(mean[k], covariance[np.ix_(k, k)])) for k in several if len(k)]
+        return [*blocks, (self.free, self.adapted.ellipse)] if len(blocks) > 1 else blocks
 
     def sweep(self) -> None:
-        """Take a slice along every axis of the basis, in random order."""
-        factor = self.adapted.ellipse.factor
-        theta, value = self.theta[self.free], self.value
-        for k in self.random.permutation(len(self.free)):
-            theta, value, tries = slice_along(
-                theta, value, factor[:, k], self._value, self.random
+        """Draw the numbers of one block after the other."""
+        for chosen, ellipse in self.blocks:
+            self.theta[chosen], self.value, tries = ellipse.update(
+                self.theta[chosen], self.value, partial(self._value, chosen), self.random
             )
             self.evaluations += tries
-        self.theta = self._whole(theta)
-        self.value = value
 
-    def _whole(self, free: Floats) -> Floats:
+    def _value(self, chosen: NDArray[np.intp], values: Floats) -> float:
         theta = self.theta.copy()
-        theta[self.free] = free
-        return theta
-
-    def _value(self, free: Floats) -> float:
-        return self.evidence.log_density(self._whole(free))
+        theta[chosen] = values
+        return self.evidence.log_density(theta)

@@ -253,7 +253,9 @@ class HyperModel:
 
     def kernels(self, theta: Floats) -> list[Kernel]:
         """Return the kernels of θ."""
-        return [term.kernel_of(theta[part]) for term, part in zip(self.terms, self.parts, strict=True)]
+        return [
+            term.kernel_of(theta[part]) for term, part in zip(self.terms, self.parts, strict=True)
+        ]
 
     def log_prior(self, theta: Floats) -> float:
         """Log prior density of θ up to a constant."""

@@ -1,4 +1,4 @@
-"""Slice updates of a few numbers, along ellipses of any Student t distribution or along lines.
+"""Slice updates of a few numbers, along ellipses of any Student t distribution.
 
 Elliptical slice sampling (Murray, Adams & MacKay 2010) takes its ellipses from the prior. With
 thousands of rows the posterior of a direction is a thousand times narrower, and not in all
@@ -22,8 +22,6 @@ from dsgp.terms import Floats
 _FREEDOM = 5.0
 # An interval shrunk so often is a point.
 _MOST_SHRINKS = 200
-# Of steps along a line, in standard deviations, and how many of them make up an interval at most.
-_STEP, _MOST_STEPS = 2.5, 8
 # Draws of a warm-up from one adaptation to the next, and those that the guess of a covariance
 # counts for beside them, per parameter.
 _ADAPT_EVERY, _TRUST = 5, 2.0
@@ -119,48 +117,3 @@ class Adapted:
         self.ellipse = Ellipse(mean, blended / (trust + len(draws)))
         if last:
             self.history = []
-
-
-def slice_along(
-    theta: Floats,
-    value: float,
-    direction: Floats,
-    log_density: Callable[[Floats], float],
-    random: np.random.Generator,
-) -> tuple[Floats, float, int]:
-    """Take a step along a line that leaves a density invariant (Neal 2003, stepping out).
-
-    Parameters
-    ----------
-    theta : ndarray of shape (d,)
-    value : float
-        ``log_density(theta)``.
-    direction : ndarray of shape (d,)
-        About one standard deviation long.
-    log_density : callable
-    random : Generator
-
-    Returns
-    -------
-    theta, its log density, and how many densities were computed
-    """
-    height = value - random.exponential()
-    low = -_STEP * random.uniform()
-    high = low + _STEP
-    tries = 0
-    left = int(random.integers(_MOST_STEPS))
-    for end, most in ((0, left), (1, _MOST_STEPS - 1 - left)):
-        for _ in range(most):
-            tries += 1
-            if not log_density(theta + (low, high)[end] * direction) > height:
-                break
-            low, high = (low - _STEP, high) if end == 0 else (low, high + _STEP)
-    for _ in range(_MOST_SHRINKS):
-        step = random.uniform(low, high)
-        new = theta + step * direction
-        new_value = log_density(new)
-        tries += 1
-        if new_value > height:
-            return new, new_value, tries
-        low, high = (step, high) if step < 0 else (low, step)
-    return theta, value, tries
