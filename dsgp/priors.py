@@ -31,7 +31,7 @@ class HyperPriors:
         √v_ℓ.
     variance_shape, variance_rate : float
         α_τ and β_τ, of a term's signal precision τ = v_y/s². With the defaults half of the prior is
-        below s² = 0.09 v_y, and a tenth above 2.5 v_y.
+        below s² = 0.07 v_y, and a tenth above 0.5 v_y.
     noise_shape, noise_rate : float
         α_n and β_n, of the noise precision. With the defaults half of the prior is below
         σ² = 0.02 v_y, and a tenth above 0.6 v_y.
@@ -57,8 +57,8 @@ class HyperPriors:
 
     lengthscale_mean: float = 0.0
     lengthscale_std: float = 1.5
-    variance_shape: float = 0.5
-    variance_rate: float = 0.02
+    variance_shape: float = 1.0
+    variance_rate: float = 0.05
     noise_shape: float = 0.5
     noise_rate: float = 0.005
 

@@ -297,6 +297,8 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
     def _model_of(cls, settings: dict[str, Any], tree: dict[str, Any]) -> GaussianModel:
         fitted = settings["fitted"]
         latent = stored.latent_of(settings, tree, unfelt=0.0)
-        kind = GaussianMixture if isinstance(latent, MixtureModel) else GaussianModel
+        noise_variance = fitted["noise_variance_"]
         transform = from_settings(fitted.get("_transform_settings"))
-        return kind(latent, fitted["noise_variance_"], transform)
+        if isinstance(latent, MixtureModel):
+            return GaussianMixture(latent, noise_variance, transform)
+        return GaussianModel(latent, noise_variance, transform)

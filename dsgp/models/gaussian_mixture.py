@@ -108,14 +108,15 @@ class GaussianMixture(GaussianModel):
 
     def covariance(self, rows: Sequence[Rows], include_noise: bool) -> Solved:
         """Joint covariance of what is expected of the target, or of observations."""
-        means, total, converged = [], 0.0, True
+        means, converged = [], True
+        total = np.zeros(2 * (sum(map(len, rows)),))
         for member in self.members:
             solved = member.covariance(rows, include_noise)
-            total = total + solved.values / len(self.members)
+            total += solved.values / len(self.members)
             converged &= solved.converged
             means.append(np.concatenate([member.expected(some) for some in rows]))
         scatter = np.cov(np.stack(means), rowvar=False, ddof=0)
-        return Solved(np.asarray(total + scatter.reshape(np.shape(total))), converged)
+        return Solved(total + scatter.reshape(total.shape), converged)
 
     def _averaged(self, drawn: Floats, noise_variances: Any) -> Floats:
         """What is expected of the target given draws of f, each with its noise variance."""

@@ -330,7 +330,7 @@ class MixedTerm(FittedTerm):
         return cls(**values, parts=tuple(member.terms[position] for member in model.members))
 
     @cached_property
-    def mean(self) -> Function:  # type: ignore[override]
+    def mean(self) -> Function:
         """The mean over the draws as a function of the input, not centred."""
         functions = [term.mean for term in self.parts]
         return lambda inputs: np.mean([function(inputs) for function in functions], axis=0)

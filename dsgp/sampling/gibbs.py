@@ -1,4 +1,4 @@
-"""The paper's sampler, Additive-MCMC (Section sec:MCMC): one term after the other, given all others.
+"""The paper's sampler, Additive-MCMC (Section sec:MCMC): one term after the other given the others.
 
 A sweep visits the terms. With r_d the targets less the constant and all other terms it draws
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -233,7 +234,7 @@ class HyperModel:
     def parts(self) -> list[slice]:
         """Where the parameters of each term are in a vector θ."""
         ends = np.cumsum([0, *(len(term.names) for term in self.terms)])
-        return [slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(int(a), int(b)) for a, b in pairwise(ends)]
 
     @property
     def size(self) -> int:
