@@ -2,7 +2,7 @@
 
 A sweep visits the terms. With r_d the targets less the constant and all other terms it draws
 
-1. θ_d given r_d and σ², f_d integrated out: a slice update along an ellipse on the 1-D marginal
+1. θ_d given r_d and σ², f_d integrated out: slice updates along ellipses on the 1-D marginal
    likelihood, O(n) per evaluation;
 2. the constant and f_d together given θ_d. f_d by a draw of its prior and of the noise, plus what
    the targets say of the difference (Durbin & Koopman 2002): the law is that of forward filtering,
@@ -26,6 +26,8 @@ from dsgp.terms import LOG_2PI, Cells, Floats, Observations
 
 # Sweeps that find functions which go with the start, before hyperparameters move.
 _SETTLE = 5
+# Slice updates of the parameters of a term each time that it is visited: they are worth their time.
+_UPDATES = 2
 # Guesses of the standard deviations of logs, with which the ellipses begin.
 _GUESS = 0.4
 _TINY = np.finfo(float).tiny
@@ -132,10 +134,13 @@ class GibbsChain:
         seen = Observations(target, weight / self.noise_variance)
         log_density = partial(log_conditional, self.model.terms[d], cells, seen)
         theta = self.theta[part]
-        self.theta[part], _, tries = self.adapted[d].ellipse.update(
-            theta, log_density(theta), log_density, self.random
-        )
-        self.evaluations += tries + 1
+        value = log_density(theta)
+        for _ in range(_UPDATES):
+            theta, value, tries = self.adapted[d].ellipse.update(
+                theta, value, log_density, self.random
+            )
+            self.evaluations += tries
+        self.theta[part] = theta
 
     def _draw_function(
         self,
