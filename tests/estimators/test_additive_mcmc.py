@@ -84,7 +84,7 @@ def test_covariance_samples_and_components_agree_with_the_moments(model, new):
     np.testing.assert_allclose(np.sqrt(np.diag(model.covariance(new))), std, rtol=1e-4)
     drawn = model.sample(new, 800, random_state=0)
     np.testing.assert_allclose(drawn.std(axis=0), std, rtol=0.15)
-    np.testing.assert_array_equal(model.sample(new, 3, random_state=0), drawn[:3])
+    np.testing.assert_allclose(model.sample(new, 3, random_state=0), drawn[:3], rtol=1e-12)
     parts = model.components(new)
     np.testing.assert_allclose(
         parts["mean"].sum("term") + parts["intercept"], model.predict(new), rtol=1e-9
@@ -188,7 +188,7 @@ def test_bins_will_do(method):
 
 def test_draws_are_told(model):
     draws = model.draws_
-    assert dict(draws.sizes) >= {"chain": 2, "draw": 20}
+    assert (draws.sizes["chain"], draws.sizes["draw"]) == (2, 20)
     assert list(draws["lengthscale_term"].to_numpy()) == ["a", "b"]
     assert list(draws["variance_term"].to_numpy()) == ["a", "b", "town"]
     told = model.diagnostics_
@@ -206,9 +206,9 @@ def test_arviz_takes_the_draws(model):
     arviz = pytest.importorskip("arviz")
     data = model.inference_data()
     summary = arviz.summary(data)
-    assert list(summary.index)[0] == "lengthscale[a]"
-    expected = model.diagnostics_["noise_variance"]["effective_sample_size"]
-    assert summary.loc["noise_variance", "ess_bulk"] == pytest.approx(expected, rel=0.1, abs=2)
+    assert next(iter(summary.index)) == "lengthscale[a]"
+    expected = model.diagnostics_["noise_variance"]["rhat"]
+    assert summary.loc["noise_variance", "r_hat"] == pytest.approx(expected, abs=0.03)
     assert data["sample_stats"]["lp"].shape == (2, 20)
 
 

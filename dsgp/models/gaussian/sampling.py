@@ -14,6 +14,7 @@ from dsgp.additive import SOLVERS, AdditiveSystem, Pair
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel
+from dsgp.learning.search import NOISE
 from dsgp.models.checks import require_choice, require_count
 from dsgp.models.drawn import DrawnParameters
 from dsgp.models.facts import FitFacts
@@ -43,6 +44,7 @@ class Sampling:
     ----------
     method : {"gibbs", "collapsed"}
     n_draws, n_warmup, n_chains : int
+    fixed_noise : bool
     priors : HyperPriors
     solver : str
     tol : float
@@ -55,6 +57,7 @@ class Sampling:
     n_draws: int
     n_warmup: int
     n_chains: int
+    fixed_noise: bool
     priors: HyperPriors
     solver: str
     tol: float
@@ -86,7 +89,7 @@ class Sampling:
                 f"learner=None keeps the given hyperparameters, and method={method!r} draws them: "
                 'take learner="marginal", and name in the kernels as fixed what is to stay'
             )
-        kept = {name: parameters[name] for name in ("solver", "tol", "verbose")}
+        kept = {name: parameters[name] for name in ("fixed_noise", "solver", "tol", "verbose")}
         return cls(method, **counts, priors=priors or HyperPriors(), max_iter=max_iter, **kept)
 
     def model(
@@ -149,8 +152,8 @@ class Sampling:
         return self._mixture(outcome, model, draws)
 
     def _bounds(self, outcome: GaussianOutcome) -> tuple[float, float]:
-        low, high = outcome.hyper.noise_bounds
-        return (low, high) if low < high else (outcome.fit.system.noise_variance,) * 2
+        noise_variance = outcome.fit.system.noise_variance
+        return (noise_variance, noise_variance) if self.fixed_noise else NOISE
 
     def _require_memory(self, outcome: GaussianOutcome) -> None:
         equations = outcome.fit.system.equations
