@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -99,6 +99,11 @@ class TwoWayTables:
             spreads,
             multiplied if table.multipliers else None,
         )
+
+    def less(self, constant: float) -> TwoWayTables:
+        """Return the tables of targets less a constant."""
+        pairs = zip(self.information, self.ones, strict=True)
+        return replace(self, information=[b - constant * ones for b, ones in pairs])
 
     def without(self, term: int) -> TwoWayTables:
         """Return the tables of all terms but one."""

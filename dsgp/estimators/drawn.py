@@ -57,7 +57,7 @@ class DrawnEstimator(GaussianEstimator):
             arviz = import_module("arviz")
         except ImportError as error:
             raise ImportError(
-                'inference_data needs ArviZ: pip install "dsgp[mcmc]" (draws_ and diagnostics_ do '
+                'inference_data needs ArviZ: pip install ".[mcmc]" (draws_ and diagnostics_ do '
                 "without)"
             ) from error
         data = draws.dataset()

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dsgp import memory
 from dsgp.additive import Equations
+from dsgp.additive.tables import BINS
 from dsgp.additive.variance import covariance_bytes
 from dsgp.compute import run
 from dsgp.kernels import Kernel
@@ -70,6 +71,10 @@ class MixtureModel:
     @cached_property
     def members(self) -> list[AdditiveModel]:
         """The conditional models, of equal weight."""
+        # Counted before, the rows by bins are shared, not counted and kept by each of them.
+        orders = [term.kernel.order for term in self.start.terms]
+        if orders:
+            self.equations.tables(max(BINS[order] for order in orders))
         return [self._member(r) for r in range(len(self.duals))]
 
     @cached_property
