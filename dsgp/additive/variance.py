@@ -80,7 +80,7 @@ def covariance_of(
 
 
 def covariance_bytes(equations: Equations, kernels: list[Kernel]) -> float:
-    """Estimate the memory that ``covariance_of`` keeps, before there is a system."""
+    """Estimate the memory that a posterior and its variances keep, before there is a system."""
     limit = max((EXACT_ROWS[kernel.order] for kernel in kernels), default=0)
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return 8.0 * equations.table.n_rows**2
@@ -88,7 +88,7 @@ def covariance_bytes(equations: Equations, kernels: list[Kernel]) -> float:
     states = sum(
         n * kernel.order * (kernel.order + 1) for n, kernel in zip(sizes, kernels, strict=True)
     )
-    return 8.0 * (states + 2 * coarse_size(sizes, kernels) ** 2)
+    return 8.0 * (3 * states + 4 * coarse_size(sizes, kernels) ** 2)
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Adapted:
 
     def __init__(self, mean: Floats, covariance: Floats) -> None:
         self.begun = covariance
-        self.ellipse = Ellipse(mean, covariance)
+        self.ellipse = Ellipse(mean.copy(), covariance)  # a view would move with the state
         self.history: list[Floats] = []
 
     def add(self, theta: Floats, last: bool) -> None:

@@ -3,6 +3,7 @@
 import warnings
 
 import dask
+import distributed
 import numpy as np
 import pandas as pd
 import pytest
@@ -248,6 +249,12 @@ def test_a_seed_gives_the_same_draws_on_any_scheduler(method):
         np.testing.assert_array_equal(again.predict(X), expected.predict(X))
         patch.setattr("dsgp.compute.WORTH_A_GRAPH", np.inf)  # nothing
         assert fitted(X, y, **settings).draws_.identical(expected.draws_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dsgp.compute.WORTH_A_GRAPH", 0.0)
+        patch.setattr("dsgp.compute.WORTH_A_WORKER", 0.0)
+        cluster = {"processes": False, "n_workers": 1, "dashboard_address": None}
+        with distributed.Client(threads_per_worker=2, **cluster):
+            assert fitted(X, y, **settings).draws_.identical(expected.draws_)
     assert not fitted(X, y, **settings, random_state=1).draws_.equals(expected.draws_)
 
 

@@ -1,6 +1,7 @@
 """The samplers of hyperparameters against dense algebra, and what they must leave invariant."""
 
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -229,6 +230,26 @@ def test_both_samplers_agree():
         errors = [chains.var() / effective_sample_size(chains) for chains in pair]
         assert abs(pair[0].mean() - pair[1].mean()) < 4 * math.sqrt(sum(errors))
         assert 0.7 < pair[0].std() / pair[1].std() < 1.4
+
+
+@pytest.mark.parametrize("method", ["gibbs", "collapsed"])
+def test_a_chain_that_travels_goes_on_as_if_it_had_not(method):
+    table, weight = rows_of()
+    model = model_of(table, np.random.default_rng(0).standard_normal(25), weight)
+    random = np.random.default_rng(1)
+    if method == "gibbs":
+        chain = GibbsChain(model, random)
+    else:
+        chain = CollapsedChain(NodeEvidence.of(model), 0.1 * np.eye(5), random)
+    chain.settle()
+    chain.sweep()
+    chain.adapt(last=False)
+    other = pickle.loads(pickle.dumps(chain))
+    for each in (chain, other):
+        for _ in range(3):
+            each.sweep()
+            each.adapt(last=False)
+    np.testing.assert_array_equal(chain.theta, other.theta)
 
 
 # ---------------------------------------------------------------- priors and parts
