@@ -176,7 +176,8 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
                   \sigma^2_{-i} = \frac{\sigma^2}{w_i (1 - h_i)}, \quad h_i = w_i v_i / \sigma^2
 
         with the posterior variance v of f (Rasmussen and Williams 2006, sec. 5.4.2): no row is left
-        out by a fit of its own.
+        out by a fit of its own. Where hyperparameters are draws it is the harmonic mean over these,
+        as if they had been drawn without the row.
 
         Parameters
         ----------

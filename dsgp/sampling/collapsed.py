@@ -6,9 +6,9 @@ good as the nodes resolve the kernels, which ``HyperDraws`` tells. Nothing corre
 The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of the
 nodes, whatever the number of rows.
 
-A sweep updates the hyperparameters of one term after the other, then the noise, then all of them
-together, along ellipses that have the curvature at the start, and later the covariance of the
-warm-up.
+A sweep updates the hyperparameters of one term after the other and the noise, twice, and then all
+of them together, along ellipses that have the curvature at the start, and later the covariance of
+the warm-up.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ class NodeEvidence:
 
     @property
     def is_exact(self) -> bool:
-        """Whether every distinct value of the equations is a node."""
-        return self.basis.size == self.model.equations.layout.size
+        """Whether every distinct value of the rows is a node."""
+        binned = any(bool(spread.any()) for spread in self.tables.spreads)
+        return self.basis.size == self.model.equations.layout.size and not binned
 
     def log_likelihood(self, theta: Floats) -> float:
         """Log marginal likelihood; −inf where float64 cannot resolve it."""
@@ -217,13 +218,17 @@ class CollapsedChain:
             self.blocks = self._blocks()
 
     def _blocks(self) -> list[tuple[NDArray[np.intp], Ellipse]]:
-        """Numbers of θ that are drawn together, with their ellipses."""
+        """Numbers of θ that are drawn together, with their ellipses, in the order of a sweep.
+
+        The parameters of a term come twice: that is worth its time.
+        """
         mean, covariance = self.adapted.ellipse.mean, self.adapted.ellipse.covariance
         several = [np.arange(part.start, part.stop) for part in self.model.parts]
         if not self.model.noise.is_fixed:
             several.append(self.free[-1:])
         blocks = [(k, Ellipse(mean[k], covariance[np.ix_(k, k)])) for k in several if len(k)]
-        return [*blocks, (self.free, self.adapted.ellipse)] if len(blocks) > 1 else blocks
+        joint = [(self.free, self.adapted.ellipse)] if len(blocks) > 1 else []
+        return [*blocks, *blocks, *joint]
 
     def sweep(self) -> None:
         """Draw the numbers of one block after the other."""
