@@ -277,14 +277,29 @@ def test_a_pursuit_model_leaves_rows_with_gaps_out_on_request(tmp_path, command)
     assert dsgp.load(out).n_rows_ == N_ROWS - 1
 
 
+def test_an_additive_model_is_drawn_on_request(tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "AdditiveGPRegressor", given := Given())
+    data = saved(rows(), tmp_path / "d.csv")
+    base = ["fit", data, "--target", "y", "--out", tmp_path / "m.zarr"]
+    options = ["--method", "collapsed", "--draws", "30", "--warmup", "9", "--chains", "3"]
+    assert run(*base, *options, "--seed", "5").exit_code == 0
+    expected = {"method": "collapsed", "n_draws": 30, "n_warmup": 9, "n_chains": 3}
+    expected["random_state"] = 5
+    assert {name: given.options[name] for name in expected} == expected
+    assert run(*base).exit_code == 0
+    assert "method" not in given.options
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         (["--projections", "3"], ["--projections is an option of --model pursuit"]),
-        (["--model", "additive", "--method", "refit"], ["--method is an option of"]),
+        (["--model", "additive", "--method", "refit"], ["--method refit is of --model pursuit"]),
+        (["--model", "gamma", "--method", "gibbs"], ["--method is an option of --model additive"]),
+        ([*PURSUIT, "--method", "collapsed"], ["--method collapsed is of --model additive"]),
         (["--no-relevance"], ["--no-relevance is an option of --model pursuit", "leave it out"]),
         (["--starts", "10"], ["--starts is an option of --model pursuit"]),
-        (["--seed", "0"], ["--seed is an option of --model pursuit"]),
+        (["--model", "gamma", "--seed", "0"], ["--seed is an option of --model additive"]),
         ([*PURSUIT, "--learner", "marginal"], ["--learner is an option of --model additive"]),
         ([*PURSUIT, "--lengthscale", "1"], ["--lengthscale is an option of --model additive"]),
         ([*PURSUIT, "--variance", "1"], ["--variance is an option of --model additive"]),

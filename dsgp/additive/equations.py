@@ -177,6 +177,13 @@ class RowEquations(Equations):
             row_weight=_UNWEIGHTED if weight is None else weight,
         )
 
+    def less(self, constant: float) -> Self:
+        """Return the equations of targets less a constant; they share the counts of the rows."""
+        equations = super().less(constant)
+        kept: dict[int, TwoWayTables] = self.__dict__.get("_tables", {})
+        equations.__dict__["_tables"] = {n: tables.less(constant) for n, tables in kept.items()}
+        return equations
+
     def multiply(self, flat: Floats) -> Floats:
         """ZᵀWZ times vectors (…, Σ U_d): gather, weigh, scatter, block by block of rows."""
         flats = flat.reshape(math.prod(flat.shape[:-1]), self.layout.size)

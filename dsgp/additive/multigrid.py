@@ -12,7 +12,7 @@ reaches slowly, are coarse; what is left is local, and the smoothers take it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -37,6 +37,14 @@ _RESOLVED = 1e-10
 # Up to so many rows the coarse matrix is made of the rows themselves: they are too few in a bin to
 # be taken for one another.
 _FEW_ROWS = 4096
+
+
+def coarse_size(sizes: Sequence[int], kernels: list[Kernel]) -> int:
+    """Coarse points of all terms at most, from the numbers of their cells."""
+    budget = max(8, _ALL_POINTS // max(len(kernels), 1))
+    return sum(
+        min(n, _POINTS[kernel.order], budget) for n, kernel in zip(sizes, kernels, strict=True)
+    )
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,11 @@ class TwoWayTables:
             multiplied if table.multipliers else None,
         )
 
+    def less(self, constant: float) -> TwoWayTables:
+        """Return the tables of targets less a constant."""
+        pairs = zip(self.information, self.ones, strict=True)
+        return replace(self, information=[b - constant * ones for b, ones in pairs])
+
     def without(self, term: int) -> TwoWayTables:
         """Return the tables of all terms but one."""
         left = [d for d in range(self.n_terms) if d != term]

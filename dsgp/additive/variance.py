@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, eigh, lapack, solve_triangular
 
 from dsgp.additive.cholesky import cholesky_to_rounding
-from dsgp.additive.equations import RowEquations
+from dsgp.additive.equations import Equations, RowEquations
 from dsgp.additive.evidence import coarse_mean_field, mean_field
-from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.multigrid import CoarseSpace, coarse_size
 from dsgp.additive.system import AdditiveSystem
 from dsgp.additive.tables import TwoWayTables
 from dsgp.compute import run
@@ -77,6 +77,18 @@ def covariance_of(
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return DenseCovariance.of(system, equations)
     return CoupledCovariance.of(system, coarse)
+
+
+def covariance_bytes(equations: Equations, kernels: list[Kernel]) -> float:
+    """Estimate the memory that a posterior and its variances keep, before there is a system."""
+    limit = max((EXACT_ROWS[kernel.order] for kernel in kernels), default=0)
+    if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
+        return 8.0 * equations.table.n_rows**2
+    sizes = [len(cells) for cells in equations.layout.cells]
+    states = sum(
+        n * kernel.order * (kernel.order + 1) for n, kernel in zip(sizes, kernels, strict=True)
+    )
+    return 8.0 * (3 * states + 4 * coarse_size(sizes, kernels) ** 2)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from dsgp import kernels
-from dsgp.cli.choices import Kernel, Learner, Model, Transform
+from dsgp.cli.choices import Kernel, Learner, Method, Model, Transform
 from dsgp.errors import ParameterError
 from dsgp.estimators import (
     AdditiveGPClassifier,
@@ -49,15 +49,13 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     **dict.fromkeys(
         (
             "projections",
-            "method",
             "no_relevance",
             "starts",
-            "draws",
-            "warmup",
-            "chains",
-            "seed",
         ),
         (Model.pursuit,),
+    ),
+    **dict.fromkeys(
+        ("method", "draws", "warmup", "chains", "seed"), (Model.additive, Model.pursuit)
     ),
 }
 _LINKED: dict[Model, type[Likelihood]] = {
@@ -76,6 +74,7 @@ def require_own_options(context: typer.Context, model: Model, learner: Learner) 
                 f"--{name.replace('_', '-')} is an option of --model {_either(owners)}, and this "
                 f"is --model {model}; leave it out"
             )
+    require_method(context.params["method"], model)
     if learner in (Learner.vbem, Learner.em) and model is not Model.additive:
         raise ParameterError(
             f"--learner {learner} is of --model additive, and this is --model {model}; take "
@@ -85,6 +84,21 @@ def require_own_options(context: typer.Context, model: Model, learner: Learner) 
         raise ParameterError(
             "--learner independent is of models with another likelihood than the Gaussian, and "
             "this is --model additive; take marginal, vbem, em or none"
+        )
+
+
+def require_method(method: Method | None, model: Model) -> None:
+    """Refuse a method that only the other model has."""
+    additive = (Method.gibbs, Method.collapsed)
+    if model is Model.additive and method not in (None, *additive):
+        raise ParameterError(
+            f"--method {method} is of --model pursuit, and this is --model additive; take gibbs or "
+            "collapsed, or leave it out"
+        )
+    if model is Model.pursuit and method is Method.collapsed:
+        raise ParameterError(
+            "--method collapsed is of --model additive, and this is --model pursuit; take refit, "
+            "greedy or gibbs"
         )
 
 
@@ -120,13 +134,10 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
             target_transform=transform,
             noise_variance=options["noise_variance"],
             n_projections=_projections(options["projections"]),
-            method=str(options["method"]),
+            method=str(options["method"] or Method.refit),
             relevance=not options["no_relevance"],
             n_starts=options["starts"],
-            n_draws=options["draws"],
-            n_warmup=options["warmup"],
-            n_chains=options["chains"],
-            random_state=options["seed"],
+            **_drawn(options),
             **shared,
         )
     learner = str(options["learner"])
@@ -138,6 +149,8 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     shared["terms"] = _terms(options["term"] or ())
     kernel = kernel_class(options["lengthscale"], options["variance"])
     if model is Model.additive:
+        if options["method"] is not None:
+            shared |= {"method": str(options["method"]), **_drawn(options)}
         return AdditiveGPRegressor(
             kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )
@@ -158,6 +171,16 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
         else by_name(model.replace("-", "_"))
     )
     return GeneralizedAdditiveGP(likelihood, kernel, **shared)
+
+
+def _drawn(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of models that may be draws."""
+    return {
+        "n_draws": options["draws"],
+        "n_warmup": options["warmup"],
+        "n_chains": options["chains"],
+        "random_state": options["seed"],
+    }
 
 
 def _terms(texts: Sequence[str]) -> dict[str, list[Term]] | None:

@@ -6,20 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from dsgp.errors import ParameterError
-from dsgp.estimators.gaussian import GaussianEstimator
+from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
-from dsgp.models.checks import require_choice, require_numbers
+from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
+from dsgp.priors import HyperPriors
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(GaussianEstimator):
+class AdditiveGPRegressor(DrawnEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -56,6 +58,22 @@ class AdditiveGPRegressor(GaussianEstimator):
         Matérn functions of one column, in far more iterations; or keep the given hyperparameters.
         Structure that a learner leaves in the residuals, down to the distance of neighbouring
         points, is learned too.
+    method : {None, "gibbs", "collapsed"}
+        None: hyperparameters are the ones learned. The other two draw them from their posterior,
+        with chains that begin at the ones learned; predictions then average over 50 of the draws,
+        and their standard deviations and intervals count that hyperparameters are uncertain.
+        "gibbs": the paper's Additive-MCMC, one term after the other given all others, at any
+        number of distinct values. "collapsed": all functions integrated out, which mixes faster
+        where inputs are correlated; it needs the marginal likelihood at nodes, as "marginal" does.
+    n_draws : int
+        Draws that are kept, of all chains together.
+    n_warmup : int
+        Sweeps of each chain before.
+    n_chains : int
+        Independent chains, which run at the same time. Two or more tell by their agreement how well
+        they mix.
+    priors : dsgp.priors.HyperPriors, optional
+        Of the hyperparameters that are drawn, free of units. None: its defaults, which say little.
     bins : "auto", int or None
         Values of a column that are told apart. None keeps every distinct one, and all rows in
         memory; "auto" does so while that is quick, and takes bins beyond, as many as keep their
@@ -86,7 +104,8 @@ class AdditiveGPRegressor(GaussianEstimator):
         "vbem" when an iteration gains fewer.
     learner_max_iter : int
     random_state : int, optional
-        Seed of ``sample``. Fitting draws nothing.
+        Seed of the chains and of ``sample``; without ``method`` fitting draws nothing. The same
+        seed gives the same draws, whatever the number of threads or workers. None draws a new one.
     verbose : bool
         Show a progress bar while reading and learning, where stderr is a terminal.
 
@@ -125,6 +144,14 @@ class AdditiveGPRegressor(GaussianEstimator):
         The prediction where every centred component is 0.
     terms_ : list of Term
         The fitted functions.
+    draws_ : xarray.Dataset
+        With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
+        (``log_likelihood`` given the functions of "gibbs", ``log_marginal_likelihood`` of
+        "collapsed"), by chain and draw. ``noise_variance_`` is the mean of the draws; kernels and
+        log marginal likelihood are those that the chains began at.
+    diagnostics_ : dict
+        With ``method``: R-hat and effective sample size of every number drawn. Where the worst are
+        above 1.05 or below 50, ``fit`` warns. ``inference_data()`` has the draws for ArviZ.
     constant_columns_ : list of str
         Columns with one value only: they contribute nothing.
     used_columns_ : tuple of str
@@ -172,6 +199,11 @@ class AdditiveGPRegressor(GaussianEstimator):
         fixed_noise: bool = False,
         solver: str = "multigrid",
         learner: str | None = "marginal",
+        method: str | None = None,
+        n_draws: int = 400,
+        n_warmup: int = 200,
+        n_chains: int = 2,
+        priors: HyperPriors | None = None,
         bins: str | int | None = "auto",
         missing: str = "error",
         missing_values: Sequence[float] = (),
@@ -189,6 +221,11 @@ class AdditiveGPRegressor(GaussianEstimator):
         self.fixed_noise = fixed_noise
         self.solver = solver
         self.learner = learner
+        self.method = method
+        self.n_draws = n_draws
+        self.n_warmup = n_warmup
+        self.n_chains = n_chains
+        self.priors = priors
         self.bins = bins
         self.missing = missing
         self.missing_values = missing_values
@@ -234,6 +271,7 @@ class AdditiveGPRegressor(GaussianEstimator):
             If the fit would not fit into memory.
         """
         fit = GaussianFit.of(self.get_params(deep=False))
+        sampling = Sampling.of(self.get_params(deep=False), fit.max_iter)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)
@@ -247,7 +285,8 @@ class AdditiveGPRegressor(GaussianEstimator):
             missing_values=self.missing_values,
             wanted=asked.wanted,
         )
-        terms = asked.bound(source, priors_count=self.learner in ("marginal", "vbem"))
+        heeded = self.learner in ("marginal", "vbem") and self.method is None
+        terms = asked.bound(source, priors_count=heeded)
         if self.learner is None:
             require_complete(terms)
             if self.noise_variance is None:
@@ -257,11 +296,17 @@ class AdditiveGPRegressor(GaussianEstimator):
                 )
         target = Target.of(source, self.target_transform)
         outcome = fit(target.of_rows(source), terms, clock)
-        clock.stage("keep")
         facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
         model = GaussianModel(outcome.model(), outcome.noise_variance, target.transform)
+        if sampling is not None:
+            clock.stage("draw")
+            random = generator(self.random_state)
+            model, facts = sampling.model(outcome, facts, target, random)
+        clock.stage("keep")
         self._take(model, facts, Columns.of(source))
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         fit.warn(outcome)
+        if sampling is not None:
+            self._mixture("draws_").draws.warn()
         return self

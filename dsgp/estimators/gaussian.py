@@ -6,6 +6,7 @@ components, kernels and noise stay on the scale of the transform.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from dsgp.estimators.functions import FunctionEstimator
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count, require_level
 from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
+from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.mixture import MixtureModel
 from dsgp.models.report import Summary
 from dsgp.rows.sources import Rows, Source, computed
 from dsgp.terms import Floats
@@ -99,13 +102,8 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         needed = model.needs_variance(return_std, statistic)
 
         def answer(rows: Rows) -> list[Floats]:
-            mean, variance = model.latent.moments(rows, needed)
-            return model.point(
-                mean,
-                variance,
-                return_std=return_std,
-                include_noise=include_noise,
-                statistic=statistic,
+            return model.predicted(
+                rows, return_std=return_std, include_noise=include_noise, statistic=statistic
             )
 
         columns = self._answers(X, answer, 1 + return_std, with_std=needed)
@@ -134,9 +132,7 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         model: GaussianModel = self._fitted
 
         def answer(rows: Rows) -> list[Floats]:
-            mean, variance = model.latent.moments(rows, True)
-            assert variance is not None
-            return model.interval(mean, variance, level, include_noise)
+            return model.interval_at(rows, level, include_noise)
 
         columns = self._answers(X, answer, 2, with_std=True)
         return columns[:, 0], columns[:, 1]
@@ -163,8 +159,14 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         """
         if y is None:
             raise DataError("y is None; pass the observations")
-        observed, mean, variance = self._beside({_TARGET: y}, X)
-        return self.model_.log_density(observed, mean, variance)
+        model: GaussianModel = self._fitted
+
+        def answer(rows: Rows, observed: Floats) -> list[Floats]:
+            return [model.log_density_at(rows, observed)]
+
+        observed, density = self._beside({_TARGET: y}, X, answer, 1)
+        model.require_transformable(observed)
+        return density
 
     def leave_one_out(self, X: Any, y: Any, sample_weight: Any = None) -> Floats:
         r"""Log density of each training row given all others, at the fitted hyperparameters.
@@ -174,7 +176,8 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
                   \sigma^2_{-i} = \frac{\sigma^2}{w_i (1 - h_i)}, \quad h_i = w_i v_i / \sigma^2
 
         with the posterior variance v of f (Rasmussen and Williams 2006, sec. 5.4.2): no row is left
-        out by a fit of its own.
+        out by a fit of its own. Where hyperparameters are draws it is the harmonic mean over these,
+        as if they had been drawn without the row.
 
         Parameters
         ----------
@@ -191,19 +194,33 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         DataError
             If a row tells all of f by itself, as rows that the model was not fitted to may.
         """
-        observed, weight, mean, variance = self._beside({_TARGET: y, _WEIGHT: sample_weight}, X)
-        return self.model_.leave_one_out(observed, mean, variance, weight)
+        model: GaussianModel = self._fitted
 
-    def _beside(self, extra: dict[str, Any], X: Any) -> Floats:
-        """Numbers of the rows, ones where none were given, above mean and variance of f."""
-        latent = self._fitted.latent
+        def answer(rows: Rows, observed: Floats, weight: Floats) -> list[Floats]:
+            return list(model.leave_one_out_at(rows, observed, weight))
 
-        def answer(rows: Rows) -> list[Floats]:
-            mean, variance = latent.moments(rows, True)
-            assert variance is not None
-            return [*(rows.extra.get(role, np.ones(len(rows))) for role in extra), mean, variance]
+        extra = {_TARGET: y, _WEIGHT: sample_weight}
+        _, weight, density, left = self._beside(extra, X, answer, 2)
+        told_all = int(np.count_nonzero(left[weight > 0] <= 0))
+        if told_all:
+            raise DataError(
+                f"{told_all} of {len(left)} rows tell more of f than the model knows: "
+                "leave_one_out is of the rows that the model was fitted to"
+            )
+        return density
 
-        columns = computed(self._answers(X, answer, len(extra) + 2, with_std=True, extra=extra))
+    def _beside(
+        self, extra: dict[str, Any], X: Any, answer: Callable[..., list[Floats]], n_columns: int
+    ) -> Floats:
+        """Numbers of the rows, ones where none were given, above what is answered of both."""
+
+        def answered(rows: Rows) -> list[Floats]:
+            numbers = [rows.extra.get(role, np.ones(len(rows))) for role in extra]
+            return [*numbers, *answer(rows, *numbers)]
+
+        columns = computed(
+            self._answers(X, answered, len(extra) + n_columns, with_std=True, extra=extra)
+        )
         return np.ascontiguousarray(columns.T)
 
     def covariance(self, X: Any, include_noise: bool = False) -> Floats:
@@ -280,8 +297,9 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
     @classmethod
     def _model_of(cls, settings: dict[str, Any], tree: dict[str, Any]) -> GaussianModel:
         fitted = settings["fitted"]
-        return GaussianModel(
-            stored.latent_of(settings, tree, unfelt=0.0),
-            fitted["noise_variance_"],
-            from_settings(fitted.get("_transform_settings")),
-        )
+        latent = stored.latent_of(settings, tree, unfelt=0.0)
+        noise_variance = fitted["noise_variance_"]
+        transform = from_settings(fitted.get("_transform_settings"))
+        if isinstance(latent, MixtureModel):
+            return GaussianMixture(latent, noise_variance, transform)
+        return GaussianModel(latent, noise_variance, transform)

@@ -18,8 +18,9 @@ from dsgp.terms import Floats
 
 
 class FittedModel(Protocol):
-    """A fitted f: ``AdditiveModel`` in columns, ``ProjectedModel``, or ``DrawsModel``.
+    """A fitted f: ``AdditiveModel`` in columns, ``ProjectedModel``, or one of draws.
 
+    Those are ``MixtureModel`` (of hyperparameters) and ``DrawsModel`` (of projections).
     Rows hold ``used_columns``, in their order. See ``AdditiveModel`` for shapes and errors.
     """
 

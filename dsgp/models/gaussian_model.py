@@ -42,8 +42,25 @@ class GaussianModel:
         self.latent.prepare(with_std)
 
     def needs_variance(self, return_std: bool, statistic: str) -> bool:
-        """Tell whether ``point`` needs the variance of f."""
+        """Tell whether ``predicted`` needs the variance of f."""
         return return_std or (self.transform is not None and statistic == "mean")
+
+    def predicted(
+        self, rows: Rows, *, return_std: bool, include_noise: bool, statistic: str
+    ) -> list[Floats]:
+        """Mean or median of the target at some rows, and on request its standard deviation."""
+        mean, variance = self.latent.moments(rows, self.needs_variance(return_std, statistic))
+        return self.point(
+            mean,
+            variance,
+            return_std=return_std,
+            include_noise=include_noise,
+            statistic=statistic,
+        )
+
+    def expected(self, rows: Rows) -> Floats:
+        """Mean of the target at some rows, (n,)."""
+        return self.predicted(rows, return_std=False, include_noise=False, statistic="mean")[0]
 
     def point(
         self,
@@ -79,49 +96,49 @@ class GaussianModel:
         # An average over the noise grows with f: its quantiles are those of f.
         return [self.transform.average(end, self.noise_variance) for end in ends]
 
-    def log_density(self, observed: Floats, mean: Floats, variance: Floats) -> Floats:
-        """Log density of observations of weight 1, (n,).
+    def interval_at(self, rows: Rows, level: float, include_noise: bool) -> list[Floats]:
+        """Ends of such an interval at some rows."""
+        mean, variance = self.latent.moments(rows, True)
+        assert variance is not None
+        return self.interval(mean, variance, level, include_noise)
 
-        Raises
-        ------
-        DataError
-            If an observation has no transform.
-        """
+    def log_density_at(self, rows: Rows, observed: Floats) -> Floats:
+        """Log density of observations of weight 1, (n,); NaN where one has no transform."""
+        mean, variance = self.latent.moments(rows, True)
+        assert variance is not None
+        if self.transform is not None:
+            observed = np.where(self.transform.allows(observed), observed, np.nan)
+        jacobian, observed = self._transformed(observed)
+        total = self._total(variance, True)
+        square = (observed - mean) ** 2 / total
+        return np.asarray(jacobian - 0.5 * (square + np.log(2 * np.pi * total)))
+
+    def require_transformable(self, observed: Floats) -> None:
+        """Raise ``DataError`` if an observation has no transform, and thus no density."""
         if self.transform is not None and not self.transform.allows(observed).all():
             refused = int(np.count_nonzero(~self.transform.allows(observed)))
             raise DataError(
                 f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is of "
                 f"{self.transform.described()}: such values have no density"
             )
-        jacobian, observed = self._transformed(observed)
-        total = self._total(variance, True)
-        square = (observed - mean) ** 2 / total
-        return np.asarray(jacobian - 0.5 * (square + np.log(2 * np.pi * total)))
 
-    def leave_one_out(
-        self, observed: Floats, mean: Floats, variance: Floats, weight: Floats
-    ) -> Floats:
-        """Log density of each training row given all others, (n,); NaN where it has weight 0.
+    def leave_one_out_at(
+        self, rows: Rows, observed: Floats, weight: Floats
+    ) -> tuple[Floats, Floats]:
+        """Log density of each training row given all others, and what the others leave, (n,) each.
 
-        Rasmussen and Williams 2006, sec. 5.4.2.
-
-        Raises
-        ------
-        DataError
-            If a row tells all of f by itself.
+        Rasmussen and Williams 2006, sec. 5.4.2. The first is NaN where a row has weight 0; what is
+        left is not positive where a row tells all of f by itself.
         """
+        mean, variance = self.latent.moments(rows, True)
+        assert variance is not None
         jacobian, observed = self._transformed(observed)
         left = 1.0 - weight * variance / self.noise_variance
-        if (left[weight > 0] <= 0).any():
-            raise DataError(
-                f"{int(np.count_nonzero(left[weight > 0] <= 0))} of {len(left)} rows tell more of "
-                "f than the model knows: leave_one_out is of the rows that the model was fitted to"
-            )
         with np.errstate(divide="ignore", invalid="ignore"):
             spread = self.noise_variance / (weight * left)
             square = ((observed - mean) / left) ** 2 / spread
             density = jacobian - 0.5 * (square + np.log(2 * np.pi * spread))
-        return np.where(weight > 0, density, np.nan)
+        return np.where(weight > 0, density, np.nan), left
 
     def _transformed(self, observed: Floats) -> tuple[Any, Floats]:
         """Log slope of the transform at observations, and what they are on its scale."""
@@ -165,4 +182,9 @@ class GaussianModel:
             return solved
         if include_noise:
             return solved._replace(values=self.transform.inverse(drawn))
-        return solved._replace(values=self.transform.average(drawn, self.noise_variance))
+        return solved._replace(values=self._averaged(drawn, solved.noise_variance))
+
+    def _averaged(self, drawn: Floats, noise_variances: Floats | None) -> Floats:
+        """What is expected of the target given draws of f, (n_samples, n)."""
+        assert self.transform is not None
+        return self.transform.average(drawn, self.noise_variance)

@@ -22,10 +22,12 @@ from dsgp.likelihoods import Likelihood, from_settings
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.base import FittedModel
 from dsgp.models.columns import Columns
+from dsgp.models.mixture import MixtureModel
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.projections import ARRAYS, Projections
 from dsgp.models.sampled import DrawsModel
 from dsgp.models.term import FittedTerm
+from dsgp.priors import HyperPriors
 from dsgp.rows.sources import kind_from_settings
 from dsgp.rows.table import Layout, RowTable
 from dsgp.terms import BoundTerm, Floats, Term
@@ -70,7 +72,7 @@ def described(
     relevance : ndarray of shape (D,), optional
         Of the columns of projections.
     """
-    start = latent.start if isinstance(latent, DrawsModel) else latent
+    start = latent.start if isinstance(latent, DrawsModel | MixtureModel) else latent
     assert isinstance(start, AdditiveModel)
     settings: dict[str, Any] = {
         "parameters": parameters_settings(parameters),
@@ -101,6 +103,9 @@ def described(
         for position, term in enumerate(start.terms)
     }
     tree: dict[str, Any] = {"terms": arrays, "equations": _equation_arrays(start.equations)}
+    if isinstance(latent, MixtureModel):
+        settings["fitted"]["_mixture"], drawn = latent.stored()
+        tree["fitted"] = {"_mixture": drawn}
     if isinstance(start, ProjectedModel):
         kept: dict[str, Any] = {f"_{name}": getattr(start.projections, name) for name in ARRAYS}
         settings["fitted"]["_used"] = [columns.names.index(name) for name in start.projected]
@@ -138,6 +143,8 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
         information_scale=fitted["_information_scale"],
         unfelt=unfelt,
     )
+    if "_mixture" in fitted:
+        return MixtureModel.restored(model, fitted["_mixture"], tree["fitted"]["_mixture"])
     if "_used" not in fitted:
         return model
     arrays = tree["fitted"]
@@ -310,6 +317,8 @@ def _parameter_settings(value: Any) -> Any:
         return {"likelihood": value.to_settings()}
     if isinstance(value, Transform):
         return {"transform": value.settings()}
+    if isinstance(value, HyperPriors):
+        return {"priors": value.to_settings()}
     if isinstance(value, Mapping) and all(isinstance(kernel, Kernel) for kernel in value.values()):
         return {name: kernel.to_settings() for name, kernel in value.items()}
     if isinstance(value, Mapping):  # of labels, which need not be text
@@ -336,6 +345,8 @@ def _parameter_from(stored: Any) -> Any:
         return from_settings(stored["likelihood"])
     if isinstance(stored.get("transform"), dict) and "name" in stored["transform"]:
         return transform_from_settings(stored["transform"])
+    if isinstance(stored.get("priors"), dict) and "noise_shape" in stored["priors"]:
+        return HyperPriors(**stored["priors"])
     if isinstance(stored.get("by_label"), list):
         return dict(stored["by_label"])
     if isinstance(stored.get("listed_terms"), list):

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.jit.projection import project_rows
 from dsgp.kernels import Matern
 from dsgp.pursuit.projection import Rows
-from dsgp.pursuit.slices import Ellipse
 from dsgp.pursuit.splines import evaluate_splines, natural_splines, place_nodes
+from dsgp.sampling.slices import Ellipse
 from dsgp.terms import LOG_2PI, Axis, Floats, Observations
 
 # Where rows are put into bins, these are at most so many lengthscales wide.

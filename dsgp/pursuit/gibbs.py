@@ -4,7 +4,7 @@ y_i = Σ_m f_m(x_i·w_m) + ε_i, f_m ~ GP(0, s_m² k), ε_i ~ N(0, σ²/weight_i
 ppr). k has a lengthscale of 1: the length of w_m is the inverse one. A sweep visits the terms in
 turn. With r_m the target less the other functions it draws
 
-1. (w_m, log s_m²) given r_m and σ², f_m integrated out: slice updates (``pursuit.slices``) on the
+1. (w_m, log s_m²) given r_m and σ², f_m integrated out: slice updates (``sampling.slices``) on the
    exact one-dimensional marginal likelihood, O(n log n) each;
 2. f_m given those, by simulation smoothing (Durbin & Koopman 2002), O(n).
 
@@ -26,9 +26,9 @@ from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern52
 from dsgp.pursuit.chain import Chain, Draw, Model, Priors
-from dsgp.pursuit.diagnostics import effective_sample_size, split_rhat
 from dsgp.pursuit.projection import Rows
 from dsgp.pursuit.splines import evaluate_splines, natural_splines
+from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
 # From so many rows on they are put into so many bins along a projection, or more.

@@ -33,7 +33,7 @@ def require_possible(config: Config) -> None:
         stages: dict[str, tuple[Any, Any]] = {}
         try:
             if model.additive is not None:
-                stages["additive"] = (model.additive, build_additive(model.additive))
+                stages["additive"] = (model.additive, build_additive(model.additive, config.seed))
             if model.pursuit is not None:
                 stages["pursuit"] = (model.pursuit, build_pursuit(model.pursuit, config.seed))
             if model.scoring is not None:

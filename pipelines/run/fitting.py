@@ -31,9 +31,12 @@ INPUTS = "inputs.json"
 DERIVED = "derived.parquet"
 
 
-def build_additive(options: Additive) -> AdditiveGPRegressor:
+def build_additive(options: Additive, seed: int) -> AdditiveGPRegressor:
     """Make the estimator that the options ask for."""
-    return AdditiveGPRegressor(**_parameters(options), verbose=True)
+    parameters = _parameters(options) | {"priors": None}
+    if options.method is not None:
+        parameters |= {"priors": options.priors.build(), "random_state": seed}
+    return AdditiveGPRegressor(**parameters, verbose=True)
 
 
 def build_pursuit(options: Pursuit, seed: int) -> ProjectionPursuitGPRegressor:

@@ -186,8 +186,10 @@ def _fits(model: Model, config: Config) -> list[tuple[str, Mapping[str, Any], Bo
         body = partial(fit_baseline, name=model.baseline)
         return [("baseline", {"name": model.baseline}, body)]
     if model.additive is not None:
-        additive = build_additive(model.additive)
-        fits.append(("additive", _options(model.additive), partial(fit_additive, model=additive)))
+        additive, options = build_additive(model.additive, config.seed), _options(model.additive)
+        if model.additive.method is not None:
+            options["seed"] = config.seed
+        fits.append(("additive", options, partial(fit_additive, model=additive)))
     if model.pursuit is not None:
         fits.append(_pursuit(model.pursuit, config.seed))
     if model.scoring is not None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
 from dsgp.likelihoods import names as LIKELIHOODS
+from dsgp.priors import HyperPriors
 from dsgp.rows.sources import CsvFormat
 from dsgp.terms import term_of
 
@@ -156,6 +157,20 @@ ColumnTerms = Annotated[
 ]
 
 
+class Priors(Section):
+    """Priors of hyperparameters that are drawn: ``dsgp.priors.HyperPriors``."""
+
+    lengthscale_mean: Annotated[float, Field(allow_inf_nan=False)] = HyperPriors.lengthscale_mean
+    lengthscale_std: Positive = HyperPriors.lengthscale_std
+    variance_shape: Positive = HyperPriors.variance_shape
+    variance_rate: Positive = HyperPriors.variance_rate
+    noise_shape: Positive = HyperPriors.noise_shape
+    noise_rate: Positive = HyperPriors.noise_rate
+
+    def build(self) -> HyperPriors:
+        return HyperPriors(**self.model_dump())
+
+
 class Additive(Section):
     """Least squares by a function of every column: ``AdditiveGPRegressor``."""
 
@@ -167,6 +182,11 @@ class Additive(Section):
     learner: Annotated[Literal["marginal", "vbem", "em"] | None, BeforeValidator(_none_of)] = (
         "marginal"
     )
+    method: Annotated[Literal["gibbs", "collapsed"] | None, BeforeValidator(_none_of)] = None
+    n_draws: Count = 400
+    n_warmup: Count = 200
+    n_chains: Count = 2
+    priors: Priors = Priors()
     bins: Bins = "auto"
     missing: Literal["error", "ignore"] = "error"
     missing_values: list[float] = []

@@ -20,13 +20,16 @@ import dsgp
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.kernels import Matern32
+from dsgp.priors import HyperPriors
 from pipelines.datasets import load
 from pipelines.reporting import MAKER, output_folder
 from pipelines.run.__main__ import app, run
 from pipelines.run.chain import reasons
 from pipelines.run.config import read, validated
+from pipelines.run.fitting import build_additive
 from pipelines.run.folders import chain_folder, manifest_of
 from pipelines.run.plan import plan_of
+from pipelines.run.sections import Additive
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "pipelines" / "configs").glob("*.yaml"))
@@ -53,6 +56,16 @@ STEPS = [
     "trees/evaluation",
     "report",
 ]
+
+
+def test_draws_of_an_additive_model_are_asked_for():
+    section = {"method": "gibbs", "n_draws": 9, "priors": {"noise_rate": 0.1}}
+    model = build_additive(Additive.model_validate(section), 3)
+    told = model.get_params()
+    assert (told["method"], told["n_draws"], told["random_state"]) == ("gibbs", 9, 3)
+    assert told["priors"] == HyperPriors(noise_rate=0.1)
+    plain = build_additive(Additive(), 3).get_params()
+    assert (plain["method"], plain["priors"], plain["random_state"]) == (None, None, None)
 
 
 def invoke(*arguments):

@@ -11,12 +11,12 @@ from scipy.interpolate import CubicSpline
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern32, Matern52
 from dsgp.pursuit.chain import Chain, Model, Priors
-from dsgp.pursuit.diagnostics import effective_sample_size, split_rhat
 from dsgp.pursuit.gibbs import evaluate, moments, sample
 from dsgp.pursuit.projection import Rows
 from dsgp.pursuit.ridges import Ridge, Ridges
-from dsgp.pursuit.slices import Ellipse
 from dsgp.pursuit.splines import natural_splines, place_nodes
+from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
+from dsgp.sampling.slices import Ellipse
 
 ONES = np.empty(0)
 

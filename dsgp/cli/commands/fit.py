@@ -7,7 +7,6 @@ import typer
 from dsgp.cli.choices import (
     Learner,
     Link,
-    Method,
     Missing,
     Model,
     MultiClass,
@@ -89,7 +88,7 @@ def fit(
     missing: options.Missing = Missing.error,
     missing_value: options.MissingValue = None,
     projections: options.Projections = "auto",
-    method: options.Method = Method.refit,
+    method: options.Method = None,
     no_relevance: options.NoRelevance = False,
     starts: options.Starts = 10,
     draws: options.Draws = 400,

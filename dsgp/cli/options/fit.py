@@ -164,10 +164,11 @@ Projections = Annotated[
     Option(metavar="auto|M", help="pursuit: how many; auto as many as help."),
 ]
 Method = Annotated[
-    choices.Method,
+    choices.Method | None,
     Option(
-        help="pursuit: refit learns all directions together; greedy one after the other, as "
-        "in the paper; gibbs draws them from the posterior."
+        help="pursuit: refit (default) learns all directions together; greedy one after the other, "
+        "as in the paper; gibbs draws them from the posterior. additive: gibbs, the paper's "
+        "sampler, or collapsed draw kernels and noise; without it they are learned."
     ),
 ]
 NoRelevance = Annotated[
@@ -177,13 +178,19 @@ NoRelevance = Annotated[
 Starts = Annotated[
     int, Option(metavar="N", help="pursuit: directions a projection is fitted from.")
 ]
-Draws = Annotated[int, Option(metavar="N", help="pursuit by gibbs: draws kept, of all chains.")]
-Warmup = Annotated[
-    int, Option(metavar="N", help="pursuit by gibbs: sweeps of each chain before them.")
+Draws = Annotated[
+    int, Option(metavar="N", help="By gibbs or collapsed: draws kept, of all chains.")
 ]
-Chains = Annotated[int, Option(metavar="N", help="pursuit by gibbs: independent chains.")]
+Warmup = Annotated[
+    int, Option(metavar="N", help="By gibbs or collapsed: sweeps of each chain before them.")
+]
+Chains = Annotated[int, Option(metavar="N", help="By gibbs or collapsed: independent chains.")]
 Seed = Annotated[
-    int, Option(metavar="N", help="pursuit: of the starts; the same gives the same model.")
+    int,
+    Option(
+        metavar="N",
+        help="pursuit: of the starts; additive: of the chains. The same gives the same model.",
+    ),
 ]
 
 # How the mean is computed.

@@ -12,11 +12,11 @@ from dsgp import memory
 from dsgp.errors import ConvergenceWarning
 from dsgp.kernels import Matern
 from dsgp.pursuit.chain import Priors
-from dsgp.pursuit.diagnostics import effective_sample_size, split_rhat
 from dsgp.pursuit.gibbs import Draws, evaluate, sample
 from dsgp.pursuit.joint import State
 from dsgp.pursuit.projection import Rows as ProjectionRows
 from dsgp.pursuit.rows import Standard
+from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
 # R-hat beyond which chains do not agree.

@@ -22,6 +22,9 @@ from dsgp.terms import Floats
 _FREEDOM = 5.0
 # An interval shrunk so often is a point.
 _MOST_SHRINKS = 200
+# Draws of a warm-up from one adaptation to the next, and those that the guess of a covariance
+# counts for beside them, per parameter.
+_ADAPT_EVERY, _TRUST = 5, 2.0
 
 
 class Ellipse:
@@ -84,3 +87,33 @@ class Ellipse:
             low, high = (angle, high) if angle < 0 else (low, angle)
             angle = random.uniform(low, high)
         return theta, value, _MOST_SHRINKS
+
+
+class Adapted:
+    """A scale matrix that becomes that of the later half of a warm-up.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (d,)
+    covariance : ndarray of shape (d, d)
+        The guess to begin with. It counts for some draws beside those of the warm-up.
+    """
+
+    def __init__(self, mean: Floats, covariance: Floats) -> None:
+        self.begun = covariance
+        self.ellipse = Ellipse(mean.copy(), covariance)  # a view would move with the state
+        self.history: list[Floats] = []
+
+    def add(self, theta: Floats, last: bool) -> None:
+        """Learn from a draw of the warm-up; after the last one nothing changes any more."""
+        self.history.append(theta.copy())
+        if len(self.history) % _ADAPT_EVERY and not last:
+            return
+        draws = np.array(self.history[len(self.history) // 2 :])
+        mean = draws.mean(axis=0)
+        deviations = draws - mean
+        trust = _TRUST * len(theta)
+        blended = trust * self.begun + deviations.T @ deviations
+        self.ellipse = Ellipse(mean, blended / (trust + len(draws)))
+        if last:
+            self.history = []

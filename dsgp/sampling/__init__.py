@@ -1,0 +1,1 @@
+"""Markov chains: slice updates, samplers of additive models, and what their draws say of them."""

@@ -1,0 +1,180 @@
+"""Chains side by side, and the draws that they come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from dsgp.compute import one_blas_thread, run
+from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
+from dsgp.sampling.gibbs import GibbsChain
+from dsgp.sampling.parameters import HyperModel
+from dsgp.terms import Floats
+
+# After how many parts of a run the caller is told.
+_SEGMENTS = 20
+# Rough seconds of a sweep: per point of a term, and per node cubed.
+_POINT, _NODE = 1e-6, 2e-9
+# Draws at which the resolution of the nodes is judged.
+_JUDGED = 20
+
+
+class Chain(Protocol):
+    """A Markov chain of hyperparameters."""
+
+    theta: Floats
+
+    @property
+    def log_likelihood(self) -> float:
+        """Of the state."""
+
+    @property
+    def model(self) -> HyperModel:
+        """What it is a chain of."""
+
+    def settle(self) -> None:
+        """Begin."""
+
+    def sweep(self) -> None:
+        """Draw everything once."""
+
+    def adapt(self, last: bool) -> None:
+        """Learn from a sweep of the warm-up."""
+
+
+@dataclass(frozen=True)
+class HyperDraws:
+    """Draws of hyperparameters.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n_chains, n_draws, n_parameters)
+        Logs, as of ``HyperModel``.
+    log_likelihood : ndarray of shape (n_chains, n_draws)
+        Given functions and noise of "gibbs"; the marginal one of "collapsed".
+    n_warmup : int
+        Sweeps of each chain before.
+    n_nodes : int
+        Nodes of all terms in the evidence; 0 where the likelihood needs none.
+    left_open : float
+        Prior variance that the nodes leave open, as a share of the noise variance, the largest of
+        some draws; 0 where the likelihood is exact.
+    """
+
+    theta: Floats
+    log_likelihood: Floats
+    n_warmup: int
+    n_nodes: int = 0
+    left_open: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A chain and what it has kept."""
+
+    chain: Chain
+    theta: list[Floats]
+    log_likelihood: list[float]
+    sweeps: int = 0
+
+    def advance(self, end: int, n_warmup: int) -> _Run:
+        """Go on until ``end`` sweeps are done."""
+        chain, theta, log_likelihood = self.chain, list(self.theta), list(self.log_likelihood)
+        if not self.sweeps:
+            chain.settle()
+        for done in range(self.sweeps + 1, end + 1):
+            chain.sweep()
+            if done <= n_warmup:
+                chain.adapt(last=done == n_warmup)
+            else:
+                theta.append(chain.theta.copy())
+                log_likelihood.append(chain.log_likelihood)
+        return _Run(chain, theta, log_likelihood, end)
+
+
+def gibbs(
+    model: HyperModel,
+    *,
+    n_draws: int,
+    n_warmup: int,
+    n_chains: int,
+    seed: int,
+    watch: Callable[[int], None] = lambda sweeps: None,
+) -> HyperDraws:
+    """Draw hyperparameters and functions in turn, term by term; see ``sampling.gibbs``.
+
+    Parameters
+    ----------
+    model : HyperModel
+    n_draws : int
+        Of all chains together; rounded up to as many for each.
+    n_warmup : int
+        Sweeps of each chain before.
+    n_chains : int
+        Independent chains, as tasks. Chain k draws from a generator of [seed, k]: the result does
+        not depend on how many run at once, or where.
+    seed : int
+    watch : callable
+        Told how many sweeps all chains have done.
+    """
+    chains = [GibbsChain(model, _random(seed, k)) for k in range(n_chains)]
+    equations = model.equations
+    seconds = _POINT * (equations.layout.size + equations.n_rows * equations.layout.n_terms)
+    # A chain is as long as the rows, and would have to travel both ways.
+    return _collected(chains, n_draws, n_warmup, seconds, True, watch)
+
+
+def collapsed(
+    evidence: NodeEvidence,
+    *,
+    n_draws: int,
+    n_warmup: int,
+    n_chains: int,
+    seed: int,
+    watch: Callable[[int], None] = lambda sweeps: None,
+) -> HyperDraws:
+    """Draw hyperparameters with all functions integrated out; see ``sampling.collapsed``.
+
+    Parameters and result are those of ``gibbs``.
+    """
+    covariance = evidence.curvature()
+    chains = [CollapsedChain(evidence, covariance, _random(seed, k)) for k in range(n_chains)]
+    seconds = _NODE * evidence.basis.kept_size**3 * 4 * evidence.model.size
+    draws = _collected(chains, n_draws, n_warmup, seconds, False, watch)
+    some = draws.theta.reshape(-1, draws.theta.shape[2])
+    some = some[np.linspace(0, len(some) - 1, _JUDGED).round().astype(int)]
+    left_open = max(evidence.left_open(theta) for theta in some)
+    return replace(draws, n_nodes=evidence.basis.size, left_open=left_open)
+
+
+def _random(seed: int, chain: int) -> np.random.Generator:
+    return np.random.default_rng([seed, chain])
+
+
+def _collected(
+    chains: list[GibbsChain] | list[CollapsedChain],
+    n_draws: int,
+    n_warmup: int,
+    seconds: float,
+    in_place: bool,
+    watch: Callable[[int], None],
+) -> HyperDraws:
+    """Advance all chains side by side, and put their draws together."""
+    n_sweeps = n_warmup + -(-n_draws // len(chains))
+    ends = np.unique(np.linspace(0, n_sweeps, _SEGMENTS + 1).round().astype(int))[1:]
+    runs = [_Run(chain, [], []) for chain in chains]
+    with one_blas_thread():
+        for end in ends:
+            tasks = [partial(each.advance, int(end), n_warmup) for each in runs]
+            work = seconds * len(runs) * n_sweeps / len(ends)
+            runs = run(tasks, work, in_place=in_place)
+            watch(int(end))
+    return HyperDraws(
+        np.array([each.theta for each in runs]),
+        np.array([each.log_likelihood for each in runs]),
+        n_warmup,
+    )

@@ -1,0 +1,244 @@
+"""Hyperparameters drawn with all functions integrated out: slice updates of the evidence at nodes.
+
+The log marginal likelihood is that of the learner (``learning.evidence``): every term is held by
+its values at nodes, with a spline between. Where all points are nodes it is exact; beyond it is as
+good as the nodes resolve the kernels, which ``HyperDraws`` tells. Nothing corrects for the rest.
+The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of the
+nodes, whatever the number of rows.
+
+A sweep updates the hyperparameters of one term after the other and the noise, twice, and then all
+of them together, along ellipses that have the curvature at the start, and later the covariance of
+the warm-up.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError
+
+from dsgp.additive import TwoWayTables
+from dsgp.additive.tables import BINS
+from dsgp.learning.basis import Basis, Nodes
+from dsgp.learning.node_posterior import NodePosterior
+from dsgp.learning.nodes import are_too_many, eliminated_of, enough_nodes, open_variances
+from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.slices import Adapted, Ellipse
+from dsgp.terms import LOG_2PI, Floats
+
+# Lengthscales are drawn below their best values, too: nodes resolve so much shorter ones.
+_SHORTER = 0.6
+# Steps of differences for the curvature, and the standard deviations that it may come to.
+_STEP = 0.05
+_NARROWEST, _WIDEST = 1e-3, 1.5
+_TINY = np.finfo(float).tiny
+
+
+class NodeEvidence:
+    """The log density of hyperparameters and targets, all functions integrated out.
+
+    Parameters
+    ----------
+    model : HyperModel
+    tables : TwoWayTables
+    counts : list of int
+        Nodes of each term.
+    """
+
+    def __init__(self, model: HyperModel, tables: TwoWayTables, counts: list[int]) -> None:
+        self.model, self.tables = model, tables
+        self.basis = Basis.of(tables, counts, eliminated_of(tables))
+        self.nodes: Nodes = self.basis.nodes(tables)
+        self.ones = self.basis.at_nodes(tables.ones)
+
+    @classmethod
+    def of(cls, model: HyperModel) -> NodeEvidence | None:
+        """Choose nodes that resolve the kernels of the start; None where there are too few.
+
+        They are too few where the levels are too many for a factor of all nodes, where functions
+        are too rough for the budget, and where float64 cannot factor a prior.
+        """
+        equations = model.equations
+        if are_too_many(equations.layout.cells):
+            return None
+        kernels = model.kernels(model.start)
+        tables = equations.tables(max((BINS[kernel.order] for kernel in kernels), default=1))
+        shorter = [
+            kernel.with_parameters(
+                **{
+                    name: _SHORTER * (kernel.value(name) or 1.0)
+                    for name in kernel.free
+                    if name.startswith("lengthscale")
+                }
+            )
+            for kernel in kernels
+        ]
+        try:
+            for tried in (shorter, kernels):
+                counts = enough_nodes(tables, tried, model.noise_variance)
+                if counts is not None:
+                    return cls(model, tables, counts)
+        except LinAlgError:
+            pass
+        return None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every distinct value of the rows is a node."""
+        binned = any(bool(spread.any()) for spread in self.tables.spreads)
+        return self.basis.size == self.model.equations.layout.size and not binned
+
+    def log_likelihood(self, theta: Floats) -> float:
+        """Log marginal likelihood; −inf where float64 cannot resolve it."""
+        equations, noise = self.model.equations, math.exp(theta[-1])
+        try:
+            with np.errstate(all="ignore"):
+                posterior = NodePosterior(self.nodes, self.model.kernels(theta), noise)
+        except (LinAlgError, ValueError):
+            return -math.inf
+        value = -0.5 * (
+            equations.n_rows * (LOG_2PI + math.log(noise))
+            - equations.log_weight
+            + posterior.log_det
+            + equations.quadratic / noise
+            - float(np.sum(posterior.whitened * posterior.weights))
+        )
+        value += self._of_constant(posterior)
+        return value if math.isfinite(value) else -math.inf
+
+    def _of_constant(self, posterior: NodePosterior) -> float:
+        """What integrating the constant out adds."""
+        if self.model.constant is None:
+            return 0.0
+        equations, noise = self.model.equations, posterior.noise_variance
+        ones = posterior.whiten(self.ones) / noise
+        total = equations.total_weight / noise
+        left = total - float(np.sum(ones * posterior.solve(ones)))
+        precision = max(left, _TINY * total) + self.model.constant
+        information = equations.total_information / noise
+        information -= float(np.sum(ones * posterior.weights))
+        prior = math.log(self.model.constant) if self.model.constant else LOG_2PI
+        return 0.5 * (prior - math.log(precision) + information**2 / precision)
+
+    def log_density(self, theta: Floats) -> float:
+        """Log posterior density up to a constant."""
+        prior = self.model.log_prior(theta)
+        return prior if prior == -math.inf else prior + self.log_likelihood(theta)
+
+    def left_open(self, theta: Floats) -> float:
+        """Prior variance that the nodes leave open, as a share of the noise variance."""
+        if self.is_exact:
+            return 0.0
+        kernels, noise = self.model.kernels(theta), math.exp(theta[-1])
+        return float(sum(open_variances(self.tables, self.basis, kernels, noise)))
+
+    def curvature(self) -> Floats:
+        """Guess the covariance of the free numbers of θ, from differences at the start."""
+        start, free = self.model.start, self.model.free
+        centre = self.log_density(start)
+        hessian = np.zeros((len(free), len(free)))
+
+        def at(*moves: tuple[int, float]) -> float:
+            theta = start.copy()
+            for k, step in moves:
+                theta[free[k]] += step
+            value = self.log_density(theta)
+            return value if value > -math.inf else centre - 1.0
+
+        for k in range(len(free)):
+            up, down = at((k, _STEP)), at((k, -_STEP))
+            hessian[k, k] = (2 * centre - up - down) / _STEP**2
+            for j in range(k):
+                corners = [
+                    sign_k * sign_j * at((k, sign_k * _STEP), (j, sign_j * _STEP))
+                    for sign_k in (1, -1)
+                    for sign_j in (1, -1)
+                ]
+                hessian[k, j] = hessian[j, k] = -sum(corners) / (4 * _STEP**2)
+        values, vectors = np.linalg.eigh(hessian)
+        values = np.clip(values, _WIDEST**-2, _NARROWEST**-2)
+        return (vectors / values) @ vectors.T
+
+
+class CollapsedChain:
+    """One Markov chain of hyperparameters; see the module.
+
+    Parameters
+    ----------
+    evidence : NodeEvidence
+    covariance : ndarray of shape (n_free, n_free)
+        Guess of that of the free numbers of θ.
+    random : Generator
+        Of this chain alone.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n_parameters,)
+    log_likelihood : float
+        Log marginal likelihood of the state.
+    evaluations : int
+    """
+
+    def __init__(
+        self, evidence: NodeEvidence, covariance: Floats, random: np.random.Generator
+    ) -> None:
+        self.model, self.evidence, self.random = evidence.model, evidence, random
+        self.theta = self.model.start
+        self.free = self.model.free
+        self.adapted = Adapted(self.theta[self.free], covariance)
+        self.blocks = self._blocks()
+        self.value = -math.inf
+        self.evaluations = 0
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log marginal likelihood of the state."""
+        return self.value - self.model.log_prior(self.theta)
+
+    def settle(self) -> None:
+        """Spread the chains about the start."""
+        self.value = self.evidence.log_density(self.theta)
+        factor = self.adapted.ellipse.factor
+        for _ in range(20):  # within the bounds
+            theta = self.theta.copy()
+            theta[self.free] += factor @ self.random.standard_normal(len(self.free))
+            value = self.evidence.log_density(theta)
+            if value > -math.inf:
+                self.theta, self.value = theta, value
+                return
+
+    def adapt(self, last: bool) -> None:
+        """Learn from the state after a sweep of the warm-up."""
+        before = self.adapted.ellipse
+        self.adapted.add(self.theta[self.free], last)
+        if self.adapted.ellipse is not before:
+            self.blocks = self._blocks()
+
+    def _blocks(self) -> list[tuple[NDArray[np.intp], Ellipse]]:
+        """Numbers of θ that are drawn together, with their ellipses, in the order of a sweep.
+
+        The parameters of a term come twice: that is worth its time.
+        """
+        mean, covariance = self.adapted.ellipse.mean, self.adapted.ellipse.covariance
+        several = [np.arange(part.start, part.stop) for part in self.model.parts]
+        if not self.model.noise.is_fixed:
+            several.append(self.free[-1:])
+        blocks = [(k, Ellipse(mean[k], covariance[np.ix_(k, k)])) for k in several if len(k)]
+        joint = [(self.free, self.adapted.ellipse)] if len(blocks) > 1 else []
+        return [*blocks, *blocks, *joint]
+
+    def sweep(self) -> None:
+        """Draw the numbers of one block after the other."""
+        for chosen, ellipse in self.blocks:
+            self.theta[chosen], self.value, tries = ellipse.update(
+                self.theta[chosen], self.value, partial(self._value, chosen), self.random
+            )
+            self.evaluations += tries
+
+    def _value(self, chosen: NDArray[np.intp], values: Floats) -> float:
+        theta = self.theta.copy()
+        theta[chosen] = values
+        return self.evidence.log_density(theta)

@@ -1,0 +1,190 @@
+"""The paper's sampler, Additive-MCMC (Section sec:MCMC): one term after the other given the others.
+
+A sweep visits the terms. With r_d the targets less the constant and all other terms it draws
+
+1. θ_d given r_d and σ², f_d integrated out: slice updates along ellipses on the 1-D marginal
+   likelihood, O(n) per evaluation;
+2. the constant and f_d together given θ_d. f_d by a draw of its prior and of the noise, plus what
+   the targets say of the difference (Durbin & Koopman 2002): the law is that of forward filtering,
+   backward sampling, and it works for every kind of term;
+
+and then σ² given all functions, from its inverse gamma distribution. Steps 1 and 2 draw (θ_d, f_d)
+together. Given f_d, as a plain Gibbs sampler has it, θ_d would hardly move where there are many
+points.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+
+from dsgp.sampling.parameters import HyperModel, TermPrior
+from dsgp.sampling.slices import Adapted
+from dsgp.terms import LOG_2PI, Cells, Floats, Observations
+
+# Sweeps that find functions which go with the start, before hyperparameters move.
+_SETTLE = 5
+# Slice updates of the parameters of a term each time that it is visited: they are worth their time.
+_UPDATES = 2
+# Guesses of the standard deviations of logs, with which the ellipses begin.
+_GUESS = 0.4
+_TINY = np.finfo(float).tiny
+
+
+class GibbsChain:
+    """One Markov chain of the sampler by terms.
+
+    Parameters
+    ----------
+    model : HyperModel
+    random : Generator
+        Of this chain alone.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (n_parameters,)
+        Logs of the hyperparameters, as of ``HyperModel``.
+    functions : ndarray of shape (Σ U_d,)
+        Values of all terms at their cells.
+    constant : float
+    log_likelihood : float
+        Log density of the targets given functions, constant and noise, after the last sweep.
+    evaluations : int
+        Likelihoods of one term computed.
+    """
+
+    def __init__(self, model: HyperModel, random: np.random.Generator) -> None:
+        self.model, self.random = model, random
+        self.theta = model.start
+        self.functions = np.zeros(model.equations.layout.size)
+        self.constant = 0.0
+        self.log_likelihood = -math.inf
+        self.evaluations = 0
+        self.adapted: list[Adapted] = []
+
+    def settle(self) -> None:
+        """Find functions that go with the start, and spread the chains about it."""
+        for _ in range(_SETTLE):
+            self.sweep(with_parameters=False)
+        for part in self.model.parts:
+            size = part.stop - part.start
+            self.adapted.append(Adapted(self.theta[part], np.eye(size) * _GUESS**2))
+        for part, term, adapted in zip(
+            self.model.parts, self.model.terms, self.adapted, strict=True
+        ):
+            step = adapted.ellipse.factor @ self.random.standard_normal(part.stop - part.start)
+            self.theta[part] = np.clip(self.theta[part] + step, term.lower, term.upper)
+
+    def adapt(self, last: bool) -> None:
+        """Learn from the state after a sweep of the warm-up."""
+        for part, adapted in zip(self.model.parts, self.adapted, strict=True):
+            adapted.add(self.theta[part], last)
+
+    @property
+    def noise_variance(self) -> float:
+        """σ² of the state."""
+        return math.exp(self.theta[-1])
+
+    def sweep(self, with_parameters: bool = True) -> None:
+        """Draw everything once; without parameters only the functions and the constant."""
+        equations = self.model.equations
+        layout = equations.layout
+        fitted = equations.fitted(self.functions)
+        parts = layout.parts(self.functions)
+        ones = layout.parts(equations.ones)
+        weights = layout.parts(equations.weight)
+        # Σ w of what all terms give to the rows.
+        sums = np.array([float(np.sum(a * b)) for a, b in zip(ones, parts, strict=True)])
+        for d, cells in enumerate(layout.cells):
+            # Zᵀ_d W (y − Σ_{e≠d} f_e): the constant is still in it.
+            information = fitted.residual(d) + weights[d] * parts[d]
+            if with_parameters:
+                self._draw_parameters(d, cells, information, weights[d], ones[d])
+            others = equations.total_information - (float(np.sum(sums)) - sums[d])
+            drawn = self._draw_function(d, cells, information, weights[d], ones[d], others)
+            fitted.add(d, drawn - parts[d])
+            parts[d][:] = drawn
+            sums[d] = float(np.sum(ones[d] * drawn))
+        total = float(np.sum(sums))
+        if not layout.n_terms:
+            self._draw_constant(equations.total_information, equations.total_weight)
+        c = self.constant
+        squares = equations.squares(self.functions) - 2 * c * (equations.total_information - total)
+        squares = max(squares + c * c * equations.total_weight, 0.0)
+        if with_parameters:
+            variance = self.model.noise.draw(self.random, squares, equations.n_rows)
+            self.theta[-1] = math.log(variance)
+        self.log_likelihood = -0.5 * (
+            equations.n_rows * (LOG_2PI + self.theta[-1])
+            - equations.log_weight
+            + squares / self.noise_variance
+        )
+
+    def _draw_parameters(
+        self, d: int, cells: Cells, information: Floats, weight: Floats, ones: Floats
+    ) -> None:
+        """Draw θ_d given all other terms, the constant and the noise; f_d is integrated out."""
+        part = self.model.parts[d]
+        if part.stop == part.start:
+            return
+        target = np.zeros(len(weight))
+        np.divide(information - self.constant * ones, weight, out=target, where=weight > 0)
+        seen = Observations(target, weight / self.noise_variance)
+        log_density = partial(log_conditional, self.model.terms[d], cells, seen)
+        theta = self.theta[part]
+        value = log_density(theta)
+        for _ in range(_UPDATES):
+            theta, value, tries = self.adapted[d].ellipse.update(
+                theta, value, log_density, self.random
+            )
+            self.evaluations += tries
+        self.theta[part] = theta
+
+    def _draw_function(
+        self,
+        d: int,
+        cells: Cells,
+        information: Floats,
+        weight: Floats,
+        ones: Floats,
+        others: float,
+    ) -> Floats:
+        """Draw the constant and f_d given all other terms, the kernel and the noise.
+
+        ``others`` is the weighted sum of the targets less the other terms.
+        """
+        noise = self.noise_variance
+        kernel = self.model.terms[d].kernel_of(self.theta[self.model.parts[d]])
+        solver = cells.solver(kernel, weight / noise)
+        if self.model.constant is not None:
+            # What f_d makes of a target of ones: the constant's posterior, f_d integrated out.
+            answer, _ = solver.solve(ones / noise)
+            self._draw_constant(
+                others - float(np.sum(answer * information)),
+                self.model.equations.total_weight - float(np.sum(answer * ones)),
+            )
+        prior = cells.sample(kernel, self.random)
+        perturbed = np.sqrt(weight * noise) * self.random.standard_normal(len(cells))
+        left = information - self.constant * ones - weight * prior - perturbed
+        return np.asarray(prior + solver.solve(left / noise)[0])
+
+    def _draw_constant(self, information: float, weight: float) -> None:
+        """Draw the constant; its information and weight are without the noise variance."""
+        if self.model.constant is None:
+            return
+        precision = max(weight, _TINY) / self.noise_variance + self.model.constant
+        mean = information / self.noise_variance / precision
+        self.constant = mean + self.random.standard_normal() / math.sqrt(precision)
+
+
+def log_conditional(term: TermPrior, cells: Cells, seen: Observations, theta: Floats) -> float:
+    """Log density of (θ_d, r_d) up to a constant, f_d integrated out; −inf where it overflows."""
+    prior = term.log_density(theta)
+    if prior == -math.inf:
+        return -math.inf
+    with np.errstate(all="ignore"):
+        quadratic, log_det = cells.likelihood_terms(term.kernel_of(theta), seen)
+    value = prior - 0.5 * (quadratic + log_det)
+    return value if math.isfinite(value) else -math.inf
