@@ -114,7 +114,7 @@ def ours(name: str, split: Any, n: int) -> Result:
 def log_means(model: AdditiveGPRegressor, logs: np.ndarray) -> np.ndarray:
     """Posterior means of the logarithms, in the order of ``logs``."""
     draws = model.draws_
-    means = {name: np.log(draws[name]).mean(dim=("chain", "draw")) for name in draws.data_vars}
+    means = {name: np.log(draws[name].to_numpy()).mean(axis=(0, 1)) for name in draws.data_vars}
     kernel_names = [name for name in ("lengthscale", "variance") if name in means]
     if len(kernel_names) < 2:  # one variable a parameter
         return logs
