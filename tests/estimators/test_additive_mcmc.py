@@ -29,7 +29,7 @@ def table(n=80, seed=0):
 
 
 def fitted(X, y, weight=None, **parameters):
-    settings = {"method": "gibbs", "random_state": 0, "n_draws": 40, "n_warmup": 20} | parameters
+    settings = {"method": "gibbs", "random_state": 0, "n_draws": 40, "n_warmup": 10} | parameters
     return AdditiveGPRegressor(**settings).fit(X, y, weight)
 
 
@@ -130,7 +130,7 @@ def test_units_do_not_matter(model, new):
 def test_a_transformed_target_has_a_mixture_too(method):
     X, y, _ = table(60)
     target = np.exp((y - 500) / 20)
-    model = fitted(X, target, method=method, target_transform="log")
+    model = fitted(X, target, method=method, target_transform="log", n_draws=20)
     mean, std = model.predict(X, return_std=True)
     median = model.predict(X, statistic="median")
     low, high = model.predict_interval(X, include_noise=True)
@@ -238,7 +238,8 @@ def test_chains_that_have_not_mixed_are_warned_of():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_seed_gives_the_same_draws_on_any_scheduler(method):
     X, y, _ = table(40)
-    settings = {"method": method, "n_draws": 8, "n_warmup": 5}
+    settings = {"method": method, "n_draws": 4, "n_warmup": 2}
+    X = X[["a"]]
     expected = fitted(X, y, **settings)
     with dask.config.set(scheduler="synchronous", num_workers=1):
         assert fitted(X, y, **settings).draws_.identical(expected.draws_)
@@ -289,7 +290,7 @@ def test_priors_are_kept(tmp_path):
 def test_priors_matter():
     X, y, _ = table(30)
     priors = HyperPriors(lengthscale_mean=2.0, lengthscale_std=0.01)
-    draws = fitted(X, y, priors=priors).draws_["lengthscale"].sel(lengthscale_term="a")
+    draws = fitted(X, y, priors=priors, n_warmup=60).draws_["lengthscale"].sel(lengthscale_term="a")
     width = np.subtract(*np.quantile(X["a"], [0.9, 0.1]))
     assert float(np.log(draws / width).mean()) == pytest.approx(2.0, abs=0.15)
 
