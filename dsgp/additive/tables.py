@@ -154,7 +154,7 @@ class TwoWayTables:
         """ZᵀWZ of all bins as one sparse matrix; None where too much of it is not 0."""
         filled = [t.nnz if issparse(t) else t.size for t in self.thin.values()]
         size = int(self.offsets[-1])
-        if 2 * sum(filled) + size > _SPARSE * size**2:
+        if not size or 2 * sum(filled) + size > _SPARSE * size**2:
             return None
         first, second = [np.arange(size)], [np.arange(size)]
         values = list(self.weights)

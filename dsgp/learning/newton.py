@@ -116,8 +116,9 @@ def box_step(gradient: Floats, curvature: Floats, low: Floats, high: Floats) -> 
     --------
     >>> import numpy as np
     >>> from dsgp.learning.newton import box_step
-    >>> box_step(np.array([-1.0, -4.0]), np.eye(2), np.array([-2.0, -2.0]), np.array([2.0, 2.0]))
-    array([1., 2.])
+    >>> low, high = np.array([-2.0, -2.0]), np.array([2.0, 2.0])
+    >>> box_step(np.array([-1.0, -4.0]), np.eye(2), low, high).round(2)
+    array([0.91, 2.  ])
     """
     diagonal = np.diag(curvature)
     ridged = curvature + np.diag(_RIDGE * diagonal + _LEAST_CURVATURE)

@@ -736,7 +736,7 @@ def test_bad_rows_at_predict_are_named(fitted):
         ("pumadyn8fm", 7168, 0.058, 0),
         ("pumadyn8nm", 7168, 0.036, 0),
         ("pumadyn32nm", 7168, 0.047, 0),
-        ("elevators", 2000, 0.12, 1),
+        ("elevators", 3000, 0.12, 1),
     ],
 )
 @pytest.mark.filterwarnings("ignore:constant over the training rows")

@@ -20,7 +20,6 @@ from pipelines.classification import app, run
 from pipelines.datasets import load_counts, load_labels
 from pipelines.run.__main__ import run as run_chain
 from pipelines.run.config import validated
-from pipelines.run.encoding import Encoded
 from pipelines.run.measures import measure_classes
 from pipelines.run.view import View
 
@@ -364,7 +363,7 @@ def test_scoring_takes_the_projections_of_a_pursuit(chain):
     for name, columns in (("projections", []), ("both", COLUMNS)):
         models = out / "models" / name
         pursuit = dsgp.load(models / "pursuit" / "model.zarr")
-        view = View.read(models / "scoring" / "inputs.json", Encoded.of(out / "encode").design)
+        view = View.read(models / "scoring" / "inputs.json")
         assert view.names == [*columns, *pursuit.projections_.index]
         seen = view(split.X_train)
         centred = (split.X_train - split.X_train.mean()) / split.X_train.std(ddof=0)
