@@ -62,13 +62,13 @@ def test_p_value_is_that_of_dense_draws():
 
 def test_terms_that_are_zero_have_uniform_p_values():
     p_values = []
-    for seed in range(60):
+    for seed in range(40):
         X, f, rng = rows(seed, 80)
         model = AdditiveGPRegressor().fit(X, f + 0.5 * rng.standard_normal(80))
         p_values.append(term_tests(model, ["b", "g"])["p_value"])
     p_values = np.array(p_values)
-    # Four standard deviations of a binomial count beyond 3.
-    assert ((p_values < 0.05).sum(axis=0) <= 9).all()
+    # Four standard deviations of a binomial count beyond 2.
+    assert ((p_values < 0.05).sum(axis=0) <= 7).all()
     assert min(kstest(own, "uniform").pvalue for own in p_values.T) > 1e-3
 
 
@@ -126,12 +126,12 @@ def test_counts_with_and_without_an_effect():
     tests = term_tests(model)
     assert tests.loc["b", "p_value"] < 1e-3
     p_values = []
-    for seed in range(40):
+    for seed in range(24):
         X, f, rng = rows(100 + seed, 100)
         model = GeneralizedAdditiveGP("poisson").fit(X, rng.poisson(np.exp(0.5 + f)))
         p_values.append(term_tests(model, ["b", "g"])["p_value"])
     p_values = np.array(p_values)
-    assert ((p_values < 0.05).sum(axis=0) <= 7).all()  # four standard deviations beyond 2
+    assert ((p_values < 0.05).sum(axis=0) <= 5).all()  # four standard deviations beyond 1
     assert min(kstest(own, "uniform").pvalue for own in p_values.T) > 1e-3
 
 
