@@ -28,11 +28,16 @@ from dsgp.rows.sources import (
     map_table,
     matching_source,
     source_of,
+    target_of,
 )
 from dsgp.terms import LOG_2PI, Floats
 
 # Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
 _NUMBERS_A_ROW = 30
+# Weights that are less than this share of the largest are taken for a mistake.
+_LEAST_WEIGHT = 1e-10
+# Noise variance in squared ranges of the target that is rounding.
+_NO_NOISE = 1e-26
 
 
 class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
@@ -125,6 +130,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         ConvergenceWarning
             If the likelihood still rises at functions that go through all points.
         """
+        if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)):
+            raise ParameterError(f"order must be 1, 2 or 3, got {self.order!r}")
         require_choice("order", self.order, (1, 2, 3))
         if self.smoothing is not None:
             require_positive("smoothing", self.smoothing)
@@ -147,6 +154,11 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         assert rows.y is not None
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
         kept = weight > 0
+        if kept.any() and weight[kept].min() < _LEAST_WEIGHT * weight.max():
+            raise DataError(
+                f"sample_weight: {weight[kept].min():.3g} is less than {_LEAST_WEIGHT:g} of the "
+                f"largest, {weight.max():.3g}; rows that are to be left out have weight 0"
+            )
         inputs, target, weight = rows.columns[0][kept], rows.y[kept], weight[kept]
         if len(distinct := np.unique(inputs)) <= self.order:
             raise DataError(
@@ -159,6 +171,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         # Units of the target and of the weights cancel: their squares must neither over- nor
         # underflow.
         centre, scale, heaviest = float(target.mean()), float(np.ptp(target)) or 1.0, weight.max()
+        _require_units(f"input column {name!r}", extent, 2 * self.order - 1, heaviest)
+        _require_units("target", scale, 2, heaviest)
         data = SplineData.of(
             self.order, (inputs - offset) / extent, (target - centre) / scale, weight / heaviest
         )
@@ -176,10 +190,11 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self._show()
-        if model.at_bound:
+        if model.at_bound or model.noise_variance < _NO_NOISE:
             warnings.warn(
-                f"the likelihood still rises where the function goes through all "
-                f"{len(data.points)} points: the rows show no noise; give smoothing=",
+                f"the rows show no noise: the likelihood still rises where the function goes "
+                f"through all {len(data.points)} points, or a polynomial does; standard deviations "
+                "say nothing; give smoothing=",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -231,7 +246,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             With ``return_std``.
         """
         check_is_fitted(self)
-        if not isinstance(derivative, (int, np.integer)) or not 0 <= derivative < self.order:
+        whole = isinstance(derivative, (int, np.integer)) and not isinstance(derivative, bool)
+        if not whole or not 0 <= derivative < self.order:
             raise ParameterError(
                 f"derivative must be an integer from 0 to {self.order - 1}: the function has no "
                 f"others; got {derivative!r}"
@@ -269,7 +285,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, (n_rows,)."""
         mean, std = self.predict(X, return_std=True, include_noise=True)
-        residual = (np.asarray(y, dtype=float) - mean) / std
+        target = target_of(y, len(mean))
+        residual = (target - mean) / std
         return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
 
     def _answers(self, X: Any, derivative: int) -> Any:
@@ -357,7 +374,17 @@ def _as_table(X: Any) -> Any:
     """Make a table of one column of an array of one dimension, or of a series."""
     if isinstance(X, pd.Series):
         return X.to_frame("x" if X.name is None else X.name)
+    if isinstance(X, (pd.Index, range)) or (isinstance(X, np.ndarray) and X.dtype.kind == "M"):
+        return pd.Series(X).to_frame("x")
     if isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1):
         values = np.asarray(X)
         return values[:, None] if values.ndim == 1 else values
     return X
+
+
+def _require_units(what: str, extent: float, power: int, heaviest: float) -> None:
+    """Raise ``DataError`` where a power of a range, or that times weights, leaves float64."""
+    if abs(power * math.log10(extent)) + abs(math.log10(heaviest)) > 280:
+        raise DataError(
+            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: scale it"
+        )

@@ -279,8 +279,8 @@ class Kernel(ABC):
         """
         raise ParameterError(
             f"{self!r} has no state-space form; kernels with one are Matern12 … Matern72, "
-            "DampedOscillation, QuasiPeriodic, SquaredExponential (approximately), Wiener, and "
-            "sums and products of these"
+            "DampedOscillation, Wiener, approximately SquaredExponential, Periodic and "
+            "QuasiPeriodic, and sums and products of these"
         )
 
     def drift(self) -> NDArray[np.float64]:

@@ -203,6 +203,11 @@ class Product(_Combined):
         for part in others:
             value = part.value("variance") if "variance" in part.parameters else None
             factor *= 1.0 if value is None else value
+            if "variance" in part.priors:
+                raise ParameterError(
+                    f"Product: the variance of {part!r} counts in that of the first kernel; give "
+                    "the prior there"
+                )
             if "variance" in part.parameters:
                 fixed = tuple(dict.fromkeys([*part.fixed, "variance"]))
                 part = replace(part, variance=1.0, fixed=fixed)

@@ -75,11 +75,11 @@ class LogNormal(Prior):
             _require_positive(self, name)
 
     def log_density(self, name: str, value: float) -> float:
-        distance = math.log(value / self.median) / self.spread
+        distance = (math.log(value) - math.log(self.median)) / self.spread
         return -0.5 * (distance**2 + math.log(2 * math.pi)) - math.log(self.spread)
 
     def slope(self, name: str, value: float) -> float:
-        return -math.log(value / self.median) / self.spread**2
+        return (math.log(self.median) - math.log(value)) / self.spread**2
 
     def bend(self, name: str, value: float) -> float:
         return -1.0 / self.spread**2

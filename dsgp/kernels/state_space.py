@@ -142,6 +142,8 @@ def discretised(drift: Floats, diffusion: Floats, steps: Floats) -> tuple[Floats
     norm = float(np.abs(drift).sum(axis=1).max(initial=0.0))
     with np.errstate(divide="ignore"):
         doublings = np.ceil(np.log2(np.maximum(norm * steps / _SMALL, 1.0))).astype(int)
+    if norm > 0:  # powers of a huge rate would overflow
+        drift, diffusion, steps = drift / norm, diffusion / norm, norm * steps
     small = steps / 2.0**doublings
     phi = np.broadcast_to(np.eye(size), (len(steps), size, size)).copy()
     noise = np.zeros_like(phi)

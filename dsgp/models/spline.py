@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 from scipy.optimize import minimize_scalar
 
+from dsgp.errors import DataError
 from dsgp.jit.spline import evaluate_spline, filter_points, smooth_points
 from dsgp.kernels import Wiener
 from dsgp.terms import LOG_2PI, Floats
@@ -21,7 +23,11 @@ from dsgp.terms import LOG_2PI, Floats
 # Ratios of roughness to noise that are looked at, a decade apart: from a polynomial, up to where
 # neighbouring points have nothing in common but what they are told, in units of their noise.
 _SMOOTHEST, _ROUGHEST = -8.0, 6.0
-_NONE, _NONE_2D = np.empty(0), np.empty((0, 0))
+_NONE_2D = np.empty((0, 0))
+# Points are filtered once the state is known to so many noise variances: a variance much larger
+# would cancel against itself. Until then, and of so many points at most, by dense algebra; what is
+# known then must be less than the last, which leaves six digits.
+_KNOWN, _MOST_FIRST, _BARELY_KNOWN = 1e9, 512, 1e14
 
 
 @dataclass(frozen=True)
@@ -66,32 +72,56 @@ class SplineData:
         return self.n_rows - self.order
 
     @cached_property
+    def n_first(self) -> int:
+        """Points that say enough of the state at the last of them: m, or more if they are close.
+
+        Raises
+        ------
+        DataError
+            If all that may be taken do not.
+        """
+        most = min(len(self.points), _MOST_FIRST)
+        count = self.order
+        while True:
+            known = Beginning.of(self, count).state(0.0)[1].diagonal().max()
+            if known <= _KNOWN or (count == most and known <= _BARELY_KNOWN):
+                return count
+            if count == most:
+                raise DataError(
+                    f"the first {count} distinct inputs lie within "
+                    f"{self.points[count - 1]:.3g} of the range of all, too close to tell the "
+                    "slopes of a spline apart: round the column, so that they are fewer"
+                )
+            count = min(2 * count, most)
+
+    @cached_property
     def step(self) -> Floats:
-        """Steps between the points from the m-th on; 0 for that."""
-        return np.diff(self.points[self.order - 1 :], prepend=self.points[self.order - 1])
+        """Steps between the points from the last of the first ones on; 0 for that."""
+        return np.diff(self.points[self.n_first - 1 :], prepend=self.points[self.n_first - 1])
 
     @property
     def shift(self) -> tuple[float, ...]:
         """1 / k! for k < m."""
         return tuple(1.0 / math.factorial(k) for k in range(self.order))
 
+    @cached_property
     def beginning(self) -> Beginning:
-        """Return what the first m points say of the state at the last of them."""
-        return Beginning.of(self)
+        """What the first points say of the state at the last of them."""
+        return Beginning.of(self, self.n_first)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The state at the m-th point: with a flat prior, its function goes through the first m.
+    """The state at the last of the first points, which has a flat prior, by dense algebra.
 
     Attributes
     ----------
-    basis : ndarray of shape (m, m)
+    basis : ndarray of shape (k, m)
         What the function is at each of the points for each component of the state.
-    spread : ndarray of shape (m, m)
+    spread : ndarray of shape (k, k)
         Covariance at the points given the state, for a rate of 1.
-    noise : ndarray of shape (m,)
-    target : ndarray of shape (m,)
+    noise : ndarray of shape (k,)
+    target : ndarray of shape (k,)
     """
 
     basis: Floats
@@ -100,19 +130,36 @@ class Beginning:
     target: Floats
 
     @classmethod
-    def of(cls, data: SplineData) -> Beginning:
+    def of(cls, data: SplineData, count: int) -> Beginning:
+        """Take so many points."""
         size = data.order
-        points = data.points[:size]
+        points = data.points[:count]
         back = points - points[-1]
         basis = np.column_stack([back**k / math.factorial(k) for k in range(size)])
         spread = Wiener(size, 1.0, 1.0, origin=float(points[-1])).covariance(points)
-        return cls(basis, spread, 1.0 / data.weight[:size], data.target[:size])
+        return cls(basis, spread, 1.0 / data.weight[:count], data.target[:count])
 
     def state(self, rate: float) -> tuple[Floats, Floats]:
-        """Mean and covariance of the state at the m-th point, given the first m."""
-        inverse = np.linalg.inv(self.basis)
-        covariance = inverse @ (rate * self.spread + np.diag(self.noise)) @ inverse.T
-        return inverse @ self.target, 0.5 * (covariance + covariance.T)
+        """Mean and covariance of the state, given the points."""
+        _, triangle, projected, _ = self._reduced(rate)
+        inverse = solve_triangular(triangle, np.eye(len(triangle)))
+        return inverse @ projected, inverse @ inverse.T
+
+    def likelihood(self, rate: float) -> tuple[float, float]:
+        """Squares that a flat prior leaves, and log det V + log det XᵀV⁻¹X."""
+        factor, triangle, _, left = self._reduced(rate)
+        log_det = np.log(np.diag(factor)).sum() + np.log(np.abs(np.diag(triangle))).sum()
+        return float(left @ left), 2.0 * float(log_det)
+
+    def _reduced(self, rate: float) -> tuple[Floats, Floats, Floats, Floats]:
+        """Cholesky factor of V, R of the whitened basis Q R, Qᵀ of the targets, what is left."""
+        whole = rate * self.spread + np.diag(self.noise)
+        factor = np.asarray(np.linalg.cholesky(whole), dtype=float)
+        basis = solve_triangular(factor, self.basis, lower=True)
+        target = solve_triangular(factor, self.target, lower=True)
+        orthogonal, triangle = (np.asarray(part, dtype=float) for part in np.linalg.qr(basis))
+        projected = orthogonal.T @ target
+        return factor, triangle, projected, target - orthogonal @ projected
 
 
 def restricted_likelihood(data: SplineData, rate: float) -> tuple[float, float]:
@@ -121,16 +168,16 @@ def restricted_likelihood(data: SplineData, rate: float) -> tuple[float, float]:
     ``rate`` is the diffusion of the highest derivative as a ratio to the noise variance of a row of
     weight 1. The constant of the flat prior is that of the coefficients in Σ b_k t^k / k!.
     """
-    beginning = data.beginning()
-    mean, covariance = beginning.state(rate)
-    first = data.order - 1
+    mean, covariance = data.beginning.state(rate)
+    of_first, log_det_of_first = data.beginning.likelihood(rate)
+    first = data.n_first - 1
     squares, log_det = filter_points(
         data.shift, data.step, data.weight[first:], data.target[first:], rate, mean, covariance,
         _NONE_2D, _NONE_2D,
     )  # fmt: skip
-    noise = (squares + data.within) / data.degrees
-    rest = float(np.log(data.weight[data.order :]).sum())
-    constant = data.log_weights + 0.5 * rest - float(np.linalg.slogdet(beginning.basis)[1])
+    noise = (squares + of_first + data.within) / data.degrees
+    rest = float(np.log(data.weight[data.n_first :]).sum())
+    constant = data.log_weights + 0.5 * (rest - log_det_of_first)
     # A perfect fit has no noise, and no bound.
     noise = max(noise, 1e-300)
     value = -0.5 * (data.degrees * (LOG_2PI + math.log(noise) + 1.0) + log_det) + constant
@@ -170,10 +217,19 @@ class SplineModel:
         decades = np.arange(_SMOOTHEST - math.log10(data.weight.sum()), highest + 1.0)
 
         def negative(log_rate: float) -> float:
-            return -restricted_likelihood(data, 10.0**log_rate)[0]
+            try:
+                return -restricted_likelihood(data, 10.0**log_rate)[0]
+            except np.linalg.LinAlgError:  # so rough that the first points are all that counts
+                return math.inf
 
         values = np.array([negative(decade) for decade in decades])
+        values = np.where(np.isfinite(values), values, np.inf)
         best = int(np.argmin(values))
+        if not np.isfinite(values[best]):
+            raise DataError(
+                "no smoothing parameter gives the targets a likelihood that float64 can hold; look "
+                "for inputs that almost coincide, and for weights of very different sizes"
+            )
         low, high = decades[max(best - 1, 0)], decades[min(best + 1, len(decades) - 1)]
         refined = minimize_scalar(negative, bounds=(low, high), method="bounded",
                                   options={"xatol": 1e-3})  # fmt: skip
@@ -182,18 +238,30 @@ class SplineModel:
 
     @classmethod
     def of(cls, data: SplineData, rate: float, at_bound: bool = False) -> SplineModel:
-        """Condition on the rows with a given ratio."""
-        value, noise = restricted_likelihood(data, rate)
+        """Condition on the rows with a given ratio.
+
+        Raises
+        ------
+        DataError
+            If float64 cannot.
+        """
+        try:
+            value, noise = restricted_likelihood(data, rate)
+        except np.linalg.LinAlgError as error:
+            raise DataError(
+                f"a function of a rate of {rate:.3g} noise variances is too rough to compute: take "
+                "a larger smoothing"
+            ) from error
         return cls(data, rate, noise, value, at_bound)
 
     @cached_property
     def _states(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Filtered and smoothed means and covariances from the m-th point on."""
+        """Filtered and smoothed means and covariances from the last of the first points on."""
         data, size = self.data, self.data.order
-        first = size - 1
+        first = data.n_first - 1
         n = len(data.step)
         means, covariances = np.empty((n, size)), np.empty((n, size * (size + 1) // 2))
-        mean, covariance = data.beginning().state(self.rate)
+        mean, covariance = data.beginning.state(self.rate)
         filter_points(
             data.shift, data.step, data.weight[first:], data.target[first:], self.rate, mean,
             covariance, means, covariances,
@@ -204,14 +272,14 @@ class SplineModel:
 
     def moments(self, inputs: Floats, derivative: int = 0) -> tuple[Floats, Floats]:
         """Posterior mean and variance of a derivative at inputs, each (n,)."""
-        first = self.data.points[self.data.order - 1]
+        first = self.data.points[self.data.n_first - 1]
         mean, variance = np.empty(len(inputs)), np.empty(len(inputs))
         early = inputs < first
         if early.any():
             mean[early], variance[early] = self._before(inputs[early], derivative)
         late = np.ascontiguousarray(inputs[~early])
         if len(late):
-            points = self.data.points[self.data.order - 1 :]
+            points = self.data.points[self.data.n_first - 1 :]
             left = np.searchsorted(points, late, side="right") - 1
             value, spread = np.empty(len(late)), np.empty(len(late))
             evaluate_spline(
@@ -222,15 +290,15 @@ class SplineModel:
         return mean, self.noise_variance * np.maximum(variance, 0.0)
 
     def _before(self, inputs: Floats, derivative: int) -> tuple[Floats, Floats]:
-        """Before the m-th point, given the smoothed state there and the targets until then."""
-        size = self.data.order
-        beginning = self.data.beginning()
+        """Before the last of the first points, given the state there and the targets until then."""
+        size, count = self.data.order, self.data.n_first
+        beginning = self.data.beginning
         _, _, smoothed, packed = self._states
         state, spread = smoothed[0], np.zeros((size, size))
         spread[np.triu_indices(size)] = packed[0]
         spread = spread + np.triu(spread, 1).T
-        seen = self.data.points[: size - 1]
-        origin = float(self.data.points[size - 1])
+        seen = self.data.points[: count - 1]
+        origin = float(self.data.points[count - 1])
         back = inputs - origin
         basis = np.column_stack(
             [

@@ -2,7 +2,8 @@
 
 The log marginal likelihood is that of the learner (``learning.evidence``): every term is held by
 its values at nodes, with a spline between. Where all points are nodes it is exact; beyond it is as
-good as the nodes resolve the kernels, which ``HyperDraws`` tells. Nothing corrects for the rest.
+good as the nodes resolve the kernels, which ``HyperDraws`` tells. What bins and nodes leave of the
+functions in the noise is taken off by its size at the start; nothing corrects for the rest.
 The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of the
 nodes, whatever the number of rows.
 
@@ -20,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 
-from dsgp.additive import TwoWayTables
+from dsgp.additive import MAX_ITER, AdditiveSystem, TwoWayTables
+from dsgp.additive.multigrid import multigrid
 from dsgp.additive.tables import BINS
 from dsgp.learning.basis import Basis, Nodes
 from dsgp.learning.node_posterior import NodePosterior
@@ -31,6 +33,8 @@ from dsgp.terms import LOG_2PI, Floats
 
 # Lengthscales are drawn below their best values, too: nodes resolve so much shorter ones.
 _SHORTER = 0.6
+# Of the solve at the start, in prior standard deviations.
+_SOLVE_TOL = 1e-4
 # Steps of differences for the curvature, and the standard deviations that it may come to.
 _STEP = 0.05
 _NARROWEST, _WIDEST = 1e-3, 1.5
@@ -53,6 +57,7 @@ class NodeEvidence:
         self.basis = Basis.of(tables, counts, eliminated_of(tables))
         self.nodes: Nodes = self.basis.nodes(tables)
         self.ones = self.basis.at_nodes(tables.ones)
+        self.excess = self._excess()
 
     @classmethod
     def of(cls, model: HyperModel) -> NodeEvidence | None:
@@ -91,6 +96,19 @@ class NodeEvidence:
         binned = any(bool(spread.any()) for spread in self.tables.spreads)
         return self.basis.size == self.model.equations.layout.size and not binned
 
+    def _excess(self) -> float:
+        """Weighted squares that bins and nodes leave of the functions, at the start.
+
+        They would be drawn as noise: as in the learner, they are taken off.
+        """
+        equations, start = self.model.equations, self.model.start
+        noise, kernels = math.exp(start[-1]), self.model.kernels(start)
+        mean = NodePosterior(self.nodes, kernels, noise).mean
+        left = equations.quadratic - 2 * self.nodes.information @ mean + self.nodes.squares(mean)
+        system = AdditiveSystem(equations, kernels, noise, constant=0.0)
+        solution = multigrid(system, tol=_SOLVE_TOL, max_iter=MAX_ITER["multigrid"])
+        return max(float(left) - equations.squares(solution.mean), 0.0)
+
     def log_likelihood(self, theta: Floats) -> float:
         """Log marginal likelihood; −inf where float64 cannot resolve it."""
         equations, noise = self.model.equations, math.exp(theta[-1])
@@ -103,7 +121,7 @@ class NodeEvidence:
             equations.n_rows * (LOG_2PI + math.log(noise))
             - equations.log_weight
             + posterior.log_det
-            + equations.quadratic / noise
+            + (equations.quadratic - self.excess) / noise
             - float(np.sum(posterior.whitened * posterior.weights))
         )
         value += self._of_constant(posterior)

@@ -263,3 +263,45 @@ def test_what_it_does_not_take():
         model.predict(x, return_std=True, include_noise=True, derivative=1)
     with pytest.raises(ValueError, match="not fitted"):
         SmoothingSpline().predict(x)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("gap", [1e-5, 1e-9, 1e-12])
+def test_first_inputs_that_almost_coincide(order, gap):
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 1, 60))
+    y = np.sin(6 * x) + 0.1 * rng.standard_normal(60)
+    x[1], x[2] = x[0] + gap, x[0] + 2 * gap
+    new = np.array([0.0, 0.2, x[1]])
+    ahead = SmoothingSpline(order).fit(x, y).predict(new, return_std=True)
+    back = SmoothingSpline(order).fit(-x, y).predict(-new, return_std=True)
+    np.testing.assert_allclose(ahead, back, rtol=1e-9)
+
+
+def test_weights_and_units_that_float64_cannot_hold():
+    x, y, weight = rows()
+    weight[0] = 1e-30
+    with pytest.raises(DataError, match="rows that are to be left out have weight 0"):
+        SmoothingSpline().fit(x, y, weight)
+    weight[0] = 0.0
+    left = SmoothingSpline().fit(x, y, weight).predict(x)
+    np.testing.assert_allclose(left, SmoothingSpline().fit(x[1:], y[1:], weight[1:]).predict(x))
+    for X, target in ((x * 1e120, y), (x, y * 1e160), (x, y * 1e-170)):
+        with pytest.raises(DataError, match="powers float64 cannot hold: scale it"):
+            SmoothingSpline().fit(X, target)
+    crowd = np.concatenate([np.arange(600) * 1e-13, [0.5, 1.0]])
+    with pytest.raises(DataError, match="too close to tell the slopes"):
+        SmoothingSpline(3).fit(crowd, np.arange(602.0))
+    with pytest.raises(DataError, match="2 rows"):
+        SmoothingSpline().fit(x, y).log_predictive_density(x[:2], y[:3])
+    for order in (2.0, True):
+        with pytest.raises(ParameterError, match="order must be 1, 2 or 3"):
+            SmoothingSpline(order).fit(x, y)
+
+
+def test_dates_as_an_index_or_an_array():
+    day = pd.date_range("2024-01-01", periods=50, freq="D")
+    y = np.sin(np.arange(50) / 8) + 0.1 * np.random.default_rng(0).standard_normal(50)
+    expected = SmoothingSpline().fit(pd.Series(day), y).predict(pd.Series(day))
+    for X in (day, day.to_numpy()):
+        np.testing.assert_array_equal(SmoothingSpline().fit(X, y).predict(X), expected)

@@ -2,14 +2,16 @@
 
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from dsgp import AdditiveGPRegressor
 from dsgp.additive import RowEquations
-from dsgp.kernels import Matern32, Matern52
+from dsgp.kernels import Matern32, Matern52, Matern72
 from dsgp.priors import HyperPriors
 from dsgp.rows.table import RowTable
 from dsgp.sampling.chains import collapsed, gibbs
@@ -293,3 +295,43 @@ def test_fixed_parameters_and_noise_stay():
     for draws in (gibbs(model, **numbers), collapsed(NodeEvidence.of(model), **numbers)):
         np.testing.assert_allclose(np.exp(draws.theta[..., 1]), 0.3)
         assert draws.theta[..., 0].std() > 0
+
+
+def test_what_bins_leave_of_the_functions_is_not_drawn_as_noise(monkeypatch):
+    """With more distinct values than bins the profile of the noise is that of dense algebra."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 10, (700, 2))
+    y = np.sin(2 * X[:, 0]) + np.cos(X[:, 1]) + 0.05 * rng.standard_normal(700)
+    made = []
+    original = NodeEvidence.of
+
+    def kept(model):
+        made.append(original(model))
+        return made[-1]
+
+    monkeypatch.setattr(NodeEvidence, "of", kept)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        AdditiveGPRegressor(
+            Matern72(), method="collapsed", n_draws=2, n_warmup=1, n_chains=1, random_state=0
+        ).fit(X, y)
+    (evidence,) = made
+    assert not evidence.is_exact
+    kernels, start = evidence.model.kernels(evidence.model.start), evidence.model.start
+    prior = sum(kernel.covariance(X[:, d]) for d, kernel in enumerate(kernels))
+    target, ones = (y - y.mean()) / y.std(), np.ones(700)
+
+    def dense(shift):
+        whole = prior + np.exp(start[-1] + shift) * np.eye(700)
+        solved = np.linalg.solve(whole, np.column_stack([target, ones]))
+        about = target @ solved[:, 0] - (ones @ solved[:, 0]) ** 2 / (ones @ solved[:, 1])
+        return -0.5 * (about + np.linalg.slogdet(whole)[1] + np.log(ones @ solved[:, 1]))
+
+    def ours(shift):
+        theta = start.copy()
+        theta[-1] += shift
+        return evidence.log_likelihood(theta)
+
+    for shift in (-0.1, 0.1):
+        expected = dense(shift) - dense(0.0)
+        assert ours(shift) - ours(0.0) == pytest.approx(expected, abs=0.3)
