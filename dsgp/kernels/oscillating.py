@@ -176,7 +176,7 @@ class QuasiPeriodic(Kernel):
         return self.season.natural_width()
 
     def limits(self, name: str) -> tuple[float, float, float]:
-        return (0.5, 10.0, 1000.0) if name == "drift_periods" else super().limits(name)
+        return (0.5, 3.0, 1000.0) if name == "drift_periods" else super().limits(name)
 
     def to_settings(self) -> dict[str, Any]:
         settings = super().to_settings()
