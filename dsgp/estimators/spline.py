@@ -160,12 +160,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                 f"largest, {weight.max():.3g}; rows that are to be left out have weight 0"
             )
         inputs, target, weight = rows.columns[0][kept], rows.y[kept], weight[kept]
-        if len(distinct := np.unique(inputs)) <= self.order:
-            raise DataError(
-                f"input column {name!r} has {len(distinct)} distinct values; a spline of order "
-                f"{self.order} needs more than that order"
-            )
-        offset, extent = float(distinct[0]), float(distinct[-1] - distinct[0])
+        if not len(inputs):
+            raise DataError("sample_weight is 0 in every row: no row is left")
+        offset, extent = float(inputs.min()), float(np.ptp(inputs)) or 1.0
         if not np.isfinite(extent):
             raise DataError(f"input column {name!r} spans more than float64 holds: scale it")
         # Units of the target and of the weights cancel: their squares must neither over- nor
@@ -176,6 +173,11 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         data = SplineData.of(
             self.order, (inputs - offset) / extent, (target - centre) / scale, weight / heaviest
         )
+        if len(data.points) <= self.order:
+            raise DataError(
+                f"input column {name!r} has {len(data.points)} distinct values; a spline of order "
+                f"{self.order} needs more than that order"
+            )
         unit = extent ** (2 * self.order - 1) * heaviest
         if self.smoothing is None:
             model = SplineModel.learned(data)

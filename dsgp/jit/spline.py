@@ -12,7 +12,9 @@ import math
 
 import numpy as np
 
+from dsgp.jit.filter import update
 from dsgp.jit.flags import compiled
+from dsgp.jit.transition import push
 
 
 @compiled
@@ -38,16 +40,7 @@ def filter_points(shift, step, weight, target, rate, mean, covariance, means, co
             innovation = target[t] - mean[0]
             inverse = weight[t] / ratio
             squares += inverse * innovation * innovation
-            for i in range(m):
-                mean[i] += covariance[0, i] * (inverse * innovation)
-            for i in range(1, m):
-                gain = inverse * covariance[0, i]
-                for j in range(i, m):
-                    covariance[i, j] -= gain * covariance[0, j]
-                    covariance[j, i] = covariance[i, j]
-            for i in range(m):
-                covariance[0, i] /= ratio
-                covariance[i, 0] = covariance[0, i]
+            update(shift, ratio, inverse, innovation, mean, covariance)
         if keep:
             k = 0
             for i in range(m):
@@ -61,14 +54,14 @@ def filter_points(shift, step, weight, target, rate, mean, covariance, means, co
 @compiled
 def move(shift, step, rate, mean, covariance, half):
     """Move a state over a step: mean ← Φ mean, P ← Φ P Φᵀ + Q, in place."""
+    push(shift, step, 1.0, mean)
+    moved_covariance(shift, step, rate, covariance, half, covariance)
+
+
+@compiled
+def moved_covariance(shift, step, rate, covariance, half, out):
+    """Half ← Φ P and out ← Φ P Φᵀ + Q; out may be P."""
     m = len(shift)
-    for i in range(m):
-        total = 0.0
-        power = 1.0
-        for j in range(i, m):
-            total += power * shift[j - i] * mean[j]
-            power *= step
-        mean[i] = total
     for i in range(m):
         for j in range(m):
             total = 0.0
@@ -85,8 +78,8 @@ def move(shift, step, rate, mean, covariance, half):
                 total += power * shift[k - j] * half[i, k]
                 power *= step
             total += rate * noise_entry(shift, step, i, j)
-            covariance[i, j] = total
-            covariance[j, i] = total
+            out[i, j] = total
+            out[j, i] = total
 
 
 @compiled
@@ -133,24 +126,7 @@ def condition(shift, step, rate, mean, covariance, right_mean, right, work):
     """
     m = len(shift)
     gain, moved, rest, product = work[0], work[1], work[2], work[3]
-    # product = Φ P, moved = Φ P Φᵀ + Q.
-    for i in range(m):
-        for j in range(m):
-            total = 0.0
-            power = 1.0
-            for k in range(i, m):
-                total += power * shift[k - i] * covariance[k, j]
-                power *= step
-            product[i, j] = total
-    for i in range(m):
-        for j in range(i, m):
-            total = 0.0
-            power = 1.0
-            for k in range(j, m):
-                total += power * shift[k - j] * product[i, k]
-                power *= step
-            moved[i, j] = total + rate * noise_entry(shift, step, i, j)
-            moved[j, i] = moved[i, j]
+    moved_covariance(shift, step, rate, covariance, product, moved)
     solve_symmetric(moved, product, gain)
     # The solution of moved X = Φ P is Gᵀ.
     for i in range(m):

@@ -13,17 +13,15 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsgp import memory
-from dsgp.additive import Equations
 from dsgp.additive.tables import BINS
 from dsgp.additive.variance import covariance_bytes
 from dsgp.compute import run
-from dsgp.kernels import Kernel
 from dsgp.models.additive import AdditiveModel, Solved
 from dsgp.models.drawn import DrawnParameters
 from dsgp.models.posterior import Posterior
+from dsgp.models.started import StartedModel
 from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats, Function
@@ -34,7 +32,7 @@ _ARRAYS = ("duals", "shifts", "centres", "row_variances")
 
 
 @dataclass(frozen=True)
-class MixtureModel:
+class MixtureModel(StartedModel):
     """An average over draws of hyperparameters; its terms are those that the chains began at.
 
     Attributes
@@ -118,35 +116,10 @@ class MixtureModel:
         """Terms of the start, whose means are those over the draws."""
         return [MixedTerm.of(self, d) for d in range(len(self.start.terms))]
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the terms."""
-        return self.start.names
-
-    @property
-    def kernels(self) -> dict[str, Kernel]:
-        """The kernel of each term that the chains began at."""
-        return self.start.kernels
-
-    @property
-    def equations(self) -> Equations:
-        """Those of the start."""
-        return self.start.equations
-
     @cached_property
     def intercept(self) -> float:
         """The mean where every centred term is 0."""
         return float(np.mean([member.intercept for member in self.members]))
-
-    @property
-    def information_scale(self) -> float:
-        """That of the start."""
-        return self.start.information_scale
-
-    @property
-    def row_variance(self) -> float:
-        """That of the start."""
-        return self.start.row_variance
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -154,19 +127,6 @@ class MixtureModel:
         self.prepare(with_std=True)
         mine = self.start.posterior
         return MixedPosterior(mine.system, mine.covariance, mine.constant, self.members)
-
-    @property
-    def used_columns(self) -> tuple[str, ...]:
-        """Columns that a prediction depends on."""
-        return self.start.used_columns
-
-    def inputs(self, columns: list[Floats]) -> list[Floats]:
-        """Inputs of the terms at some rows."""
-        return self.start.inputs(columns)
-
-    def unseen(self, rows: Rows) -> NDArray[np.intp]:
-        """Count rows with a level that no training row had, for each term."""
-        return self.start.unseen(rows)
 
     @property
     def std_note(self) -> str:
@@ -216,11 +176,6 @@ class MixtureModel:
         return np.mean(means, axis=0), np.sqrt(
             np.mean(np.square(stds), axis=0) + np.var(means, axis=0)
         )
-
-    def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
-        """Call a function for blocks of rows, on threads where that pays."""
-        self.prepare(with_std)
-        self.start.by_blocks(block, n_rows, False)
 
     # ------------------------------------------------------------------ joint answers
 

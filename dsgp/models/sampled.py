@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from numpy.typing import NDArray
 
 from dsgp import memory
-from dsgp.additive import Equations
 from dsgp.compute import one_blas_thread
-from dsgp.kernels import Kernel
 from dsgp.models.additive import Solved
 from dsgp.models.posterior import Posterior
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.sampling import DIAGNOSED, Sampled
+from dsgp.models.started import StartedModel
 from dsgp.models.term import FittedTerm
 from dsgp.pursuit.gibbs import Draws, evaluate, moments
 from dsgp.rows.sources import Rows
@@ -28,7 +26,7 @@ _DIMENSIONS = ("chain", "draw", "projection", "input")
 
 
 @dataclass(frozen=True)
-class DrawsModel:
+class DrawsModel(StartedModel):
     """A posterior by draws; its terms are those of the model that the chains began at.
 
     Attributes
@@ -73,47 +71,9 @@ class DrawsModel:
         return self.start.intercept
 
     @property
-    def names(self) -> list[str]:
-        """Names of the terms."""
-        return self.start.names
-
-    @property
-    def kernels(self) -> dict[str, Kernel]:
-        """The kernel of each term that the chains began at."""
-        return self.start.kernels
-
-    @property
-    def equations(self) -> Equations:
-        """Those of the start."""
-        return self.start.equations
-
-    @property
-    def information_scale(self) -> float:
-        """That of the start."""
-        return self.start.information_scale
-
-    @property
-    def row_variance(self) -> float:
-        """That of the start."""
-        return self.start.row_variance
-
-    @property
     def posterior(self) -> Posterior:
         """That of the start."""
         return self.start.posterior
-
-    @property
-    def used_columns(self) -> tuple[str, ...]:
-        """Columns that a prediction depends on."""
-        return self.start.used_columns
-
-    def inputs(self, columns: list[Floats]) -> list[Floats]:
-        """Inputs of the terms of the start."""
-        return self.start.inputs(columns)
-
-    def unseen(self, rows: Rows) -> NDArray[np.intp]:
-        """Count rows with a level that no training row had, for each term."""
-        return self.start.unseen(rows)
 
     @property
     def std_note(self) -> str:
@@ -149,11 +109,6 @@ class DrawsModel:
             return self.start.component_moments(rows)
         mean, variance = moments(self.draws, self._standard(rows.columns), by_term=True)
         return mean, np.sqrt(variance)
-
-    def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
-        """Call a function for blocks of rows, on threads where that pays."""
-        self.prepare(with_std)
-        self.start.by_blocks(block, n_rows, False)
 
     def covariance(self, rows: Sequence[Rows]) -> Solved:
         """Covariance of f at some rows over the draws, (n, n)."""

@@ -69,7 +69,7 @@ def draw(given, kind, rows, n_samples, seed=0):
 def test_samples_have_the_moments_of_the_posterior(make, kind):
     given = problem(60, 0.7, 0.1, make, digits=1, missing=0.1)
     rows = rows_of(given, 8)
-    n_samples = 3000
+    n_samples = 8000
     samples, converged = draw(given, kind, rows, n_samples)
     assert converged
     assert samples.shape == (n_samples, 8)

@@ -405,9 +405,9 @@ def test_multigrid_needs_a_handful_of_iterations(make, n, correlation):
     check_a_handful(sines(n, correlation, make), HANDFUL[make] + more)
 
 
-def test_multigrid_needs_no_more_iterations_for_half_a_million_rows():
+def test_multigrid_needs_no_more_iterations_for_a_million_rows():
     # Rounded, which takes time off the reference, not work off the iterations.
-    check_a_handful(sines(500_000, 0.9, Matern72, digits=4), HANDFUL[Matern72])
+    check_a_handful(sines(1_000_000, 0.9, Matern72, digits=4), HANDFUL[Matern72])
 
 
 @every_kernel

@@ -83,7 +83,7 @@ def test_variances_are_dense_while_rows_are_few_and_near_it_beyond(make, correla
 @pytest.mark.parametrize("make", KERNELS[1:])
 @each_correlation
 def test_coupled_variances_of_smooth_kernels_are_within_three_percent(make, correlation):
-    of_sum, of_terms = coupled_ratios(2000, correlation, make)
+    of_sum, of_terms = coupled_ratios(3000, correlation, make)
     for ratio in (of_sum, *of_terms):
         assert np.abs(np.median(ratio) - 1) < 0.04
         assert np.abs(np.quantile(ratio, [0.05, 0.95]) - 1).max() < 0.03
@@ -92,7 +92,7 @@ def test_coupled_variances_of_smooth_kernels_are_within_three_percent(make, corr
 @each_correlation
 def test_coupled_variances_of_the_roughest_kernel_are_right_in_the_median(correlation):
     """Its degrees of freedom take up nine tenths of the rows here."""
-    of_sum, of_terms = coupled_ratios(2500, correlation, Matern12)
+    of_sum, of_terms = coupled_ratios(4000, correlation, Matern12)
     for ratio in (of_sum, *of_terms):
         assert np.abs(np.median(ratio) - 1) < 0.04
 

@@ -16,6 +16,7 @@ from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import Learned, marginal
 from dsgp.learning.nodes import are_too_many
 from dsgp.learning.search import Search, search_for
+from dsgp.learning.vbem import Learned as LearnedByBound
 from dsgp.learning.vbem import vbem
 from dsgp.models.checks import require_resolvable
 
@@ -189,17 +190,7 @@ def by_vbem(
         max_iter=max_iter,
         watch=watch,
     )
-    return Hyperparameters(
-        learned.kernels,
-        learned.noise_variance,
-        noise_bounds,
-        "vbem",
-        learned.trace,
-        len(learned.trace) - 1,
-        learned.converged,
-        notes,
-        learned.pair,
-    )
+    return _by_bound(learned, noise_bounds, "vbem", notes)
 
 
 def by_em(
@@ -227,15 +218,22 @@ def by_em(
         max_iter=max_iter,
         watch=watch,
     )
+    return _by_bound(learned, noise_bounds, "em", [])
+
+
+def _by_bound(
+    learned: LearnedByBound, noise_bounds: tuple[float, float], learner: str, notes: list[str]
+) -> Hyperparameters:
+    """Take what maximising the bound gave."""
     return Hyperparameters(
         learned.kernels,
         learned.noise_variance,
         noise_bounds,
-        "em",
+        learner,
         learned.trace,
         len(learned.trace) - 1,
         learned.converged,
-        [],
+        notes,
         learned.pair,
     )
 
