@@ -1,27 +1,21 @@
 """The local cluster: loopback only, the command's exit code, and nothing left behind."""
 
-import importlib.util
 import ipaddress
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
+import dsgp
+from cluster.local import launch as local
+
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "cluster" / "local" / "launch.py"
-# A source distribution has no cluster/.
-pytestmark = pytest.mark.skipif(not LAUNCH.exists(), reason="needs cluster/")
-
-
-@pytest.fixture(scope="module")
-def launch():
-    spec = importlib.util.spec_from_file_location("launch", LAUNCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def command(*arguments):
@@ -102,15 +96,42 @@ def test_the_benchmark_runs_on_it(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("workers: 2", "unknown key 'workers'; known: n_workers"), ("- 2", "n_workers: 2")],
+    [
+        ("workers: 2", "unknown key 'workers'; known: no_workers_timeout, "),
+        ("- 2", "n_workers: 2"),
+        ("n_workers: 0", "n_workers: Input should be greater than or equal to 1"),
+        ("n_workers: [", "config.yaml: "),
+    ],
 )
-def test_mistakes_in_the_configuration_are_named(launch, tmp_path, capsys, text, message):
+def test_mistakes_in_the_configuration_are_named(tmp_path, capsys, text, message):
     config = tmp_path / "config.yaml"
     config.write_text(text)
     with pytest.raises(SystemExit):
-        launch.main(["--config", str(config), "--", "true"])
+        local.main(["--config", str(config), "--", "true"])
     assert message in capsys.readouterr().err
 
 
-def test_the_shipped_configuration_says_all_there_is(launch):
-    assert launch.read_config(LAUNCH.with_name("config.yaml")) == launch.DEFAULTS
+def test_a_command_that_is_not_there_is_named(tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text("n_workers: 1\nmemory_limit: 512 MiB\n")
+    with pytest.raises(SystemExit):
+        local.main(["--config", str(config), "--", "dsgp-of-nowhere"])
+    assert "there is no command 'dsgp-of-nowhere'" in capsys.readouterr().err
+
+
+def test_the_command_line_fits_on_it(tmp_path):
+    rng = np.random.default_rng(0)
+    for part in range(2):
+        table = pd.DataFrame({"a": rng.uniform(size=5000)})
+        table["y"] = np.sin(9 * table["a"]) + 0.1 * rng.standard_normal(5000)
+        table.to_parquet(tmp_path / f"{part}.parquet")
+    out = tmp_path / "model.zarr"
+    fit = ["dsgp.cli", "fit", str(tmp_path / "*.parquet"), "--target", "y", "--out", str(out)]
+    done = subprocess.run(
+        command("--", sys.executable, "-m", *fit), capture_output=True, text=True, cwd=ROOT,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    here = dsgp.AdditiveGPRegressor().fit(str(tmp_path / "*.parquet"), y="y")
+    new = table[["a"]].head(100)
+    np.testing.assert_array_equal(dsgp.load(out).predict(new), here.predict(new))
