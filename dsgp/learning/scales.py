@@ -39,8 +39,8 @@ _SMALLEST_RATIO, _LARGEST_RATIO = 1e-6, 1e6
 _SMALLEST_START = 1e-2
 # The shortest lengthscale worth trying, in distances of the blocks that differ.
 _SHORTER = 0.25
-# Points of an axis up to which lengthscales are tried whatever the screen says: it can tell little of
-# few points, and trying costs as little. A clear wave that was taken for noise varies least
+# Lengthscales of an axis of no more points are tried whatever the screen says: of few points it can
+# tell little, and trying costs as little. A clear wave that was taken for noise varies least
 # between neighbours, and is seen by blocks of a quarter of its period only.
 _FEW_POINTS = 256
 # Nats that they must gain: what is learned from them is kept only if the whole likelihood gains.
