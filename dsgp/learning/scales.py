@@ -22,7 +22,7 @@ from scipy.stats import f as f_distribution
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Codes, Floats, Observations
+from dsgp.terms import Cells, Codes, DenseCells, Floats, Observations
 
 # Probability that the screen stops at white noise, for all scales and terms together.
 SIGNIFICANCE = 1e-3
@@ -42,7 +42,8 @@ _SHORTER = 0.25
 # Lengthscales of an axis of no more points are tried whatever the screen says: of few points it can
 # tell little, and trying costs as little. A clear wave that was taken for noise varies least
 # between neighbours, and is seen by blocks of a quarter of its period only.
-_FEW_POINTS = 256
+_FEW_POINTS = 1024
+_FEW_DENSE_POINTS = 256  # of kernels whose covariances are made as matrices
 # Nats that they must gain: what is learned from them is kept only if the whole likelihood gains.
 _LEAST_GAIN_OF_FEW = 2.0
 # Points of an axis that is scanned; beyond, neighbours are merged as far as the scale allows.
@@ -223,7 +224,8 @@ def finer_start(
             )
             least = LEAST_GAIN
             if seen is None:
-                if by_screen or len(cells) > _FEW_POINTS:
+                few = _FEW_DENSE_POINTS if isinstance(cells, DenseCells) else _FEW_POINTS
+                if by_screen or len(cells) > few:
                     continue
                 seen, least = Structure(0, 0.0), _LEAST_GAIN_OF_FEW
             scan = _Scan.of(

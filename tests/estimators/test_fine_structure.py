@@ -333,7 +333,7 @@ def test_noise_is_left_alone(monkeypatch):
     for looking in (True, False):
         if not looking:
             for name in ("gaussian.fit.left_structure", "laplace.fit.left_structure"):
-                monkeypatch.setattr(f"dsgp.models.{name}", lambda *_: None)
+                monkeypatch.setattr(f"dsgp.models.{name}", lambda *_, **__: None)
         results[looking] = []
         for seed in range(12):
             rng = np.random.default_rng(seed)
