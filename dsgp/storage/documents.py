@@ -12,10 +12,11 @@ from itertools import accumulate
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from dsgp.errors import StorageError
 from dsgp.storage.files import ROOT, digest
+from dsgp.storage.schemas import Strict, validated
 
 FORMAT = "dsgp"
 FORMAT_VERSION = 3
@@ -28,18 +29,14 @@ _Length = Annotated[int, Field(ge=0, le=2**62)]
 _Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class FileEntry(_Strict):
+class FileEntry(Strict):
     """A file as it was written."""
 
     bytes: _Length
     sha256: _Sha256
 
 
-class Attributes(_Strict):
+class Attributes(Strict):
     """Attributes of the root group; format 2 has no digest and no table of files.
 
     Attributes
@@ -64,44 +61,44 @@ class Attributes(_Strict):
     digest: _Sha256 | None = None
 
 
-class _Chunks(_Strict):
+class _Chunks(Strict):
     chunk_shape: list[Annotated[int, Field(ge=1, le=2**62)]]
 
 
-class _Grid(_Strict):
+class _Grid(Strict):
     name: Literal["regular"]
     configuration: _Chunks
 
 
-class _Separator(_Strict):
+class _Separator(Strict):
     separator: Literal["/"] = "/"
 
 
-class _Keys(_Strict):
+class _Keys(Strict):
     name: Literal["default"]
     configuration: _Separator = _Separator()
 
 
-class _Endian(_Strict):
+class _Endian(Strict):
     endian: Literal["little", "big"] = "little"
 
 
-class _Bytes(_Strict):
+class _Bytes(Strict):
     name: Literal["bytes"]
     configuration: _Endian = _Endian()
 
 
-class _Level(_Strict):
+class _Level(Strict):
     level: int
     checksum: Literal[True]
 
 
-class _Zstd(_Strict):
+class _Zstd(Strict):
     name: Literal["zstd"]
     configuration: _Level
 
 
-class ArrayDocument(_Strict):
+class ArrayDocument(Strict):
     """``zarr.json`` of an array, as far as dsgp writes arrays: numbers, compressed by Zstandard."""
 
     zarr_format: Literal[3]
@@ -112,9 +109,9 @@ class ArrayDocument(_Strict):
     chunk_key_encoding: _Keys
     fill_value: bool | int | float
     codecs: Annotated[list[_Bytes | _Zstd], Field(max_length=4)]
-    attributes: dict[str, Any] = {}
+    attributes: dict[str, Any] = Field(default_factory=dict)
     dimension_names: list[str | None] | None = None
-    storage_transformers: Annotated[list[Any], Field(max_length=0)] = []
+    storage_transformers: Annotated[list[Any], Field(default_factory=list, max_length=0)]
 
     @property
     def n_chunks(self) -> int:
@@ -129,21 +126,13 @@ class ArrayDocument(_Strict):
         return self.n_chunks * math.prod(self.chunk_grid.configuration.chunk_shape) * item
 
 
-class GroupDocument(_Strict):
+class GroupDocument(Strict):
     """``zarr.json`` of a group within a store."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
-    attributes: Annotated[dict[str, Any], Field(max_length=0)] = {}
+    attributes: Annotated[dict[str, Any], Field(default_factory=dict, max_length=0)]
     consolidated_metadata: None = None
-
-
-def told(error: ValidationError) -> str:
-    """Tell the first thing that is wrong: where, what, and what came."""
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    came = "" if first["type"] == "missing" else f"; got {first['input']!r:.80}"
-    return f"{place}: {first['msg']}{came}"
 
 
 def attributes_of(document: Mapping[str, Any]) -> Attributes:
@@ -161,10 +150,7 @@ def attributes_of(document: Mapping[str, Any]) -> Attributes:
             f"it has format version {version}; this release reads up to {FORMAT_VERSION}: update "
             "dsgp"
         )
-    try:
-        checked = Attributes.model_validate(attributes)
-    except ValidationError as error:
-        raise StorageError(f"{ROOT}: attributes.{told(error)}") from error
+    checked = validated(Attributes, attributes, f"{ROOT}: attributes")
     if document.get("zarr_format") != 3 or document.get("node_type") != "group":
         raise StorageError(f"{ROOT} is not of a group of zarr format 3")
     kept = (checked.files, checked.checksums, checked.digest)
@@ -249,10 +235,8 @@ def require_layout(documents: Mapping[str, Mapping[str, Any]], files: Mapping[st
 def _bytes_of(name: str, document: Mapping[str, Any], n_files: int, stored: int) -> int:
     """Return the bytes that a node takes in memory, once its document is found to be one."""
     is_array = document.get("node_type") == "array"
-    try:
-        checked = (ArrayDocument if is_array else GroupDocument).model_validate(document)
-    except ValidationError as error:
-        raise StorageError(f"{name}/{ROOT}: {told(error)}") from error
+    schema: type[ArrayDocument | GroupDocument] = ArrayDocument if is_array else GroupDocument
+    checked = validated(schema, document, f"{name}/{ROOT}")
     if not isinstance(checked, ArrayDocument):
         return 0
     if len(checked.shape) != len(checked.chunk_grid.configuration.chunk_shape):
