@@ -93,6 +93,73 @@ class TableSettings(Open):
     kinds: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
 
+class SplineColumns(Open):
+    """The column of a spline."""
+
+    names: Annotated[list[str], Field(min_length=1, max_length=1)]
+    named: bool
+    kinds: dict[str, dict[str, Any]]
+
+
+class SplinePlace(Open):
+    """Where inputs and targets of a spline are, and their units."""
+
+    offset: float
+    extent: _Positive
+    centre: float
+    scale: _Positive
+    heaviest: _Positive
+
+
+class SplineSettings(Open):
+    """Of a ``SmoothingSpline``."""
+
+    parameters: dict[str, Any]
+    place: SplinePlace
+    columns: SplineColumns
+    rate: _NotNegative
+    at_bound: bool
+    n_rows: _Count
+    within: float
+    log_weights: float
+
+
+class ClassLabels(Open):
+    """Labels of a classifier."""
+
+    dtype: str
+    labels: list[bool | int | float | str]
+
+
+class ClassSettings(Open):
+    """Of a classifier, with those of the model of each f."""
+
+    parameters: dict[str, Any]
+    classes: ClassLabels
+    n_rounds: _Count
+    settled: bool
+    models: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+def check_spline(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Raise ``StorageError`` if settings and arrays are not those of a spline."""
+    validated(SplineSettings, settings, "settings")
+    declared = {
+        "data/points": Array(("points",), values="increasing"),
+        "data/weight": Array(("points",), values="positive"),
+        "data/target": Array(("points",)),
+    }
+    check_arrays(tree, declared)
+
+
+def check_classes(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Raise ``StorageError`` if a classifier is not one of as many models as it has arrays of."""
+    checked = validated(ClassSettings, settings, "settings")
+    expected = {f"class{k}" for k in range(len(checked.models))}
+    if set(tree) != expected:
+        raise StorageError(f"the arrays are of {sorted(tree)}, expected {sorted(expected)}")
+
+
 def check_table(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
     """Raise ``StorageError`` if settings and arrays are not those of a model of a table.
 
