@@ -29,7 +29,8 @@ def with_parameters(kind: type[_Kind], parameters: Mapping[str, Any]) -> _Kind:
     """
     hints = get_type_hints(kind.__init__)
     wanted = {
-        name: (hints[name], one.default) for name, one in inspect.signature(kind).parameters.items()
+        name: (hints.get(name, Any), one.default)
+        for name, one in inspect.signature(kind).parameters.items()
     }
     schema: type[BaseModel] = create_model(kind.__name__, __config__=_PARAMETERS, **wanted)  # type: ignore[call-overload]
     checked = validated(schema, dict(parameters), "settings: parameters")
