@@ -16,7 +16,7 @@ import dsgp
 from dsgp.errors import StorageError
 from tests.golden import damage
 
-N_RANDOM = 120
+N_RANDOM = 60
 
 
 @pytest.fixture(scope="module")
