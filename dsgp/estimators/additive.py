@@ -58,13 +58,15 @@ class AdditiveGPRegressor(DrawnEstimator):
         Matérn functions of one column, in far more iterations; or keep the given hyperparameters.
         Structure that a learner leaves in the residuals, down to the distance of neighbouring
         points, is learned too.
-    method : {None, "gibbs", "collapsed"}
-        None: hyperparameters are the ones learned. The other two draw them from their posterior,
+    method : {None, "gibbs", "plain-gibbs", "collapsed"}
+        None: hyperparameters are the ones learned. The others draw them from their posterior,
         with chains that begin at the ones learned; predictions then average over 50 of the draws,
         and their standard deviations and intervals count that hyperparameters are uncertain.
         "gibbs": the paper's Additive-MCMC, one term after the other given all others, at any
-        number of distinct values. "collapsed": all functions integrated out, which mixes faster
-        where inputs are correlated; it needs the marginal likelihood at nodes, as "marginal" does.
+        number of distinct values; the hyperparameters of a term are drawn with its function
+        integrated out, and by "plain-gibbs" given its function, which moves far less: a reference,
+        for levels and Matérn functions of one column. "collapsed": all functions integrated out,
+        which mixes faster where inputs are correlated; it needs the marginal likelihood at nodes, as "marginal" does.
     n_draws : int
         Draws that are kept, of all chains together.
     n_warmup : int
@@ -146,9 +148,9 @@ class AdditiveGPRegressor(DrawnEstimator):
         The fitted functions.
     draws_ : xarray.Dataset
         With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
-        (``log_likelihood`` given the functions of "gibbs", ``log_marginal_likelihood`` of
-        "collapsed"), by chain and draw. ``noise_variance_`` is the mean of the draws; kernels and
-        log marginal likelihood are those that the chains began at.
+        (``log_likelihood`` given the functions of "gibbs" and "plain-gibbs",
+        ``log_marginal_likelihood`` of "collapsed"), by chain and draw. ``noise_variance_`` is the
+        mean of the draws; kernels and log marginal likelihood are those that the chains began at.
     diagnostics_ : dict
         With ``method``: R-hat and effective sample size of every number drawn. Where the worst are
         above 1.05 or below 50, ``fit`` warns. ``inference_data()`` has the draws for ArviZ.

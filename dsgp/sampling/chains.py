@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -13,6 +13,7 @@ from dsgp.compute import one_blas_thread, run
 from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
 from dsgp.sampling.gibbs import GibbsChain
 from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.plain import PlainGibbsChain
 from dsgp.terms import Floats
 
 # After how many parts of a run the caller is told.
@@ -55,7 +56,7 @@ class HyperDraws:
     theta : ndarray of shape (n_chains, n_draws, n_parameters)
         Logs, as of ``HyperModel``.
     log_likelihood : ndarray of shape (n_chains, n_draws)
-        Given functions and noise of "gibbs"; the marginal one of "collapsed".
+        Given functions and noise of "gibbs" and "plain-gibbs"; the marginal one of "collapsed".
     n_warmup : int
         Sweeps of each chain before.
     n_nodes : int
@@ -104,6 +105,7 @@ def gibbs(
     n_chains: int,
     seed: int,
     watch: Callable[[int], None] = lambda sweeps: None,
+    plain: bool = False,
 ) -> HyperDraws:
     """Draw hyperparameters and functions in turn, term by term; see ``sampling.gibbs``.
 
@@ -120,8 +122,11 @@ def gibbs(
     seed : int
     watch : callable
         Told how many sweeps all chains have done.
+    plain : bool
+        Draw the hyperparameters of a term given its function; see ``sampling.plain``.
     """
-    chains = [GibbsChain(model, _random(seed, k)) for k in range(n_chains)]
+    kind = PlainGibbsChain if plain else GibbsChain
+    chains = [kind(model, _random(seed, k)) for k in range(n_chains)]
     equations = model.equations
     seconds = _POINT * (equations.layout.size + equations.n_rows * equations.layout.n_terms)
     # A chain is as long as the rows, and would have to travel both ways.
@@ -156,7 +161,7 @@ def _random(seed: int, chain: int) -> np.random.Generator:
 
 
 def _collected(
-    chains: list[GibbsChain] | list[CollapsedChain],
+    chains: Sequence[Chain],
     n_draws: int,
     n_warmup: int,
     seconds: float,

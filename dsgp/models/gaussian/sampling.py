@@ -27,8 +27,10 @@ from dsgp.progress import progress
 from dsgp.sampling.chains import HyperDraws, collapsed, gibbs
 from dsgp.sampling.collapsed import NodeEvidence
 from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.plain import METHOD as PLAIN
+from dsgp.sampling.plain import require_states
 
-METHODS = (None, "gibbs", "collapsed")
+METHODS = (None, "gibbs", "plain-gibbs", "collapsed")
 # Draws that predictions average.
 MEMBERS = 50
 _SOLVE = 1e-5  # seconds of compiled work per cell
@@ -42,7 +44,7 @@ class Sampling:
 
     Attributes
     ----------
-    method : {"gibbs", "collapsed"}
+    method : {"gibbs", "plain-gibbs", "collapsed"}
     n_draws, n_warmup, n_chains : int
     fixed_noise : bool
     priors : HyperPriors
@@ -132,7 +134,8 @@ class Sampling:
         MemoryLimitError
             If chains or conditional models would not fit.
         ParameterError
-            If every hyperparameter is fixed, or "collapsed" has too few nodes for the functions.
+            If every hyperparameter is fixed, "collapsed" has too few nodes for the functions, or a
+            term has no states for "plain-gibbs".
         """
         system = outcome.fit.system
         model = HyperModel.of(
@@ -147,6 +150,8 @@ class Sampling:
                 f"every hyperparameter is fixed, so that method={self.method!r} has none to draw: "
                 "take method=None"
             )
+        if self.method == PLAIN:
+            require_states(model)
         self._require_memory(outcome)
         draws = self._draws(model, int(random.integers(2**63)))
         return self._mixture(outcome, model, draws)
@@ -176,8 +181,9 @@ class Sampling:
         total = int(self.n_warmup) + -(-int(self.n_draws) // int(self.n_chains))
         with progress("sampling", total, enabled=self.verbose) as bar:
             watch = partial(_told, bar, [0])
-            if self.method == "gibbs" or not model.terms:
-                return gibbs(model, **numbers, watch=watch)
+            plain = self.method == PLAIN
+            if plain or self.method == "gibbs" or not model.terms:
+                return gibbs(model, **numbers, watch=watch, plain=plain)
             evidence = NodeEvidence.of(model)
             if evidence is None:
                 raise ParameterError(
