@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from dsgp.addresses import Place
 from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
@@ -66,7 +67,8 @@ class AdditiveGPRegressor(DrawnEstimator):
         number of distinct values; the hyperparameters of a term are drawn with its function
         integrated out, and by "plain-gibbs" given its function, which moves far less: a reference,
         for levels and Matérn functions of one column. "collapsed": all functions integrated out,
-        which mixes faster where inputs are correlated; it needs the marginal likelihood at nodes, as "marginal" does.
+        which mixes faster where inputs are correlated; it needs the marginal likelihood at nodes,
+        as "marginal" does.
     n_draws : int
         Draws that are kept, of all chains together.
     n_warmup : int
@@ -239,7 +241,14 @@ class AdditiveGPRegressor(DrawnEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint: str | Place | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -256,6 +265,11 @@ class AdditiveGPRegressor(DrawnEstimator):
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
             Precision weights: row i has noise variance σ²/w_i. 0 is the same as no row; a factor
             common to all changes σ² and nothing else.
+        checkpoint : str, Path or address, optional
+            With ``method``: a folder, usually named ``*.zarr``, where the chains are kept on the
+            way, twenty times in all. The same fit with it goes on where it was interrupted, and one
+            with more draws where it had ended: with the same draws, bit for bit, as without a
+            break. It may be deleted afterwards.
 
         Returns
         -------
@@ -271,9 +285,12 @@ class AdditiveGPRegressor(DrawnEstimator):
             If a parameter is out of its range.
         MemoryLimitError
             If the fit would not fit into memory.
+        StorageError
+            If ``checkpoint`` cannot be written, is something else, or has chains of other rows or
+            other settings, which are named.
         """
         fit = GaussianFit.of(self.get_params(deep=False))
-        sampling = Sampling.of(self.get_params(deep=False), fit.max_iter)
+        sampling = Sampling.of(self.get_params(deep=False), fit.max_iter, checkpoint)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)

@@ -24,6 +24,13 @@ import numpy as np
 
 from dsgp.sampling.parameters import HyperModel, TermPrior
 from dsgp.sampling.slices import Adapted
+from dsgp.sampling.state import (
+    ChainState,
+    adapted_of,
+    of_adapted,
+    of_generator,
+    put_into_generator,
+)
 from dsgp.terms import LOG_2PI, Cells, Floats, Observations, Solver
 
 # Sweeps that find functions which go with the start, before hyperparameters move.
@@ -111,6 +118,33 @@ class GibbsChain:
         """Learn from the state after a sweep of the warm-up."""
         for part, adapted in zip(self.model.parts, self.adapted, strict=True):
             adapted.add(self.theta[part], last)
+
+    def state(self) -> ChainState:
+        """Return all that the model does not have."""
+        arrays = {
+            "theta": self.theta.copy(),
+            "functions": self.functions.copy(),
+            "numbers": np.array([self.constant, self.log_likelihood]),
+        }
+        for d, adapted in enumerate(self.adapted):
+            arrays |= of_adapted(adapted, f"adapted{d}")
+        numbers = {
+            "random": of_generator(self.random),
+            "evaluations": self.evaluations,
+            "n_adapted": len(self.adapted),
+        }
+        return ChainState(numbers, arrays)
+
+    def restore(self, state: ChainState) -> None:
+        """Go on from a state."""
+        self.theta = state.arrays["theta"].copy()
+        self.functions = state.arrays["functions"].copy()
+        self.constant, self.log_likelihood = map(float, state.arrays["numbers"])
+        put_into_generator(self.random, state.numbers["random"])
+        self.evaluations = state.numbers["evaluations"]
+        self.adapted = [
+            adapted_of(state.arrays, f"adapted{d}") for d in range(state.numbers["n_adapted"])
+        ]
 
     @property
     def noise_variance(self) -> float:

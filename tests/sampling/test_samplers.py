@@ -201,21 +201,33 @@ def test_chains_leave_the_joint_distribution_as_it_is(method):
     assert np.abs(scores(simulated, succeeding)).max() < 4
 
 
-def test_ranks_of_the_truth_among_draws_are_uniform():
+@pytest.mark.parametrize(
+    ("method", "replications", "numbers"),
+    [
+        ("gibbs", 60, {"n_draws": 40, "n_warmup": 10}),
+        ("collapsed", 48, {"n_draws": 15, "n_warmup": 10}),
+    ],
+)
+def test_ranks_of_the_truth_among_draws_are_uniform(method, replications, numbers):
     """Simulation-based calibration (Talts et al. 2018), small."""
     table, weight = rows_of(12)
     random = np.random.default_rng(5)
     model = model_of(table, np.zeros(12), weight)
     ranks = []
-    for replication in range(60):
+    for replication in range(replications):
         theta = prior_draw(model, random)
         y = targets(model, theta, table, weight, random)
         again = replace(model, equations=RowEquations.of(table, y, weight))
-        draws = gibbs(again, n_draws=40, n_warmup=10, n_chains=1, seed=replication)
-        ranks.append((draws.theta[0, ::8] < theta).sum(axis=0))
+        of, sampler = (
+            (NodeEvidence.of(again), collapsed) if method == "collapsed" else (again, gibbs)
+        )
+        draws = sampler(of, **numbers, n_chains=1, seed=replication)
+        thinned = draws.theta[0, :: numbers["n_draws"] // 5]
+        ranks.append((thinned < theta).sum(axis=0))
+    expected = replications / 6
     for rank in np.array(ranks).T:  # of 6 values each
         counts = np.bincount(rank, minlength=6)
-        statistic = float(np.sum((counts - 10.0) ** 2) / 10.0)
+        statistic = float(np.sum((counts - expected) ** 2) / expected)
         assert chi2.sf(statistic, 5) > 1e-3
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive import SOLVERS, AdditiveSystem, Pair
+from dsgp.addresses import Place
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel
@@ -25,6 +26,7 @@ from dsgp.models.mixture import MixtureModel
 from dsgp.priors import HyperPriors
 from dsgp.progress import progress
 from dsgp.sampling.chains import HyperDraws, collapsed, gibbs
+from dsgp.sampling.checkpoint import Checkpoint, identity_of, require_place, seed_of
 from dsgp.sampling.collapsed import NodeEvidence
 from dsgp.sampling.parameters import HyperModel
 from dsgp.sampling.plain import METHOD as PLAIN
@@ -53,6 +55,10 @@ class Sampling:
     max_iter : int
         Of the conditional posterior means.
     verbose : bool
+    seeded : bool
+        Whether the user gave a seed; where not, chains that were kept keep theirs.
+    checkpoint : str, Path or None
+        Where the chains are kept on the way.
     """
 
     method: str
@@ -65,15 +71,24 @@ class Sampling:
     tol: float
     max_iter: int
     verbose: bool
+    seeded: bool = True
+    checkpoint: str | Place | None = None
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any], max_iter: int) -> Self | None:
+    def of(
+        cls,
+        parameters: Mapping[str, Any],
+        max_iter: int,
+        checkpoint: str | Place | None = None,
+    ) -> Self | None:
         """Check and take the parameters of an estimator; None where nothing is drawn.
 
         Raises
         ------
         ParameterError
             If one is out of its range, or asks for nothing to be learned.
+        StorageError
+            If chains cannot be kept where they are to be.
         """
         method, priors = parameters["method"], parameters["priors"]
         require_choice("method", method, METHODS)
@@ -85,14 +100,29 @@ class Sampling:
                 f"priors must be a dsgp.priors.HyperPriors or None, got {priors!r}"
             )
         if method is None:
+            if checkpoint is not None:
+                raise ParameterError(
+                    "checkpoint keeps the chains of a method, and method=None draws nothing: leave "
+                    'it out, or take method="collapsed"'
+                )
             return None
         if parameters["learner"] is None:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, and method={method!r} draws them: "
                 'take learner="marginal", and name in the kernels as fixed what is to stay'
             )
+        if checkpoint is not None:
+            require_place(checkpoint)
         kept = {name: parameters[name] for name in ("fixed_noise", "solver", "tol", "verbose")}
-        return cls(method, **counts, priors=priors or HyperPriors(), max_iter=max_iter, **kept)
+        return cls(
+            method,
+            **counts,
+            priors=priors or HyperPriors(),
+            max_iter=max_iter,
+            **kept,
+            seeded=parameters["random_state"] is not None,
+            checkpoint=checkpoint,
+        )
 
     def model(
         self,
@@ -172,11 +202,18 @@ class Sampling:
         )
 
     def _draws(self, model: HyperModel, seed: int) -> HyperDraws:
-        numbers = {
+        kept = None
+        if self.checkpoint is not None:
+            if not self.seeded:
+                seed = seed_of(self.checkpoint) or seed
+            identity = identity_of(model, self.method, self.n_warmup, self.n_chains, seed)
+            kept = Checkpoint(self.checkpoint, identity)
+        numbers: dict[str, Any] = {
             "n_draws": int(self.n_draws),
             "n_warmup": int(self.n_warmup),
             "n_chains": int(self.n_chains),
             "seed": seed,
+            "checkpoint": kept,
         }
         total = int(self.n_warmup) + -(-int(self.n_draws) // int(self.n_chains))
         with progress("sampling", total, enabled=self.verbose) as bar:
