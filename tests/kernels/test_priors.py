@@ -25,6 +25,7 @@ from dsgp.kernels import (
     PenalisedComplexity,
     QuasiPeriodic,
     SquaredExponential,
+    Wiener,
     from_settings,
 )
 
@@ -121,6 +122,11 @@ def table(n=120, seed=0):
     return X, y.to_numpy()
 
 
+def test_a_wiener_process_has_none():
+    with pytest.raises(ParameterError, match="no model heeds priors"):
+        Wiener(2, priors={"variance": LogNormal(1.0)})
+
+
 @pytest.mark.parametrize("learner", ["marginal", "vbem"])
 def test_one_term_ends_at_the_largest_posterior(learner):
     X, y = table()
@@ -169,16 +175,16 @@ def counts_and_classes():
 def test_other_likelihoods_end_at_the_largest_posterior(kind, learner):
     """Against the evidence of fits with given hyperparameters all around."""
     X, counts, classes = counts_and_classes()
-    priors = {"lengthscale": LogNormal(0.4, 0.1), "variance": PenalisedComplexity(0.5, 0.01)}
+    # Long enough for the nodes of a search to resolve it.
+    priors = {"lengthscale": LogNormal(3.0, 0.1), "variance": PenalisedComplexity(0.5, 0.01)}
+    # The constant is given: while learning it has a prior of its own.
+    settings = {"learner_tol": 1e-6, "bins": None, "intercept": 0.0}
 
     def fitted(kernel, learner):
         if kind == "poisson":
-            return GeneralizedAdditiveGP(
-                "poisson", kernel, learner=learner, learner_tol=1e-3, bins=None
-            ).fit(X, counts)
-        return AdditiveGPClassifier(kernel, learner=learner, learner_tol=1e-3, bins=None).fit(
-            X, classes
-        )
+            model = GeneralizedAdditiveGP("poisson", kernel, learner=learner, **settings)
+            return model.fit(X, counts)
+        return AdditiveGPClassifier(kernel, learner=learner, **settings).fit(X, classes)
 
     def kernel_of(model):
         return next(iter(dict(model.kernels_).values()))
@@ -203,7 +209,7 @@ def test_other_likelihoods_end_at_the_largest_posterior(kind, learner):
     for move in ([1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]):
         assert objective(here + 0.6 * np.array(move)) < value
     plain = kernel_of(fitted(Matern52(), learner))
-    assert abs(np.log(kernel.lengthscale / 0.4)) < 0.5 * abs(np.log(plain.lengthscale / 0.4))
+    assert abs(np.log(kernel.lengthscale / 3)) < 0.5 * abs(np.log(plain.lengthscale / 3))
 
 
 def test_where_priors_do_not_count_they_are_refused():
