@@ -79,6 +79,12 @@ def complexity_of(mode: Mode) -> tuple[Complexity, float, bool]:
     return complexity, complexity.log_det, len(system.kernels) < 2
 
 
+def objective_of(mode: Mode) -> float:
+    """Laplace's evidence, and the log density of the kernels' priors: what is learned by."""
+    evidence = mode.objective - 0.5 * complexity_of(mode)[1]
+    return evidence + sum(kernel.log_prior for kernel in mode.system.kernels)
+
+
 def unit_of(rows: ResponseRows, likelihood: Likelihood) -> float:
     """Variance of what the terms are to explain: 1 on the scale of a logarithm."""
     if likelihood.link_name != "identity":
