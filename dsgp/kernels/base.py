@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields, replace
 from inspect import isabstract
 from numbers import Real
@@ -282,6 +282,13 @@ class Kernel(ABC):
             "DampedOscillation, Wiener, approximately SquaredExponential, Periodic and "
             "QuasiPeriodic, and sums and products of these"
         )
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        """Return how kernels of this kind become processes of the same states as this one's.
+
+        For derivatives by parameters, by which the states of an approximate form could change.
+        """
+        return type(self).state_space
 
     def drift(self) -> NDArray[np.float64]:
         """F of the state-space form, (m, m), per unit of the input."""

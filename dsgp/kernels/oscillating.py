@@ -6,7 +6,7 @@ Both have state-space forms; that of a season is cut after so many harmonics.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
@@ -206,6 +206,10 @@ class QuasiPeriodic(Kernel):
             If more than 60 harmonics would be needed: the dense form is exact.
         """
         return multiplied([self.season.state_space(error), self._drift.state_space()])
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        season = self.season.state_space_family()
+        return lambda kernel: multiplied([season(kernel.season), kernel._drift.state_space()])
 
 
 def _number(kernel: DampedOscillation | QuasiPeriodic) -> float:

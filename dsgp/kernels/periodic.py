@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -142,11 +142,7 @@ class Periodic(Stationary):
         >>> len(space.drift), bool(space.error < 1e-3)
         (7, True)
         """
-        period = self._period
-        angle = np.arange(_SAMPLES) * (period / _SAMPLES)
-        spectrum = np.fft.rfft(self.covariance([0.0], angle)[0]).real / _SAMPLES
-        shares = np.maximum(spectrum, 0.0) / self.std**2
-        shares[1:-1] *= 2.0
+        shares = self._shares()
         # What is left out is at most twice missing: from the sum, and by keeping the variance.
         left = 2.0 * (1.0 - np.cumsum(shares))
         enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
@@ -156,17 +152,34 @@ class Periodic(Stationary):
                 f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is "
                 "accepted; accept more, or take the dense form, which is exact"
             )
-        kept = shares[: enough[0] + 1]
+        return self._of_harmonics(int(enough[0]) + 1)
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        number = (len(self.state_space().drift) + 1) // 2
+        return lambda kernel: kernel._of_harmonics(number)
+
+    def _shares(self) -> NDArray[np.float64]:
+        """Share of the variance that each harmonic has, from the constant on."""
+        angle = np.arange(_SAMPLES) * (self._period / _SAMPLES)
+        spectrum = np.fft.rfft(self.covariance([0.0], angle)[0]).real / _SAMPLES
+        shares: NDArray[np.float64] = np.maximum(spectrum, 0.0) / self.std**2
+        shares[1:-1] *= 2.0
+        return shares
+
+    def _of_harmonics(self, number: int) -> StateSpace:
+        """Return the process of the constant and the first harmonics, so many in all."""
+        shares = self._shares()
+        kept = shares[:number]
         variances = self.std**2 * kept / kept.sum()
-        size = 2 * len(kept) - 1
+        size = 2 * number - 1
         drift, observation = np.zeros((size, size)), np.zeros(size)
-        for k in range(1, len(kept)):
-            turn = 2.0 * math.pi * k / period
+        for k in range(1, number):
+            turn = 2.0 * math.pi * k / self._period
             drift[2 * k - 1, 2 * k], drift[2 * k, 2 * k - 1] = -turn, turn
         observation[0] = 1.0
         observation[1::2] = 1.0
         spread = np.diag(np.concatenate([variances[:1], np.repeat(variances[1:], 2)]))
-        unseen = max(float(left[enough[0]]), 0.0)
+        unseen = max(float(2.0 * (1.0 - shares[:number].sum())), 0.0)
         return StateSpace(drift, np.zeros((size, size)), observation, spread, error=unseen)
 
     def _distances(self, x: ArrayLike, y: ArrayLike | None) -> NDArray[np.float64]:
