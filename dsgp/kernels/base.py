@@ -61,6 +61,9 @@ class Kernel(ABC):
 
     fixed: Iterable[str]
 
+    error: float | None = None
+    """Error by which models of several terms may take an approximate state-space form."""
+
     priors: Mapping[str, Prior] = Priors()
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -76,6 +79,8 @@ class Kernel(ABC):
         for name in self.parameters:
             if self.value(name) is not None:
                 self._require_number(name)
+        if self.error is not None:
+            self._require_number("error")
         for name in fixed:
             if name not in self.parameters:
                 raise ParameterError(
@@ -217,6 +222,8 @@ class Kernel(ABC):
         """
         settings = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         settings |= {"fixed": list(self.fixed)}
+        if settings.get("error", 0) is None:
+            del settings["error"]
         if settings.pop("priors", None):
             priors = {name: prior.to_settings() for name, prior in self.priors.items()}
             settings["priors"] = priors
@@ -282,6 +289,11 @@ class Kernel(ABC):
             "DampedOscillation, Wiener, approximately SquaredExponential, Periodic and "
             "QuasiPeriodic, and sums and products of these"
         )
+
+    @property
+    def n_states(self) -> int | None:
+        """Components of the state-space form where that is exact and stationary; None elsewhere."""
+        return None
 
     def state_space_family(self) -> Callable[[Any], StateSpace]:
         """Return how kernels of this kind become processes of the same states as this one's.

@@ -166,6 +166,11 @@ class Sum(_Combined):
         """Return the sum of the processes, if all parts have one."""
         return added([part.state_space() for part in self.parts])
 
+    @property
+    def n_states(self) -> int | None:
+        states = [part.n_states for part in self.parts]
+        return None if None in states else sum(filter(None, states))
+
     def state_space_family(self) -> Callable[[Any], StateSpace]:
         return lambda kernel: added(self._processes(kernel))
 
@@ -234,6 +239,11 @@ class Product(_Combined):
     def state_space(self) -> StateSpace:
         """Return the product of the processes, if all parts have a stationary one."""
         return multiplied([part.state_space() for part in self.parts])
+
+    @property
+    def n_states(self) -> int | None:
+        states = [part.n_states for part in self.parts]
+        return None if None in states else math.prod(filter(None, states))
 
     def state_space_family(self) -> Callable[[Any], StateSpace]:
         return lambda kernel: multiplied(self._processes(kernel))

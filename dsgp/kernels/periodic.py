@@ -30,6 +30,8 @@ _PLANAR = {
 PERIOD_NAMES = ("year", "week", "day")
 # Of a state-space form at most, and points of a period from which harmonics are computed.
 MOST_HARMONICS, _SAMPLES = 60, 4096
+# Of that form, where nothing else is said.
+_ERROR = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +65,9 @@ class Periodic(Stationary):
         additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         ν of the Matérn kernel of the plane; infinite for the squared exponential.
+    error : float or None
+        Models of several terms take the state-space form of this largest error of the covariance,
+        as a share of the variance, in linear time. None: the dense form, which is exact.
 
     Raises
     ------
@@ -84,6 +89,7 @@ class Periodic(Stationary):
     fixed: Iterable[str] = field(default=())
     smoothness: float = math.inf
     priors: Mapping[str, Prior] = field(default_factory=Priors)
+    error: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,15 +126,16 @@ class Periodic(Stationary):
         """The kernel of the plane, as a function of the chord."""
         return _PLANAR[self.smoothness](*self._values())
 
-    def state_space(self, error: float = 1e-4) -> StateSpace:
+    def state_space(self, error: float | None = None) -> StateSpace:
         """Return the harmonics that the function has, each turning without noise.
 
         The series of harmonics of the covariance is cut, and the variance kept.
 
         Parameters
         ----------
-        error : float
-            Largest error of the covariance that is accepted, as a share of the variance.
+        error : float, optional
+            Largest error of the covariance that is accepted, as a share of the variance. Default:
+            that of the kernel, or 1e-4.
 
         Raises
         ------
@@ -142,6 +149,8 @@ class Periodic(Stationary):
         >>> len(space.drift), bool(space.error < 1e-3)
         (7, True)
         """
+        if error is None:
+            error = _ERROR if self.error is None else self.error
         shares = self._shares()
         # What is left out is at most twice missing: from the sum, and by keeping the variance.
         left = 2.0 * (1.0 - np.cumsum(shares))

@@ -7,15 +7,21 @@ class is in the registry, by which stores, YAML and the command line find it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
+
+import numpy as np
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, Wiener, kernel_of
 from dsgp.kernels import from_settings as kernel_from_settings
 from dsgp.terms.bound import BoundTerm
 from dsgp.terms.inputs import PARTS, PERIODS, Input
+
+FORMS = ("state-space", "dense")
+# Components of a state up to which its passes take less time than a dense factor.
+MOST_STATES = 16
 
 TERMS: dict[str, type[Term]] = {}
 """All kinds of terms by the names of their classes."""
@@ -132,6 +138,10 @@ class Smooth(Term):
         the function's, unless the kernel is periodic: a season may grow with time.
     name : str, optional
         What the term is called; by default its column, with ``by`` and a kernel that is periodic.
+    form : {"state-space", "dense"}, optional
+        How the kernel is computed with: in linear time, or by a dense factor that grows with the
+        detail of the function. Left out: in state-space form where that is exact and has 16
+        components at most, or where the kernel states an ``error``; else dense.
 
     Examples
     --------
@@ -147,8 +157,11 @@ class Smooth(Term):
     kernel: Any = None
     by: str | None = None
     name: str | None = None
+    form: str | None = None
 
     def __post_init__(self) -> None:
+        if self.form not in (None, *FORMS):
+            raise ParameterError(f"Smooth: form must be one of {FORMS}, got {self.form!r}")
         if self.column is not None and not isinstance(self.column, str):
             if self.kernel is not None:
                 raise ParameterError(f"Smooth: column must be text, got {self.column!r}")
@@ -201,7 +214,7 @@ class Smooth(Term):
                 )
             else:
                 multiplier = Input(self.by)
-        family = "axis" if isinstance(kernel, Matern) else "dense"
+        family = _family_of(kernel, self.form, column)
         return BoundTerm(self.label, kernel, family, value, group, multiplier, "Smooth")
 
 
@@ -389,9 +402,40 @@ def _period_of(kernel: Any) -> float | str | None:
     return kernel.period if isinstance(kernel, Periodic) else None
 
 
+def _family_of(kernel: Kernel, form: str | None, column: str) -> str:
+    """Say what the cells of a kernel are, by cost where no form is asked for."""
+    if form == "dense":
+        return "dense"
+    if isinstance(kernel, Matern):
+        return "axis"
+    parts = list(_leaves(kernel))
+    if form == "state-space":
+        for part in parts:
+            if type(part).state_space is Kernel.state_space:
+                raise ParameterError(
+                    f"form='state-space' of column {column!r}: {part!r} has no state-space form; "
+                    "leave the form out, or take another kernel"
+                )
+        return "markov"
+    stated = [part.error is not None for part in parts]
+    if any(stated):
+        exact = [part.n_states is not None for part in parts]
+        return "markov" if all(np.logical_or(stated, exact)) else "dense"
+    return "markov" if (kernel.n_states or MOST_STATES + 1) <= MOST_STATES else "dense"
+
+
+def _leaves(kernel: Kernel) -> Iterator[Kernel]:
+    """Yield the kernels that sums and products are made of."""
+    parts = getattr(kernel, "parts", None)
+    if parts is None:
+        yield kernel
+    else:
+        for part in parts:
+            yield from _leaves(part)
+
+
 def _has_part(kernel: Kernel, kind: type[Kernel]) -> bool:
-    parts = getattr(kernel, "parts", ())
-    return isinstance(kernel, kind) or any(_has_part(part, kind) for part in parts)
+    return any(isinstance(part, kind) for part in _leaves(kernel))
 
 
 def _with_days(kernel: Kernel) -> Kernel:
