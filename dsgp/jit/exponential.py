@@ -9,8 +9,6 @@ digits in the squares that the quick one needs.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from dsgp.jit.flags import compiled
