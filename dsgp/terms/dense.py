@@ -94,7 +94,7 @@ class DenseCells(Line):
             warnings.warn(
                 f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that its covariance of "
                 f"{len(self)} distinct values is held by: {share:.2g} of its prior variance is "
-                "left out; take fewer bins, or a state-space form: a Matérn kernel, one that states "
+                "left out; take fewer bins, or a state-space form: Matérn, a kernel that states "
                 "its error, as SquaredExponential(error=1e-3) does, or Smooth(form='state-space')",
                 DataWarning,
                 stacklevel=2,
