@@ -205,7 +205,7 @@ def smooth_process(
                 for i in range(m):
                     lost += gain[i] * dot(q[i], gain)
                 mean[t] = dot(h, means[t]) + dot(gain, r)
-                variance[t] = prior - lost
+                variance[t] = max(prior - lost, 0.0)
         if w > 0.0:
             noise_score += (residual * residual - spread) / w
         if want_adjoint:
