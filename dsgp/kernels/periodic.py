@@ -149,23 +149,30 @@ class Periodic(Stationary):
         >>> len(space.drift), bool(space.error < 1e-3)
         (7, True)
         """
-        if error is None:
-            error = _ERROR if self.error is None else self.error
-        shares = self._shares()
-        # What is left out is at most twice missing: from the sum, and by keeping the variance.
-        left = 2.0 * (1.0 - np.cumsum(shares))
-        enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
-        if not len(enough):
+        number, left = self._harmonics(error)
+        if number is None:
             raise ParameterError(
-                f"{self!r} has harmonics beyond the {MOST_HARMONICS}th with "
-                f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is "
-                "accepted; accept more, or take the dense form, which is exact"
+                f"{self!r} has harmonics beyond the {MOST_HARMONICS}th with {left}; accept more, "
+                "or take the dense form, which is exact"
             )
-        return self._of_harmonics(int(enough[0]) + 1)
+        return self._of_harmonics(number)
 
     def state_space_family(self) -> Callable[[Any], StateSpace]:
-        number = (len(self.state_space().drift) + 1) // 2
+        # A search passes by lengthscales that need more harmonics than these, and must go on.
+        number = self._harmonics(None)[0] or MOST_HARMONICS + 1
         return lambda kernel: kernel._of_harmonics(number)
+
+    def _harmonics(self, error: float | None) -> tuple[int | None, str]:
+        """Return how many harmonics have an error, None if too many; and what others would have."""
+        if error is None:
+            error = _ERROR if self.error is None else self.error
+        # What is left out is at most twice missing: from the sum, and by keeping the variance.
+        left = 2.0 * (1.0 - np.cumsum(self._shares()))
+        enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
+        told = (
+            f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is accepted"
+        )
+        return (int(enough[0]) + 1 if len(enough) else None), told
 
     def _shares(self) -> NDArray[np.float64]:
         """Share of the variance that each harmonic has, from the constant on."""

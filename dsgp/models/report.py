@@ -306,7 +306,7 @@ def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
     lines = []
     for term in latent.terms:
         if term.bound.family == "markov":
-            space = term.kernel.state_space()
+            space = term.kernel.state_space_family()(term.kernel)
             error = f"covariance within {space.error:.2g} of its variance"
             lines.append(
                 (

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dsgp import AdditiveGPRegressor, load
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import (
     DampedOscillation,
     Matern12,
@@ -185,3 +185,14 @@ def test_a_table_of_times_has_a_wave_and_a_trend(tmp_path):
     np.testing.assert_array_equal(again.predict(new, return_std=True), found)
     draws = again.sample(new, n_samples=2000, random_state=0)
     assert np.abs(draws.mean(axis=0) - found[0]).max() < 0.1 * np.max(found[1]) + 0.05
+
+
+def test_a_form_that_is_cut_by_more_than_was_accepted_is_told_of():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"t": rng.uniform(0, 3, 200)})
+    kernel = Periodic(1.0, 0.002, 1.0, fixed=("lengthscale", "variance"), error=1e-3)
+    model = AdditiveGPRegressor(terms=[Smooth("t", kernel)], bins=50)
+    with pytest.warns(DataWarning, match=r"term 't \(season\)' is cut, within .* of its variance"):
+        model.fit(table, rng.standard_normal(200))
+    error = kernel.state_space_family()(kernel).error
+    assert f"within {error:.2g} of its variance" in model.summary()
