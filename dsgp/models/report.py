@@ -303,7 +303,7 @@ def _gaussian_lines(
 
 def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
     """Say of the kernels other than Matérn's which are in state-space form, and how exact it is."""
-    lines = []
+    lines: list[tuple[str, str]] = []
     for term in latent.terms:
         if term.bound.family == "markov":
             space = term.kernel.state_space_family()(term.kernel)

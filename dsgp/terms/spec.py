@@ -7,21 +7,16 @@ class is in the registry, by which stores, YAML and the command line find it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
-import numpy as np
-
 from dsgp.errors import DataError, ParameterError
-from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, Wiener, kernel_of
+from dsgp.kernels import Constant, Independent, Kernel, Periodic, Wiener, kernel_of
 from dsgp.kernels import from_settings as kernel_from_settings
 from dsgp.terms.bound import BoundTerm
+from dsgp.terms.forms import FORMS, family_of, leaves_of
 from dsgp.terms.inputs import PARTS, PERIODS, Input
-
-FORMS = ("state-space", "dense")
-# Components of a state up to which its passes take less time than a dense factor.
-MOST_STATES = 16
 
 TERMS: dict[str, type[Term]] = {}
 """All kinds of terms by the names of their classes."""
@@ -214,7 +209,7 @@ class Smooth(Term):
                 )
             else:
                 multiplier = Input(self.by)
-        family = _family_of(kernel, self.form, column)
+        family = family_of(kernel, self.form, column)
         return BoundTerm(self.label, kernel, family, value, group, multiplier, "Smooth")
 
 
@@ -402,40 +397,8 @@ def _period_of(kernel: Any) -> float | str | None:
     return kernel.period if isinstance(kernel, Periodic) else None
 
 
-def _family_of(kernel: Kernel, form: str | None, column: str) -> str:
-    """Say what the cells of a kernel are, by cost where no form is asked for."""
-    if form == "dense":
-        return "dense"
-    if isinstance(kernel, Matern):
-        return "axis"
-    parts = list(_leaves(kernel))
-    if form == "state-space":
-        for part in parts:
-            if type(part).state_space is Kernel.state_space:
-                raise ParameterError(
-                    f"form='state-space' of column {column!r}: {part!r} has no state-space form; "
-                    "leave the form out, or take another kernel"
-                )
-        return "markov"
-    stated = [part.error is not None for part in parts]
-    if any(stated):
-        exact = [part.n_states is not None for part in parts]
-        return "markov" if all(np.logical_or(stated, exact)) else "dense"
-    return "markov" if (kernel.n_states or MOST_STATES + 1) <= MOST_STATES else "dense"
-
-
-def _leaves(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield the kernels that sums and products are made of."""
-    parts = getattr(kernel, "parts", None)
-    if parts is None:
-        yield kernel
-    else:
-        for part in parts:
-            yield from _leaves(part)
-
-
 def _has_part(kernel: Kernel, kind: type[Kernel]) -> bool:
-    return any(isinstance(part, kind) for part in _leaves(kernel))
+    return any(isinstance(part, kind) for part in leaves_of(kernel))
 
 
 def _with_days(kernel: Kernel) -> Kernel:
