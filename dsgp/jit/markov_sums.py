@@ -138,6 +138,21 @@ def process_covariance(low, high, h, through, phi, which, out):
 
 
 @compiled
+def covariance_between(low, high, h, through, terms, norm, x, y, out):
+    """Fill ``out`` (n, k) with the covariances of the function at x and y, pair by pair.
+
+    Each depends on its own two inputs only, to the last bit.
+    """
+    m = h.shape[0]
+    phi, spare, row = np.empty((m, m)), np.empty((m, m)), np.empty(m)
+    for i in range(x.shape[0]):
+        for j in range(y.shape[0]):
+            transition(terms, norm, high, abs(x[i] - y[j]), phi, spare)
+            push_blocks(low, high, phi, through, row)
+            out[i, j] = dot(h, row)
+
+
+@compiled
 def simulate_process(
     low, high, h, stationary, phi, which, terms, noise_terms, norm, steps, normal, out
 ):  # fmt: skip

@@ -17,6 +17,7 @@ from dsgp.jit.exponential import N_TERMS
 from dsgp.jit.markov import filter_process, process_gains, smooth_process, solve_process
 from dsgp.jit.markov_sums import (
     accumulate_process,
+    covariance_between,
     evaluate_process,
     multiply_process,
     process_covariance,
@@ -89,15 +90,14 @@ class MarkovCells(PassedLine):
 
     def _process(self, kernel: Any) -> tuple[Process, Transitions]:
         """Return the process of a kernel, and how its state moves; the last ones are kept."""
-        kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
-        if kernel not in kept:
-            process = Process.of_kernel(kernel)
-            made = process, Transitions.of(process, self.step)
-            kept.clear()
-            kept[kernel] = made
-            return made
-        found: tuple[Process, Transitions] = kept[kernel]
-        return found
+        kept: tuple[Any, tuple[Process, Transitions]] | None = self.__dict__.get("_kept")
+        if kept is not None and kept[0] == kernel:
+            return kept[1]
+        process = Process.of_kernel(kernel)
+        made = process, Transitions.of(process, self.step)
+        # As one, for chains on threads that share the cells.
+        self.__dict__["_kept"] = kernel, made
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_kept"}
@@ -287,8 +287,14 @@ class MarkovVariance:
 
 def _covariance(process: Process, x: Floats, y: Floats) -> Floats:
     """Covariances of a process between two sets of inputs, (n, k)."""
-    points, where = np.unique(np.concatenate([x, y]), return_inverse=True)
+    if not np.array_equal(x, y):
+        # Of predictions, which must not depend on what else is predicted.
+        between = np.empty((len(x), len(y)))
+        inputs = np.ascontiguousarray(x), np.ascontiguousarray(y)
+        covariance_between(*process.observed, process.terms, process.norm, *inputs, between)
+        return between
+    points, where = np.unique(x, return_inverse=True)
     out = np.empty((len(points), len(points)))
     moves = Transitions.of(process, np.diff(points, prepend=points[:1]))
     process_covariance(*process.observed, *moves.table, out)
-    return out[np.ix_(where[: len(x)], where[len(x) :])]
+    return out[np.ix_(where, where)]

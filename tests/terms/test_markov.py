@@ -95,6 +95,17 @@ def test_sorting_many_inputs_and_pickling_change_no_bit(monkeypatch):
     np.testing.assert_array_equal(copied.predict(new), expected)
 
 
+def test_a_covariance_depends_on_its_own_inputs_only():
+    kernel = QuasiPeriodic(0.4, 0.1, 1.2, 3.0, error=1e-3)
+    cells = MarkovCells(np.linspace(0, 1, 9))
+    new = np.random.default_rng(1).uniform(-1, 2, 7)
+    whole = cells.prior(kernel, new, cells.points)
+    rows = [cells.prior(kernel, new[i : i + 1], cells.points)[0] for i in range(7)]
+    np.testing.assert_array_equal(whole, rows)
+    both = np.concatenate([new, cells.points])
+    np.testing.assert_allclose(cells.prior(kernel, both, both)[:7, 7:], whole, atol=1e-13)
+
+
 def test_points_that_are_no_line_are_refused():
     for points in ([], [[0.0]], [0.0, np.nan], [1.0, 1.0], [2.0, 1.0]):
         with pytest.raises(DataError):
