@@ -122,9 +122,12 @@ def connected(address: str | None) -> Iterator[None]:
     make = import_module("distributed").Client
     try:
         client = make(address, timeout=_PATIENCE)
-    except (OSError, TimeoutError, ValueError) as error:
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+        # The last two: dask's configuration has no certificates for tls://, or wants encryption.
+        encrypted = "; tls:// needs certificates in dask's configuration"
         raise ParameterError(
             f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
+            + (encrypted if address.startswith("tls:") else "")
         ) from error
     with client:
         yield

@@ -26,6 +26,7 @@ from dsgp.addresses import (
     upload,
 )
 from dsgp.errors import DsgpError, StorageError
+from dsgp.scratch import Scratch
 
 
 def require_apart(
@@ -80,8 +81,8 @@ def made_aside(place: Place) -> Iterator[Path]:
     """
     if isinstance(place, UPath) and not isinstance(place, Path):
         require_writable(place)
-        with tempfile.TemporaryDirectory(prefix="dsgp-") as folder:
-            made = Path(folder) / name_of(place)
+        with Scratch("upload") as folder:
+            made = folder / name_of(place)
             yield made
             upload(made, place)
         return

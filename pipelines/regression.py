@@ -150,6 +150,10 @@ def main(
     ] = ",",
     decimal: Annotated[str, Option(metavar=".|,", help="CSV: the decimal point.")] = ".",
     encoding: Annotated[str, Option(metavar="NAME", help="CSV: such as latin-1.")] = "utf-8",
+    scheduler: Annotated[
+        str | None,
+        Option(metavar="ADDRESS", help="Of a dask scheduler; threads of this machine without."),
+    ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,

@@ -17,6 +17,7 @@ from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import is_streamed, names_of, read
+from dsgp.compute import connected
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored
@@ -37,6 +38,7 @@ def fit(
     learner: Learner,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
+    scheduler: str | None,
     overwrite: bool,
 ) -> None:
     """Fit a model to a table and save it; `dsgp.cli.commands.fit` describes the options."""
@@ -54,18 +56,11 @@ def fit(
     )
     form = CsvFormat(*csv_format)
     estimator = estimator_of(model, context.params)
-    if is_streamed(source) and not (drop_missing and source.is_file()):
-        if drop_missing:
-            remedy = "; --missing ignore uses what such rows have"
-            raise ParameterError(
-                "--drop-missing reads the table at once, so DATA must be one file"
-                + ("" if model is Model.pursuit else remedy)
-            )
-        plain = not roles.chosen and form == CsvFormat()
-        table = source if plain else Stored(source, roles.inputs, roles.dropped, form)
-        estimator.fit(table, y=target, sample_weight=weight, **roles.further)
-    else:
-        _fit_in_memory(estimator, model, source, roles, drop_missing, form)
+    with connected(scheduler):
+        if is_streamed(source) and not (drop_missing and source.is_file()):
+            _fit_streamed(estimator, model, source, roles, drop_missing, form)
+        else:
+            _fit_in_memory(estimator, model, source, roles, drop_missing, form)
     estimator.save(saved, overwrite)
     typer.echo(f"{estimator.summary()}\n\nsaved in {without_secrets(str(out))}")
 
@@ -112,6 +107,25 @@ class _Roles:
     def chosen(self) -> Sequence[str]:
         """Columns that ``--columns`` or ``--drop`` names."""
         return self.inputs or self.dropped
+
+
+def _fit_streamed(
+    estimator: Estimator,
+    model: Model,
+    source: Place,
+    roles: _Roles,
+    drop_missing: bool,
+    form: CsvFormat,
+) -> None:
+    if drop_missing:
+        remedy = "; --missing ignore uses what such rows have"
+        raise ParameterError(
+            "--drop-missing reads the table at once, so DATA must be one file"
+            + ("" if model is Model.pursuit else remedy)
+        )
+    plain = not roles.chosen and form == CsvFormat()
+    table = source if plain else Stored(source, roles.inputs, roles.dropped, form)
+    estimator.fit(table, y=roles.target, sample_weight=roles.weight, **roles.further)
 
 
 def _fit_in_memory(

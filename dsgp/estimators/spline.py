@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory, storage
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
-from dsgp.estimators.saved import Saved
+from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.models.checks import require_choice, require_level, require_positive
 from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineData, SplineModel
+from dsgp.models.store_schema import check_spline
 from dsgp.rows.sources import (
     Rows,
     Wanted,
@@ -349,7 +350,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
 
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
-        model = cls(**settings["parameters"])
+        check_spline(settings, tree)
+        model = with_parameters(cls, settings["parameters"])
         require_choice("order", model.order, (1, 2, 3))
         stored, arrays = settings["columns"], tree["data"]
         points, weight, target = (

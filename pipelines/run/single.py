@@ -13,6 +13,7 @@ import pandas as pd
 from sklearn.base import is_classifier
 
 from dsgp import ProjectionPursuitGPRegressor
+from dsgp.compute import connected
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from pipelines.datasets import Split, default_seed
@@ -67,7 +68,7 @@ def run_from_command_line(
     own_options : mapping of str to tuple of str
         Names of models, with the options that no other has.
     """
-    told = {name: value for name, value in options.items() if name != "overwrite"}
+    told = {n: value for n, value in options.items() if n not in ("overwrite", "scheduler")}
     told |= {name: str(value) for name, value in told.items() if isinstance(value, Path)}
     exit_on_termination()
     with plain_errors():
@@ -85,17 +86,18 @@ def run_from_command_line(
         name = _name_of(source)
         suffix = "" if kind == "additive" else f"-{kind}"
         out = Path("results") / f"{name}{suffix}" if out is None else out
-        report = run_one(
-            source,
-            model,
-            out,
-            seed=seed,
-            options=told,
-            overwrite=options["overwrite"],
-            clock=clock,
-            inputs=asked.files,
-            complete=complete,
-        )
+        with connected(options["scheduler"]):
+            report = run_one(
+                source,
+                model,
+                out,
+                seed=seed,
+                options=told,
+                overwrite=options["overwrite"],
+                clock=clock,
+                inputs=asked.files,
+                complete=complete,
+            )
         show(report, f"{name}: {type(model).__name__}", table_of(report), out)
 
 

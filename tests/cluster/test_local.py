@@ -1,27 +1,24 @@
 """The local cluster: loopback only, the command's exit code, and nothing left behind."""
 
-import importlib.util
+import ast
 import ipaddress
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
+import dsgp
+from cluster.local import launch as local
+
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "cluster" / "local" / "launch.py"
-# A source distribution has no cluster/.
-pytestmark = pytest.mark.skipif(not LAUNCH.exists(), reason="needs cluster/")
-
-
-@pytest.fixture(scope="module")
-def launch():
-    spec = importlib.util.spec_from_file_location("launch", LAUNCH)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def command(*arguments):
@@ -51,17 +48,44 @@ def running(request, tmp_path):
     process.stdout.close()
 
 
+def listeners(processes):
+    """Addresses at which processes listen; one that has ended listens no more."""
+    found = set()
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            connections = process.net_connections(kind="inet")
+            found |= {one.laddr for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
+
+
+def run_watched(*arguments):
+    """Run a command on a cluster; return how it ended, and where anything listened meanwhile."""
+    process = subprocess.Popen(
+        command("--", sys.executable, "-m", *arguments),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    texts, found, root = [], set(), psutil.Process(process.pid)
+    reader = threading.Thread(target=lambda: texts.append(process.stderr.read()))
+    reader.start()
+    while process.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            found |= listeners([root, *root.children(recursive=True)])
+        time.sleep(0.1)
+    reader.join()
+    process.stderr.close()
+    return process.returncode, texts[0], found
+
+
+def require_loopback(found):
+    assert len(found) >= 3  # a scheduler and two workers at least
+    assert all(ipaddress.ip_address(address.ip).is_loopback for address in found), found
+
+
 def test_nothing_listens_beyond_loopback(running):
     _, printed, whole = running
     assert printed[0].startswith("scheduler: tcp://127.0.0.1:")
-    listening = [
-        connection.laddr
-        for process in whole
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) >= 3  # a scheduler and two workers at least
-    assert all(ipaddress.ip_address(address.ip).is_loopback for address in listening)
+    listening = listeners(whole)
+    require_loopback(listening)
     assert all(address.port != 8787 for address in listening)
 
 
@@ -91,26 +115,67 @@ def test_the_exit_code_is_that_of_the_command():
 def test_the_benchmark_runs_on_it(tmp_path):
     out = tmp_path / "out"
     arguments = ["--sizes", "300", "--n-test", "100", "--streamed", "--out", str(out)]
-    done = subprocess.run(
-        command("--", sys.executable, "-m", "pipelines.scaling", *arguments),
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    code, errors, found = run_watched("pipelines.scaling", *arguments)
+    assert code == 0, errors
+    require_loopback(found)
     report = (out / "report.json").read_text(encoding="utf-8")
     assert '"workers": 2' in report
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("workers: 2", "unknown key 'workers'; known: n_workers"), ("- 2", "n_workers: 2")],
+    [
+        ("workers: 2", "unknown key 'workers'; known: no_workers_timeout, "),
+        ("- 2", "n_workers: 2"),
+        ("n_workers: 0", "n_workers: Input should be greater than or equal to 1"),
+        ("n_workers: [", "config.yaml: "),
+    ],
 )
-def test_mistakes_in_the_configuration_are_named(launch, tmp_path, capsys, text, message):
+def test_mistakes_in_the_configuration_are_named(tmp_path, capsys, text, message):
     config = tmp_path / "config.yaml"
     config.write_text(text)
     with pytest.raises(SystemExit):
-        launch.main(["--config", str(config), "--", "true"])
+        local.main(["--config", str(config), "--", "true"])
     assert message in capsys.readouterr().err
 
 
-def test_the_shipped_configuration_says_all_there_is(launch):
-    assert launch.read_config(LAUNCH.with_name("config.yaml")) == launch.DEFAULTS
+def test_a_command_that_is_not_there_is_named(tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text("n_workers: 1\nmemory_limit: 512 MiB\n")
+    with pytest.raises(SystemExit):
+        local.main(["--config", str(config), "--", "dsgp-of-nowhere"])
+    assert "there is no command 'dsgp-of-nowhere'" in capsys.readouterr().err
+
+
+def test_the_command_line_fits_on_it(tmp_path):
+    rng = np.random.default_rng(0)
+    for part in range(2):
+        table = pd.DataFrame({"a": rng.uniform(size=5000)})
+        table["y"] = np.sin(9 * table["a"]) + 0.1 * rng.standard_normal(5000)
+        table.to_parquet(tmp_path / f"{part}.parquet")
+    out = tmp_path / "model.zarr"
+    fit = ["fit", str(tmp_path / "*.parquet"), "--target", "y", "--out", str(out)]
+    code, errors, found = run_watched("dsgp.cli", *fit)
+    assert code == 0, errors
+    require_loopback(found)
+    here = dsgp.AdditiveGPRegressor().fit(str(tmp_path / "*.parquet"), y="y")
+    new = table[["a"]].head(100)
+    np.testing.assert_array_equal(dsgp.load(out).predict(new), here.predict(new))
+
+
+def test_every_cluster_is_told_where_to_listen():
+    """The defaults of dask are all interfaces, without encryption."""
+    started = 0
+    for folder in ("cluster", "pipelines", "benchmarks", "dsgp"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+                if name in ("LocalCluster", "Scheduler", "Worker", "Nanny"):
+                    given = {word.arg for word in node.keywords}
+                    wanted = {"host", "dashboard_address"}
+                    wanted |= {"scheduler_kwargs"} if name == "LocalCluster" else set()
+                    assert wanted <= given, (file, node.lineno)
+                    started += 1
+                elif name == "Client":  # without an address it starts a cluster
+                    assert node.args, (file, node.lineno)
+    assert started >= 3

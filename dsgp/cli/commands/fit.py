@@ -26,6 +26,8 @@ Examples:
   dsgp fit train.csv --target price --transform log --out price.zarr
   dsgp fit 'sales/*.parquet' --target price --bins auto --out price.zarr
   dsgp fit 's3://sales/*.parquet' --target price --out price.zarr
+  dsgp fit '/shared/sales/*.parquet' --target price --out price.zarr \\
+      --scheduler tcp://head:8786
   dsgp fit train.csv --target price --drop id --learner none \\
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
 
@@ -103,6 +105,7 @@ def fit(
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
     storage_option: shared.StorageOption = None,
+    scheduler: shared.Scheduler = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
     """Fit a model to a table and save it.
@@ -125,5 +128,6 @@ def fit(
         learner=learner,
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
+        scheduler=scheduler,
         overwrite=overwrite,
     )

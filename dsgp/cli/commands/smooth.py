@@ -62,7 +62,7 @@ def smooth(
     save_model: options.SaveModel = None,
     model: options.Model = None,
     memory_limit: options.MemoryLimit = None,
-    scheduler: options.Scheduler = None,
+    scheduler: shared.Scheduler = None,
     restart: options.Restart = False,
     random_state: options.RandomState = 0,
     storage_option: shared.StorageOption = None,

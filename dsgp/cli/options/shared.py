@@ -32,6 +32,14 @@ StorageOption = Annotated[
         "gives access is better in the environment or in fsspec's configuration.",
     ),
 ]
+Scheduler = Annotated[
+    str | None,
+    Option(
+        metavar="ADDRESS",
+        help="Use the workers of a dask cluster (tcp://head:8786, tls://…); threads of this "
+        "machine without.",
+    ),
+]
 Overwrite = Annotated[
     bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
 ]

@@ -138,10 +138,6 @@ MemoryLimit = Annotated[
         "is worked through in pieces: exactly if complete, else tile by tile.",
     ),
 ]
-Scheduler = Annotated[
-    str | None,
-    Option(metavar="ADDRESS", help="Use the workers of a dask cluster for the pieces."),
-]
 Restart = Annotated[
     bool,
     Option("--restart", help="In pieces: do not go on where a run was interrupted."),

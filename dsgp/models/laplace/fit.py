@@ -219,7 +219,7 @@ class LaplaceFit(LaplaceSteps):
             if better is outcome:
                 return outcome
             outcome = better
-        start = left_structure(outcome)
+        start = left_structure(outcome, by_screen=True)
         names = outcome.responses.rows.table.names
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
