@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, fields, replace
 from inspect import isabstract
 from numbers import Real
@@ -64,6 +64,8 @@ class Kernel(ABC):
     is_damped: ClassVar[bool] = False
     """Whether a lengthscale says over what an oscillation is forgotten, which may be many of the
     natural widths, and not what shape the function has within one."""
+    error: float | None = None
+    """Error by which models of several terms may take an approximate state-space form."""
 
     priors: Mapping[str, Prior] = Priors()
 
@@ -80,6 +82,8 @@ class Kernel(ABC):
         for name in self.parameters:
             if self.value(name) is not None:
                 self._require_number(name)
+        if self.error is not None:
+            self._require_number("error")
         for name in fixed:
             if name not in self.parameters:
                 raise ParameterError(
@@ -221,6 +225,8 @@ class Kernel(ABC):
         """
         settings = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
         settings |= {"fixed": list(self.fixed)}
+        if settings.get("error", 0) is None:
+            del settings["error"]
         if settings.pop("priors", None):
             priors = {name: prior.to_settings() for name, prior in self.priors.items()}
             settings["priors"] = priors
@@ -286,6 +292,18 @@ class Kernel(ABC):
             "DampedOscillation, Wiener, approximately SquaredExponential, Periodic and "
             "QuasiPeriodic, and sums and products of these"
         )
+
+    @property
+    def n_states(self) -> int | None:
+        """Components of the state-space form where that is exact and stationary; None elsewhere."""
+        return None
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        """Return how kernels of this kind become processes of the same states as this one's.
+
+        For derivatives by parameters, by which the states of an approximate form could change.
+        """
+        return type(self).state_space
 
     def drift(self) -> NDArray[np.float64]:
         """F of the state-space form, (m, m), per unit of the input."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -70,6 +70,13 @@ class _Combined(Kernel):
     def value(self, name: str) -> float | None:
         number, name_in_part = self._part(name)
         return self.parts[number].value(name_in_part)
+
+    def _processes(self, kernel: _Combined) -> list[StateSpace]:
+        """Processes of another kernel's parts, each of the same states as that of this one."""
+        return [
+            part.state_space_family()(other)
+            for part, other in zip(self.parts, kernel.parts, strict=True)
+        ]
 
     def natural_width(self) -> float | None:
         widths = [width for part in self.parts if (width := part.natural_width()) is not None]
@@ -159,6 +166,14 @@ class Sum(_Combined):
         """Return the sum of the processes, if all parts have one."""
         return added([part.state_space() for part in self.parts])
 
+    @property
+    def n_states(self) -> int | None:
+        states = [part.n_states for part in self.parts]
+        return None if None in states else sum(filter(None, states))
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        return lambda kernel: added(self._processes(kernel))
+
     def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
         return np.sum([part.diagonal(x) for part in self.parts], axis=0)
 
@@ -224,6 +239,14 @@ class Product(_Combined):
     def state_space(self) -> StateSpace:
         """Return the product of the processes, if all parts have a stationary one."""
         return multiplied([part.state_space() for part in self.parts])
+
+    @property
+    def n_states(self) -> int | None:
+        states = [part.n_states for part in self.parts]
+        return None if None in states else math.prod(filter(None, states))
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        return lambda kernel: multiplied(self._processes(kernel))
 
     def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
         return np.prod([part.diagonal(x) for part in self.parts], axis=0)

@@ -131,6 +131,10 @@ class Matern(Stationary, is_base=True):
         """P∞ of the damped state, shape (m, m); its entry [0, 0] is the variance."""
         return self._values()[1] * self._unit_stationary_covariance
 
+    @property
+    def n_states(self) -> int:
+        return self.order
+
     def state_space(self) -> StateSpace:
         """Return the process in damped coordinates: exact."""
         stationary, size = self.stationary_covariance(), self.order

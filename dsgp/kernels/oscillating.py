@@ -6,8 +6,8 @@ Both have state-space forms; that of a season is cut after so many harmonics.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -79,6 +79,10 @@ class DampedOscillation(Stationary):
     def natural_width(self) -> float | None:
         return None if isinstance(self.period, str) else self.period / 4
 
+    @property
+    def n_states(self) -> int:
+        return 2
+
     def state_space(self) -> StateSpace:
         """Return the function and its slope, in units of the slope's deviation: exact."""
         lengthscale, variance = self._values()
@@ -130,6 +134,9 @@ class QuasiPeriodic(Kernel):
         additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         As of ``Periodic``.
+    error : float or None
+        Models of several terms take the state-space form of this largest error of the covariance,
+        as a share of the variance, in linear time. None: the dense form, which is exact.
 
     Raises
     ------
@@ -151,6 +158,7 @@ class QuasiPeriodic(Kernel):
     fixed: Iterable[str] = field(default=())
     smoothness: float = math.inf
     priors: Mapping[str, Prior] = field(default_factory=Priors)
+    error: float | None = None
 
     parameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance", "drift_periods")
 
@@ -193,20 +201,26 @@ class QuasiPeriodic(Kernel):
             return self.season.covariance(x, y) * self._drift.by_log("lengthscale", x, y)
         return self.season.by_log(name, x, y) * self._drift.covariance(x, y)
 
-    def state_space(self, error: float = 1e-4) -> StateSpace:
+    def state_space(self, error: float | None = None) -> StateSpace:
         """Return two states of each harmonic of the season, whose amplitudes drift.
 
         Parameters
         ----------
-        error : float
-            Largest error of the covariance that is accepted, as a share of the variance.
+        error : float, optional
+            Largest error of the covariance that is accepted, as a share of the variance. Default:
+            that of the kernel, or 1e-4.
 
         Raises
         ------
         ParameterError
             If more than 60 harmonics would be needed: the dense form is exact.
         """
-        return multiplied([self.season.state_space(error), self._drift.state_space()])
+        accepted = self.error if error is None else error
+        return multiplied([self.season.state_space(accepted), self._drift.state_space()])
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        season = replace(self.season, error=self.error).state_space_family()
+        return lambda kernel: multiplied([season(kernel.season), kernel._drift.state_space()])
 
 
 def _number(kernel: DampedOscillation | QuasiPeriodic) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,8 @@ _PLANAR = {
 PERIOD_NAMES = ("year", "week", "day")
 # Of a state-space form at most, and points of a period from which harmonics are computed.
 MOST_HARMONICS, _SAMPLES = 60, 4096
+# Of that form, where nothing else is said.
+_ERROR = 1e-4
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,6 +65,9 @@ class Periodic(Stationary):
         additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         ν of the Matérn kernel of the plane; infinite for the squared exponential.
+    error : float or None
+        Models of several terms take the state-space form of this largest error of the covariance,
+        as a share of the variance, in linear time. None: the dense form, which is exact.
 
     Raises
     ------
@@ -84,6 +89,7 @@ class Periodic(Stationary):
     fixed: Iterable[str] = field(default=())
     smoothness: float = math.inf
     priors: Mapping[str, Prior] = field(default_factory=Priors)
+    error: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,15 +126,16 @@ class Periodic(Stationary):
         """The kernel of the plane, as a function of the chord."""
         return _PLANAR[self.smoothness](*self._values())
 
-    def state_space(self, error: float = 1e-4) -> StateSpace:
+    def state_space(self, error: float | None = None) -> StateSpace:
         """Return the harmonics that the function has, each turning without noise.
 
         The series of harmonics of the covariance is cut, and the variance kept.
 
         Parameters
         ----------
-        error : float
-            Largest error of the covariance that is accepted, as a share of the variance.
+        error : float, optional
+            Largest error of the covariance that is accepted, as a share of the variance. Default:
+            that of the kernel, or 1e-4.
 
         Raises
         ------
@@ -142,31 +149,53 @@ class Periodic(Stationary):
         >>> len(space.drift), bool(space.error < 1e-3)
         (7, True)
         """
-        period = self._period
-        angle = np.arange(_SAMPLES) * (period / _SAMPLES)
-        spectrum = np.fft.rfft(self.covariance([0.0], angle)[0]).real / _SAMPLES
-        shares = np.maximum(spectrum, 0.0) / self.std**2
-        shares[1:-1] *= 2.0
-        # What is left out is at most twice missing: from the sum, and by keeping the variance.
-        left = 2.0 * (1.0 - np.cumsum(shares))
-        enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
-        if not len(enough):
+        number, left = self._harmonics(error)
+        if number is None:
             raise ParameterError(
-                f"{self!r} has harmonics beyond the {MOST_HARMONICS}th with "
-                f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is "
-                "accepted; accept more, or take the dense form, which is exact"
+                f"{self!r} has harmonics beyond the {MOST_HARMONICS}th with {left}; accept more, "
+                "or take the dense form, which is exact"
             )
-        kept = shares[: enough[0] + 1]
+        return self._of_harmonics(number)
+
+    def state_space_family(self) -> Callable[[Any], StateSpace]:
+        # A search passes by lengthscales that need more harmonics than these, and must go on.
+        number = self._harmonics(None)[0] or MOST_HARMONICS + 1
+        return lambda kernel: kernel._of_harmonics(number)
+
+    def _harmonics(self, error: float | None) -> tuple[int | None, str]:
+        """Return how many harmonics have an error, None if too many; and what others would have."""
+        if error is None:
+            error = _ERROR if self.error is None else self.error
+        # What is left out is at most twice missing: from the sum, and by keeping the variance.
+        left = 2.0 * (1.0 - np.cumsum(self._shares()))
+        enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
+        told = (
+            f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is accepted"
+        )
+        return (int(enough[0]) + 1 if len(enough) else None), told
+
+    def _shares(self) -> NDArray[np.float64]:
+        """Share of the variance that each harmonic has, from the constant on."""
+        angle = np.arange(_SAMPLES) * (self._period / _SAMPLES)
+        spectrum = np.fft.rfft(self.covariance([0.0], angle)[0]).real / _SAMPLES
+        shares: NDArray[np.float64] = np.maximum(spectrum, 0.0) / self.std**2
+        shares[1:-1] *= 2.0
+        return shares
+
+    def _of_harmonics(self, number: int) -> StateSpace:
+        """Return the process of the constant and the first harmonics, so many in all."""
+        shares = self._shares()
+        kept = shares[:number]
         variances = self.std**2 * kept / kept.sum()
-        size = 2 * len(kept) - 1
+        size = 2 * number - 1
         drift, observation = np.zeros((size, size)), np.zeros(size)
-        for k in range(1, len(kept)):
-            turn = 2.0 * math.pi * k / period
+        for k in range(1, number):
+            turn = 2.0 * math.pi * k / self._period
             drift[2 * k - 1, 2 * k], drift[2 * k, 2 * k - 1] = -turn, turn
         observation[0] = 1.0
         observation[1::2] = 1.0
         spread = np.diag(np.concatenate([variances[:1], np.repeat(variances[1:], 2)]))
-        unseen = max(float(left[enough[0]]), 0.0)
+        unseen = max(float(2.0 * (1.0 - shares[:number].sum())), 0.0)
         return StateSpace(drift, np.zeros((size, size)), observation, spread, error=unseen)
 
     def _distances(self, x: ArrayLike, y: ArrayLike | None) -> NDArray[np.float64]:

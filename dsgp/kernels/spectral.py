@@ -40,6 +40,9 @@ class SquaredExponential(Stationary):
     priors : mapping of str to Prior
         Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
         additive models add their log densities; by default there are none.
+    error : float or None
+        Models of several terms take the state-space form of this largest error of the covariance,
+        as a share of the variance, in linear time. None: the dense form, which is exact.
 
     Raises
     ------
@@ -58,6 +61,7 @@ class SquaredExponential(Stationary):
     variance: float | None = None
     fixed: Iterable[str] = field(default=())
     priors: Mapping[str, Prior] = field(default_factory=Priors)
+    error: float | None = None
 
     order: ClassVar[int] = 4
 
@@ -70,10 +74,10 @@ class SquaredExponential(Stationary):
         Parameters
         ----------
         order : int, optional
-            Components of the state, 1 to 12. Default: 6.
+            Components of the state, 1 to 12. Default: 6, or as the error of the kernel asks for.
         error : float, optional
             Instead of the order: the largest error of the covariance that is accepted, as a share
-            of the variance. The smallest order that has it is taken.
+            of the variance. The smallest order that has it is taken. Default: that of the kernel.
 
         Raises
         ------
@@ -90,6 +94,7 @@ class SquaredExponential(Stationary):
         if order is not None and error is not None:
             raise ParameterError("state_space takes an order or an error, not both")
         lengthscale, variance = self._values()
+        error = self.error if order is None and error is None else error
         if error is None:
             space = _unit_process(6 if order is None else require_order(order))
         else:

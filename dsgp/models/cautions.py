@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
-from dsgp.errors import ConvergenceWarning, DataWarning
+from dsgp.errors import ConvergenceWarning, DataWarning, ParameterError
+from dsgp.kernels import Kernel
+from dsgp.terms import BoundTerm
 
 # Error of the bins in posterior standard deviations that is warned of.
 _BIN_ERROR = 0.3
@@ -19,6 +22,23 @@ def warn_of_bins(bin_error: float, stacklevel: int) -> None:
             DataWarning,
             stacklevel=stacklevel,
         )
+
+
+def warn_of_forms(terms: Sequence[BoundTerm], kernels: Sequence[Kernel], stacklevel: int) -> None:
+    """Warn of kernels whose state-space form, as learned, has not the error that was accepted."""
+    for term, kernel in zip(terms, kernels, strict=True):
+        if term.family != "markov":
+            continue
+        try:
+            kernel.state_space()
+        except ParameterError as reason:
+            error = kernel.state_space_family()(kernel).error
+            warnings.warn(
+                f"the covariance of term {term.name!r} is cut, within {error:.2g} of its variance: "
+                f"{reason}",
+                DataWarning,
+                stacklevel=stacklevel,
+            )
 
 
 def warn_of_structure(

@@ -154,7 +154,7 @@ def of_response(
         f"{title}: {facts.n_rows} rows, {len(latent.terms)} terms",
         terms_table(latent, facts.target_variance),
         RESPONSE_LEGEND,
-        [*fields.items(), *_column_lines(facts)],
+        [*fields.items(), *_form_lines(latent), *_column_lines(facts)],
     )
 
 
@@ -298,7 +298,24 @@ def _gaussian_lines(
         else "none: every distinct value is a point",
         "std of predictions": latent.std_note,
     }
-    return [*fields.items(), *_column_lines(facts)]
+    return [*fields.items(), *_form_lines(latent), *_column_lines(facts)]
+
+
+def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
+    """Say of the kernels other than Matérn's which are in state-space form, and how exact it is."""
+    lines: list[tuple[str, str]] = []
+    for term in latent.terms:
+        if term.bound.family == "markov":
+            space = term.kernel.state_space_family()(term.kernel)
+            error = f"covariance within {space.error:.2g} of its variance"
+            lines.append(
+                (
+                    "" if lines else "kernels",
+                    f"{term.name} in state-space form: {count_of(len(space.drift), 'state')}, "
+                    f"{error if space.error else 'exact'}",
+                )
+            )
+    return lines
 
 
 def _column_lines(facts: FitFacts) -> list[tuple[str, str]]:

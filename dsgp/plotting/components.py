@@ -239,7 +239,7 @@ def _effect(model: Any, target: str | None) -> str:
 
 
 def _is_line(term: FittedTerm) -> bool:
-    return term.bound.family in ("axis", "dense", "constant") and term.bound.group is None
+    return term.bound.family in ("axis", "markov", "dense", "constant") and term.bound.group is None
 
 
 def _xlabel(panel: AnyPanel) -> str:

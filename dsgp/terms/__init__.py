@@ -20,10 +20,11 @@ from dsgp.terms.base import (
 from dsgp.terms.bound import BoundTerm
 from dsgp.terms.chain import ExpectedChain, ExpectedDensity
 from dsgp.terms.dense import DenseCells
-from dsgp.terms.grouped import GroupedAxis, GroupedDense
+from dsgp.terms.grouped import GroupedAxis, GroupedDense, GroupedMarkov
 from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.line import Line
+from dsgp.terms.markov import MarkovCells
 from dsgp.terms.multiplied import MultipliedCells
 from dsgp.terms.spec import TERMS, Default, Levels, Linear, Smooth, Term
 from dsgp.terms.written import parse_term, term_of
@@ -47,6 +48,7 @@ __all__ = [
     "Function",
     "GroupedAxis",
     "GroupedDense",
+    "GroupedMarkov",
     "Input",
     "KernelSum",
     "KernelSums",
@@ -54,6 +56,7 @@ __all__ = [
     "Levels",
     "Line",
     "Linear",
+    "MarkovCells",
     "MultipliedCells",
     "Neighbours",
     "Observations",

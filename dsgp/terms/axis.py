@@ -8,7 +8,7 @@ posterior; ``Observations`` keeps what the likelihood of the rows needs besides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,15 +29,13 @@ from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
 from dsgp.terms.base import Evidence, Floats, Observations, Posterior
 from dsgp.terms.chain import ExpectedChain, empty_statistics, of_path
-from dsgp.terms.line import Line
+from dsgp.terms.passed import PassedLine, in_order
 
-# Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
-_LONG = 2**14
 _NONE = np.empty(0)
 _NONE_2D = np.empty((0, 0))
 
 
-class Axis(Line):
+class Axis(PassedLine):
     """Strictly increasing points of one input, and Gaussian processes along them.
 
     Parameters
@@ -71,30 +69,6 @@ class Axis(Line):
         """Sort and merge a column of inputs; return the axis and the code (point) of each row."""
         points, codes = np.unique(column, return_inverse=True)
         return cls(points), codes.astype(np.int32)
-
-    @cached_property
-    def step(self) -> Floats:
-        """Distance to the point before, (n_points,); 0 for the first."""
-        with np.errstate(over="ignore"):  # an infinite step only forgets
-            return np.diff(self.points, prepend=self.points[:1])
-
-    @property
-    def coordinates(self) -> Floats:
-        """Where along the axis each point is, (n_points,)."""
-        return self.points
-
-    def ordered(self, inputs: ArrayLike) -> tuple[Floats, NDArray[np.intp] | None]:
-        """Sort inputs where that pays: neighbours on a long axis are then neighbours in memory."""
-        inputs = np.ascontiguousarray(inputs, dtype=np.float64)
-        if len(self) < _LONG or len(inputs) < _LONG // 16:
-            return inputs, None
-        order = np.argsort(inputs)
-        return inputs[order], order
-
-    def locate(self, inputs: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
-        """Return where inputs are along the axis, and the points before and after; -1 for none."""
-        after = np.searchsorted(self.points, inputs, side="right")
-        return inputs, after - 1, np.where(after < len(self), after, -1)
 
     def likelihood_terms(self, kernel: Matern, seen: Observations) -> tuple[float, float]:
         """Return targetᵀ (K + W⁻¹)⁻¹ target and log det(I + K W): what depends on the kernel."""
@@ -336,7 +310,7 @@ class KernelSum:
             value,
             rise,
         )
-        return _back(value, order), _back(rise, order) if slope else rise
+        return in_order(value, order), in_order(rise, order) if slope else rise
 
 
 @dataclass(frozen=True)
@@ -389,15 +363,7 @@ class VarianceFunction:
             right,
             variance,
         )
-        return _back(variance, order)
-
-
-def _back(values: Floats, order: NDArray[np.intp] | None) -> Floats:
-    if order is None:
-        return values
-    out = np.empty_like(values)
-    out[order] = values
-    return out
+        return in_order(variance, order)
 
 
 def _require_slope(kernel: Matern) -> None:

@@ -12,9 +12,10 @@ from dsgp.kernels import Kernel
 from dsgp.terms.axis import Axis
 from dsgp.terms.base import Cells, Floats
 from dsgp.terms.dense import DenseCells
-from dsgp.terms.grouped import GroupedAxis, GroupedDense
+from dsgp.terms.grouped import GroupedAxis, GroupedDense, GroupedMarkov
 from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
+from dsgp.terms.markov import MarkovCells
 from dsgp.terms.multiplied import MultipliedCells
 
 # The cells of each family of terms, of one function and of one for each level of a group. A kind of
@@ -24,6 +25,8 @@ CELLS: dict[tuple[str, bool], type[Any]] = {
     ("axis", True): GroupedAxis,
     ("dense", False): DenseCells,
     ("dense", True): GroupedDense,
+    ("markov", False): MarkovCells,
+    ("markov", True): GroupedMarkov,
     ("levels", False): LevelCells,
     ("constant", False): LevelCells,
 }
@@ -38,7 +41,7 @@ class BoundTerm:
     name : str
     kernel : Kernel
         Its parameters may be missing.
-    family : {"axis", "dense", "levels", "constant"}
+    family : {"axis", "markov", "dense", "levels", "constant"}
         What its cells are; "constant" is one number.
     value : Input or None
         Along which the function varies, or the level; None of a constant.

@@ -62,10 +62,12 @@ class DenseCells(Line):
     def _factored_once(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
         """V, and the cells whose rows of it are a lower triangle; the last ones are kept."""
         kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
-        if kernel not in kept:
+        factored: tuple[Floats, NDArray[np.intp]] | None = kept.get(kernel)
+        if factored is None:
+            factored = self._factored(kernel)
+            # Another thread may be at another kernel: what is returned is not looked up again.
             kept.clear()
-            kept[kernel] = self._factored(kernel)
-        factored: tuple[Floats, NDArray[np.intp]] = kept[kernel]
+            kept[kernel] = factored
         return factored
 
     def _factored(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
@@ -94,7 +96,8 @@ class DenseCells(Line):
             warnings.warn(
                 f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that its covariance of "
                 f"{len(self)} distinct values is held by: {share:.2g} of its prior variance is "
-                "left out; take fewer bins, or a Matérn kernel, which has a state-space form",
+                "left out; take fewer bins, or a state-space form: Matérn, a kernel that states "
+                "its error, as SquaredExponential(error=1e-3) does, or Smooth(form='state-space')",
                 DataWarning,
                 stacklevel=2,
             )

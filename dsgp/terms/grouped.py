@@ -26,6 +26,8 @@ from dsgp.terms.base import (
 )
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.line import Line
+from dsgp.terms.markov import MarkovCells
+from dsgp.terms.passed import PassedLine
 
 # Bins of each level at least, and of all of them at most.
 _FEWEST_BINS = 16
@@ -222,27 +224,8 @@ def _least(weight: Floats) -> float:
     return max(float(weight.max(initial=0.0)) * 1e-12, np.finfo(float).tiny)
 
 
-class GroupedAxis(_Grouped, Axis):
-    """Pairs of level and value, for kernels with a state-space form.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_cells, 2)
-        Levels by their numbers, and values; sorted by the first, then by the second.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dsgp.kernels import Matern32
-    >>> from dsgp.terms import GroupedAxis, Observations
-    >>> cells = GroupedAxis(np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 1.0]]))
-    >>> seen = Observations(target=np.array([1.0, 0.0, 3.0]), weight=np.array([1.0, 0.0, 1.0]))
-    >>> posterior = cells.posterior(Matern32(1.0, 1.0), seen)
-    >>> posterior.mean.round(3)
-    array([0.5  , 0.242, 1.5  ])
-    """
-
-    line_type = Axis
+class _GroupedPasses(_Grouped, PassedLine):
+    """Pairs of level and value that compiled passes go along: one line, with infinite steps."""
 
     @cached_property
     def coordinates(self) -> Floats:
@@ -278,6 +261,29 @@ class GroupedAxis(_Grouped, Axis):
         raise NotImplementedError  # each level is a line of its own
 
 
+class GroupedAxis(_GroupedPasses, Axis):
+    """Pairs of level and value, for kernels with a state-space form.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_cells, 2)
+        Levels by their numbers, and values; sorted by the first, then by the second.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.kernels import Matern32
+    >>> from dsgp.terms import GroupedAxis, Observations
+    >>> cells = GroupedAxis(np.array([[0.0, 1.0], [0.0, 2.0], [1.0, 1.0]]))
+    >>> seen = Observations(target=np.array([1.0, 0.0, 3.0]), weight=np.array([1.0, 0.0, 1.0]))
+    >>> posterior = cells.posterior(Matern32(1.0, 1.0), seen)
+    >>> posterior.mean.round(3)
+    array([0.5  , 0.242, 1.5  ])
+    """
+
+    line_type = Axis
+
+
 class GroupedDense(_Grouped, DenseCells):
     """Pairs of level and value, for kernels that have a dense covariance only."""
 
@@ -293,3 +299,17 @@ class GroupedDense(_Grouped, DenseCells):
             for part, line in self._each()
         ]
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
+
+
+class GroupedMarkov(_GroupedPasses, MarkovCells):
+    """Pairs of level and value, for any stationary kernel with a state-space form."""
+
+    line_type = MarkovCells
+
+    def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
+        same = x[:, 0][:, None] == y[:, 0][None, :]
+        return self._along(kernel, x[:, 1], y[:, 1]) * same
+
+    def prior_by_log(self, kernel: Any, name: str) -> Floats:
+        same = self.points[:, 0][:, None] == self.points[:, 0][None, :]
+        return self._along_by_log(kernel, name) * same

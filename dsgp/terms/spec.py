@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.kernels import Constant, Independent, Kernel, Matern, Periodic, Wiener, kernel_of
+from dsgp.kernels import Constant, Independent, Kernel, Periodic, Wiener, kernel_of
 from dsgp.kernels import from_settings as kernel_from_settings
 from dsgp.terms.bound import BoundTerm
+from dsgp.terms.forms import FORMS, family_of, leaves_of
 from dsgp.terms.inputs import PARTS, PERIODS, Input
 
 TERMS: dict[str, type[Term]] = {}
@@ -132,6 +133,10 @@ class Smooth(Term):
         the function's, unless the kernel is periodic: a season may grow with time.
     name : str, optional
         What the term is called; by default its column, with ``by`` and a kernel that is periodic.
+    form : {"state-space", "dense"}, optional
+        How the kernel is computed with: in linear time, or by a dense factor that grows with the
+        detail of the function. Left out: in state-space form where that is exact and has 16
+        components at most, or where the kernel states an ``error``; else dense.
 
     Examples
     --------
@@ -147,8 +152,11 @@ class Smooth(Term):
     kernel: Any = None
     by: str | None = None
     name: str | None = None
+    form: str | None = None
 
     def __post_init__(self) -> None:
+        if self.form not in (None, *FORMS):
+            raise ParameterError(f"Smooth: form must be one of {FORMS}, got {self.form!r}")
         if self.column is not None and not isinstance(self.column, str):
             if self.kernel is not None:
                 raise ParameterError(f"Smooth: column must be text, got {self.column!r}")
@@ -201,7 +209,7 @@ class Smooth(Term):
                 )
             else:
                 multiplier = Input(self.by)
-        family = "axis" if isinstance(kernel, Matern) else "dense"
+        family = family_of(kernel, self.form, column)
         return BoundTerm(self.label, kernel, family, value, group, multiplier, "Smooth")
 
 
@@ -390,8 +398,7 @@ def _period_of(kernel: Any) -> float | str | None:
 
 
 def _has_part(kernel: Kernel, kind: type[Kernel]) -> bool:
-    parts = getattr(kernel, "parts", ())
-    return isinstance(kernel, kind) or any(_has_part(part, kind) for part in parts)
+    return any(isinstance(part, kind) for part in leaves_of(kernel))
 
 
 def _with_days(kernel: Kernel) -> Kernel:

@@ -24,7 +24,9 @@ from dsgp.terms import (
     DenseCells,
     GroupedAxis,
     GroupedDense,
+    GroupedMarkov,
     LevelCells,
+    MarkovCells,
     MultipliedCells,
     Observations,
 )
@@ -44,6 +46,8 @@ LINE = np.array([-1.0, 0.0, 0.1, 0.5, 2.0, 2.7, 4.0, 9.0])
 NEW = np.array([-3.0, -1.0, 0.05, 0.5, 3.0, 9.0, 12.0])
 PAIRS = np.array([[0, 0.0], [0, 1.0], [0, 1.5], [2, 0.5], [5, -1.0], [5, 0.0], [5, 3.0]])
 NEW_PAIRS = np.array([[0, 0.7], [0, -2.0], [2, 0.5], [2, 9.0], [5, 1.0], [1, 0.0], [7, 3.0]])
+# Gaps of all sizes, and inputs that almost coincide.
+GAPS = np.array([-50.0, 0.0, 1e-9, 0.2, 0.21, 2.0, 2.7, 9.0, 1e3])
 LEVELS, NEW_LEVELS = np.array([0.0, 1.0, 2.0, 7.0]), np.array([2.0, 0.0, 3.0, -5.0, 7.0])
 FACTORS = np.array([2.0, 0.0, -1.5, 1.0, 0.3, -4.0, 1e3])
 
@@ -59,6 +63,17 @@ CASES = {
     "oscillation": (DenseCells(LINE), DampedOscillation(1.5, 2.0, 1.2), NEW),
     "quasi-periodic": (DenseCells(LINE), QuasiPeriodic(3.0, 0.6, 1.2, 2.0), NEW),
     "wiener": (DenseCells(LINE), Wiener(2, 1.0, 0.3, origin=-1.5), NEW),
+    "markov-oscillation": (MarkovCells(LINE), DampedOscillation(1.5, 2.0, 1.2), NEW),
+    "markov-sum": (
+        MarkovCells(GAPS),
+        DampedOscillation(1.5, 20.0, 1.2) + Matern52(1.0, 0.7) + Matern12(0.3, 0.2),
+        NEW,
+    ),
+    "markov-product": (MarkovCells(LINE), DampedOscillation(2.0, 3.0, 1.2) * Matern32(4.0), NEW),
+    "markov-one-point": (MarkovCells(LINE[:1]), DampedOscillation(1.5, 2.0, 1.2), NEW),
+    "markov-smooth": (MarkovCells(GAPS), SquaredExponential(1.3, 2.0), NEW),
+    "markov-periodic": (MarkovCells(LINE), Periodic(5.0, 0.8, 1.1), NEW),
+    "markov-quasi-periodic": (MarkovCells(LINE), QuasiPeriodic(3.0, 0.6, 1.2, 2.0), NEW),
     "custom": (DenseCells(LINE), Custom(Linear(), 0.3), NEW),
     "levels": (LevelCells(LEVELS), Independent(1.7), NEW_LEVELS),
     "one-level": (LevelCells(LEVELS[:1]), Independent(1.7), NEW_LEVELS),
@@ -66,6 +81,8 @@ CASES = {
     "curves": (GroupedAxis(PAIRS), Matern32(0.9, 1.4), NEW_PAIRS),
     "curves-smooth": (GroupedAxis(PAIRS), Matern52(0.9, 1.4), NEW_PAIRS),
     "curves-dense": (GroupedDense(PAIRS), SquaredExponential(0.9, 1.4), NEW_PAIRS),
+    "curves-markov": (GroupedMarkov(PAIRS), DampedOscillation(1.5, 2.0, 1.2), NEW_PAIRS),
+    "curves-markov-smooth": (GroupedMarkov(PAIRS), SquaredExponential(0.9, 1.4), NEW_PAIRS),
     "varying": (MultipliedCells(Axis(LINE)), Matern52(1.3, 2.0), np.column_stack([NEW, FACTORS])),
     "slopes": (
         MultipliedCells(LevelCells(LEVELS)),

@@ -25,7 +25,7 @@ from dsgp.errors import (
 from dsgp.kernels import Kernel
 from dsgp.learning.lengthscales import SCAN_GAIN
 from dsgp.learning.search import NOISE, NOISE_START
-from dsgp.models.cautions import warn_of_bins, warn_of_structure
+from dsgp.models.cautions import warn_of_bins, warn_of_forms, warn_of_structure
 from dsgp.models.checks import (
     iterations_of,
     require_bins,
@@ -363,6 +363,7 @@ class GaussianFit:
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.fit.bin_error, stacklevel + 1)
+        warn_of_forms(outcome.training.terms, outcome.fit.system.kernels, stacklevel + 1)
 
 
 def _too_coarse(fit: Fit) -> bool:

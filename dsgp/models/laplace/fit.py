@@ -21,7 +21,7 @@ from dsgp.learning.lengthscales import SCAN_GAIN
 from dsgp.learning.nodes import has_too_many_levels
 from dsgp.learning.search import search_for
 from dsgp.likelihoods import Likelihood
-from dsgp.models.cautions import warn_of_bins, warn_of_structure
+from dsgp.models.cautions import warn_of_bins, warn_of_forms, warn_of_structure
 from dsgp.models.clock import Clock
 from dsgp.models.gaussian.structure import (
     ROUNDS,
@@ -310,3 +310,4 @@ class LaplaceFit(LaplaceSteps):
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.bin_error, stacklevel + 1)
+        warn_of_forms(outcome.responses.terms, outcome.mode.system.kernels, stacklevel + 1)

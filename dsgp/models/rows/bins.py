@@ -191,7 +191,7 @@ class BinPlan:
         constant = [term.name for d, term in enumerate(terms) if d not in varying]
         tell_constant(constant)
         kept = [terms[d] for d in varying]
-        lines = [d for d, term in enumerate(kept) if term.family in ("axis", "dense")]
+        lines = [d for d, term in enumerate(kept) if term.family in ("axis", "markov", "dense")]
         wanted = [_bins_of(term, bins, auto) for term in kept]
         affordable = _affordable_bins(len(kept))
         most = max((wanted[d] for d in lines), default=0)

@@ -16,18 +16,30 @@ from dsgp.rows.encode import (
     ALL_CELLS,
     BIN_CELLS,
 )
+from dsgp.terms import BoundTerm
 
 # Memory of a fit, in bytes: what the library, its solver and its covariance take whatever the data,
 # per distinct value or bin, and per row and column while rows are encoded exactly.
 FIXED_BYTES = 400e6
 POINT_BYTES = 600.0
 EXACT_ROW_BYTES = 60.0
+# Components of a state whose number depends on the hyperparameters, as harmonics of a season do.
+TYPICAL_STATES = 24
 
 
 def exact_bytes(n_rows: int, n_columns: int) -> float:
     """Estimate the memory of a fit that keeps every distinct value, all of them distinct."""
     rows = (POINT_BYTES + EXACT_ROW_BYTES) * n_rows * n_columns
     return FIXED_BYTES + rows + coarse_bytes(n_columns)
+
+
+def state_bytes(term: BoundTerm, n_points: int) -> float:
+    """Bytes of the states along a term, beyond those of ``POINT_BYTES``; 0 of other forms."""
+    if term.family != "markov":
+        return 0.0
+    size = term.kernel.n_states or TYPICAL_STATES
+    # Transitions, predicted covariances and what comes back of them.
+    return n_points * 8.0 * max(size**2 + size * (size + 1) + 6 * size - 40, 0)
 
 
 def coarse_bytes(n_terms: int) -> float:
@@ -90,6 +102,7 @@ def stream_bytes(
     cells = min(ALL_CELLS, BIN_CELLS * n_bins, n_rows)
     reading += (2 * CPU_COUNT + 3) * cells * 16.0
     points = POINT_BYTES * n_bins
+    points += sum(state_bytes(cut.term, len(cut)) for cut in cuts if isinstance(cut, TermCut))
     if with_pairs:
         return FIXED_BYTES + reading + points + 4 * pair_bytes(cuts)
     kept = n_rows * (code_bytes(cuts) + (8.0 if weighted else 0.0))

@@ -11,7 +11,7 @@ from dsgp import memory
 from dsgp.additive.survey import of_positive_weight
 from dsgp.compute import over_chunks, run
 from dsgp.errors import DataError
-from dsgp.models.rows.budget import exact_bytes
+from dsgp.models.rows.budget import exact_bytes, state_bytes
 from dsgp.models.rows.columns import TermRows, placed_by_rows, tell_of_codes, varies
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.coding import encode_term, multiplier_of
@@ -114,6 +114,12 @@ def encode_all(
             continue
         if multiplier is not None:
             multipliers[len(kept)] = multiplier
+        if (needed := state_bytes(term, len(table))) > 0:
+            memory.require(
+                f"the states of term {term.name!r} at {len(table)} distinct values",
+                needed,
+                "pass bins='auto', or a kernel with fewer states",
+            )
         kept.append(term)
         cells.append(table)
         codes.append(code)
