@@ -33,6 +33,7 @@ from dsgp.grid.passes.resources import memory_of_a_task, require_disk, size_of
 from dsgp.grid.passes.running import run_pass
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import RESULT, Job
+from dsgp.locks import only_here
 from dsgp.progress import progress
 
 _DTYPES = ("float64", "float32")
@@ -278,8 +279,21 @@ def _carry_out(
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     folder = out.parent / f".{out.name}.passes"
+    results.check_free(out, folder, order.source.path, overwrite)
+    refusal = (
+        f"another process is making {str(out)!r}: wait for its end, or choose another path "
+        "(nothing of it was touched)"
+    )
+    with only_here(folder.with_name(f"{folder.name}.lock"), refusal):
+        report = _carry_out_alone(order, out, folder, memory, resume)
+    return replace(report, seconds=time.monotonic() - began)
+
+
+def _carry_out_alone(
+    order: _Order, out: Path, folder: Path, memory: float | None, resume: bool
+) -> PassesReport:
+    """Do the work of a job in its folder, in which no other process is."""
     source = order.source
-    results.check_free(out, folder, source.path, overwrite)
     client = active_client()
     if memory is None:
         memory = memory_of_a_task(client)
@@ -309,6 +323,8 @@ def _carry_out(
     ):
         for p in range(len(manifest.plan.passes)):
             run_pass(client, job, manifest, p, bar)
+            if p == 0 or order.tiles is not None:  # the others read what lies in the folder
+                source.require_same(fingerprint["source"])
     report = PassesReport(out, manifest.plan, manifest.plan.n_tasks - n_resumed, n_resumed, 0.0)
     if order.tiles is not None:
         mean = float(order.inputs[2].item())
@@ -319,7 +335,7 @@ def _carry_out(
         )
     results.install(folder / RESULT, out)
     shutil.rmtree(folder, ignore_errors=True)
-    return replace(report, seconds=time.monotonic() - began)
+    return report
 
 
 def _largest_residual(folder: Path) -> float:
