@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from dsgp.clients import active_client, in_task
 from dsgp.errors import ClusterError, ParameterError
-from dsgp.watching import gathered, in_order, n_threads, workers_of
+from dsgp.watching import RETRIES, gathered, in_order, n_threads, workers_of
 
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
 # two threads lose.
@@ -34,8 +34,6 @@ WORTH_A_WORKER = 0.5  # seconds of compiled work of one task
 
 # How long a scheduler may take to answer.
 _PATIENCE = "10s"
-# A worker that died is replaced, or its tasks go to another one.
-_RETRIES = 2
 
 _inside = threading.local()
 
@@ -212,7 +210,7 @@ def over_blocks(
 
 
 def _sent(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    return client.submit(function, *arguments, pure=False, retries=_RETRIES)
+    return client.submit(function, *arguments, pure=False, retries=RETRIES)
 
 
 def _of_chunk(
@@ -249,7 +247,7 @@ class _Chunk(Generic[Rows]):
         self.loader = loader
         delayed = getattr(loader, "delayed", None)
         if delayed is not None:
-            self.future = client.compute(delayed, retries=_RETRIES)
+            self.future = client.compute(delayed, retries=RETRIES)
         else:
             self.future = _sent(client, _call, loader)
 

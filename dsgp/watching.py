@@ -18,18 +18,23 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
 import dask
 from dask.utils import parse_timedelta
 
+from dsgp.clients import active_client, scheduler_of_collections
 from dsgp.errors import ClusterError
 from dsgp.faults import NO_WORKERS_TIMEOUT, SAFE, first_line, of_dask, translated
 from dsgp.versions import Versions
 
 STALL_TIMEOUT = "dsgp.stall-timeout"
 _DEFAULT = 60.0  # seconds
+
+# A worker that died is replaced, or its tasks go to another one.
+RETRIES = 2
 
 # Between two looks at the cluster: a look costs its scheduler some 50 µs a worker.
 _LONGEST_TICK = 2.0
@@ -104,6 +109,19 @@ def gathered(client: Any, sends: Iterable[Send]) -> list[Any]:
     """Send all work at once and return the results in order; raises as ``in_order`` does."""
     every = list(sends)
     return list(in_order(every, max(len(every), 1), client))
+
+
+def computed(*collections: Any) -> tuple[Any, ...]:
+    """Compute collections of dask by the active client, watched, or as ``dask.compute`` does."""
+    client = active_client()
+    if client is None:
+        values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler_of_collections())
+        return values
+    return tuple(gathered(client, [partial(_computing, client, one) for one in collections]))
+
+
+def _computing(client: Any, collection: Any) -> Any:
+    return client.compute(collection, retries=RETRIES)
 
 
 def n_threads(client: Any) -> int:

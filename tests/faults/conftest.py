@@ -149,7 +149,7 @@ def patience():
 def running(tmp_path, patience):
     """Starts a job on a cluster, in a folder of the test."""
 
-    def start(address, kind, **options):
-        return Running(address, kind, tmp_path, **options)
+    def start(address, kind, folder=tmp_path, **options):
+        return Running(address, kind, folder, **options)
 
     return start

@@ -86,31 +86,42 @@ def new_rows():
     return np.random.default_rng(99).uniform(size=(50, 3))
 
 
-def additive(gate, folder):
+def fitted_additive(gate):
     X, y = table(gate)
     model = dsgp.AdditiveGPRegressor(
         dsgp.kernels.Matern52(0.5, 1.0), noise_variance=0.01, learner=None, bins=50
     )
-    return np.stack(model.fit(X, y).predict(new_rows(), return_std=True))
+    return model.fit(X, y)
+
+
+def fitted_classifier(gate):
+    X, y = table(gate)
+    model = dsgp.AdditiveGPClassifier(dsgp.kernels.Matern52(0.5, 1.0), learner=None, bins=50)
+    return model.fit(X, (y > 0.7).astype(int))
+
+
+def fitted_pursuit(gate):
+    X, y = table(gate)
+    model = dsgp.ProjectionPursuitGPRegressor(
+        n_projections=1, n_starts=2, direction_uncertainty=False, max_iter=3, bins=50,
+        random_state=0,
+    )  # fmt: skip
+    return model.fit(X, y)
+
+
+MODELS = {"additive": fitted_additive, "classifier": fitted_classifier, "pursuit": fitted_pursuit}
+
+
+def additive(gate, folder):
+    return np.stack(fitted_additive(gate).predict(new_rows(), return_std=True))
 
 
 def classifier(gate, folder):
-    X, y = table(gate)
-    model = dsgp.AdditiveGPClassifier(dsgp.kernels.Matern52(0.5, 1.0), learner=None, bins=50)
-    return model.fit(X, (y > 0.7).astype(int)).predict_proba(new_rows())
+    return fitted_classifier(gate).predict_proba(new_rows())
 
 
 def pursuit(gate, folder):
-    X, y = table(gate)
-    model = dsgp.ProjectionPursuitGPRegressor(
-        n_projections=1,
-        n_starts=2,
-        direction_uncertainty=False,
-        max_iter=3,
-        bins=50,
-        random_state=0,
-    )
-    return np.stack(model.fit(X, y).predict(new_rows(), return_std=True))
+    return np.stack(fitted_pursuit(gate).predict(new_rows(), return_std=True))
 
 
 class Basis:

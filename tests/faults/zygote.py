@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from distributed import Client, Scheduler, Worker
 
 import dsgp.cli  # imported once, and warm in every process that is forked
+from dsgp.places import made_aside
 from tests.faults import jobs
 
 HOST = "127.0.0.1"
@@ -54,6 +56,14 @@ def job(name, folder, address):
         np.save(folder / "result.npy", jobs.JOBS[name](jobs.Gate(folder / "gate"), folder))
 
 
+def aside(place):
+    """Write a model aside, and never come to an end."""
+    with made_aside(Path(place)) as made:
+        made.mkdir()
+        (Path(place).parent / "written").touch()
+        time.sleep(jobs.PATIENCE)
+
+
 def run(asked):
     """What the forked process does."""
     out = os.open(asked.pop("out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -65,8 +75,8 @@ def run(asked):
     with dask.config.set(asked.pop("config", {})):
         if kind == "command":
             command(asked["arguments"])
-        elif kind == "job":
-            job(**asked)
+        elif kind in ("job", "aside"):
+            {"job": job, "aside": aside}[kind](**asked)
         else:
             asyncio.run({"scheduler": scheduler, "worker": worker}[kind](**asked))
 

@@ -17,10 +17,7 @@ from dsgp.grid.passes.manifest import Manifest
 from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.progress import Bar
-from dsgp.watching import in_order, n_threads
-
-# Times that a cluster runs a task again whose worker was lost.
-_RETRIES = 2
+from dsgp.watching import RETRIES, in_order, n_threads
 
 
 def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:
@@ -105,4 +102,4 @@ def _outcomes(
 
 
 def _sent(client: Any, job: Job, task: Task) -> Any:
-    return client.submit(tasks.run, job, task, pure=False, retries=_RETRIES)
+    return client.submit(tasks.run, job, task, pure=False, retries=RETRIES)
