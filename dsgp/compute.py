@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from dsgp.clients import active_client, in_task
 from dsgp.errors import ClusterError, ParameterError
-from dsgp.watching import RETRIES, gathered, in_order, n_threads, workers_of
+from dsgp.waiting import RETRIES, gathered, in_order, n_threads, workers_of
 
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
 # two threads lose.

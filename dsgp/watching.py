@@ -1,4 +1,4 @@
-"""Wait for what the workers of a cluster compute, and say what happened where it does not come.
+"""A look at the cluster while its results are waited for: what it is told, and when to give up.
 
 Dask goes on after many faults: what a dead worker had is computed anew by others. After some it
 waits for ever, and others show as errors from its inside. Here the driver looks at the cluster
@@ -14,27 +14,20 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from functools import partial
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 import dask
 from dask.utils import parse_timedelta
 
-from dsgp.clients import active_client, scheduler_of_collections
 from dsgp.errors import ClusterError
 from dsgp.faults import NO_WORKERS_TIMEOUT, SAFE, first_line, of_dask, translated
 from dsgp.versions import Versions
 
 STALL_TIMEOUT = "dsgp.stall-timeout"
 _DEFAULT = 60.0  # seconds
-
-# A worker that died is replaced, or its tasks go to another one.
-RETRIES = 2
 
 # Between two looks at the cluster: a look costs its scheduler some 50 µs a worker.
 _LONGEST_TICK = 2.0
@@ -45,7 +38,6 @@ _TIMES_SENT_AGAIN = 5
 # After a frozen worker was dropped, results that others hold arrive within this.
 _GRACE = 1.0
 
-Result = TypeVar("Result")
 # Sends work and returns its future; called again, it sends the same work again.
 Send = Callable[[], Any]
 
@@ -65,84 +57,7 @@ def _seconds(key: str) -> float:
     return _DEFAULT if stated is None else float(parse_timedelta(stated))
 
 
-def in_order(
-    sends: Iterable[Send], ahead: int, client: Any | None = None
-) -> Generator[Any, None, None]:
-    """Send work, a bounded number of tasks at a time, and yield the results in order.
-
-    Parameters
-    ----------
-    sends : iterable of callables
-        Each sends the work of one task and returns its future; it may be called again, if the
-        cluster forgets what it was sent.
-    ahead : int
-        Tasks under way.
-    client : distributed.Client, optional
-        None: futures are those of threads.
-
-    Raises
-    ------
-    ClusterError
-        If the cluster fails for good. Errors of tasks are raised as they are.
-    """
-    further = iter(sends)
-    watch = None if client is None else Watch(client)
-
-    def sent(count: int) -> Iterator[_Sent]:
-        return (_Sent(send, watch) for send in islice(further, count))
-
-    waiting: deque[_Sent] = deque()
-    try:
-        waiting.extend(sent(ahead))
-        while waiting:
-            first = waiting.popleft()
-            result = first.future.result() if watch is None else watch.result(first)
-            first.forget()
-            waiting.extend(sent(1))
-            yield result
-    finally:
-        for one in waiting:
-            one.forget()
-
-
-def gathered(client: Any, sends: Iterable[Send]) -> list[Any]:
-    """Send all work at once and return the results in order; raises as ``in_order`` does."""
-    every = list(sends)
-    return list(in_order(every, max(len(every), 1), client))
-
-
-def computed(*collections: Any) -> tuple[Any, ...]:
-    """Compute collections of dask by the active client, watched, or as ``dask.compute`` does."""
-    client = active_client()
-    if client is None:
-        values: tuple[Any, ...] = dask.compute(*collections, scheduler=scheduler_of_collections())
-        return values
-    return tuple(gathered(client, [partial(_computing, client, one) for one in collections]))
-
-
-def _computing(client: Any, collection: Any) -> Any:
-    return client.compute(collection, retries=RETRIES)
-
-
-def n_threads(client: Any) -> int:
-    """Threads of all workers; 1 if there are none at present."""
-    workers = workers_of(client).values()
-    return max(sum(worker["nthreads"] for worker in workers), 1)
-
-
-def workers_of(client: Any) -> dict[str, Any]:
-    """Return what the scheduler knows of each worker, by address.
-
-    Raises
-    ------
-    ClusterError
-        If it does not answer.
-    """
-    known: dict[str, Any] = Watch(client).identity()["workers"]
-    return known
-
-
-class _Sent:
+class Sent:
     """Work under way; ``number`` is that of frozen workers dropped before it was sent."""
 
     def __init__(self, send: Send, watch: Watch | None) -> None:
@@ -196,7 +111,7 @@ class Watch:
 
     # ------------------------------------------------------------------ results
 
-    def result(self, sent: _Sent) -> Any:
+    def result(self, sent: Sent) -> Any:
         """Wait for a result; send the work again where the cluster has forgotten it."""
         for _ in range(_TIMES_SENT_AGAIN + 1):
             try:
@@ -211,7 +126,7 @@ class Watch:
             "the job again on a cluster that stays"
         )
 
-    def _waited(self, sent: _Sent) -> Any:
+    def _waited(self, sent: Sent) -> Any:
         future = sent.future
         awaited = self._ask(_outcome(future))
         began = time.monotonic()

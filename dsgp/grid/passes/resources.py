@@ -10,7 +10,7 @@ from dsgp import compute
 from dsgp.errors import MemoryLimitError, StorageError
 from dsgp.grid.passes.plan import Plan
 from dsgp.memory import available
-from dsgp.watching import workers_of
+from dsgp.waiting import workers_of
 
 _MIB = 2.0**20
 _GIB = 2.0**30

@@ -17,7 +17,7 @@ from dsgp.grid.passes.manifest import Manifest
 from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.progress import Bar
-from dsgp.watching import RETRIES, in_order, n_threads
+from dsgp.waiting import RETRIES, in_order, n_threads
 
 
 def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:

@@ -15,7 +15,7 @@ from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from dsgp.rows.sources.lazy import blocks_of, frame_of, is_lazy, kind_of, name_of, one_column
 from dsgp.rows.sources.memory import naming, require_non_inputs, target_of
 from dsgp.rows.sources.stored import Stored, open_table
-from dsgp.watching import computed
+from dsgp.waiting import computed
 
 
 def classes_of(X: Any, y: Any) -> Labels:

@@ -28,7 +28,7 @@ from dsgp.rows.sources.kinds import (
 from dsgp.rows.sources.lazy import blocks_of
 from dsgp.rows.sources.memory import naming
 from dsgp.rows.sources.stored import StoredTable
-from dsgp.watching import computed
+from dsgp.waiting import computed
 
 
 def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
