@@ -128,15 +128,16 @@ def connected(address: str | None) -> Iterator[None]:
             f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
             + (encrypted if address.startswith("tls:") else "")
         ) from error
+    patience = _PATIENCE
     try:
         workers_of(client)  # asks for their versions, before anything is read
         yield
     except ClusterError:
-        with suppress(TimeoutError, OSError):
-            client.close(timeout=1)  # nobody is there who would take leave of it
+        patience = "1s"  # nobody is there who would take leave of it
         raise
     finally:
-        client.close()
+        with suppress(TimeoutError, OSError):
+            client.close(timeout=patience)
 
 
 def over_chunks(

@@ -146,8 +146,8 @@ class Watch:
         except Exception as error:
             if future.status == "error":
                 raise translated(error) from error
-            if future.status in ("cancelled", "lost"):
-                raise _ForgottenError from error
+            if future.status in ("cancelled", "lost") or isinstance(error, OSError):
+                raise _ForgottenError from error  # the client may find its scheduler again
             raise self._lost(error) from error
         finally:
             awaited.cancel()
@@ -155,13 +155,23 @@ class Watch:
     def _wait_for_connection(self) -> None:
         """Wait until the client has found its scheduler again, or has given it up."""
         deadline = time.monotonic() + self._stall
-        while self.client.status == "connecting" and time.monotonic() < deadline:
+        while True:
+            try:
+                identity = self.identity()
+            except ClusterError:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                if self.client.status == "running":
+                    break
+                if time.monotonic() > deadline:
+                    raise self._lost(None)
+            if self.client.status not in ("running", "connecting"):
+                raise self._lost(None)
             time.sleep(self._tick)
-        if self.client.status != "running":
-            raise self._lost(None)
         # A restarted scheduler has no workers at first, which is not to be held against it.
         self._asked, self._without_workers = None, None
-        self._see(self.identity())
+        self._see(identity)
 
     @contextmanager
     def speaking(self) -> Iterator[None]:

@@ -77,7 +77,8 @@ class Cluster:
         self.start_scheduler()
         self.admin = Client(self.address, set_as_default=False, timeout=PATIENCE)
         self.workers = []
-        self.add(self.n_workers)
+        if self.n_workers:
+            self.add(self.n_workers)
 
     def start_scheduler(self, port=0):
         """Start it, at a port that is free by default."""
@@ -94,11 +95,11 @@ class Cluster:
             self.workers.append(self.worker(**self.options))
         self.admin.wait_for_workers(len(self.workers), timeout=PATIENCE)
 
-    def worker(self, memory_limit=0, folder=None, config=None):
+    def worker(self, memory_limit=0, local_directory=None, config=None):
         """Start a worker; return its number."""
         pid, _ = self.zygote.start(
             "worker", address=self.address, memory_limit=memory_limit,
-            folder=str(folder or self.folder), config=config or {},
+            folder=str(local_directory or self.folder), config=config or {},
         )  # fmt: skip
         return pid
 

@@ -141,7 +141,9 @@ def test_the_disk_for_spilling_is_full(own_cluster, running, small_disk, kind, e
     fill(small_disk)
     (small_disk / "filler").write_bytes(b"0" * 2**18)  # room for a worker's folder
     at_once = {"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6}
-    cluster = own_cluster(n_workers=1, memory_limit=2**31, folder=small_disk, config=at_once)
+    cluster = own_cluster(
+        n_workers=1, memory_limit=2**31, local_directory=small_disk, config=at_once
+    )
     fill(small_disk)
     job = running(cluster.address, kind, held=False)
     job.require(expected[kind])

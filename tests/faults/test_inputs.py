@@ -11,9 +11,12 @@ from dsgp.grid.passes import StoredField
 from dsgp.rows.sources.stored import StoredTable, open_table
 from tests.faults.jobs import Basis, posterior_to_store, write_field
 
+KERNEL = dsgp.kernels.Matern52(0.5, 1.0)
 KINDS = {
-    "additive": lambda: dsgp.AdditiveGPRegressor(learner=None, bins=20),
-    "classifier": lambda: dsgp.AdditiveGPClassifier(learner=None, bins=20),
+    "additive": lambda: dsgp.AdditiveGPRegressor(
+        KERNEL, noise_variance=0.01, learner=None, bins=20
+    ),
+    "classifier": lambda: dsgp.AdditiveGPClassifier(KERNEL, learner=None, bins=20),
     "pursuit": lambda: dsgp.ProjectionPursuitGPRegressor(
         n_projections=1, n_starts=2, max_iter=2, bins=20, random_state=0
     ),

@@ -5,10 +5,12 @@ import signal
 import time
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from dsgp import versions
 from dsgp.errors import ClusterError
-from tests.faults.conftest import NO_WORKERS
+from tests.faults.conftest import NO_WORKERS, STALL
 from tests.faults.jobs import PATIENCE, wait_until
 
 
@@ -77,3 +79,29 @@ def test_versions_differ(cluster, running, kind, monkeypatch):
     job.require_error(ClusterError, "and not 0.0.1", f"numpy {np.__version__}", "nothing has been")
     assert time.monotonic() - began < PATIENCE
     assert not list(job.gate.folder.iterdir())  # nothing was read
+
+
+@pytest.mark.parametrize("scheduler", ["lives", "is killed"])
+def test_a_command_ends_with_one_line(own_cluster, tmp_path, scheduler):
+    cluster = own_cluster(n_workers=0)
+    pd.DataFrame({"a": np.linspace(0, 1, 50), "y": np.zeros(50)}).to_parquet(tmp_path / "0.parquet")
+    out = tmp_path / "m.zarr"
+    arguments = ["fit", str(tmp_path / "*.parquet"), "--target", "y", "--out", str(out)]
+    patience = {"distributed.scheduler.no-workers-timeout": NO_WORKERS, "dsgp.stall-timeout": STALL}
+    if scheduler == "is killed":
+        patience["distributed.scheduler.no-workers-timeout"] = PATIENCE
+    pid, log = cluster.zygote.start(
+        "command", arguments=[*arguments, "--scheduler", cluster.address], config=patience
+    )
+    if scheduler == "is killed":
+        wait_until(lambda: _n_tasks(cluster) > 0, "work that waits")
+        cluster.zygote.kill(cluster.scheduler)
+    assert cluster.zygote.exit_code(pid) == 1
+    last = log.read_text().splitlines()[-1]
+    assert last.startswith("Error: the scheduler")
+    assert "Traceback" not in log.read_text()
+    assert not out.exists()
+
+
+def _n_tasks(cluster):
+    return cluster.admin.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))

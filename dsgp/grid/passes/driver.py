@@ -10,7 +10,8 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp import compute
 from dsgp.addresses import Place, address_of, local_path
 from dsgp.clients import active_client
-from dsgp.errors import ConvergenceWarning, ParameterError, StorageError
+from dsgp.errors import ConvergenceWarning, DataError, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
@@ -322,9 +323,10 @@ def _carry_out_alone(
         progress("posterior", total=manifest.plan.n_tasks - n_resumed) as bar,
     ):
         for p in range(len(manifest.plan.passes)):
-            run_pass(client, job, manifest, p, bar)
-            if p == 0 or order.tiles is not None:  # the others read what lies in the folder
-                source.require_same(fingerprint["source"])
+            # Passes but the first read what lies in the folder, unless there are tiles.
+            seen = fingerprint["source"] if p == 0 or order.tiles is not None else None
+            with _unchanged(source, seen):
+                run_pass(client, job, manifest, p, bar)
     report = PassesReport(out, manifest.plan, manifest.plan.n_tasks - n_resumed, n_resumed, 0.0)
     if order.tiles is not None:
         mean = float(order.inputs[2].item())
@@ -336,6 +338,19 @@ def _carry_out_alone(
     results.install(folder / RESULT, out)
     shutil.rmtree(folder, ignore_errors=True)
     return report
+
+
+@contextmanager
+def _unchanged(source: StoredField, seen: dict[str, Any] | None) -> Iterator[None]:
+    """Raise if the field changes in the block, also where what is half-written is an error."""
+    try:
+        yield
+    except DataError:
+        if seen is not None:
+            source.require_same(seen)
+        raise
+    if seen is not None:
+        source.require_same(seen)
 
 
 def _largest_residual(folder: Path) -> float:

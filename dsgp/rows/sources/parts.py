@@ -287,7 +287,7 @@ class ZarrPart:
         label = f"zarr store {str(path)!r}"
         seen = Seen.of(path, label)
         group = _zarr_group(path)
-        arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
+        arrays = {name: array for name, array in _arrays(path, group) if array.ndim}
         if not arrays:
             raise DataError(f"{label} has no array; columns are arrays of one dimension")
         first, n_rows = next((name, array.shape[0]) for name, array in arrays.items())
@@ -354,6 +354,15 @@ def _zarr_group(path: Place) -> zarr.Group:
         return zarr.open_group(str(path), mode="r", **options_of(path))
     except Exception as error:  # as above
         raise DataError(f"{str(path)!r} cannot be read as a zarr group: {error}") from error
+
+
+def _arrays(path: Place, group: zarr.Group) -> list[tuple[str, Any]]:
+    try:
+        return sorted(group.arrays())
+    except Exception as error:  # as above
+        raise DataError(
+            f"the metadata of an array of {str(path)!r} are damaged: {error}"
+        ) from error
 
 
 def _dimension(array: Any) -> str | None:
