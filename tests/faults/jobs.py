@@ -134,8 +134,8 @@ class Basis:
 def write_field(path):
     values = np.random.default_rng(5).standard_normal((24, 20))
     field = xr.DataArray(values, {"x": np.arange(24.0), "y": np.arange(20.0)}, ("x", "y"), name="t")
-    field.to_dataset().chunk({"x": 4, "y": 5}).to_zarr(
-        path, zarr_format=3, consolidated=False, mode="w"
+    field.to_dataset().to_zarr(
+        path, zarr_format=3, consolidated=False, mode="w", encoding={"t": {"chunks": (4, 5)}}
     )
 
 
