@@ -9,6 +9,7 @@ them do not depend on the scheduler.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,6 +130,10 @@ def connected(address: str | None) -> Iterator[None]:
             + (encrypted if address.startswith("tls:") else "")
         ) from error
     patience = _PATIENCE
+    # What it logs of a scheduler that is gone, with tracebacks, comes as a `ClusterError` too.
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
     try:
         workers_of(client)  # asks for their versions, before anything is read
         yield
@@ -138,6 +143,7 @@ def connected(address: str | None) -> Iterator[None]:
     finally:
         with suppress(TimeoutError, OSError):
             client.close(timeout=patience)
+        log.setLevel(before)
 
 
 def over_chunks(

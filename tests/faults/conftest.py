@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from tests.faults.jobs import JOBS, MIDDLE, PATIENCE, Gate, wait_until
+from tests.faults.jobs import JOBS, MIDDLE, NO_WORKERS, PATIENCE, STALL, Gate, wait_until
 from tests.faults.processes import Cluster, Zygote
-
-# Seconds that the watchdog waits in these tests; the machine may be busy.
-STALL, NO_WORKERS = 4.0, 2.0
 
 
 def pytest_collection_modifyitems(items):

@@ -17,6 +17,8 @@ from dsgp.grid.passes import StoredField, posterior_to_store
 
 N_BLOCKS, N_ROWS = 6, 400
 PATIENCE = 60  # seconds: no wait of these tests is longer
+# Seconds that the watchdog waits in these tests; the machine may be busy.
+STALL, NO_WORKERS = 4.0, 2.0
 
 
 def wait_until(condition, what, seconds=PATIENCE):

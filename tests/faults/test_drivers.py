@@ -1,10 +1,14 @@
 """A driver is killed, or there are two, or its disk is full: outputs are whole or absent."""
 
+import os
+import signal
 import subprocess
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import dsgp
 from dsgp.errors import StorageError
@@ -149,3 +153,24 @@ def test_the_disk_for_spilling_is_full(own_cluster, running, small_disk, kind, e
     job.require(expected[kind])
     logs = "".join(file.read_text() for file in cluster.zygote.folder.glob("worker-*.log"))
     assert "Spill to disk failed" in logs
+
+
+@pytest.mark.parametrize("n_interrupts", [1, 2])
+def test_an_interrupted_smooth_says_no_more_than_that(zygote, tmp_path, n_interrupts):
+    values = np.random.default_rng(0).standard_normal((40, 40, 30))
+    values[values > 1.5] = np.nan
+    field = xr.DataArray(
+        values, {d: np.arange(float(n)) for d, n in zip("xyz", values.shape, strict=True)}
+    )
+    field.to_dataset(name="t").to_zarr(tmp_path / "t.zarr", zarr_format=3, consolidated=False)
+    arguments = ["smooth", str(tmp_path / "t.zarr"), "--out", str(tmp_path / "out.zarr")]
+    pid, log = zygote.start("command", arguments=arguments)
+    wait_until(lambda: leftovers(tmp_path), "the begin of the work")
+    for _ in range(n_interrupts):
+        os.kill(pid, signal.SIGINT)
+        time.sleep(0.02)
+    assert zygote.exit_code(pid) == 130
+    assert "Traceback" not in log.read_text()
+    assert not (tmp_path / "out.zarr").exists()
+    if n_interrupts == 1:
+        assert leftovers(tmp_path) == []

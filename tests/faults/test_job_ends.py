@@ -10,8 +10,7 @@ import pytest
 
 from dsgp import versions
 from dsgp.errors import ClusterError
-from tests.faults.conftest import NO_WORKERS, STALL
-from tests.faults.jobs import PATIENCE, wait_until
+from tests.faults.jobs import NO_WORKERS, PATIENCE, STALL, wait_until
 
 
 def test_all_workers_are_gone(cluster, running, kind):
