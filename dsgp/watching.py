@@ -300,6 +300,8 @@ class Watch:
         return str(getattr(self.client.scheduler, "address", None) or "its address")
 
     def _silent(self, seconds: float) -> ClusterError:
+        if self.client.status != "running":  # it has noticed by itself that nobody is there
+            return self._lost(None)
         return ClusterError(
             f"the scheduler at {self._address} has not answered for {seconds:.3g} s; {SAFE}: see "
             f"whether its process runs, and start the job again ({STALL_TIMEOUT} in dask's "
