@@ -19,7 +19,7 @@ test: .venv-test/stamp ## Check style, types and layers, then run the tests
 	.venv-test/bin/ruff format --check .
 	.venv-test/bin/mypy
 	.venv-test/bin/lint-imports
-	.venv-test/bin/python -m pytest -n auto --maxprocesses 2 --dist loadfile --durations=30
+	.venv-test/bin/python -m pytest -n auto --maxprocesses 2 --dist worksteal --durations=30
 
 docs: .venv-docs/stamp ## Build the site into site/; a warning is an error
 	.venv-docs/bin/mkdocs build --strict

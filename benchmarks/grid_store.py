@@ -140,6 +140,8 @@ def job(source: Path, out: Path, report: Path, workers: int, memory: str) -> Non
         LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, memory_limit=memory,
             host="127.0.0.1", dashboard_address=None, worker_dashboard_address=None,
+            # The scheduler serves its state in any case, by default on all interfaces.
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         ) as cluster,
         Client(cluster),
         Watch(lambda: [nanny.pid for nanny in cluster.workers.values() if nanny.pid]) as watch,

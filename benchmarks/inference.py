@@ -32,6 +32,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "vbem": {"learner": "vbem"},
     "em": {"learner": "em"},
     "gibbs": {"method": "gibbs"},
+    "plain-gibbs": {"method": "plain-gibbs"},
     "collapsed": {"method": "collapsed"},
 }
 N_TEST = 10_000

@@ -23,6 +23,7 @@ from urllib.request import url2pathname
 from upath import UPath
 
 from dsgp.errors import ParameterError, StorageError
+from dsgp.scratch import Scratch
 
 Place: TypeAlias = Path | UPath
 
@@ -288,8 +289,8 @@ def local_copy(place: Place) -> Iterator[Path]:
     if isinstance(place, Path):
         yield place
         return
-    with tempfile.TemporaryDirectory(prefix="dsgp-") as folder:
-        copy = Path(folder) / name_of(place)
+    with Scratch("copy") as folder:
+        copy = folder / name_of(place)
         with _reaching(place):
             if place.is_dir():
                 for file in files_below(place):

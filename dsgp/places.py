@@ -28,6 +28,7 @@ from dsgp.addresses import (
 )
 from dsgp.errors import DsgpError, StorageError
 from dsgp.locks import locked
+from dsgp.scratch import Scratch
 
 # How names end of what is written aside, and the file in it that its owner has locked.
 _ASIDE, _LOCK = ".part", ".lock"
@@ -89,8 +90,8 @@ def made_aside(place: Place) -> Iterator[Path]:
     """
     if isinstance(place, UPath) and not isinstance(place, Path):
         require_writable(place)
-        with tempfile.TemporaryDirectory(prefix="dsgp-") as folder:
-            made = Path(folder) / name_of(place)
+        with Scratch("upload") as folder:
+            made = folder / name_of(place)
             yield made
             upload(made, place)
         return

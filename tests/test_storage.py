@@ -89,7 +89,7 @@ def test_a_later_format_is_refused(tmp_path):
     metadata = json.loads((path / "zarr.json").read_text())
     metadata["attributes"]["format_version"] = 99
     (path / "zarr.json").write_text(json.dumps(metadata))
-    with pytest.raises(StorageError, match="format version 99; this release reads up to 2"):
+    with pytest.raises(StorageError, match="format version 99; this release reads up to 3"):
         storage.read(path)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 from dsgp.additive.block_sums import UNWEIGHTED, CodedRows, codes_type
 from dsgp.rows.coding import TermCut
 from dsgp.rows.table import BLOCK
+from dsgp.scratch import Scratch
 from dsgp.terms import Floats
 
 
@@ -27,14 +26,14 @@ class KeptRows:
         on_disk: bool,
         keep: tuple[str, ...],
     ) -> None:
-        self.folder = tempfile.TemporaryDirectory(prefix="dsgp-codes-") if on_disk else None
+        self.folder = Scratch("codes") if on_disk else None
         self.n = 0
         shape, kind = (len(cuts), n_rows), codes_type(cuts)
         self.codes: Any = (
             np.empty(shape, dtype=kind)
             if self.folder is None
             else zarr.create_array(
-                Path(self.folder.name) / "codes.zarr",
+                self.folder.path / "codes.zarr",
                 shape=shape,
                 chunks=(max(len(cuts), 1), BLOCK),
                 dtype=np.dtype(kind).name,

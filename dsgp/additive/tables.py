@@ -152,18 +152,19 @@ class TwoWayTables:
     @cached_property
     def _normal(self) -> csr_array | None:
         """ZᵀWZ of all bins as one sparse matrix; None where too much of it is not 0."""
-        filled = [t.nnz if issparse(t) else t.size for t in self.thin.values()]
         size = int(self.offsets[-1])
+        # A table that is not thin counts in full.
+        filled = [_filled(t) if _is_thin(t) else t.size for t in self.pairs.values()]
         if not size or 2 * sum(filled) + size > _SPARSE * size**2:
             return None
         first, second = [np.arange(size)], [np.arange(size)]
         values = list(self.weights)
-        for (d, e), table in self.thin.items():
-            entries = coo_array(table)
-            rows, columns = entries.row + self.offsets[d], entries.col + self.offsets[e]
+        for (d, e), table in self.pairs.items():
+            rows, columns, entries = _entries(table)
+            rows, columns = rows + self.offsets[d], columns + self.offsets[e]
             first += [rows, columns]
             second += [columns, rows]
-            values += [entries.data, entries.data]
+            values += [entries, entries]
         where = (np.concatenate(first), np.concatenate(second))
         return coo_array((np.concatenate(values), where), (size, size)).tocsr()
 
@@ -185,9 +186,27 @@ class TwoWayTables:
 
 
 def _thin(table: Any) -> Any:
-    if issparse(table) or np.count_nonzero(table) > _SPARSE * table.size:
-        return table
-    return csr_array(table)
+    return csr_array(table) if _is_thin(table) and not issparse(table) else table
+
+
+def _is_thin(table: Any) -> bool:
+    return issparse(table) or _filled(table) <= _SPARSE * table.size
+
+
+def _filled(table: Any) -> int:
+    return int(table.nnz if issparse(table) else np.count_nonzero(table))
+
+
+def _entries(table: Any) -> tuple[NDArray[Any], NDArray[Any], Floats]:
+    """Rows, columns and values of what a table stores, or of what is not 0 where it is dense.
+
+    Without a sparse array for each pair: there are thousands of small ones.
+    """
+    if issparse(table):
+        entries = coo_array(table)
+        return entries.row, entries.col, entries.data
+    rows, columns = np.nonzero(table)
+    return rows, columns, table[rows, columns]
 
 
 def pairs_of(n_terms: int) -> list[tuple[int, int]]:

@@ -71,6 +71,7 @@ class Method(StrEnum):
     refit = "refit"
     greedy = "greedy"
     gibbs = "gibbs"
+    plain_gibbs = "plain-gibbs"
     collapsed = "collapsed"
 
 

@@ -89,15 +89,15 @@ def require_own_options(context: typer.Context, model: Model, learner: Learner) 
 
 def require_method(method: Method | None, model: Model) -> None:
     """Refuse a method that only the other model has."""
-    additive = (Method.gibbs, Method.collapsed)
+    additive = (Method.gibbs, Method.plain_gibbs, Method.collapsed)
     if model is Model.additive and method not in (None, *additive):
         raise ParameterError(
-            f"--method {method} is of --model pursuit, and this is --model additive; take gibbs or "
-            "collapsed, or leave it out"
+            f"--method {method} is of --model pursuit, and this is --model additive; take gibbs, "
+            "plain-gibbs or collapsed, or leave it out"
         )
-    if model is Model.pursuit and method is Method.collapsed:
+    if model is Model.pursuit and method in (Method.plain_gibbs, Method.collapsed):
         raise ParameterError(
-            "--method collapsed is of --model additive, and this is --model pursuit; take refit, "
+            f"--method {method} is of --model additive, and this is --model pursuit; take refit, "
             "greedy or gibbs"
         )
 

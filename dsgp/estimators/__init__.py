@@ -7,7 +7,7 @@ from typing import Any
 
 from dsgp import storage
 from dsgp.addresses import Place
-from dsgp.errors import StorageError
+from dsgp.errors import MemoryLimitError, StorageError
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.bands import component_bands
 from dsgp.estimators.classifier import AdditiveGPClassifier
@@ -77,5 +77,10 @@ def load(path: str | Place, *, storage_options: Mapping[str, Any] | None = None)
         raise StorageError(f"{str(path)!r} holds a {kind}, not a model this release knows")
     try:
         return _MODELS[kind]._restore(settings, tree)
-    except (KeyError, TypeError, ValueError) as error:
+    except MemoryLimitError:
+        raise
+    except StorageError as error:
+        raise StorageError(f"{str(path)!r} cannot be loaded: {error}") from error
+    # What schemas let pass may still be no model; restoring it raises many types.
+    except Exception as error:
         raise StorageError(f"{str(path)!r} is damaged: {error!r}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from dsgp.addresses import Place
 from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
@@ -58,13 +59,16 @@ class AdditiveGPRegressor(DrawnEstimator):
         Matérn functions of one column, in far more iterations; or keep the given hyperparameters.
         Structure that a learner leaves in the residuals, down to the distance of neighbouring
         points, is learned too.
-    method : {None, "gibbs", "collapsed"}
-        None: hyperparameters are the ones learned. The other two draw them from their posterior,
+    method : {None, "gibbs", "plain-gibbs", "collapsed"}
+        None: hyperparameters are the ones learned. The others draw them from their posterior,
         with chains that begin at the ones learned; predictions then average over 50 of the draws,
         and their standard deviations and intervals count that hyperparameters are uncertain.
         "gibbs": the paper's Additive-MCMC, one term after the other given all others, at any
-        number of distinct values. "collapsed": all functions integrated out, which mixes faster
-        where inputs are correlated; it needs the marginal likelihood at nodes, as "marginal" does.
+        number of distinct values; the hyperparameters of a term are drawn with its function
+        integrated out, and by "plain-gibbs" given its function, which moves far less: a reference,
+        for levels and Matérn functions of one column. "collapsed": all functions integrated out,
+        which mixes faster where inputs are correlated; it needs the marginal likelihood at nodes,
+        as "marginal" does.
     n_draws : int
         Draws that are kept, of all chains together.
     n_warmup : int
@@ -146,9 +150,9 @@ class AdditiveGPRegressor(DrawnEstimator):
         The fitted functions.
     draws_ : xarray.Dataset
         With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
-        (``log_likelihood`` given the functions of "gibbs", ``log_marginal_likelihood`` of
-        "collapsed"), by chain and draw. ``noise_variance_`` is the mean of the draws; kernels and
-        log marginal likelihood are those that the chains began at.
+        (``log_likelihood`` given the functions of "gibbs" and "plain-gibbs",
+        ``log_marginal_likelihood`` of "collapsed"), by chain and draw. ``noise_variance_`` is the
+        mean of the draws; kernels and log marginal likelihood are those that the chains began at.
     diagnostics_ : dict
         With ``method``: R-hat and effective sample size of every number drawn. Where the worst are
         above 1.05 or below 50, ``fit`` warns. ``inference_data()`` has the draws for ArviZ.
@@ -237,7 +241,14 @@ class AdditiveGPRegressor(DrawnEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        checkpoint: str | Place | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters
@@ -254,6 +265,11 @@ class AdditiveGPRegressor(DrawnEstimator):
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
             Precision weights: row i has noise variance σ²/w_i. 0 is the same as no row; a factor
             common to all changes σ² and nothing else.
+        checkpoint : str, Path or address, optional
+            With ``method``: a folder, usually named ``*.zarr``, where the chains are kept on the
+            way, twenty times in all. The same fit with it goes on where it was interrupted, and one
+            with more draws where it had ended: with the same draws, bit for bit, as without a
+            break. It may be deleted afterwards.
 
         Returns
         -------
@@ -269,9 +285,12 @@ class AdditiveGPRegressor(DrawnEstimator):
             If a parameter is out of its range.
         MemoryLimitError
             If the fit would not fit into memory.
+        StorageError
+            If ``checkpoint`` cannot be written, is something else, or has chains of other rows or
+            other settings, which are named.
         """
         fit = GaussianFit.of(self.get_params(deep=False))
-        sampling = Sampling.of(self.get_params(deep=False), fit.max_iter)
+        sampling = Sampling.of(self.get_params(deep=False), fit.max_iter, checkpoint)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)

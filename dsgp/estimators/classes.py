@@ -12,10 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.estimators.response import ResponseEstimator
+from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
 from dsgp.models import stored
 from dsgp.models.base import FittedModel
 from dsgp.models.class_model import ClassModel
+from dsgp.models.store_schema import check_classes
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
@@ -231,7 +233,8 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
         """Undo ``save``."""
-        model = cls(**stored.parameters(settings))
+        check_classes(settings, tree)
+        model = with_parameters(cls, stored.parameters(settings))
         estimators = [
             cls._kind._restore(part, tree[f"class{k}"]) for k, part in enumerate(settings["models"])
         ]

@@ -185,7 +185,7 @@ class AdditiveGPClassifier(ClassEstimator):
             labels=classes,
             wanted=asked.wanted,
         )
-        terms = asked.bound(source)
+        terms = asked.bound(source, priors_count=self.learner is not None)
         if self.learner is None:
             require_complete(terms)
         if self.link == "probit" and self.multi_class == "softmax" and len(classes) > 2:

@@ -21,7 +21,7 @@ class DrawnEstimator(GaussianEstimator):
         latent = self._fitted.latent
         if not isinstance(latent, MixtureModel):
             raise AttributeError(
-                f"there is no {name}: only method='gibbs' and method='collapsed' draw"
+                f"there is no {name}: only method='gibbs', 'plain-gibbs' and 'collapsed' draw"
             )
         return latent
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.errors import ConvergenceWarning
+from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
 from dsgp.kernels import Kernel
 from dsgp.models import stored
@@ -263,7 +264,7 @@ class FunctionEstimator(TableEstimator):
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
         """Undo ``save``; raises ``KeyError``, ``TypeError`` or ``ValueError`` if that cannot be."""
-        model = cls(**stored.parameters(settings))
+        model = with_parameters(cls, stored.parameters(settings))
         fitted = settings["fitted"]
         facts = FitFacts(**{name: fitted[f"{name}_"] for name in FitFacts.names()})
         held = cls._model_of(settings, tree)

@@ -224,7 +224,7 @@ class GeneralizedAdditiveGP(ResponseEstimator):
             extra=extra,
             wanted=asked.wanted,
         )
-        terms = asked.bound(source)
+        terms = asked.bound(source, priors_count=self.learner is not None)
         if self.learner is None:
             require_complete(terms)
         responses = fit.prepare(source, terms, clock)

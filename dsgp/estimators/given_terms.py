@@ -215,6 +215,8 @@ def require_no_priors(kernel: Kernel, what: str) -> None:
     """Raise ``ParameterError`` if a kernel has priors where nothing would heed them."""
     if kernel.priors:
         raise ParameterError(
-            f"{what}: {kernel!r} has priors, which count in AdditiveGPRegressor with "
-            'learner="marginal" or "vbem" only: leave them out'
+            f"{what}: {kernel!r} has priors, which only learners that maximise a marginal "
+            'likelihood heed (learner="marginal" and "vbem" of AdditiveGPRegressor without method, '
+            'whose draws have HyperPriors, and "marginal" and "independent" of other likelihoods): '
+            "leave them out"
         )

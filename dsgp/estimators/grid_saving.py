@@ -13,8 +13,10 @@ from dsgp import kernels as kernel_module
 from dsgp import storage
 from dsgp.errors import StorageError
 from dsgp.estimators.grid_fit import solving_of
+from dsgp.estimators.saved import with_parameters
 from dsgp.grid.means import Mean
 from dsgp.grid.model import FieldModel
+from dsgp.grid.store_schema import check_grid
 from dsgp.grid.stored import pack, unpack
 from dsgp.kernels import Stationary
 from dsgp.transforms import from_settings
@@ -71,7 +73,8 @@ def described(estimator: Any, model: FieldModel) -> tuple[Mapping[str, Any], sto
 
 def restored(kind: type[Any], settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Any:
     """Make a fitted ``GridGP`` of what ``described`` returned."""
-    estimator = kind(units=settings["units"], **settings["options"])
+    check_grid(settings, tree)
+    estimator = with_parameters(kind, {"units": settings["units"], **settings["options"]})
     # What made it, with its parameters, so that a clone can be fitted; absent in older stores.
     estimator.transform = from_settings(settings.get("transform"))
     for name in _PLAIN:

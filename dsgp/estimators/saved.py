@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
+from pydantic import BaseModel, ConfigDict, create_model
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.addresses import Place
+from dsgp.storage.schemas import validated
+
+_Kind = TypeVar("_Kind")
+# Parameters as constructors annotate them; a user may have given 1 for True.
+_PARAMETERS = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
+
+
+def with_parameters(kind: type[_Kind], parameters: Mapping[str, Any]) -> _Kind:
+    """Make an estimator with stored parameters, which have the types that it annotates.
+
+    Raises
+    ------
+    StorageError
+        If a parameter is none of its own, or of another type.
+    """
+    hints = get_type_hints(kind.__init__)
+    wanted = {
+        name: (hints.get(name, Any), one.default)
+        for name, one in inspect.signature(kind).parameters.items()
+    }
+    schema: type[BaseModel] = create_model(kind.__name__, __config__=_PARAMETERS, **wanted)  # type: ignore[call-overload]
+    checked = validated(schema, dict(parameters), "settings: parameters")
+    return kind(**{name: getattr(checked, name) for name in checked.model_fields_set})
 
 
 class Saved:

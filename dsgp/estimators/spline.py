@@ -16,10 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory, storage
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
-from dsgp.estimators.saved import Saved
+from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.models.checks import require_choice, require_level, require_positive
 from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineData, SplineModel
+from dsgp.models.store_schema import check_spline
 from dsgp.rows.sources import (
     Rows,
     Wanted,
@@ -69,6 +70,10 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         fits of the same rows and order.
     effective_dof_ : float
         Trace of the smoother: how many parameters the function amounts to.
+    converged_ : bool
+        False where the rows show no noise, because the likelihood still rises where the function
+        goes through all points, or because a polynomial does: standard deviations and
+        ``noise_variance_`` then say nothing. ``fit`` has warned of it.
     n_rows_, n_features_in_ : int
         Rows of positive weight; the column is one.
 
@@ -182,6 +187,13 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if self.smoothing is None:
             model = SplineModel.learned(data)
         else:
+            least = unit / data.largest_rate
+            if self.smoothing < least:
+                raise ParameterError(
+                    f"smoothing={self.smoothing!r} is so small that the function goes through all "
+                    f"{len(data.points)} points and float64 cannot tell what noise is left: give "
+                    f"at least {least:.3g} for these rows"
+                )
             model = SplineModel.of(data, unit / float(self.smoothing))
         self.model_, self._columns = model, columns
         self._place = {"offset": offset, "extent": extent, "centre": centre, "scale": scale}
@@ -192,7 +204,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self._show()
-        if model.at_bound or model.noise_variance < _NO_NOISE:
+        if not self.converged_:
             warnings.warn(
                 f"the rows show no noise: the likelihood still rises where the function goes "
                 f"through all {len(data.points)} points, or a polynomial does; standard deviations "
@@ -210,6 +222,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         diffusion = model.rate / place["extent"] ** (2 * self.order - 1)
         self.smoothing_ = heaviest / diffusion if diffusion else math.inf
         degrees = model.data.degrees
+        self.converged_ = not (model.at_bound or model.noise_variance < _NO_NOISE)
         # Densities of targets in their unit; those of weights cancel against the noise.
         self.log_marginal_likelihood_ = model.log_likelihood - degrees * math.log(scale)
 
@@ -322,7 +335,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                 f"SmoothingSpline of {self._columns.names[0]}: {kind}, {self.n_rows_} rows at "
                 f"{len(self.model_.data.points)} points",
                 f"smoothing: {self.smoothing_:.6g} ({how})",
-                f"noise: standard deviation {math.sqrt(self.noise_variance_):.6g}",
+                f"noise: standard deviation {math.sqrt(self.noise_variance_):.6g}"
+                + ("" if self.converged_ else " (the rows show none: stds say nothing)"),
                 f"effective degrees of freedom: {self.effective_dof_:.1f}",
                 f"log restricted likelihood: {self.log_marginal_likelihood_:.2f}",
             ]
@@ -349,7 +363,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
 
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
-        model = cls(**settings["parameters"])
+        check_spline(settings, tree)
+        model = with_parameters(cls, settings["parameters"])
         require_choice("order", model.order, (1, 2, 3))
         stored, arrays = settings["columns"], tree["data"]
         points, weight, target = (

@@ -88,6 +88,37 @@ def disturbances(
 
 
 @compiled
+def smoothed_states(
+    shift, stationary, rate, step, means, covariances, dual, tau, states, moved
+):  # fmt: skip
+    """Fill the posterior means of the states u and of their e, (n, m) each, and ``tau`` (n,).
+
+    From what both passes kept; e_t = u_t − Φ u_{t−1} is Q times the smoother's vector r, with all
+    its digits. That of the first state is 0.
+    """
+    m = len(shift)
+    r = np.zeros(m)
+    q = np.empty((m, m))
+    p = np.empty((m, m))
+    integrals = np.empty(2 * m - 1)
+    for t in range(step.shape[0] - 1, -1, -1):
+        r[0] += dual[t]
+        unpack(covariances[t], p)
+        tau[t] = max(min(rate * step[t], FORGOTTEN), _SHORTEST)
+        integrate(tau[t], integrals)
+        white(shift, stationary[m - 1, m - 1], integrals, q)
+        for i in range(m):
+            states[t, i] = means[t, i]
+            moved[t, i] = 0.0
+            for j in range(m):
+                states[t, i] += p[i, j] * r[j]
+                if t > 0:
+                    moved[t, i] += q[i, j] * r[j]
+        if t > 0:
+            pull(shift, tau[t], math.exp(-tau[t]), r)
+
+
+@compiled
 def expected_log_density(shift, unit, tau, log_ratio, first, noise, cross, previous):
     """Return Σ log det Q̃ and Σ tr(Q̃⁻¹ E[e eᵀ]) of all states at ρ, and their derivatives by log ρ.
 

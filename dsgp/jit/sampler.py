@@ -11,13 +11,16 @@ from dsgp.jit.transition import push, scaled
 
 
 @compiled
-def simulate(shift, stationary, rate, step, normal, out):
+def simulate(shift, stationary, rate, step, normal, out, states, moved):
     """Fill ``out`` (n,) with a draw, from standard normal numbers ``normal`` (n, m).
 
     The state moves by Φ and gets noise of covariance Q, which is small of a high power of τ: it is
-    integrated, not taken as a difference of covariances.
+    integrated, not taken as a difference of covariances. Where their length is not 0, ``states``
+    (n, m) gets all states, and ``moved`` (n, m) the noise that led to them; that of the first state
+    is 0.
     """
     m = len(shift)
+    keep = states.shape[0] > 0
     state = np.zeros(m)
     spread = np.empty((m, m))
     integrals = np.empty(2 * m - 1)
@@ -41,8 +44,13 @@ def simulate(shift, stationary, rate, step, normal, out):
                     spread[i, j] = stationary[i, j]
         factorise(spread)
         for i in range(m):
+            noise = 0.0
             for j in range(i + 1):
                 state[i] += spread[i, j] * normal[t, j]
+                noise += spread[i, j] * normal[t, j]
+            if keep:
+                states[t, i] = state[i]
+                moved[t, i] = noise if t > 0 else 0.0
         out[t] = state[0]
 
 

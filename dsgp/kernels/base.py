@@ -61,6 +61,10 @@ class Kernel(ABC):
 
     fixed: Iterable[str]
 
+    is_damped: ClassVar[bool] = False
+    """Whether a lengthscale says over what an oscillation is forgotten, which may be many of the
+    natural widths, and not what shape the function has within one."""
+
     priors: Mapping[str, Prior] = Priors()
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

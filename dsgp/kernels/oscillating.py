@@ -66,6 +66,7 @@ class DampedOscillation(Stationary):
     priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     order: ClassVar[int] = 2
+    is_damped: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ from scipy.special import comb
 
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Kernel
+from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace
 
 
@@ -44,11 +45,14 @@ class Wiener(Kernel):
         :math:`x_0`, in the units of the input. Take one that is not far from the inputs.
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
+    priors : mapping
+        None: nothing heeds any.
 
     Raises
     ------
     ParameterError
-        If a parameter is not a positive number within 1e-150 to 1e150, or a fixed one is not given.
+        If a parameter is not a positive number within 1e-150 to 1e150, a fixed one is not given, or
+        there are priors.
 
     Examples
     --------
@@ -63,11 +67,17 @@ class Wiener(Kernel):
     variance: float | None = None
     origin: float = 0.0
     fixed: Iterable[str] = field(default=())
+    priors: Mapping[str, Prior] = field(default_factory=Priors)
 
     parameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance")
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.priors:
+            raise ParameterError(
+                "Wiener: no model heeds priors of its parameters, of which only one ratio counts: "
+                "leave priors out; SmoothingSpline(smoothing=…) keeps a ratio that is known"
+            )
         whole = isinstance(self.smoothing_order, (int, np.integer))
         if not whole or isinstance(self.smoothing_order, bool) or self.smoothing_order not in _ALL:
             raise ParameterError(

@@ -57,7 +57,8 @@ class Learned:
     mode : NodeMode or None
         None where nothing was learned at nodes.
     trace : list of float
-        The evidence of all rows, whenever it was the best so far.
+        The evidence of all rows, with the log density of the kernels' priors, whenever it was the
+        best so far.
     evaluations : int
         Modes found, on all levels of rows.
     passes : int
@@ -230,7 +231,7 @@ class _Search:
         mode = node_mode(model, kernels, values, tol=tol, max_iter=100)
         self.evaluations += 1
         self.passes += mode.passes
-        value = mode.evidence(alone=self.alone)
+        value = mode.evidence(alone=self.alone) + sum(kernel.log_prior for kernel in kernels)
         self.watch(value)
         flat = model.at(mode.values)[0]
         return State(kernels, mode, value, model.tables(mode.linearised, flat))

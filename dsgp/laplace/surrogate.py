@@ -37,7 +37,7 @@ class State:
     kernels : list of kernels, one a term
     mode : NodeMode
     value : float
-        The evidence.
+        The evidence, and the log density of the kernels' priors.
     tables : TwoWayTables
         Of the working model at the mode.
     """
@@ -96,6 +96,7 @@ def best_of_surrogate(
         near.append(_kept(constant_kernel(model.constant)))
     start = tilt.kernels
     before = evidence(mode.posterior.nodes, state.rows, start, 1.0, alone=alone).value
+    before += sum(kernel.log_prior for kernel in start)
     maximum = maximise(
         mode.posterior.nodes,
         state.rows,

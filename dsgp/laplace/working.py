@@ -43,7 +43,7 @@ class State:
     mode : Mode
         The constant in it.
     value : float
-        Log marginal likelihood.
+        Log marginal likelihood, and the log density of the kernels' priors.
     """
 
     kernels: list[Kernel]

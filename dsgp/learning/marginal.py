@@ -43,10 +43,14 @@ _FAR = 20.0
 _RADIUS, _RADIUS_AGAIN = 0.5, 1.0
 # Nats that a step must promise, as a share of the slope per unit at which a search ends.
 _ENOUGH = 0.01
+# Times the tolerance of a first search, of which only the number of nodes is of interest.
+_ROUGHER = 100.0
 # Nats that a search from other lengthscales has gained, below which it came back.
 _GAIN = 0.1
-# Updates of the noise alone before anything else moves: it is the parameter known best.
+# Updates of the noise alone before anything else moves (it is the parameter known best), and the
+# share of it below which one changes nothing.
 _NOISE_UPDATES = 4
+_SAME_NOISE = 0.05
 
 
 @dataclass(frozen=True)
@@ -254,33 +258,29 @@ def marginal(
         counts = first_nodes(kernels, tables)
     eliminated = eliminated_of(tables)
     evaluations = 0
+
     while True:
         basis = Basis.of(tables, counts, eliminated)
         nodes = basis.nodes(tables)
         objective = _Objective(nodes, rows, searches, noise_bounds, watch)
         for _ in range(0 if evaluations else _NOISE_UPDATES):
+            before = noise_variance
             better = evidence(nodes, rows, kernels, noise_variance).next_noise
             noise_variance = float(np.clip(better, *noise_bounds))
+            if abs(noise_variance / before - 1) < _SAME_NOISE:
+                break
         radius = _RADIUS_AGAIN if evaluations else _RADIUS
-        best = _newton(objective, kernels, noise_variance, tol, max_iter, radius)
-        for _ in range(_SCANS):
-            others = other_lengthscales(
-                tables, basis.at_bins(best.mean), searches, best.kernels, best.noise_variance
+        # Where nodes will not do, that shows long before all digits are there.
+        best = _newton(objective, kernels, noise_variance, _ROUGHER * tol, max_iter, radius)
+        more, open_variance = _wanted(tables, basis, counts, best)
+        if more == counts:
+            best = _newton(
+                objective, best.kernels, best.noise_variance, tol, max_iter, _RADIUS_AGAIN
             )
-            if others == best.kernels:
-                break
-            start = objective.pack(others, best.noise_variance)
-            if -objective.logs_at(start / objective.scale)[0] < best.value - _FAR:
-                break
-            found = _newton(objective, others, best.noise_variance, tol, max_iter)
-            gain = found.value - best.value
-            best = found if gain > 0 else best
-            if gain < _GAIN:
-                break
+            best = _elsewhere(objective, tables, basis, best, tol, max_iter)
+            more, open_variance = _wanted(tables, basis, counts, best)
         evaluations += objective.evaluations
         kernels, noise_variance = best.kernels, best.noise_variance
-        open_variance = open_variances(tables, basis, kernels, noise_variance)
-        more = more_nodes(tables, counts, kernels, open_variance)
         if more == counts:
             break
         counts = more
@@ -294,6 +294,40 @@ def marginal(
         open_variance=open_variance,
         resolved=sum(open_variance) <= 4 * RESOLUTION,
     )
+
+
+def _wanted(
+    tables: TwoWayTables, basis: Basis, counts: list[int], best: Optimum
+) -> tuple[list[int], list[float]]:
+    """Return how many nodes an optimum asks for, and the variances that these leave open."""
+    open_variance = open_variances(tables, basis, best.kernels, best.noise_variance)
+    return more_nodes(tables, counts, best.kernels, open_variance), open_variance
+
+
+def _elsewhere(
+    objective: _Objective,
+    tables: TwoWayTables,
+    basis: Basis,
+    best: Optimum,
+    tol: float,
+    max_iter: int,
+) -> Optimum:
+    """Return the best of an optimum and those that lengthscales far from it lead to."""
+    for _ in range(_SCANS):
+        others = other_lengthscales(
+            tables, basis.at_bins(best.mean), objective.searches, best.kernels, best.noise_variance
+        )
+        if others == best.kernels:
+            break
+        start = objective.pack(others, best.noise_variance)
+        if -objective.logs_at(start / objective.scale)[0] < best.value - _FAR:
+            break
+        found = _newton(objective, others, best.noise_variance, tol, max_iter)
+        gain = found.value - best.value
+        best = found if gain > 0 else best
+        if gain < _GAIN:
+            break
+    return best
 
 
 def _require_finite(result: Evidence) -> None:

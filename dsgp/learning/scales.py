@@ -22,7 +22,7 @@ from scipy.stats import f as f_distribution
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Codes, Floats, Observations
+from dsgp.terms import Cells, Codes, DenseCells, Floats, Observations
 
 # Probability that the screen stops at white noise, for all scales and terms together.
 SIGNIFICANCE = 1e-3
@@ -39,6 +39,13 @@ _SMALLEST_RATIO, _LARGEST_RATIO = 1e-6, 1e6
 _SMALLEST_START = 1e-2
 # The shortest lengthscale worth trying, in distances of the blocks that differ.
 _SHORTER = 0.25
+# Lengthscales of an axis of no more points are tried whatever the screen says: of few points it can
+# tell little, and trying costs as little. A clear wave that was taken for noise varies least
+# between neighbours, and is seen by blocks of a quarter of its period only.
+_FEW_POINTS = 1024
+_FEW_DENSE_POINTS = 256  # of kernels whose covariances are made as matrices
+# Nats that they must gain: what is learned from them is kept only if the whole likelihood gains.
+_LEAST_GAIN_OF_FEW = 2.0
 # Points of an axis that is scanned; beyond, neighbours are merged as far as the scale allows.
 _SCAN_POINTS = 2**16
 
@@ -165,6 +172,7 @@ def finer_start(
     free: list[tuple[str, ...]],
     noise_bounds: tuple[float, float],
     squares: float | None = None,
+    by_screen: bool = False,
 ) -> Start | None:
     """Look for structure that a fit has left in its residuals, and for kernels that explain it.
 
@@ -183,6 +191,8 @@ def finer_start(
     noise_bounds : tuple of float
     squares : float, optional
         Weighted sum of squared residuals, where the equations do not know.
+    by_screen : bool
+        Leave out lengthscales of axes of few points whose residuals may as well be noise.
 
     Returns
     -------
@@ -212,15 +222,19 @@ def finer_start(
                 layout.n_terms,
                 neighbours.curve,
             )
+            least = LEAST_GAIN
             if seen is None:
-                continue
+                few = _FEW_DENSE_POINTS if isinstance(cells, DenseCells) else _FEW_POINTS
+                if by_screen or len(cells) > few:
+                    continue
+                seen, least = Structure(0, 0.0), _LEAST_GAIN_OF_FEW
             scan = _Scan.of(
                 cells, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
             )
             gain, candidate = scan.best(
                 kernels[term], noise_variance, seen, free[term], noise_bounds
             )
-            if gain > max(LEAST_GAIN, best[0] if best else 0.0):
+            if gain > max(least, best[0] if best else 0.0):
                 best = gain, term, candidate
         if best is None:
             break

@@ -96,7 +96,8 @@ def search_for(
     longest = LONGEST * extent
     natural = kernel.natural_width()
     if natural is not None:
-        width, longest = natural, LENGTHSCALE_START * natural
+        shaped = LENGTHSCALE_START * natural
+        width, longest = natural, max(shaped, longest) if kernel.is_damped else shaped
     lengthscales = [name for name in kernel.parameters if name.startswith("lengthscale")]
     variances = [name for name in kernel.parameters if name.startswith("variance")]
     values, middles, names, lower, upper = {}, {}, [], [], []

@@ -21,7 +21,11 @@ from dsgp.terms import Floats
 RHAT_LIMIT, LEAST_SIZE = 1.05, 50.0
 _NOISE = "noise_variance"
 # What the log likelihood of a method is given.
-LIKELIHOODS = {"gibbs": "log_likelihood", "collapsed": "log_marginal_likelihood"}
+LIKELIHOODS = {
+    "gibbs": "log_likelihood",
+    "plain-gibbs": "log_likelihood",
+    "collapsed": "log_marginal_likelihood",
+}
 _TOLD = {
     "log_likelihood": "log density of the targets given functions and noise",
     "log_marginal_likelihood": "log density of the targets, functions integrated out",
@@ -34,7 +38,7 @@ class DrawnParameters:
 
     Attributes
     ----------
-    method : {"gibbs", "collapsed"}
+    method : {"gibbs", "plain-gibbs", "collapsed"}
     terms, parameters : tuple of str
         Of each number but the last: the name of its term, and that of the kernel's parameter.
     positions : tuple of int

@@ -23,7 +23,12 @@ from dsgp.terms import LOG_2PI, Floats
 # Ratios of roughness to noise that are looked at, a decade apart: from a polynomial, up to where
 # neighbouring points have nothing in common but what they are told, in units of their noise.
 _SMOOTHEST, _ROUGHEST = -8.0, 6.0
+# What a variance may come to, some decades below the largest number.
+_FARTHEST = 1e280
 _NONE_2D = np.empty((0, 0))
+# Decades beyond the roughest that is looked at, up to which effective degrees of freedom and the
+# noise keep digits.
+_BEYOND = 3.0
 # Points are filtered once the state is known to so many noise variances: a variance much larger
 # would cancel against itself. Until then, and of so many points at most, by dense algebra; what is
 # known then must be less than the last, which leaves six digits.
@@ -98,6 +103,17 @@ class SplineData:
     def step(self) -> Floats:
         """Steps between the points from the last of the first ones on; 0 for that."""
         return np.diff(self.points[self.n_first - 1 :], prepend=self.points[self.n_first - 1])
+
+    @property
+    def roughest(self) -> float:
+        """Decimal logarithm of a rate at which neighbouring points have nothing in common."""
+        step = float(np.median(np.diff(self.points)))
+        return _ROUGHEST - math.log10(float(np.median(self.weight)) * step ** (2 * self.order - 1))
+
+    @property
+    def largest_rate(self) -> float:
+        """Beyond it float64 cannot tell the noise from none."""
+        return float(10.0 ** (self.roughest + _BEYOND))
 
     @property
     def shift(self) -> tuple[float, ...]:
@@ -210,11 +226,7 @@ class SplineModel:
     @classmethod
     def learned(cls, data: SplineData) -> SplineModel:
         """Take the likeliest ratio: the best of those a decade apart, and then near it."""
-        highest = _ROUGHEST - math.log10(
-            float(np.median(data.weight)) * float(np.median(np.diff(data.points)))
-            ** (2 * data.order - 1)
-        )  # fmt: skip
-        decades = np.arange(_SMOOTHEST - math.log10(data.weight.sum()), highest + 1.0)
+        decades = np.arange(_SMOOTHEST - math.log10(data.weight.sum()), data.roughest + 1.0)
 
         def negative(log_rate: float) -> float:
             try:
@@ -272,6 +284,12 @@ class SplineModel:
 
     def moments(self, inputs: Floats, derivative: int = 0) -> tuple[Floats, Floats]:
         """Posterior mean and variance of a derivative at inputs, each (n,)."""
+        # Where the variance, a power of the distance, is infinite in float64.
+        far = np.abs(inputs) > _FARTHEST ** (1.0 / (2 * self.data.order - 1))
+        if far.any():
+            mean, variance = self._beyond(inputs, derivative), np.full(len(inputs), np.inf)
+            mean[~far], variance[~far] = self.moments(inputs[~far], derivative)
+            return mean, variance
         first = self.data.points[self.data.n_first - 1]
         mean, variance = np.empty(len(inputs)), np.empty(len(inputs))
         early = inputs < first
@@ -288,6 +306,18 @@ class SplineModel:
             )  # fmt: skip
             mean[~early], variance[~early] = value, spread
         return mean, self.noise_variance * np.maximum(variance, 0.0)
+
+    def _beyond(self, inputs: Floats, derivative: int) -> Floats:
+        """Posterior mean outside the points: a polynomial from the outermost, or infinite."""
+        ends = self.data.points[[0, -1]]
+        side = (inputs > 0).astype(int)
+        mean = np.zeros(len(inputs))
+        with np.errstate(over="ignore"):
+            for k in range(self.data.order - 1, derivative - 1, -1):
+                mean = self.moments(ends, k)[0][side] + mean * (
+                    (inputs - ends[side]) / (k + 1 - derivative)
+                )
+        return mean
 
     def _before(self, inputs: Floats, derivative: int) -> tuple[Floats, Floats]:
         """Before the last of the first points, given the state there and the targets until then."""

@@ -26,6 +26,7 @@ from dsgp.models.mixture import MixtureModel
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.projections import ARRAYS, Projections
 from dsgp.models.sampled import DrawsModel
+from dsgp.models.store_schema import check_table
 from dsgp.models.term import FittedTerm
 from dsgp.priors import HyperPriors
 from dsgp.rows.sources import kind_from_settings
@@ -128,11 +129,7 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
     StorageError, KeyError, ValueError
         If the store is damaged, or too old.
     """
-    if "equations" not in settings:
-        raise StorageError(
-            "the model was saved in format version 1, which kept too little for its standard "
-            "deviations; fit it again"
-        )
+    check_table(settings, tree)
     fitted, kept = settings["fitted"], terms(settings, tree)
     model = AdditiveModel(
         terms=kept,

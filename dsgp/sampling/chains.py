@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -10,9 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from dsgp.compute import one_blas_thread, run
+from dsgp.sampling.checkpoint import Checkpoint, Kept
 from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
 from dsgp.sampling.gibbs import GibbsChain
 from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.plain import PlainGibbsChain
+from dsgp.sampling.state import ChainState
 from dsgp.terms import Floats
 
 # After how many parts of a run the caller is told.
@@ -45,6 +48,12 @@ class Chain(Protocol):
     def adapt(self, last: bool) -> None:
         """Learn from a sweep of the warm-up."""
 
+    def state(self) -> ChainState:
+        """Return all that its model does not have."""
+
+    def restore(self, state: ChainState) -> None:
+        """Go on from a state."""
+
 
 @dataclass(frozen=True)
 class HyperDraws:
@@ -55,7 +64,7 @@ class HyperDraws:
     theta : ndarray of shape (n_chains, n_draws, n_parameters)
         Logs, as of ``HyperModel``.
     log_likelihood : ndarray of shape (n_chains, n_draws)
-        Given functions and noise of "gibbs"; the marginal one of "collapsed".
+        Given functions and noise of "gibbs" and "plain-gibbs"; the marginal one of "collapsed".
     n_warmup : int
         Sweeps of each chain before.
     n_nodes : int
@@ -72,30 +81,6 @@ class HyperDraws:
     left_open: float = 0.0
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A chain and what it has kept."""
-
-    chain: Chain
-    theta: list[Floats]
-    log_likelihood: list[float]
-    sweeps: int = 0
-
-    def advance(self, end: int, n_warmup: int) -> _Run:
-        """Go on until ``end`` sweeps are done."""
-        chain, theta, log_likelihood = self.chain, list(self.theta), list(self.log_likelihood)
-        if not self.sweeps:
-            chain.settle()
-        for done in range(self.sweeps + 1, end + 1):
-            chain.sweep()
-            if done <= n_warmup:
-                chain.adapt(last=done == n_warmup)
-            else:
-                theta.append(chain.theta.copy())
-                log_likelihood.append(chain.log_likelihood)
-        return _Run(chain, theta, log_likelihood, end)
-
-
 def gibbs(
     model: HyperModel,
     *,
@@ -104,6 +89,8 @@ def gibbs(
     n_chains: int,
     seed: int,
     watch: Callable[[int], None] = lambda sweeps: None,
+    plain: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> HyperDraws:
     """Draw hyperparameters and functions in turn, term by term; see ``sampling.gibbs``.
 
@@ -120,12 +107,16 @@ def gibbs(
     seed : int
     watch : callable
         Told how many sweeps all chains have done.
+    plain : bool
+        Draw the hyperparameters of a term given its function; see ``sampling.plain``.
+    checkpoint : Checkpoint, optional
+        Where the chains are kept on the way, and taken up again.
     """
-    chains = [GibbsChain(model, _random(seed, k)) for k in range(n_chains)]
+    kind = PlainGibbsChain if plain else GibbsChain
+    makers = [partial(_made, partial(kind, model), seed, k) for k in range(n_chains)]
     equations = model.equations
     seconds = _POINT * (equations.layout.size + equations.n_rows * equations.layout.n_terms)
-    # A chain is as long as the rows, and would have to travel both ways.
-    return _collected(chains, n_draws, n_warmup, seconds, True, watch)
+    return _collected(makers, n_draws, n_warmup, seconds, watch, checkpoint)
 
 
 def collapsed(
@@ -136,45 +127,74 @@ def collapsed(
     n_chains: int,
     seed: int,
     watch: Callable[[int], None] = lambda sweeps: None,
+    checkpoint: Checkpoint | None = None,
 ) -> HyperDraws:
     """Draw hyperparameters with all functions integrated out; see ``sampling.collapsed``.
 
     Parameters and result are those of ``gibbs``.
     """
     covariance = evidence.curvature()
-    chains = [CollapsedChain(evidence, covariance, _random(seed, k)) for k in range(n_chains)]
+    make = partial(CollapsedChain, evidence, covariance)
+    makers = [partial(_made, make, seed, k) for k in range(n_chains)]
     seconds = _NODE * evidence.basis.kept_size**3 * 4 * evidence.model.size
-    draws = _collected(chains, n_draws, n_warmup, seconds, False, watch)
+    draws = _collected(makers, n_draws, n_warmup, seconds, watch, checkpoint)
     some = draws.theta.reshape(-1, draws.theta.shape[2])
     some = some[np.linspace(0, len(some) - 1, _JUDGED).round().astype(int)]
     left_open = max(evidence.left_open(theta) for theta in some)
     return replace(draws, n_nodes=evidence.basis.size, left_open=left_open)
 
 
-def _random(seed: int, chain: int) -> np.random.Generator:
-    return np.random.default_rng([seed, chain])
+def _made(make: Callable[[np.random.Generator], Chain], seed: int, chain: int) -> Chain:
+    return make(np.random.default_rng([seed, chain]))
 
 
 def _collected(
-    chains: list[GibbsChain] | list[CollapsedChain],
+    makers: Sequence[Callable[[], Chain]],
     n_draws: int,
     n_warmup: int,
     seconds: float,
-    in_place: bool,
     watch: Callable[[int], None],
+    checkpoint: Checkpoint | None,
 ) -> HyperDraws:
     """Advance all chains side by side, and put their draws together."""
-    n_sweeps = n_warmup + -(-n_draws // len(chains))
-    ends = np.unique(np.linspace(0, n_sweeps, _SEGMENTS + 1).round().astype(int))[1:]
-    runs = [_Run(chain, [], []) for chain in chains]
-    with one_blas_thread():
-        for end in ends:
-            tasks = [partial(each.advance, int(end), n_warmup) for each in runs]
-            work = seconds * len(runs) * n_sweeps / len(ends)
-            runs = run(tasks, work, in_place=in_place)
-            watch(int(end))
+    n_kept = -(-n_draws // len(makers))
+    n_sweeps = n_warmup + n_kept
+    chains = (checkpoint.load() if checkpoint else None) or [Kept() for _ in makers]
+    done = chains[0].sweeps
+    ends = np.unique(np.linspace(done, n_sweeps, _SEGMENTS + 1).round().astype(int))
+    ends = ends[ends > done]
+    watch(min(done, n_sweeps))
+    for end in ends:
+        tasks = [
+            partial(_advanced, make, each, int(end), n_warmup)
+            for make, each in zip(makers, chains, strict=True)
+        ]
+        chains = run(tasks, seconds * len(chains) * (int(end) - chains[0].sweeps))
+        if checkpoint:
+            checkpoint.save(chains)
+        watch(int(end))
     return HyperDraws(
-        np.array([each.theta for each in runs]),
-        np.array([each.log_likelihood for each in runs]),
+        np.array([each.theta[:n_kept] for each in chains]),
+        np.array([each.log_likelihood[:n_kept] for each in chains]),
         n_warmup,
     )
+
+
+def _advanced(make: Callable[[], Chain], kept: Kept, end: int, n_warmup: int) -> Kept:
+    """Go on with a chain until ``end`` sweeps are done; only its state travels back."""
+    chain = make()
+    theta, log_likelihood = list(kept.theta), list(kept.log_likelihood)
+    # Here too: a worker is a process of its own.
+    with one_blas_thread():
+        if kept.state is None:
+            chain.settle()
+        else:
+            chain.restore(kept.state)
+        for done in range(kept.sweeps + 1, end + 1):
+            chain.sweep()
+            if done <= n_warmup:
+                chain.adapt(last=done == n_warmup)
+            else:
+                theta.append(chain.theta.copy())
+                log_likelihood.append(chain.log_likelihood)
+        return Kept(chain.state(), theta, log_likelihood, end)

@@ -29,6 +29,13 @@ from dsgp.learning.node_posterior import NodePosterior
 from dsgp.learning.nodes import are_too_many, eliminated_of, enough_nodes, open_variances
 from dsgp.sampling.parameters import HyperModel
 from dsgp.sampling.slices import Adapted, Ellipse
+from dsgp.sampling.state import (
+    ChainState,
+    adapted_of,
+    of_adapted,
+    of_generator,
+    put_into_generator,
+)
 from dsgp.terms import LOG_2PI, Floats
 
 # Lengthscales are drawn below their best values, too: nodes resolve so much shorter ones.
@@ -227,6 +234,21 @@ class CollapsedChain:
             if value > -math.inf:
                 self.theta, self.value = theta, value
                 return
+
+    def state(self) -> ChainState:
+        """Return all that the evidence does not have."""
+        arrays = {"theta": self.theta.copy(), "value": np.array([self.value])}
+        numbers = {"random": of_generator(self.random), "evaluations": self.evaluations}
+        return ChainState(numbers, arrays | of_adapted(self.adapted, "adapted"))
+
+    def restore(self, state: ChainState) -> None:
+        """Go on from a state."""
+        self.theta = state.arrays["theta"].copy()
+        self.value = float(state.arrays["value"][0])
+        put_into_generator(self.random, state.numbers["random"])
+        self.evaluations = state.numbers["evaluations"]
+        self.adapted = adapted_of(state.arrays, "adapted")
+        self.blocks = self._blocks()
 
     def adapt(self, last: bool) -> None:
         """Learn from the state after a sweep of the warm-up."""

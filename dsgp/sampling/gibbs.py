@@ -9,20 +9,29 @@ A sweep visits the terms. With r_d the targets less the constant and all other t
    backward sampling, and it works for every kind of term;
 
 and then σ² given all functions, from its inverse gamma distribution. Steps 1 and 2 draw (θ_d, f_d)
-together. Given f_d, as a plain Gibbs sampler has it, θ_d would hardly move where there are many
-points.
+together. Given f_d, as the plain Gibbs sampler of ``sampling.plain`` has it, θ_d hardly moves where
+there are many points.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from dsgp.sampling.parameters import HyperModel, TermPrior
 from dsgp.sampling.slices import Adapted
-from dsgp.terms import LOG_2PI, Cells, Floats, Observations
+from dsgp.sampling.state import (
+    ChainState,
+    adapted_of,
+    of_adapted,
+    of_generator,
+    put_into_generator,
+)
+from dsgp.terms import LOG_2PI, Cells, Floats, Observations, Solver
 
 # Sweeps that find functions which go with the start, before hyperparameters move.
 _SETTLE = 5
@@ -31,6 +40,34 @@ _UPDATES = 2
 # Guesses of the standard deviations of logs, with which the ellipses begin.
 _GUESS = 0.4
 _TINY = np.finfo(float).tiny
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the rows tell a term, all other terms given.
+
+    Attributes
+    ----------
+    information : ndarray of shape (n_cells,)
+        Z_dᵀ W (y − Σ_{e≠d} f_e): the constant is still in it.
+    weight : ndarray of shape (n_cells,)
+    ones : ndarray of shape (n_cells,)
+        The information of a target of ones.
+    total : float
+        Weighted sum of the targets less the other terms.
+    """
+
+    information: Floats
+    weight: Floats
+    ones: Floats
+    total: float
+
+    def observations(self, constant: float, noise_variance: float) -> Observations:
+        """Return the targets less the constant as means at the cells."""
+        target = np.zeros(len(self.weight))
+        left = self.information - constant * self.ones
+        np.divide(left, self.weight, out=target, where=self.weight > 0)
+        return Observations(target, self.weight / noise_variance)
 
 
 class GibbsChain:
@@ -82,6 +119,33 @@ class GibbsChain:
         for part, adapted in zip(self.model.parts, self.adapted, strict=True):
             adapted.add(self.theta[part], last)
 
+    def state(self) -> ChainState:
+        """Return all that the model does not have."""
+        arrays = {
+            "theta": self.theta.copy(),
+            "functions": self.functions.copy(),
+            "numbers": np.array([self.constant, self.log_likelihood]),
+        }
+        for d, adapted in enumerate(self.adapted):
+            arrays |= of_adapted(adapted, f"adapted{d}")
+        numbers = {
+            "random": of_generator(self.random),
+            "evaluations": self.evaluations,
+            "n_adapted": len(self.adapted),
+        }
+        return ChainState(numbers, arrays)
+
+    def restore(self, state: ChainState) -> None:
+        """Go on from a state."""
+        self.theta = state.arrays["theta"].copy()
+        self.functions = state.arrays["functions"].copy()
+        self.constant, self.log_likelihood = map(float, state.arrays["numbers"])
+        put_into_generator(self.random, state.numbers["random"])
+        self.evaluations = state.numbers["evaluations"]
+        self.adapted = [
+            adapted_of(state.arrays, f"adapted{d}") for d in range(state.numbers["n_adapted"])
+        ]
+
     @property
     def noise_variance(self) -> float:
         """σ² of the state."""
@@ -98,12 +162,10 @@ class GibbsChain:
         # Σ w of what all terms give to the rows.
         sums = np.array([float(np.sum(a * b)) for a, b in zip(ones, parts, strict=True)])
         for d, cells in enumerate(layout.cells):
-            # Zᵀ_d W (y − Σ_{e≠d} f_e): the constant is still in it.
             information = fitted.residual(d) + weights[d] * parts[d]
-            if with_parameters:
-                self._draw_parameters(d, cells, information, weights[d], ones[d])
             others = equations.total_information - (float(np.sum(sums)) - sums[d])
-            drawn = self._draw_function(d, cells, information, weights[d], ones[d], others)
+            told = Told(information, weights[d], ones[d], others)
+            drawn = self._draw_term(d, cells, told, with_parameters)
             fitted.add(d, drawn - parts[d])
             parts[d][:] = drawn
             sums[d] = float(np.sum(ones[d] * drawn))
@@ -122,17 +184,20 @@ class GibbsChain:
             + squares / self.noise_variance
         )
 
-    def _draw_parameters(
-        self, d: int, cells: Cells, information: Floats, weight: Floats, ones: Floats
-    ) -> None:
+    def _draw_term(self, d: int, cells: Cells, told: Told, with_parameters: bool) -> Floats:
+        """Draw θ_d, the constant and f_d given all other terms and the noise; return f_d."""
+        if with_parameters and self.model.terms[d].names:
+            self._draw_parameters(d, cells, told)
+        return self._draw_function(d, cells, told)
+
+    def _draw_parameters(self, d: int, cells: Cells, told: Told) -> None:
         """Draw θ_d given all other terms, the constant and the noise; f_d is integrated out."""
+        seen = told.observations(self.constant, self.noise_variance)
+        self._slice(d, partial(log_conditional, self.model.terms[d], cells, seen))
+
+    def _slice(self, d: int, log_density: Callable[[Floats], float]) -> None:
+        """Move θ_d by slice updates that leave a density invariant."""
         part = self.model.parts[d]
-        if part.stop == part.start:
-            return
-        target = np.zeros(len(weight))
-        np.divide(information - self.constant * ones, weight, out=target, where=weight > 0)
-        seen = Observations(target, weight / self.noise_variance)
-        log_density = partial(log_conditional, self.model.terms[d], cells, seen)
         theta = self.theta[part]
         value = log_density(theta)
         for _ in range(_UPDATES):
@@ -142,33 +207,27 @@ class GibbsChain:
             self.evaluations += tries
         self.theta[part] = theta
 
-    def _draw_function(
-        self,
-        d: int,
-        cells: Cells,
-        information: Floats,
-        weight: Floats,
-        ones: Floats,
-        others: float,
-    ) -> Floats:
-        """Draw the constant and f_d given all other terms, the kernel and the noise.
-
-        ``others`` is the weighted sum of the targets less the other terms.
-        """
+    def _draw_function(self, d: int, cells: Cells, told: Told) -> Floats:
+        """Draw the constant and f_d given all other terms, the kernel and the noise."""
         noise = self.noise_variance
         kernel = self.model.terms[d].kernel_of(self.theta[self.model.parts[d]])
-        solver = cells.solver(kernel, weight / noise)
-        if self.model.constant is not None:
-            # What f_d makes of a target of ones: the constant's posterior, f_d integrated out.
-            answer, _ = solver.solve(ones / noise)
-            self._draw_constant(
-                others - float(np.sum(answer * information)),
-                self.model.equations.total_weight - float(np.sum(answer * ones)),
-            )
+        solver = cells.solver(kernel, told.weight / noise)
+        self._draw_constant_beside(solver, told)
         prior = cells.sample(kernel, self.random)
-        perturbed = np.sqrt(weight * noise) * self.random.standard_normal(len(cells))
-        left = information - self.constant * ones - weight * prior - perturbed
+        perturbed = np.sqrt(told.weight * noise) * self.random.standard_normal(len(cells))
+        left = told.information - self.constant * told.ones - told.weight * prior - perturbed
         return np.asarray(prior + solver.solve(left / noise)[0])
+
+    def _draw_constant_beside(self, solver: Solver, told: Told) -> None:
+        """Draw the constant given all other terms, f_d integrated out."""
+        if self.model.constant is None:
+            return
+        # What f_d makes of a target of ones.
+        answer, _ = solver.solve(told.ones / self.noise_variance)
+        self._draw_constant(
+            told.total - float(np.sum(answer * told.information)),
+            self.model.equations.total_weight - float(np.sum(answer * told.ones)),
+        )
 
     def _draw_constant(self, information: float, weight: float) -> None:
         """Draw the constant; its information and weight are without the noise variance."""

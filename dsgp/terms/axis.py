@@ -8,13 +8,13 @@ posterior; ``Observations`` keeps what the likelihood of the rows needs besides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.jit.chain import disturbances
+from dsgp.jit.chain import disturbances, smoothed_states
 from dsgp.jit.filter import filter_gains, filter_states
 from dsgp.jit.product import (
     accumulate,
@@ -28,7 +28,7 @@ from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
 from dsgp.terms.base import Evidence, Floats, Observations, Posterior
-from dsgp.terms.chain import ExpectedChain, empty_statistics
+from dsgp.terms.chain import ExpectedChain, empty_statistics, of_path
 from dsgp.terms.line import Line
 
 # Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
@@ -184,8 +184,39 @@ class Axis(Line):
         """Draw the process at the points from its prior, (n_points,)."""
         out = np.empty(len(self))
         normal = random.standard_normal((len(self), kernel.order))
-        simulate(*_dynamics(kernel), self.step, normal, out)
+        simulate(*_dynamics(kernel), self.step, normal, out, _NONE_2D, _NONE_2D)
         return out
+
+    def draw_states(
+        self, kernel: Matern, seen: Observations, random: np.random.Generator
+    ) -> tuple[Floats, ExpectedChain]:
+        """Draw the whole chain of states from its posterior (section ``sec:MCMC``), in O(n_points).
+
+        By a draw of the prior and of the noise, and what the targets say of the difference (Durbin
+        and Koopman 2002): the law of forward filtering, backward sampling.
+
+        Returns
+        -------
+        function : ndarray of shape (n_points,)
+        chain : ExpectedChain
+            Whose states are known to be those drawn.
+        """
+        n, m = len(self), kernel.order
+        dynamics = _dynamics(kernel)
+        drawn, states, moved = np.empty(n), np.empty((n, m)), np.empty((n, m))
+        simulate(*dynamics, self.step, random.standard_normal((n, m)), drawn, states, moved)
+        noise = np.zeros(n)
+        normal, observed = random.standard_normal(n), seen.weight > 0
+        np.divide(normal, np.sqrt(seen.weight), out=noise, where=observed)
+        target = np.where(observed, seen.target - drawn - noise, 0.0)
+        means, covariances = np.empty((n, m)), np.empty((n, m * (m + 1) // 2))
+        filter_states(*dynamics, self.step, seen.weight, target, means, covariances)
+        mean, variance, dual = np.empty(n), np.empty(n), np.empty(n)
+        passes = (*dynamics, self.step, seen.weight, target, means, covariances)
+        smooth(*passes, mean, variance, dual, _NONE, _NONE, _NONE, _NONE_2D)
+        tau, smoothed, left = np.empty(n), np.empty((n, m)), np.empty((n, m))
+        smoothed_states(*dynamics, self.step, means, covariances, dual, tau, smoothed, left)
+        return drawn + mean, of_path(kernel, tau, states + smoothed, moved + left)
 
     def multiply(self, kernel: Matern, vector: Floats) -> Floats:
         """Return K @ vector, in O(n_points)."""
@@ -374,5 +405,6 @@ def _require_slope(kernel: Matern) -> None:
         raise ParameterError(f"{kernel!r} has no derivative; take Matern32 or smoother")
 
 
+@lru_cache(maxsize=256)  # a product of a short axis takes no longer than these
 def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:
     return kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate

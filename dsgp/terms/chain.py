@@ -94,3 +94,22 @@ def empty_statistics(n: int, m: int) -> tuple[Floats, Floats, Floats, Floats, Fl
         np.zeros((n, m, m)),
         np.zeros((n, m, m)),
     )
+
+
+def of_path(kernel: Matern, tau: Floats, states: Floats, moved: Floats) -> ExpectedChain:
+    """Return the chain of states (n, m) that are known, and of what moved each of them, (n, m)."""
+    before = np.zeros_like(states)
+    before[1:] = states[:-1]
+
+    def products(left: Floats, right: Floats) -> Floats:
+        return left[:, :, None] * right[:, None, :]
+
+    first = np.outer(states[0], states[0])
+    return ExpectedChain(
+        kernel,
+        tau,
+        first,
+        products(moved, moved),
+        products(moved, before),
+        products(before, before),
+    )

@@ -74,15 +74,23 @@ class BoundedSpline:
         >>> bool(np.allclose(spline(np.sin(nodes), points), np.sin(points), atol=1e-4))
         True
         """
+        return cls._with_cardinals(nodes, points)[0]
+
+    @classmethod
+    def _with_cardinals(
+        cls, nodes: Floats, points: Floats
+    ) -> tuple[BoundedSpline, list[Callable[[Floats], Floats]]]:
+        """Return the spline, and the pieces of those through 1 at one node and 0 at others."""
         gaps = np.diff(nodes)
+        unit = np.eye(len(nodes))
         if len(nodes) < 3:
-            return cls(nodes, [slice(0, len(nodes))], np.zeros(len(nodes), dtype=bool))
+            spline = cls(nodes, [slice(0, len(nodes))], np.zeros(len(nodes), dtype=bool))
+            return spline, spline._pieces(unit)
         interval = np.clip(np.searchsorted(nodes, points, side="right") - 1, 0, len(gaps) - 1)
         inner = (points > nodes[interval]) & (points < nodes[interval + 1])
         occupied = np.zeros(len(gaps), dtype=bool)
         occupied[interval[inner]] = True
         probes = (nodes[:-1, None] + gaps[:, None] * _WITHIN_GAP)[occupied].ravel()
-        unit = np.eye(len(nodes))
         relative = np.ones(len(gaps))  # to the shorter neighbour
         relative[1:] = gaps[1:] / gaps[:-1]
         relative[:-1] = np.maximum(relative[:-1], gaps[:-1] / gaps[1:])
@@ -90,9 +98,10 @@ class BoundedSpline:
             parts = _parts(len(nodes), ~occupied & (relative > split))
             uneven = np.concatenate([unevenness(nodes[part]) for part in parts])
             spline = cls(nodes, parts, uneven > limit)
-            if _bounded(spline(unit, probes)):
+            pieces = spline._pieces(unit)
+            if _bounded(spline._evaluated(pieces, unit, probes)):
                 break
-        return spline
+        return spline, pieces
 
     def __call__(self, values: Floats, points: Floats) -> Floats:
         """Evaluate the spline through values at the nodes.
@@ -107,19 +116,27 @@ class BoundedSpline:
         -------
         ndarray of shape (n_points,) or (n_points, k)
         """
+        return self._evaluated(self._pieces(values), values, points)
+
+    def _pieces(self, values: Floats) -> list[Callable[[Floats], Floats]]:
+        return [_piece(self.nodes[part], values[part], self.limited[part]) for part in self.parts]
+
+    def _evaluated(
+        self, pieces: list[Callable[[Floats], Floats]], values: Floats, points: Floats
+    ) -> Floats:
         result = np.empty((len(points), *values.shape[1:]))
         first_nodes = self.nodes[[part.start for part in self.parts]]
         piece = np.maximum(np.searchsorted(first_nodes, points, side="right") - 1, 0)
         for number, part in enumerate(self.parts):
             here, nodes = piece == number, self.nodes[part]
-            inside = np.clip(points[here], nodes[0], nodes[-1])
-            result[here] = _piece(nodes, values[part], self.limited[part])(inside)
+            result[here] = pieces[number](np.clip(points[here], nodes[0], nodes[-1]))
         return result
 
 
 def spline_matrix(nodes: Floats, points: Floats) -> Floats:
     """Return C, (n_points, n_nodes): C @ values is the bounded spline through them at points."""
-    return BoundedSpline.through(nodes, points)(np.eye(len(nodes)), points)
+    spline, pieces = BoundedSpline._with_cardinals(nodes, points)
+    return spline._evaluated(pieces, np.eye(len(nodes)), points)
 
 
 def interpolated(nodes: Floats, values: Floats, inputs: Floats) -> Floats:

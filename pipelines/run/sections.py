@@ -182,7 +182,9 @@ class Additive(Section):
     learner: Annotated[Literal["marginal", "vbem", "em"] | None, BeforeValidator(_none_of)] = (
         "marginal"
     )
-    method: Annotated[Literal["gibbs", "collapsed"] | None, BeforeValidator(_none_of)] = None
+    method: Annotated[
+        Literal["gibbs", "plain-gibbs", "collapsed"] | None, BeforeValidator(_none_of)
+    ] = None
     n_draws: Count = 400
     n_warmup: Count = 200
     n_chains: Count = 2

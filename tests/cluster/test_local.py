@@ -1,9 +1,12 @@
 """The local cluster: loopback only, the command's exit code, and nothing left behind."""
 
+import ast
 import ipaddress
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -45,17 +48,44 @@ def running(request, tmp_path):
     process.stdout.close()
 
 
+def listeners(processes):
+    """Addresses at which processes listen; one that has ended listens no more."""
+    found = set()
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            connections = process.net_connections(kind="inet")
+            found |= {one.laddr for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
+
+
+def run_watched(*arguments):
+    """Run a command on a cluster; return how it ended, and where anything listened meanwhile."""
+    process = subprocess.Popen(
+        command("--", sys.executable, "-m", *arguments),
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    texts, found, root = [], set(), psutil.Process(process.pid)
+    reader = threading.Thread(target=lambda: texts.append(process.stderr.read()))
+    reader.start()
+    while process.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            found |= listeners([root, *root.children(recursive=True)])
+        time.sleep(0.1)
+    reader.join()
+    process.stderr.close()
+    return process.returncode, texts[0], found
+
+
+def require_loopback(found):
+    assert len(found) >= 3  # a scheduler and two workers at least
+    assert all(ipaddress.ip_address(address.ip).is_loopback for address in found), found
+
+
 def test_nothing_listens_beyond_loopback(running):
     _, printed, whole = running
     assert printed[0].startswith("scheduler: tcp://127.0.0.1:")
-    listening = [
-        connection.laddr
-        for process in whole
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len(listening) >= 3  # a scheduler and two workers at least
-    assert all(ipaddress.ip_address(address.ip).is_loopback for address in listening)
+    listening = listeners(whole)
+    require_loopback(listening)
     assert all(address.port != 8787 for address in listening)
 
 
@@ -85,11 +115,9 @@ def test_the_exit_code_is_that_of_the_command():
 def test_the_benchmark_runs_on_it(tmp_path):
     out = tmp_path / "out"
     arguments = ["--sizes", "300", "--n-test", "100", "--streamed", "--out", str(out)]
-    done = subprocess.run(
-        command("--", sys.executable, "-m", "pipelines.scaling", *arguments),
-        capture_output=True, text=True, cwd=ROOT, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    code, errors, found = run_watched("pipelines.scaling", *arguments)
+    assert code == 0, errors
+    require_loopback(found)
     report = (out / "report.json").read_text(encoding="utf-8")
     assert '"workers": 2' in report
 
@@ -126,12 +154,28 @@ def test_the_command_line_fits_on_it(tmp_path):
         table["y"] = np.sin(9 * table["a"]) + 0.1 * rng.standard_normal(5000)
         table.to_parquet(tmp_path / f"{part}.parquet")
     out = tmp_path / "model.zarr"
-    fit = ["dsgp.cli", "fit", str(tmp_path / "*.parquet"), "--target", "y", "--out", str(out)]
-    done = subprocess.run(
-        command("--", sys.executable, "-m", *fit), capture_output=True, text=True, cwd=ROOT,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    fit = ["fit", str(tmp_path / "*.parquet"), "--target", "y", "--out", str(out)]
+    code, errors, found = run_watched("dsgp.cli", *fit)
+    assert code == 0, errors
+    require_loopback(found)
     here = dsgp.AdditiveGPRegressor().fit(str(tmp_path / "*.parquet"), y="y")
     new = table[["a"]].head(100)
     np.testing.assert_array_equal(dsgp.load(out).predict(new), here.predict(new))
+
+
+def test_every_cluster_is_told_where_to_listen():
+    """The defaults of dask are all interfaces, without encryption."""
+    started = 0
+    for folder in ("cluster", "pipelines", "benchmarks", "dsgp"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+                if name in ("LocalCluster", "Scheduler", "Worker", "Nanny"):
+                    given = {word.arg for word in node.keywords}
+                    wanted = {"host", "dashboard_address"}
+                    wanted |= {"scheduler_kwargs"} if name == "LocalCluster" else set()
+                    assert wanted <= given, (file, node.lineno)
+                    started += 1
+                elif name == "Client":  # without an address it starts a cluster
+                    assert node.args, (file, node.lineno)
+    assert started >= 3

@@ -280,6 +280,16 @@ def test_a_saved_model_answers_the_same(model, new, tmp_path):
     assert loaded.get_params() == model.get_params()
 
 
+def test_the_plain_sampler_refuses_terms_without_states():
+    X, y, _ = table(30)
+    with pytest.raises(ParameterError, match=r"'a by town'.*is neither.*gibbs"):
+        fitted(X, y, method="plain-gibbs", terms={"a": dsgp.Smooth(by="town")})
+    model = fitted(X, y, method="plain-gibbs")
+    assert list(model.draws_["variance_term"].to_numpy()) == ["a", "b", "town"]
+    assert "plain-gibbs: 40 draws" in model.summary()
+    assert "log_likelihood" in model.draws_
+
+
 def test_priors_are_kept(tmp_path):
     X, y, _ = table(30)
     priors = HyperPriors(lengthscale_mean=1.0, noise_rate=0.1)

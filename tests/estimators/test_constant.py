@@ -288,10 +288,11 @@ def _without(path, names):
         if isinstance(value, dict):
             removed += len(names & value.keys())
             return {k: strip(v) for k, v in value.items() if k not in names}
-        if isinstance(value, str) and value.startswith("{"):
-            return json.dumps(strip(json.loads(value)))
         return value
 
-    for file in Path(path).rglob("zarr.json"):
-        file.write_text(json.dumps(strip(json.loads(file.read_text()))))
+    root = Path(path) / "zarr.json"
+    document = json.loads(root.read_text())
+    kept = ("format", "kind", "settings")  # format 2 had no digest
+    attributes = {name: document["attributes"][name] for name in kept} | {"format_version": 2}
+    root.write_text(json.dumps(document | {"attributes": strip(attributes)}))
     return removed

@@ -6,6 +6,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import minimize
 
 from dsgp import (
     AdditiveGPClassifier,
@@ -332,7 +333,7 @@ def test_noise_is_left_alone(monkeypatch):
     for looking in (True, False):
         if not looking:
             for name in ("gaussian.fit.left_structure", "laplace.fit.left_structure"):
-                monkeypatch.setattr(f"dsgp.models.{name}", lambda *_: None)
+                monkeypatch.setattr(f"dsgp.models.{name}", lambda *_, **__: None)
         results[looking] = []
         for seed in range(12):
             rng = np.random.default_rng(seed)
@@ -353,3 +354,51 @@ def test_targets_without_noise_and_far_units():
     assert rmse(AdditiveGPRegressor().fit(x[:, None], truth), x[:, None], truth) < 1e-3
     far = AdditiveGPRegressor().fit(1e9 * x[:, None] + 1e12, 1e8 * truth + 1e10)
     assert rmse(far, 1e9 * x[:, None] + 1e12, 1e8 * truth + 1e10) < 1e6
+
+
+def dense_optimum(t, y, length, noise):
+    """Log marginal likelihood of centred targets by dense algebra, from one start."""
+    distance = np.sqrt(5) * np.abs(t[:, None] - t)
+
+    def negative(logs):
+        scaled = distance / np.exp(logs[0])
+        kernel = np.exp(logs[1]) * (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+        factor = np.linalg.cholesky(kernel + np.exp(logs[2]) * np.eye(len(t)))
+        white = np.linalg.solve(factor, y)
+        log_det = 2 * np.log(np.diag(factor)).sum()
+        return 0.5 * (white @ white + log_det + len(t) * np.log(2 * np.pi))
+
+    start = np.log([length, np.var(y), noise])
+    bounds = [(-2, 5), (-9, 5), (-11, 3)]
+    return -minimize(negative, start, bounds=bounds).fun
+
+
+@pytest.mark.parametrize(("n_rows", "period", "noise"), [(40, 7.0, 0.2), (25, 5.0, 0.1)])
+def test_a_clear_wave_in_few_rows_is_not_taken_for_noise(n_rows, period, noise):
+    rng = np.random.default_rng(n_rows)
+    t = np.arange(float(n_rows))
+    y = np.sin(2 * np.pi * t / period) + noise * rng.standard_normal(n_rows)
+    model = AdditiveGPRegressor(Matern52()).fit(pd.DataFrame({"t": t}), y)
+    best = max(dense_optimum(t, y - y.mean(), length, 0.1) for length in (1.0, 3.0, 10.0, 50.0))
+    assert model.log_marginal_likelihood_ > best - 0.5
+    assert model.noise_variance_ < 0.1
+    assert model.converged_
+
+
+def test_a_clear_wave_beside_other_columns_in_few_rows():
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame(rng.uniform(0, 100, (100, 3)), columns=["a", "b", "c"])
+    y = np.sin(2 * np.pi * X["a"] / 5) + X["a"] / 50 + np.sin(X["c"] / 33)
+    y += 0.02 * rng.standard_normal(100)
+    by_points = AdditiveGPRegressor(Matern52(), learner="vbem").fit(X, y)
+    model = AdditiveGPRegressor(Matern52()).fit(X, y)
+    assert model.log_marginal_likelihood_ > by_points.log_marginal_likelihood_ - 0.5
+    assert model.noise_variance_ < 0.05
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_rows_of_noise_are_no_wave(seed):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": np.arange(60.0), "b": rng.uniform(size=60)})
+    model = AdditiveGPRegressor(Matern52()).fit(X, rng.standard_normal(60))
+    assert model.noise_variance_ > 0.4

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import warnings
 
 import dask.dataframe as dd
 import numpy as np
@@ -305,3 +306,53 @@ def test_dates_as_an_index_or_an_array():
     expected = SmoothingSpline().fit(pd.Series(day), y).predict(pd.Series(day))
     for X in (day, day.to_numpy()):
         np.testing.assert_array_equal(SmoothingSpline().fit(X, y).predict(X), expected)
+
+
+# ---------------------------------------------------------------- ends of float64
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_inputs_of_any_size_are_answered(order):
+    """Far away the mean is that of the outermost polynomial, and nothing is known of the rest."""
+    x = np.linspace(-1, 9, 60)
+    model = SmoothingSpline(order, smoothing=0.01).fit(x, np.sin(x) + 0.1 * np.cos(40 * x))
+    far = np.array([1e308, -1e308, 1e250, 3.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for derivative in range(order):
+            mean, std = model.predict(far, return_std=True, derivative=derivative)
+            assert not np.isnan([mean, std]).any()
+            assert np.isfinite([mean[3], std[3]]).all()
+            assert (std[:3] > 1e100).all()
+            last = [float(model.predict([9.0], derivative=k)[0]) for k in range(order)]
+            expected = sum(
+                last[k] * 1e60 ** (k - derivative) / math.factorial(k - derivative)
+                for k in range(derivative, order)
+            )
+            beyond = model.predict([1e60], derivative=derivative)
+            assert beyond[0] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_a_smoothing_that_float64_cannot_tell_from_none_is_refused(order):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 10, 50)
+    y = np.sin(x) + 0.3 * rng.standard_normal(50)
+    for tiny in (5e-324, 1e-300, 1e-60):
+        with pytest.raises(ParameterError, match="give at least") as told:
+            SmoothingSpline(order, smoothing=tiny).fit(x, y)
+    least = float(str(told.value).split("at least ")[1].split()[0])
+    model = SmoothingSpline(order, smoothing=1.01 * least).fit(x, y)
+    assert order < model.effective_dof_ <= 50 * (1 + 1e-6)
+    assert np.abs(model.predict(x) - y).max() < 1e-3
+
+
+def test_rows_without_noise_are_told_in_the_result():
+    x = np.linspace(0, 1, 30)
+    with pytest.warns(ConvergenceWarning, match="no noise"):
+        model = SmoothingSpline().fit(x, 1 + 2 * x)
+    assert not model.converged_
+    assert "stds say nothing" in model.summary()
+    noisy = SmoothingSpline().fit(x, x + np.random.default_rng(0).standard_normal(30))
+    assert noisy.converged_
+    assert "say nothing" not in noisy.summary()

@@ -25,6 +25,7 @@ from dsgp.kernels import (
     PenalisedComplexity,
     QuasiPeriodic,
     SquaredExponential,
+    Wiener,
     from_settings,
 )
 
@@ -121,6 +122,11 @@ def table(n=120, seed=0):
     return X, y.to_numpy()
 
 
+def test_a_wiener_process_has_none():
+    with pytest.raises(ParameterError, match="no model heeds priors"):
+        Wiener(2, priors={"variance": LogNormal(1.0)})
+
+
 @pytest.mark.parametrize("learner", ["marginal", "vbem"])
 def test_one_term_ends_at_the_largest_posterior(learner):
     X, y = table()
@@ -157,16 +163,67 @@ def test_several_terms_heed_theirs_and_the_model_is_kept(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
+def counts_and_classes():
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 10, 120)
+    f = np.sin(1.5 * x)
+    return x[:, None], rng.poisson(np.exp(0.5 * f)), rng.uniform(size=120) < 1 / (1 + np.exp(-f))
+
+
+@pytest.mark.parametrize("learner", ["marginal", "independent"])
+@pytest.mark.parametrize("kind", ["poisson", "classifier"])
+def test_other_likelihoods_end_at_the_largest_posterior(kind, learner):
+    """Against the evidence of fits with given hyperparameters all around."""
+    X, counts, classes = counts_and_classes()
+    # Long enough for the nodes of a search to resolve it.
+    priors = {"lengthscale": LogNormal(3.0, 0.1), "variance": PenalisedComplexity(0.5, 0.01)}
+    # The constant is given: while learning it has a prior of its own.
+    settings = {"learner_tol": 1e-6, "bins": None, "intercept": 0.0}
+
+    def fitted(kernel, learner):
+        if kind == "poisson":
+            model = GeneralizedAdditiveGP("poisson", kernel, learner=learner, **settings)
+            return model.fit(X, counts)
+        return AdditiveGPClassifier(kernel, learner=learner, **settings).fit(X, classes)
+
+    def kernel_of(model):
+        return next(iter(dict(model.kernels_).values()))
+
+    def objective(logs):
+        lengthscale, variance = np.exp(logs)
+        given = Matern52(lengthscale, variance)
+        value = fitted(given, None).log_marginal_likelihood_
+        return value + Matern52(lengthscale, variance, priors=priors).log_prior
+
+    kernel = kernel_of(fitted(Matern52(priors=priors), learner))
+    assert kernel.priors == priors
+    here = np.log([kernel.lengthscale, kernel.variance])
+    value, step = objective(here), 0.05
+    for k in range(2):
+        move = step * np.eye(2)[k]
+        up, down = objective(here + move), objective(here - move)
+        # Newton's step to where finite differences of the log posterior vanish.
+        bend = (2 * value - up - down) / step**2
+        assert bend > 0
+        assert abs((up - down) / (2 * step) / bend) < 0.05
+    for move in ([1, 0], [-1, 0], [0, 1], [0, -1], [1, 1], [-1, -1], [1, -1], [-1, 1]):
+        assert objective(here + 0.6 * np.array(move)) < value
+    plain = kernel_of(fitted(Matern52(), learner))
+    assert abs(np.log(kernel.lengthscale / 3)) < 0.5 * abs(np.log(plain.lengthscale / 3))
+
+
 def test_where_priors_do_not_count_they_are_refused():
     X, y = table()
     kernel = Matern52(1.0, 1.0, priors={"lengthscale": LogNormal(1.0)})
-    told = "has priors, which count in AdditiveGPRegressor"
+    told = "has priors, which only learners that maximise a marginal likelihood heed"
     with pytest.raises(ParameterError, match=told):
         AdditiveGPRegressor(kernel, noise_variance=1.0, learner=None).fit(X, y)
     with pytest.raises(ParameterError, match=told):
-        GeneralizedAdditiveGP("poisson", kernel).fit(X, np.ones(len(X)))
+        GeneralizedAdditiveGP("poisson", kernel, learner=None).fit(X, np.ones(len(X)))
     with pytest.raises(ParameterError, match=told):
-        AdditiveGPClassifier(terms={"a": kernel}).fit(X, y > 0)
+        AdditiveGPRegressor(terms={"a": kernel}, learner="em").fit(X, y)
+    with pytest.raises(ParameterError, match=told):
+        AdditiveGPRegressor(terms={"a": kernel}, method="gibbs").fit(X, y)
     with pytest.raises(ParameterError, match=told):
         ProjectionPursuitGPRegressor(terms={"a": kernel}).fit(X, y)
     with pytest.raises(ParameterError, match="priors of projections are those of the search"):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import expm
 
+import dsgp
 from dsgp.errors import ParameterError
 from dsgp.kernels import (
     DampedOscillation,
@@ -219,3 +220,16 @@ def test_parameters_of_a_wiener_process_are_checked():
     for origin in (np.nan, np.inf, "0", None, True):
         with pytest.raises(ParameterError, match="origin must be"):
             Wiener(2, origin=origin)
+
+
+def test_an_oscillation_that_lasts_is_learned_to_last():
+    """A phase kept over many periods: no bound of two periods stops the lengthscale."""
+    t = np.arange(120.0)
+    y = np.sin(2 * np.pi * t / 11) + 0.1 * np.random.default_rng(0).standard_normal(120)
+    model = dsgp.AdditiveGPRegressor(DampedOscillation(11.0)).fit(t[:, None], y)
+    (kernel,) = model.kernels_.values()
+    assert kernel.lengthscale > 100
+    given = [DampedOscillation(11.0, length, 1.0, fixed="lengthscale") for length in (22.0, 120.0)]
+    short, long = (dsgp.AdditiveGPRegressor(each).fit(t[:, None], y) for each in given)
+    assert model.log_marginal_likelihood_ > short.log_marginal_likelihood_ + 5
+    assert model.log_marginal_likelihood_ > long.log_marginal_likelihood_ - 0.1

@@ -17,8 +17,9 @@ from dsgp.rows.table import RowTable
 from dsgp.sampling.chains import collapsed, gibbs
 from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
 from dsgp.sampling.diagnostics import effective_sample_size
-from dsgp.sampling.gibbs import GibbsChain
+from dsgp.sampling.gibbs import GibbsChain, Told
 from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.plain import PlainGibbsChain
 from dsgp.terms import Axis
 
 NARROW = HyperPriors(
@@ -127,16 +128,15 @@ def test_functions_are_drawn_from_their_dense_conditional():
     mean = covariance @ (design.T @ (weight * left / noise))
     equations = model.equations
     information = Z.T @ (weight * left)
+    told = Told(
+        information,
+        equations.layout.part(equations.weight, 0),
+        equations.layout.part(equations.ones, 0),
+        float(weight @ left),
+    )
     drawn = []
     for _ in range(4000):
-        f = chain._draw_function(
-            0,
-            table.cells[0],
-            information,
-            equations.layout.part(equations.weight, 0),
-            equations.layout.part(equations.ones, 0),
-            float(weight @ left),
-        )
+        f = chain._draw_function(0, table.cells[0], told)
         drawn.append([chain.constant, *f])
     drawn = np.array(drawn)
     stds = np.sqrt(np.diag(covariance))
@@ -165,7 +165,7 @@ def scores(simulated, chain):
     return np.array(found)
 
 
-@pytest.mark.parametrize("method", ["gibbs", "collapsed"])
+@pytest.mark.parametrize("method", ["gibbs", "plain-gibbs", "collapsed"])
 def test_chains_leave_the_joint_distribution_as_it_is(method):
     """Geweke 2004: alternate with draws of the targets, the hyperparameters have their prior."""
     table, weight = rows_of()
@@ -177,16 +177,17 @@ def test_chains_leave_the_joint_distribution_as_it_is(method):
         simulated.append(told(theta, targets(model, theta, table, weight, random)))
     theta = prior_draw(model, random)
     y = targets(model, theta, table, weight, random)
-    chain, counts = GibbsChain(model, random), [len(cells) for cells in table.cells]
+    kind = PlainGibbsChain if method == "plain-gibbs" else GibbsChain
+    chain, counts = kind(model, random), [len(cells) for cells in table.cells]
     chain.settle()
     if method == "collapsed":
         evidence = NodeEvidence.of(model)
         chain = CollapsedChain(evidence, 0.3 * np.eye(5), random)
     chain.theta = theta
     succeeding = []
-    for _ in range({"gibbs": 1000, "collapsed": 400}[method]):
+    for _ in range({"gibbs": 1000, "plain-gibbs": 1000, "collapsed": 400}[method]):
         again = replace(model, equations=RowEquations.of(table, y, weight))
-        if method == "gibbs":
+        if method != "collapsed":
             chain.model = again
             chain.sweep()
             f = table.gather(chain.functions) + chain.constant
@@ -200,21 +201,33 @@ def test_chains_leave_the_joint_distribution_as_it_is(method):
     assert np.abs(scores(simulated, succeeding)).max() < 4
 
 
-def test_ranks_of_the_truth_among_draws_are_uniform():
+@pytest.mark.parametrize(
+    ("method", "replications", "numbers"),
+    [
+        ("gibbs", 60, {"n_draws": 40, "n_warmup": 10}),
+        ("collapsed", 48, {"n_draws": 15, "n_warmup": 10}),
+    ],
+)
+def test_ranks_of_the_truth_among_draws_are_uniform(method, replications, numbers):
     """Simulation-based calibration (Talts et al. 2018), small."""
     table, weight = rows_of(12)
     random = np.random.default_rng(5)
     model = model_of(table, np.zeros(12), weight)
     ranks = []
-    for replication in range(60):
+    for replication in range(replications):
         theta = prior_draw(model, random)
         y = targets(model, theta, table, weight, random)
         again = replace(model, equations=RowEquations.of(table, y, weight))
-        draws = gibbs(again, n_draws=40, n_warmup=10, n_chains=1, seed=replication)
-        ranks.append((draws.theta[0, ::8] < theta).sum(axis=0))
+        of, sampler = (
+            (NodeEvidence.of(again), collapsed) if method == "collapsed" else (again, gibbs)
+        )
+        draws = sampler(of, **numbers, n_chains=1, seed=replication)
+        thinned = draws.theta[0, :: numbers["n_draws"] // 5]
+        ranks.append((thinned < theta).sum(axis=0))
+    expected = replications / 6
     for rank in np.array(ranks).T:  # of 6 values each
         counts = np.bincount(rank, minlength=6)
-        statistic = float(np.sum((counts - 10.0) ** 2) / 10.0)
+        statistic = float(np.sum((counts - expected) ** 2) / expected)
         assert chi2.sf(statistic, 5) > 1e-3
 
 

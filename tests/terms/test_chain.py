@@ -45,6 +45,45 @@ def test_statistics_are_those_of_the_smoother(make):
         np.testing.assert_allclose(expected.noise[t], noise, atol=1e-10)
 
 
+@every_kernel
+def test_states_are_drawn_as_they_are_expected(make):
+    axis, kernel, seen = problem(make)
+    expected = axis.expected_chain(kernel, seen)
+    random = np.random.default_rng(3)
+    number = 3000
+    found = {name: [] for name in ("noise", "cross", "previous")}
+    functions = []
+    for _ in range(number):
+        drawn, chain = axis.draw_states(kernel, seen, random)
+        functions.append(drawn)
+        for name, values in found.items():
+            values.append(getattr(chain, name)[1:])
+    posterior = axis.posterior(kernel, seen)
+    scores = (np.mean(functions, axis=0) - posterior.mean) / np.sqrt(posterior.variance / number)
+    assert np.abs(scores).max() < 4.5
+    for name, values in found.items():
+        mean, error = np.mean(values, axis=0), np.std(values, axis=0) / math.sqrt(number)
+        assert np.abs((mean - getattr(expected, name)[1:]) / error).max() < 5, name
+
+
+@every_kernel
+@pytest.mark.parametrize("spacing", [1e-3, 1e-9])
+def test_the_density_of_drawn_states_keeps_its_digits(make, spacing):
+    """E p(z | θ) / p(z | θ₀) is 1 for draws of the prior, and its score has mean 0, at any step."""
+    axis, kernel = Axis(1 + spacing * np.arange(30.0)), make(lengthscale=0.8, variance=1.5)
+    nothing = Observations(np.zeros(30), np.zeros(30))
+    random = np.random.default_rng(4)
+    slopes, ratios = [], []
+    for _ in range(1500):
+        chain = axis.draw_states(kernel, nothing, random)[1]
+        density = chain.log_density(kernel)
+        slopes.append(list(density.by_log.values()))
+        other = chain.log_density(make(lengthscale=0.81, variance=1.5)).value
+        ratios.append(math.exp(other - density.value))
+    for values in (np.array(slopes)[:, 0], np.array(slopes)[:, 1], np.array(ratios) - 1):
+        assert abs(values.mean()) < 4.5 * values.std() / math.sqrt(1500)
+
+
 def derivatives(kernel, of):
     """T with (f, f' / λ, …) = T u, λ the rate of another kernel: u_k = (1 + d / d(λx))^k f."""
     m = kernel.order

@@ -168,7 +168,7 @@ Method = Annotated[
     Option(
         help="pursuit: refit (default) learns all directions together; greedy one after the other, "
         "as in the paper; gibbs draws them from the posterior. additive: gibbs, the paper's "
-        "sampler, or collapsed draw kernels and noise; without it they are learned."
+        "sampler, plain-gibbs or collapsed draw kernels and noise; without it they are learned."
     ),
 ]
 NoRelevance = Annotated[

@@ -248,7 +248,7 @@ class GaussianFit:
             if better is outcome:
                 return outcome
             outcome = better
-        start = left_structure(outcome.fit, noise_bounds)
+        start = left_structure(outcome.fit, noise_bounds, by_screen=True)
         names = outcome.training.equations.layout.names
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)

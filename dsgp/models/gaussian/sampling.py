@@ -11,6 +11,7 @@ import numpy as np
 
 from dsgp import memory
 from dsgp.additive import SOLVERS, AdditiveSystem, Pair
+from dsgp.addresses import Place
 from dsgp.compute import one_blas_thread, run
 from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel
@@ -25,10 +26,13 @@ from dsgp.models.mixture import MixtureModel
 from dsgp.priors import HyperPriors
 from dsgp.progress import progress
 from dsgp.sampling.chains import HyperDraws, collapsed, gibbs
+from dsgp.sampling.checkpoint import Checkpoint, identity_of, require_place, seed_of
 from dsgp.sampling.collapsed import NodeEvidence
 from dsgp.sampling.parameters import HyperModel
+from dsgp.sampling.plain import METHOD as PLAIN
+from dsgp.sampling.plain import require_states
 
-METHODS = (None, "gibbs", "collapsed")
+METHODS = (None, "gibbs", "plain-gibbs", "collapsed")
 # Draws that predictions average.
 MEMBERS = 50
 _SOLVE = 1e-5  # seconds of compiled work per cell
@@ -42,7 +46,7 @@ class Sampling:
 
     Attributes
     ----------
-    method : {"gibbs", "collapsed"}
+    method : {"gibbs", "plain-gibbs", "collapsed"}
     n_draws, n_warmup, n_chains : int
     fixed_noise : bool
     priors : HyperPriors
@@ -51,6 +55,10 @@ class Sampling:
     max_iter : int
         Of the conditional posterior means.
     verbose : bool
+    seeded : bool
+        Whether the user gave a seed; where not, chains that were kept keep theirs.
+    checkpoint : str, Path or None
+        Where the chains are kept on the way.
     """
 
     method: str
@@ -63,15 +71,24 @@ class Sampling:
     tol: float
     max_iter: int
     verbose: bool
+    seeded: bool = True
+    checkpoint: str | Place | None = None
 
     @classmethod
-    def of(cls, parameters: Mapping[str, Any], max_iter: int) -> Self | None:
+    def of(
+        cls,
+        parameters: Mapping[str, Any],
+        max_iter: int,
+        checkpoint: str | Place | None = None,
+    ) -> Self | None:
         """Check and take the parameters of an estimator; None where nothing is drawn.
 
         Raises
         ------
         ParameterError
             If one is out of its range, or asks for nothing to be learned.
+        StorageError
+            If chains cannot be kept where they are to be.
         """
         method, priors = parameters["method"], parameters["priors"]
         require_choice("method", method, METHODS)
@@ -83,14 +100,29 @@ class Sampling:
                 f"priors must be a dsgp.priors.HyperPriors or None, got {priors!r}"
             )
         if method is None:
+            if checkpoint is not None:
+                raise ParameterError(
+                    "checkpoint keeps the chains of a method, and method=None draws nothing: leave "
+                    'it out, or take method="collapsed"'
+                )
             return None
         if parameters["learner"] is None:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, and method={method!r} draws them: "
                 'take learner="marginal", and name in the kernels as fixed what is to stay'
             )
+        if checkpoint is not None:
+            require_place(checkpoint)
         kept = {name: parameters[name] for name in ("fixed_noise", "solver", "tol", "verbose")}
-        return cls(method, **counts, priors=priors or HyperPriors(), max_iter=max_iter, **kept)
+        return cls(
+            method,
+            **counts,
+            priors=priors or HyperPriors(),
+            max_iter=max_iter,
+            **kept,
+            seeded=parameters["random_state"] is not None,
+            checkpoint=checkpoint,
+        )
 
     def model(
         self,
@@ -132,7 +164,8 @@ class Sampling:
         MemoryLimitError
             If chains or conditional models would not fit.
         ParameterError
-            If every hyperparameter is fixed, or "collapsed" has too few nodes for the functions.
+            If every hyperparameter is fixed, "collapsed" has too few nodes for the functions, or a
+            term has no states for "plain-gibbs".
         """
         system = outcome.fit.system
         model = HyperModel.of(
@@ -147,6 +180,8 @@ class Sampling:
                 f"every hyperparameter is fixed, so that method={self.method!r} has none to draw: "
                 "take method=None"
             )
+        if self.method == PLAIN:
+            require_states(model)
         self._require_memory(outcome)
         draws = self._draws(model, int(random.integers(2**63)))
         return self._mixture(outcome, model, draws)
@@ -167,17 +202,25 @@ class Sampling:
         )
 
     def _draws(self, model: HyperModel, seed: int) -> HyperDraws:
-        numbers = {
+        kept = None
+        if self.checkpoint is not None:
+            if not self.seeded:
+                seed = seed_of(self.checkpoint) or seed
+            identity = identity_of(model, self.method, self.n_warmup, self.n_chains, seed)
+            kept = Checkpoint(self.checkpoint, identity)
+        numbers: dict[str, Any] = {
             "n_draws": int(self.n_draws),
             "n_warmup": int(self.n_warmup),
             "n_chains": int(self.n_chains),
             "seed": seed,
+            "checkpoint": kept,
         }
         total = int(self.n_warmup) + -(-int(self.n_draws) // int(self.n_chains))
         with progress("sampling", total, enabled=self.verbose) as bar:
             watch = partial(_told, bar, [0])
-            if self.method == "gibbs" or not model.terms:
-                return gibbs(model, **numbers, watch=watch)
+            plain = self.method == PLAIN
+            if plain or self.method == "gibbs" or not model.terms:
+                return gibbs(model, **numbers, watch=watch, plain=plain)
             evidence = NodeEvidence.of(model)
             if evidence is None:
                 raise ParameterError(

@@ -101,7 +101,9 @@ def shortest_of(cells: Cells, counts: Floats) -> float | None:
     return None if scale is None else min(SHORTEST * scale.width, scale.spacing)
 
 
-def left_structure(fit: Fit, noise_bounds: tuple[float, float]) -> Start | None:
+def left_structure(
+    fit: Fit, noise_bounds: tuple[float, float], *, by_screen: bool = False
+) -> Start | None:
     """Look for structure in the residuals of a fit, and for kernels that explain it."""
     system = fit.system
     return finer_start(
@@ -111,6 +113,7 @@ def left_structure(fit: Fit, noise_bounds: tuple[float, float]) -> Start | None:
         fit.solution.mean,
         free=[kernel.free for kernel in system.kernels],
         noise_bounds=noise_bounds,
+        by_screen=by_screen,
     )
 
 

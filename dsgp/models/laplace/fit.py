@@ -28,10 +28,10 @@ from dsgp.models.gaussian.structure import (
     lengthscales_given,
 )
 from dsgp.models.laplace.judging import (
-    complexity_of,
     largest_variance,
     left_structure,
     not_resolved,
+    objective_of,
     unit_of,
 )
 from dsgp.models.laplace.outcome import LaplaceOutcome
@@ -183,7 +183,7 @@ class LaplaceFit(LaplaceSteps):
         kernels = [search.start for search in self._searches(responses, likelihood, begun)]
         start = None if before is None else before.mode.solution.mean
         mode = self._mode(responses, likelihood, kernels, constant, level, start, None)
-        state = State(kernels, likelihood, mode, mode.objective - 0.5 * complexity_of(mode)[1])
+        state = State(kernels, likelihood, mode, objective_of(mode))
         climbed = self._climb(responses, state, level, constant)
         best = climbed.best
         likelihood, level = best.likelihood, level if constant else best.mode.level
@@ -219,7 +219,7 @@ class LaplaceFit(LaplaceSteps):
             if better is outcome:
                 return outcome
             outcome = better
-        start = left_structure(outcome)
+        start = left_structure(outcome, by_screen=True)
         names = outcome.responses.rows.table.names
         missed = () if start is None else tuple(names[term] for term in start.terms)
         return replace(outcome, unresolved=missed)
@@ -248,11 +248,11 @@ class LaplaceFit(LaplaceSteps):
 
         level = begin if constant else outcome.level
         mode = self._mode(responses, outcome.likelihood, kernels, constant, level, mean, None)
-        value = mode.objective - 0.5 * complexity_of(mode)[1]
-        state = State(kernels, outcome.likelihood, mode, value)
+        state = State(kernels, outcome.likelihood, mode, objective_of(mode))
         climbed = self._climb(responses, state, begin, constant)
         best = climbed.best
-        if best.value < outcome.log_likelihood + SCAN_GAIN:
+        before = sum(kernel.log_prior for kernel in outcome.mode.system.kernels)
+        if best.value < outcome.log_likelihood + before + SCAN_GAIN:
             return outcome
         likelihood, level = best.likelihood, begin if constant else best.mode.level
         if self.intercept is None:

@@ -34,7 +34,7 @@ def largest_variance(likelihood: Likelihood) -> float:
     return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
 
 
-def left_structure(outcome: LaplaceOutcome) -> Start | None:
+def left_structure(outcome: LaplaceOutcome, *, by_screen: bool = False) -> Start | None:
     """Look for structure in the residuals of the working model, and for kernels that explain it."""
     mode, likelihood = outcome.mode, outcome.likelihood
     equations = working_equations(outcome.responses.rows, mode)
@@ -47,6 +47,7 @@ def left_structure(outcome: LaplaceOutcome) -> Start | None:
         mode.solution.mean,
         free=[kernel.free for kernel in mode.system.kernels],
         noise_bounds=(_LEAST_DISPERSION, 1.0) if dispersed else (1.0, 1.0),
+        by_screen=by_screen,
     )
 
 
@@ -76,6 +77,12 @@ def complexity_of(mode: Mode) -> tuple[Complexity, float, bool]:
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return complexity, DenseCovariance.of(system, equations).log_det, True
     return complexity, complexity.log_det, len(system.kernels) < 2
+
+
+def objective_of(mode: Mode) -> float:
+    """Laplace's evidence, and the log density of the kernels' priors: what is learned by."""
+    evidence = mode.objective - 0.5 * complexity_of(mode)[1]
+    return evidence + sum(kernel.log_prior for kernel in mode.system.kernels)
 
 
 def unit_of(rows: ResponseRows, likelihood: Likelihood) -> float:

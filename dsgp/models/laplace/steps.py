@@ -41,6 +41,7 @@ from dsgp.models.gaussian.structure import (
 from dsgp.models.laplace.judging import (
     complexity_of,
     largest_variance,
+    objective_of,
     unit_of,
 )
 from dsgp.models.laplace.outcome import LaplaceOutcome
@@ -202,7 +203,7 @@ class LaplaceSteps:
                 state.mode.solution.mean,
                 None,
             )
-            return replace(state, mode=mode, value=mode.objective - 0.5 * complexity_of(mode)[1])
+            return replace(state, mode=mode, value=objective_of(mode))
 
         with progress("learning", enabled=self.verbose) as bar:
             return climb(

@@ -1,7 +1,8 @@
 """Plain trees of arrays and settings as zarr stores: saved models and, later, checkpoints.
 
 A store is written aside and moved into place, so that a path holds a whole store or none. Settings
-are JSON in the attributes of the root group; nothing is ever unpickled.
+are JSON in the attributes of the root group; nothing is ever unpickled. A digest in the root file
+covers settings and files, and everything is checked before zarr reads an array.
 """
 
 from __future__ import annotations
@@ -17,12 +18,21 @@ import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
+from dsgp import memory
 from dsgp.addresses import Place, exists, local_copy, place_of, require_writable
-from dsgp.errors import StorageError
+from dsgp.errors import DsgpError, StorageError
 from dsgp.places import cannot_write, made_aside, require_folder
+from dsgp.storage.documents import (
+    FORMAT,
+    FORMAT_VERSION,
+    Attributes,
+    attributes_of,
+    require_layout,
+    root_digest,
+    setting_checksums,
+)
+from dsgp.storage.files import ROOT, file_table, files_of, read_document, require_files
 
-FORMAT = "dsgp"
-FORMAT_VERSION = 2
 # Columns of an array on disk that are copied at a time.
 _COLUMNS = 2**20
 
@@ -62,16 +72,9 @@ def write(
     place = place_of(path, storage_options)
     check_writable(place, overwrite)
     with made_aside(place) as made:
-        root = zarr.open_group(str(made), mode="w", zarr_format=3)
-        root.attrs.update(
-            {
-                "format": FORMAT,
-                "format_version": FORMAT_VERSION,
-                "kind": kind,
-                "settings": json.loads(json.dumps(settings, allow_nan=False, default=_as_json)),
-            }
-        )
-        _write_tree(root, tree)
+        plain = json.loads(json.dumps(settings, allow_nan=False, default=_as_json))
+        _write_tree(zarr.open_group(str(made), mode="w", zarr_format=3), tree)
+        _write_root(made, kind, plain)
 
 
 def check_writable(path: str | Place, overwrite: bool = False) -> None:
@@ -111,26 +114,39 @@ def read(
     """
     place = place_of(path, storage_options)
     label = repr(str(place))
-    if not _is_store(place):
-        if not exists(place):
-            raise StorageError(f"there is no {label}; check the path")
-        raise StorageError(f"{label} is no dsgp store (a folder written by dsgp fit or save)")
-    with local_copy(place) as folder:
-        try:
-            root = zarr.open_group(str(folder), mode="r")
-            attributes: dict[str, Any] = dict(root.attrs)
-            version = attributes["format_version"]
-            if version > FORMAT_VERSION:
-                raise StorageError(
-                    f"{label} has format version {version}; this release reads up to "
-                    f"{FORMAT_VERSION}: update dsgp"
-                )
-            return attributes["kind"], attributes["settings"], _read_tree(root)
-        except StorageError:
-            raise
-        # zarr and its codecs raise many types for a damaged store; all mean the same here.
-        except Exception as error:
-            raise StorageError(f"{label} is damaged: {error}") from error
+    try:
+        if not _is_store(place):
+            if not exists(place):
+                raise StorageError(f"there is no {label}; check the path")
+            raise StorageError(f"{label} is no dsgp store (a folder written by dsgp fit or save)")
+        with local_copy(place) as folder:
+            attributes = _checked(folder, label)
+            tree = _read_tree(zarr.open_group(str(folder), mode="r"))
+            return attributes.kind, attributes.settings, tree
+    except DsgpError:
+        raise
+    # zarr and its codecs raise many types for a damaged store; all mean the same here.
+    except Exception as error:
+        raise StorageError(f"{label} is damaged: {error or type(error).__name__}") from error
+
+
+def _checked(folder: Path, label: str) -> Attributes:
+    """Return what the root file holds, once all files are found to be as they were saved."""
+    try:
+        attributes = attributes_of(read_document(folder / ROOT))
+        files = files_of(folder)
+        if attributes.files is not None:
+            require_files(folder, files, attributes.files)
+        documents = {
+            name.removesuffix(f"/{ROOT}"): read_document(folder / name, name)
+            for name in files
+            if name.endswith(f"/{ROOT}")
+        }
+        needed = require_layout(documents, files)
+    except StorageError as error:
+        raise StorageError(f"{label} is damaged: {error}") from error
+    memory.require(f"the arrays of {label}", float(needed), "load it where there is more memory")
+    return attributes
 
 
 def _as_json(value: Any) -> Any:
@@ -142,16 +158,36 @@ def _as_json(value: Any) -> Any:
 
 def format_version(path: str | Place) -> int:
     """Return the format version of a store that ``read`` accepts."""
-    root = place_of(path) / "zarr.json"
-    return int(json.loads(root.read_text(encoding="utf-8"))["attributes"]["format_version"])
+    return int(read_document(place_of(path) / ROOT)["attributes"]["format_version"])
 
 
 def _is_store(place: Place) -> bool:
-    try:
-        metadata = json.loads((place / "zarr.json").read_text(encoding="utf-8"))
-        return metadata["attributes"]["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+    """Tell whether there is a store of dsgp; raise ``StorageError`` of a damaged root file."""
+    root = place / ROOT
+    if isinstance(root, Path) and not root.exists():
         return False
+    try:
+        attributes = read_document(root).get("attributes")
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise StorageError(f"{str(place)!r} is damaged: {error}") from error
+        return False  # of an address: nothing there
+    return isinstance(attributes, dict) and attributes.get("format") == FORMAT
+
+
+def _write_root(made: Path, kind: str, settings: Mapping[str, Any]) -> None:
+    """Complete the root file of a store whose arrays are written."""
+    document = read_document(made / ROOT)
+    document["attributes"] = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
+        "settings": settings,
+        "files": file_table(made),
+        "checksums": setting_checksums(settings),
+    }
+    document["attributes"]["digest"] = root_digest(document)
+    (made / ROOT).write_text(json.dumps(document, indent=2), encoding="utf-8")
 
 
 def _write_tree(group: zarr.Group, tree: Tree) -> None:

@@ -1,0 +1,245 @@
+"""What a stored model of a table must say: schemas of its settings, declarations of its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import Field, create_model
+
+from dsgp.additive.tables import pairs_of
+from dsgp.errors import StorageError
+from dsgp.models.facts import FitFacts
+from dsgp.models.pursuit.projections import ARRAYS
+from dsgp.storage.schemas import Array, Open, check_arrays, validated
+
+_Count = Annotated[int, Field(ge=0)]
+_NotNegative = Annotated[float, Field(ge=0)]
+_Positive = Annotated[float, Field(gt=0)]
+
+_Facts: Any = create_model(
+    "_Facts",
+    __base__=Open,
+    **{f"{name}_": (hint, ...) for name, hint in get_type_hints(FitFacts).items()},  # type: ignore[call-overload]
+)
+
+
+class Fitted(_Facts):
+    """What is told of a fit, and numbers of its f."""
+
+    noise_variance_: _NotNegative | None
+    target_variance_: _NotNegative
+    n_rows_: _Count
+    n_missing_: dict[str, _Count]
+    intercept_: float
+    fit_seconds_: dict[str, _NotNegative]
+    row_variance: Annotated[_Positive, Field(alias="_row_variance")]
+    information_scale: Annotated[_Positive, Field(alias="_information_scale")]
+    response_unit: Annotated[_Positive | None, Field(alias="_response_unit")] = None
+    used: Annotated[list[_Count] | None, Field(alias="_used")] = None
+    sampling: Annotated[dict[str, float] | None, Field(alias="_sampling")] = None
+    mixture: Annotated[MixtureNumbers | None, Field(alias="_mixture")] = None
+    likelihood: Annotated[dict[str, Any] | None, Field(alias="_likelihood_settings")] = None
+    told: Annotated[dict[str, Any] | None, Field(alias="_told")] = None
+    transform: Annotated[dict[str, Any] | None, Field(alias="_transform_settings")] = None
+    newton_iterations_: _Count | None = None
+    newton_trace_: list[float] | None = None
+
+
+class MixtureNumbers(Open):
+    """Of ``DrawnParameters``, beside its arrays."""
+
+    method: str
+    terms: list[str]
+    parameters: list[str]
+    positions: list[_Count]
+    fixed_noise: bool
+    n_warmup: _Count
+    n_nodes: _Count
+    left_open: float
+
+
+class TermSettings(Open):
+    """Of a fitted term."""
+
+    name: str
+    kernel: dict[str, Any]
+    centre: float
+    explained_variance: _NotNegative
+    effective_dof: float
+    bound: dict[str, Any] | None = None
+
+
+class EquationSettings(Open):
+    """Of the equations; earlier stores lack the totals."""
+
+    quadratic: float
+    n_rows: _Count
+    log_weight: float
+    total_weight: _NotNegative | None = None
+    total_information: float | None = None
+
+
+class TableSettings(Open):
+    """Of a model of one f of the columns of a table."""
+
+    parameters: dict[str, Any]
+    columns: list[str]
+    named: bool
+    fitted: Fitted
+    terms: list[TermSettings]
+    equations: EquationSettings
+    constant: _NotNegative | None = None
+    kinds: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+
+class SplineColumns(Open):
+    """The column of a spline."""
+
+    names: Annotated[list[str], Field(min_length=1, max_length=1)]
+    named: bool
+    kinds: dict[str, dict[str, Any]]
+
+
+class SplinePlace(Open):
+    """Where inputs and targets of a spline are, and their units."""
+
+    offset: float
+    extent: _Positive
+    centre: float
+    scale: _Positive
+    heaviest: _Positive
+
+
+class SplineSettings(Open):
+    """Of a ``SmoothingSpline``."""
+
+    parameters: dict[str, Any]
+    place: SplinePlace
+    columns: SplineColumns
+    rate: _NotNegative
+    at_bound: bool
+    n_rows: _Count
+    within: float
+    log_weights: float
+
+
+class ClassLabels(Open):
+    """Labels of a classifier."""
+
+    dtype: str
+    labels: list[bool | int | float | str]
+
+
+class ClassSettings(Open):
+    """Of a classifier, with those of the model of each f."""
+
+    parameters: dict[str, Any]
+    classes: ClassLabels
+    n_rounds: _Count
+    settled: bool
+    models: Annotated[list[dict[str, Any]], Field(min_length=1)]
+
+
+def check_spline(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Raise ``StorageError`` if settings and arrays are not those of a spline."""
+    validated(SplineSettings, settings, "settings")
+    declared = {
+        "data/points": Array(("points",), values="increasing"),
+        "data/weight": Array(("points",), values="positive"),
+        "data/target": Array(("points",)),
+    }
+    check_arrays(tree, declared)
+
+
+def check_classes(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Raise ``StorageError`` if a classifier is not one of as many models as it has arrays of."""
+    checked = validated(ClassSettings, settings, "settings")
+    expected = {f"class{k}" for k in range(len(checked.models))}
+    if set(tree) != expected:
+        raise StorageError(f"the arrays are of {sorted(tree)}, expected {sorted(expected)}")
+
+
+def check_table(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
+    """Raise ``StorageError`` if settings and arrays are not those of a model of a table.
+
+    Format 1, which lacked equations, is refused elsewhere, with a remedy.
+    """
+    if "equations" not in settings:
+        raise StorageError(
+            "the model was saved in format version 1, which kept too little for its standard "
+            "deviations; fit it again"
+        )
+    checked = validated(TableSettings, settings, "settings")
+    sizes = check_arrays({"terms": tree.get("terms", {})}, _terms(checked))
+    numbers = [sizes[f"points of term {d}"] for d in range(len(checked.terms))]
+    rest = {name: node for name, node in tree.items() if name != "terms"}
+    check_arrays(rest, _equations(numbers) | _fitted(checked, sum(numbers), _was_drawn(tree)))
+    if ("codes" in rest["equations"]) == ("spreads" in rest["equations"] and bool(numbers)):
+        raise StorageError("arrays 'equations' must be of rows (codes) or of bins (spreads)")
+
+
+def _terms(checked: TableSettings) -> dict[str, Array]:
+    declared = {}
+    for d, term in enumerate(checked.terms):
+        length, at = f"points of term {d}", f"terms/term{d}"
+        plain = term.bound is None
+        declared[f"{at}/dual"] = Array((length,))
+        declared[f"{at}/weight"] = Array((length,))
+        declared[f"{at}/points"] = (
+            Array((length,), values="increasing") if plain else Array((length,), or_columns=True)
+        )
+    return declared
+
+
+def _equations(numbers: list[int]) -> dict[str, Array]:
+    """Declare arrays of the equations of terms of so many points."""
+    n_terms, size = len(numbers), sum(numbers)
+    declared = {
+        "equations/weight": Array((size,)),
+        "equations/information": Array((size,)),
+        "equations/multiplied": Array((size,), optional=True),
+        "equations/codes": Array((n_terms, "rows"), "u", "any", optional=True),
+        "equations/row_weight": Array(("rows",), values="positive", optional=True),
+    }
+    for d, number in enumerate(numbers):
+        declared[f"equations/multiplier{d}"] = Array(("rows",), optional=True)
+        declared[f"equations/spreads/{d}"] = Array((number,), values="not negative", optional=True)
+    for d, e in pairs_of(n_terms):
+        declared[f"equations/pairs/{d}-{e}"] = Array((numbers[d], numbers[e]), optional=True)
+    return declared
+
+
+def _was_drawn(tree: Mapping[str, Any]) -> bool:
+    """Whether there are draws; earlier stores have diagnostics of none."""
+    return len(tree.get("fitted", {}).get("_diagnostics", ())) > 0
+
+
+def _fitted(checked: TableSettings, size: int, drawn: bool) -> dict[str, Array]:
+    """Declare what a model has beyond a sum of functions of columns."""
+    fitted = checked.fitted
+    declared: dict[str, Array] = {}
+    if fitted.used is not None:
+        declared |= {f"fitted/_{name}": Array(None, "iuf", "any") for name in ARRAYS}
+        declared["fitted/_relevance"] = Array((len(fitted.used),), values="any")
+        declared["fitted/_diagnostics"] = Array(((0, 3), 2), values="any", optional=True)
+    if fitted.sampling is not None and drawn:
+        dims = {"centres": "M", "directions": "MD", "nodes": "MK", "values": "MK", "precision": "D"}
+        dims |= dict.fromkeys(("interpolation_error", "log_likelihood", "noise_variance"), "")
+        dims["variances"] = "M"
+        for name, letters in dims.items():
+            values = "positive" if name == "noise_variance" else "finite"
+            declared[f"fitted/_drawn/{name}"] = Array(("draws", *letters), values=values)
+    if fitted.mixture is not None:
+        at, n_terms = "fitted/_mixture", len(checked.terms)
+        declared[f"{at}/duals"] = Array(("members", size))
+        declared[f"{at}/shifts"] = Array(("members",))
+        declared[f"{at}/centres"] = Array(("members", n_terms))
+        declared[f"{at}/row_variances"] = Array(("members",), values="positive")
+        n_parameters = len(fitted.mixture.parameters) + 1
+        declared[f"{at}/values"] = Array(("chains", "draws of a chain", n_parameters))
+        declared[f"{at}/log_likelihood"] = Array(("chains", "draws of a chain"))
+    return declared
+
+
+Fitted.model_rebuild()
