@@ -19,6 +19,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dsgp.errors import ParameterError
+from dsgp.faults import NO_WORKERS_TIMEOUT
 from dsgp.interrupt import exit_on_termination
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -133,7 +134,10 @@ def launch(
     except (OSError, ValueError, yaml.YAMLError) as error:
         parser.error(" ".join(f"{asked.config}: {error}".split()))
     exit_on_termination()
-    dask.config.set({"distributed.scheduler.no-workers-timeout": settings.no_workers_timeout})
+    dask.config.set({NO_WORKERS_TIMEOUT: settings.no_workers_timeout})
+    # The command waits for workers as long as the scheduler does.
+    variable = NO_WORKERS_TIMEOUT.upper().replace(".", "__").replace("-", "_")
+    os.environ[f"DASK_{variable}"] = settings.no_workers_timeout
     # Workers and the command import the pipelines of this checkout.
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))

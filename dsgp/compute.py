@@ -9,22 +9,23 @@ them do not depend on the scheduler.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
-from itertools import islice
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
 from dsgp.clients import active_client, in_task
-from dsgp.errors import ParameterError
+from dsgp.errors import ClusterError, ParameterError
+from dsgp.waiting import RETRIES, gathered, in_order, n_threads, workers_of
 
 # A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
 # two threads lose.
@@ -34,8 +35,6 @@ WORTH_A_WORKER = 0.5  # seconds of compiled work of one task
 
 # How long a scheduler may take to answer.
 _PATIENCE = "10s"
-# A worker that died is replaced, or its tasks go to another one.
-_RETRIES = 2
 
 _inside = threading.local()
 
@@ -83,8 +82,7 @@ def run(
     if len(tasks) < 2 or seconds < WORTH_A_GRAPH or alone():
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
-        futures = [client.submit(_call, task, pure=False, retries=_RETRIES) for task in tasks]
-        return list(client.gather(futures))
+        return gathered(client, [partial(_sent, client, _call, task) for task in tasks])
     if CPU_COUNT < 2:
         return [task() for task in tasks]
     n_batches = min(len(tasks), 2 * CPU_COUNT)
@@ -114,6 +112,8 @@ def connected(address: str | None) -> Iterator[None]:
     ------
     ParameterError
         If no scheduler answers there.
+    ClusterError
+        If its workers have other versions of Python, dask or dsgp than this process.
     """
     if address is None:
         yield
@@ -129,8 +129,21 @@ def connected(address: str | None) -> Iterator[None]:
             f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
             + (encrypted if address.startswith("tls:") else "")
         ) from error
-    with client:
+    patience = _PATIENCE
+    # What it logs of a scheduler that is gone, with tracebacks, comes as a `ClusterError` too.
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        workers_of(client)  # asks for their versions, before anything is read
         yield
+    except ClusterError:
+        patience = "1s"  # nobody is there who would take leave of it
+        raise
+    finally:
+        with suppress(TimeoutError, OSError):
+            client.close(timeout=patience)
+        log.setLevel(before)
 
 
 def over_chunks(
@@ -152,18 +165,14 @@ def over_chunks(
         yield from (_load(loader, function) for loader in loaders)
     elif (client := active_client()) is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-chunk") as pool:
-            yield from _in_order(
-                (pool.submit(_load, loader, function) for loader in loaders), CPU_COUNT
+            yield from in_order(
+                (partial(pool.submit, _load, loader, function) for loader in loaders), CPU_COUNT
             )
     else:
-        yield from _in_order(
-            (
-                client.submit(
-                    _apply, function, _remote(client, loader), pure=False, retries=_RETRIES
-                )
-                for loader in loaders
-            ),
-            2 * _n_threads(client),
+        yield from in_order(
+            (_of_chunk(client, function, loader) for loader in loaders),
+            2 * n_threads(client),
+            client,
         )
 
 
@@ -196,44 +205,58 @@ def over_blocks(
         yield from map(function, _rebatched((loader() for loader in loaders), block))
     elif (client := active_client()) is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-read") as pool:
-            chunks = _in_order((pool.submit(loader) for loader in loaders), CPU_COUNT)
+            chunks = in_order((partial(pool.submit, loader) for loader in loaders), CPU_COUNT)
             yield from map(function, _rebatched(chunks, block))
     else:
-        remote = (_remote(client, loader) for loader in loaders)
-        yield from _in_order(
-            (
-                client.submit(_apply_joined, function, *pieces, pure=False, retries=_RETRIES)
-                for pieces in _pieces(remote, lengths, block)
-            ),
-            2 * _n_threads(client),
+        chunks = (_Chunk(client, loader) for loader in loaders)
+        yield from in_order(
+            (_of_block(client, function, pieces) for pieces in _pieces(chunks, lengths, block)),
+            2 * n_threads(client),
+            client,
         )
 
 
-def _n_threads(client: Any) -> int:
-    return max(sum(client.nthreads().values()), 1)
+def _sent(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    return client.submit(function, *arguments, pure=False, retries=RETRIES)
 
 
-def _remote(client: Any, loader: Callable[[], Rows]) -> Any:
-    """Return a future of the chunk: loaded, or computed from the user's collection, by a worker."""
-    delayed = getattr(loader, "delayed", None)
-    if delayed is not None:
-        return client.compute(delayed, retries=_RETRIES)
-    return client.submit(_call, loader, pure=False, retries=_RETRIES)
+def _of_chunk(
+    client: Any, function: Callable[[Rows], Result], loader: Callable[[], Rows]
+) -> Callable[[], Any]:
+    return lambda: _sent(client, _apply, function, _Chunk(client, loader).future)
 
 
-def _in_order(futures: Iterator[Any], ahead: int) -> Iterator[Any]:
-    """Yield results in order, with some of the next ones under way."""
-    waiting: deque[Any] = deque(islice(futures, ahead))
-    try:
-        while waiting:
-            result = waiting.popleft().result()
-            waiting.extend(islice(futures, 1))
-            yield result
-    finally:
-        for future in waiting:
-            future.cancel()
-            if isinstance(future, Future) and not future.cancelled():
-                future.exception()  # a thread cannot be stopped: wait, and drop what it says
+def _of_block(
+    client: Any, function: Callable[[Rows], Result], pieces: list[tuple[_Chunk[Rows], int, int]]
+) -> Callable[[], Any]:
+    """Return what sends a block: of shared chunks first, and of its own if it is sent again.
+
+    Chunks are let go once it is sent, so that workers do not keep them.
+    """
+    shared = [[(chunk.future, start, stop) for chunk, start, stop in pieces]]
+    loaders = [(chunk.loader, start, stop) for chunk, start, stop in pieces]
+
+    def send() -> Any:
+        parts = (
+            shared.pop()
+            if shared
+            else [(_Chunk(client, loader).future, start, stop) for loader, start, stop in loaders]
+        )
+        return _sent(client, _apply_joined, function, *parts)
+
+    return send
+
+
+class _Chunk(Generic[Rows]):
+    """A chunk of rows on a worker: loaded there, or computed from the user's collection."""
+
+    def __init__(self, client: Any, loader: Callable[[], Rows]) -> None:
+        self.loader = loader
+        delayed = getattr(loader, "delayed", None)
+        if delayed is not None:
+            self.future = client.compute(delayed, retries=RETRIES)
+        else:
+            self.future = _sent(client, _call, loader)
 
 
 def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
@@ -254,10 +277,10 @@ def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
 
 
 def _pieces(
-    chunks: Iterator[Any], lengths: Sequence[int], block: int
-) -> Iterator[list[tuple[Any, int, int]]]:
+    chunks: Iterator[_Chunk[Rows]], lengths: Sequence[int], block: int
+) -> Iterator[list[tuple[_Chunk[Rows], int, int]]]:
     """Say which rows of which chunks make each logical block: (chunk, start, stop)."""
-    held: list[tuple[Any, int, int]] = []
+    held: list[tuple[_Chunk[Rows], int, int]] = []
     n_held = 0
     for chunk, length in zip(chunks, lengths, strict=True):
         start = 0

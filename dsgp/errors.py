@@ -39,6 +39,15 @@ class StorageError(DsgpError, OSError):
     """
 
 
+class ClusterError(DsgpError, RuntimeError):
+    """The workers or the scheduler of a dask cluster do not do what they were asked to.
+
+    Raised when no worker is there, the scheduler is gone or does not answer, workers are out of
+    memory, a task has ended worker after worker, or their versions differ from those here. The
+    message says what happened, what is safe and what to do.
+    """
+
+
 # Not a subclass of scikit-learn's warning of the same name: importing that one loads all of
 # scikit-learn, six times the import time of numpy, into the lowest floor.
 class ConvergenceWarning(UserWarning):

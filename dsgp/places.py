@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import posixpath
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from glob import has_magic, iglob
 from pathlib import Path
 
 from upath import UPath
@@ -26,7 +27,15 @@ from dsgp.addresses import (
     upload,
 )
 from dsgp.errors import DsgpError, StorageError
+from dsgp.locks import locked
 from dsgp.scratch import Scratch
+
+# How names end of what is written aside, and the file in it that its owner has locked.
+_ASIDE, _LOCK = ".part", ".lock"
+# Seconds after which what was made is locked, by who has made it.
+_MOMENT = 60.0
+# Seconds after which nobody is at something that has no lock.
+_SURELY_LEFT = 24 * 3600.0
 
 
 def require_apart(
@@ -87,14 +96,16 @@ def made_aside(place: Place) -> Iterator[Path]:
             upload(made, place)
         return
     require_folder(place)
+    remove_leftovers(place)
     try:
-        aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=".part", dir=place.parent))
+        aside = Path(tempfile.mkdtemp(prefix=f".{place.name}.", suffix=_ASIDE, dir=place.parent))
     except OSError as error:
         raise cannot_write(place, error) from error
     try:
-        made = aside / place.name
-        yield made
-        move_into_place(made, place, aside / ".replaced")
+        with _owned(aside):
+            made = aside / place.name
+            yield made
+            move_into_place(made, place, aside / ".replaced")
     except DsgpError:
         raise
     except OSError as error:
@@ -103,14 +114,44 @@ def made_aside(place: Place) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+@contextmanager
+def _owned(aside: Path) -> Iterator[None]:
+    """Hold the lock by which others see that what is written aside has a living owner."""
+    first = aside / f"{_LOCK}.first"
+    with first.open("w", encoding="utf-8") as file:
+        locked(file)
+        first.replace(aside / _LOCK)  # so that whoever sees it sees it locked
+        yield
+
+
+def remove_leftovers(place: Path) -> None:
+    """Remove what killed processes have left that wrote a place aside; never a living one's."""
+    for aside in place.parent.glob(f".{glob.escape(place.name)}.*{_ASIDE}"):
+        lock = aside / _LOCK if aside.is_dir() else aside
+        try:
+            age = time.time() - aside.stat().st_mtime
+            # A folder shows its lock only once that is taken; a file may be a moment old.
+            if lock.exists() and (lock != aside or age > _MOMENT):
+                with lock.open("r+", encoding="utf-8") as file:
+                    ended = locked(file)
+            else:  # being made just now, or by a release without locks
+                ended = False
+            if ended or age > _SURELY_LEFT:
+                shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+        except OSError:
+            continue  # another process is at it, or it is somebody else's
+
+
 def replace_text(path: Path, text: str) -> None:
     """Write a text file so that readers find this text or the one before, whole.
 
     It is on the disk when this returns.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    remove_leftovers(path)
+    aside = path.with_name(f".{path.name}.{os.getpid()}{_ASIDE}")
     try:
         with aside.open("w", encoding="utf-8") as file:
+            locked(file)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -150,8 +191,8 @@ def move_into_place(made: Path, path: Path, replaced: Path) -> None:
 
 def _expanded(name: str) -> Iterator[str]:
     local = None if address_of(name) else str(local_path(name))
-    if local is not None and has_magic(local) and not os.path.exists(local):
-        yield from iglob(local, recursive=True)
+    if local is not None and glob.has_magic(local) and not os.path.exists(local):
+        yield from glob.iglob(local, recursive=True)
     else:
         yield name
 
@@ -176,7 +217,7 @@ def _relation(out: str, source: str) -> str:
 def _relation_of_addresses(out: str, source: str) -> str:
     a, b = _normalised(out), _normalised(source)
     same_depth = a.count("/") == b.count("/") or "**" in b
-    if a == b or (has_magic(b) and same_depth and fnmatchcase(a, b)):
+    if a == b or (glob.has_magic(b) and same_depth and fnmatchcase(a, b)):
         return "is"
     if a.startswith(b):  # as on a disk, a model beside tables is none of them
         return "lies in" if b.endswith(".zarr/") or not a.endswith(".zarr/") else ""

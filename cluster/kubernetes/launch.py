@@ -53,8 +53,8 @@ def resources(settings: Kubernetes) -> list[dict[str, Any]]:
             workers["replicas"] = settings.minimum_workers
             for part in (workers, document["spec"]["scheduler"]):
                 part["spec"]["containers"][0]["image"] = settings.image
-            _set(workers, "NO_WORKERS_TIMEOUT", settings.no_workers_timeout)
-            _set(document["spec"]["scheduler"], "NO_WORKERS_TIMEOUT", settings.no_workers_timeout)
+            for part in (workers, document["spec"]["scheduler"]):
+                _set(part["spec"], "NO_WORKERS_TIMEOUT", settings.no_workers_timeout)
         elif document["kind"] == "DaskAutoscaler":
             document["spec"]["minimum"] = settings.minimum_workers
             document["spec"]["maximum"] = settings.maximum_workers
@@ -64,15 +64,17 @@ def resources(settings: Kubernetes) -> list[dict[str, Any]]:
 def job(settings: Kubernetes, command: list[str]) -> dict[str, Any]:
     """Return the job that runs a command."""
     document = yaml.safe_load((HERE / "command.yaml").read_text(encoding="utf-8"))
-    container = document["spec"]["template"]["spec"]["containers"][0]
+    pod = document["spec"]["template"]["spec"]
+    container = pod["containers"][0]
     container["image"] = settings.image
     container["args"] = command
+    _set(pod, "NO_WORKERS_TIMEOUT", settings.no_workers_timeout)
     return document
 
 
-def _set(part: dict[str, Any], name: str, setting: str) -> None:
+def _set(pod: dict[str, Any], name: str, setting: str) -> None:
     """Set a variable of dask, named by its end."""
-    for variable in part["spec"]["containers"][0]["env"]:
+    for variable in pod["containers"][0]["env"]:
         if variable["name"].endswith(name):
             variable["value"] = setting
 

@@ -77,7 +77,21 @@ def companion(dataset: xr.Dataset, name: str, option: str) -> xr.DataArray:
         raise ParameterError(
             f"{option}: the file has no variable {name!r}; it has {_listed(dataset)}"
         )
-    return dataset[name].load()
+    return loaded(dataset[name], option)
+
+
+def loaded(da: xr.DataArray, where: str) -> xr.DataArray:
+    """Return a variable with its values in memory; ``where`` it is, for messages."""
+    try:
+        return da.load()
+    except MemoryError:
+        raise
+    # Codecs raise many types for what is damaged; all mean the same here.
+    except Exception as error:
+        raise DataError(
+            f"variable {str(da.name)!r} of {where!r} cannot be read ({type(error).__name__}: "
+            f"{error}): a part of it is damaged; write the file again"
+        ) from error
 
 
 def mask_of(dataset: xr.Dataset, text: str, option: str) -> xr.DataArray:

@@ -22,7 +22,7 @@ from dsgp.cli.reaching import Reach
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
 from dsgp.compute import connected
-from dsgp.errors import MemoryLimitError, ParameterError, StorageError
+from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.domain import CHOICES
 from dsgp.grid.outputs import Labels
@@ -164,8 +164,8 @@ def _speaking_of_options(out: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         one_line("Interrupted", f"what is done is kept beside {out}; the same command goes on")
         raise
-    except StorageError as error:
-        raise StorageError(str(error).replace("(resume=False)", "(--restart)")) from error
+    except (DataError, StorageError) as error:
+        raise type(error)(str(error).replace("(resume=False)", "(--restart)")) from error
 
 
 def _in_memory(
@@ -182,7 +182,7 @@ def _in_memory(
     With gaps it may turn out to need more memory: then None, and the field goes in pieces, too.
     """
     with suppress(MemoryLimitError), fields.place_for(places.out, overwrite) as place:
-        da = da.load()
+        da = fields.loaded(da, str(places.data[0]))
         mask = None if wanted.mask is None else fields.mask_of(dataset, wanted.mask, "--mask")
         estimator.fit(da, mask=mask, domain=_domain(dataset, wanted.domain))
         result = estimator.posterior(wanted.include_noise, wanted.quantiles)

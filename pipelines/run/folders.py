@@ -11,13 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dsgp.errors import DsgpError, StorageError
+from dsgp.locks import only_here
 from dsgp.places import made_aside, replace_text, require_apart
 from pipelines.reporting import MAKER, plain_json
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 MARKER = "chain.json"
 MANIFEST = "stage.json"
@@ -56,7 +52,8 @@ def chain_folder(
     _require_ours(path, data, overwrite)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with _locked(path):
+        refusal = f"another run works in {str(path)!r}; wait for its end, or choose another folder"
+        with only_here(path / LOCK, refusal):
             for rest in path.rglob(".*.part"):
                 shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
             write_json(path / MARKER, {"made_by": MAKER, "pipeline": "run", "data": data})
@@ -85,22 +82,6 @@ def _require_ours(path: Path, data: str, overwrite: bool) -> None:
             f"{str(path)!r} holds the stages of {marker.get('data')}, and this chain loads {data}; "
             "choose another folder, or replace them with --overwrite"
         )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes out; the system lifts the lock when this one ends, however it does."""
-    if fcntl is None:
-        yield
-        return
-    with (path / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StorageError(
-                f"another run works in {str(path)!r}; wait for its end, or choose another folder"
-            ) from error
-        yield
 
 
 @contextmanager

@@ -123,6 +123,18 @@ esac
 """  # fmt: skip  # noqa: E501
 
 
+def test_a_command_on_kubernetes_waits_for_workers_as_long_as_its_scheduler():
+    settings = kubernetes.Kubernetes(image="example.org/dsgp:1", no_workers_timeout="7s")
+    pods = [kubernetes.job(settings, ["dsgp"])["spec"]["template"]["spec"]]
+    for resource in kubernetes.resources(settings):
+        if resource["kind"] == "DaskCluster":
+            pods += [resource["spec"][part]["spec"] for part in ("scheduler", "worker")]
+    assert len(pods) == 3
+    for pod in pods:
+        variables = {one["name"]: one["value"] for one in pod["containers"][0]["env"]}
+        assert variables["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "7s"
+
+
 def test_a_command_on_kubernetes_ends_with_its_exit_code_and_leaves_nothing(
     tmp_path, monkeypatch, capfd
 ):

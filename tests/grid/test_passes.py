@@ -559,9 +559,11 @@ def test_too_little_memory_is_refused_before_the_start(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["in.zarr"]
 
 
-def test_memory_comes_from_the_limits_of_the_workers():
+def test_memory_comes_from_the_limits_of_the_workers(monkeypatch):
+    monkeypatch.setattr(resources, "workers_of", lambda client: client.workers)
+
     def client(**worker):
-        return SimpleNamespace(scheduler_info=lambda: {"workers": {"a": worker}})
+        return SimpleNamespace(workers={"a": worker})
 
     found = resources.memory_of_a_task(client(memory_limit=2**30, nthreads=2))
     assert found == (0.7 * 2**30 - 2**28) / 2

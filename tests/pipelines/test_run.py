@@ -406,7 +406,6 @@ def test_from_until_and_dry_run_from_the_command_line(tmp_path):
     assert not out.exists()
     assert invoke(*start, "--until", "encode").exit_code == 0
     assert sorted(entry.name for entry in out.iterdir()) == [
-        ".lock",
         "chain.json",
         "encode",
         "load",

@@ -10,7 +10,8 @@ import json
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp import compute
 from dsgp.addresses import Place, address_of, local_path
 from dsgp.clients import active_client
-from dsgp.errors import ConvergenceWarning, ParameterError, StorageError
+from dsgp.errors import ConvergenceWarning, DataError, ParameterError, StorageError
 from dsgp.grid.outputs import PLAIN, Labels
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.gappy import Tiles, plan_tiles, tile_error
@@ -33,6 +34,7 @@ from dsgp.grid.passes.resources import memory_of_a_task, require_disk, size_of
 from dsgp.grid.passes.running import run_pass
 from dsgp.grid.passes.source import StoredField
 from dsgp.grid.passes.tasks import RESULT, Job
+from dsgp.locks import only_here
 from dsgp.progress import progress
 
 _DTYPES = ("float64", "float32")
@@ -278,8 +280,21 @@ def _carry_out(
     if memory is not None and not memory > 0:
         raise ParameterError(f"memory must be positive, in bytes; got {memory}")
     folder = out.parent / f".{out.name}.passes"
+    results.check_free(out, folder, order.source.path, overwrite)
+    refusal = (
+        f"another process is making {str(out)!r}: wait for its end, or choose another path "
+        "(nothing of it was touched)"
+    )
+    with only_here(folder.with_name(f"{folder.name}.lock"), refusal):
+        report = _carry_out_alone(order, out, folder, memory, resume)
+    return replace(report, seconds=time.monotonic() - began)
+
+
+def _carry_out_alone(
+    order: _Order, out: Path, folder: Path, memory: float | None, resume: bool
+) -> PassesReport:
+    """Do the work of a job in its folder, in which no other process is."""
     source = order.source
-    results.check_free(out, folder, source.path, overwrite)
     client = active_client()
     if memory is None:
         memory = memory_of_a_task(client)
@@ -308,7 +323,10 @@ def _carry_out(
         progress("posterior", total=manifest.plan.n_tasks - n_resumed) as bar,
     ):
         for p in range(len(manifest.plan.passes)):
-            run_pass(client, job, manifest, p, bar)
+            # Passes but the first read what lies in the folder, unless there are tiles.
+            seen = fingerprint["source"] if p == 0 or order.tiles is not None else None
+            with _unchanged(source, seen):
+                run_pass(client, job, manifest, p, bar)
     report = PassesReport(out, manifest.plan, manifest.plan.n_tasks - n_resumed, n_resumed, 0.0)
     if order.tiles is not None:
         mean = float(order.inputs[2].item())
@@ -319,7 +337,20 @@ def _carry_out(
         )
     results.install(folder / RESULT, out)
     shutil.rmtree(folder, ignore_errors=True)
-    return replace(report, seconds=time.monotonic() - began)
+    return report
+
+
+@contextmanager
+def _unchanged(source: StoredField, seen: dict[str, Any] | None) -> Iterator[None]:
+    """Raise if the field changes in the block, also where what is half-written is an error."""
+    try:
+        yield
+    except DataError:
+        if seen is not None:
+            source.require_same(seen)
+        raise
+    if seen is not None:
+        source.require_same(seen)
 
 
 def _largest_residual(folder: Path) -> float:

@@ -76,7 +76,8 @@ class Manifest:
             self._saved = time.monotonic()
         except OSError as error:
             raise StorageError(
-                f"cannot write in {str(self.folder)!r}: {error.strerror or error}"
+                f"cannot write in {str(self.folder)!r}: {error.strerror or error}; what is "
+                "finished is kept: mend it and run it again"
             ) from error
 
     @classmethod

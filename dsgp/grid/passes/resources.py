@@ -10,6 +10,7 @@ from dsgp import compute
 from dsgp.errors import MemoryLimitError, StorageError
 from dsgp.grid.passes.plan import Plan
 from dsgp.memory import available
+from dsgp.waiting import workers_of
 
 _MIB = 2.0**20
 _GIB = 2.0**30
@@ -22,7 +23,7 @@ _INTERPRETER = 2**28
 def memory_of_a_task(client: Any | None) -> float:
     """Bytes that a task may take: what workers leave to each of their threads, or this machine."""
     if client is not None:
-        workers = client.scheduler_info()["workers"].values()
+        workers = workers_of(client).values()
         limited = [
             (_USABLE * worker["memory_limit"] - _INTERPRETER) / max(worker["nthreads"], 1)
             for worker in workers

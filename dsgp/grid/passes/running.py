@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import shutil
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dsgp import compute
-from dsgp.errors import StorageError
+from dsgp.errors import ClusterError, StorageError
 from dsgp.grid.passes import results, tasks
 from dsgp.grid.passes.manifest import Manifest
 from dsgp.grid.passes.regions import Region
 from dsgp.grid.passes.tasks import RESULT, Failure, Job, Task
 from dsgp.progress import Bar
-
-# Times that a cluster runs a task again whose worker was lost.
-_RETRIES = 2
+from dsgp.waiting import RETRIES, in_order, n_threads
 
 
 def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:
@@ -83,17 +81,19 @@ def _outcomes(
         return
     if client is None:
         with ThreadPoolExecutor(compute.CPU_COUNT, "dsgp-pass") as pool:
-            yield from _in_order(
-                lambda task: pool.submit(tasks.run, job, task), todo, 2 * compute.CPU_COUNT
-            )
+            sends = (partial(pool.submit, tasks.run, job, task) for task in todo)
+            with closing(in_order(sends, 2 * compute.CPU_COUNT)) as outcomes:
+                yield from zip(todo, outcomes, strict=True)
         return
-    n_threads = max(sum(client.nthreads().values()), 1)
     try:
-        yield from _in_order(
-            lambda task: client.submit(tasks.run, job, task, pure=False, retries=_RETRIES),
-            todo,
-            2 * n_threads,
-        )
+        sends = (partial(_sent, client, job, task) for task in todo)
+        with closing(in_order(sends, 2 * n_threads(client), client)) as outcomes:
+            yield from zip(todo, outcomes, strict=True)
+    except ClusterError as error:
+        raise ClusterError(
+            f"{error}; finished regions are kept in {job.folder!r}, and the same call goes on "
+            "from there"
+        ) from error
     except Exception as error:
         error.add_note(
             f"finished regions are kept in {job.folder!r}: the same call goes on from there"
@@ -101,21 +101,5 @@ def _outcomes(
         raise
 
 
-def _in_order(
-    submit: Callable[[Task], Any], todo: Sequence[Task], ahead: int
-) -> Iterator[tuple[Task, Failure | None]]:
-    further = iter(todo)
-    waiting: deque[tuple[Task, Any]] = deque(
-        (task, submit(task)) for task in islice(further, ahead)
-    )
-    try:
-        while waiting:
-            task, future = waiting.popleft()
-            outcome = future.result()
-            waiting.extend((task, submit(task)) for task in islice(further, 1))
-            yield task, outcome
-    finally:
-        for _, future in waiting:
-            future.cancel()
-            if isinstance(future, Future) and not future.cancelled():
-                future.exception()  # a thread cannot be stopped: wait, and drop what it says
+def _sent(client: Any, job: Job, task: Task) -> Any:
+    return client.submit(tasks.run, job, task, pure=False, retries=RETRIES)

@@ -9,7 +9,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -183,7 +183,7 @@ class StoredField:
             codes = Codes.of(variable)
 
             def read(part: Region) -> NDArray[np.float64]:
-                values = codes.decoded(variable[part].values)
+                values = codes.decoded(self._stored(variable, part))
                 blanks = codes.blank(values)
                 if counts is not None:
                     counts.update(blanks)
@@ -197,6 +197,29 @@ class StoredField:
                 values = read(part)
                 out[relative(part, region)] = values
             return out
+
+    def _stored(self, variable: Any, region: Region) -> Any:
+        try:
+            return variable[region].values
+        except MemoryError:
+            raise
+        # Codecs raise many types for what is damaged; all mean the same here.
+        except Exception as error:
+            where = ", ".join(f"{part.start}:{part.stop}" for part in region)
+            raise DataError(
+                f"variable {self.variable!r} of {str(self.path)!r} cannot be read in the cells "
+                f"[{where}] ({type(error).__name__}: {error}): a chunk there is damaged; write "
+                "the store again"
+            ) from error
+
+    def require_same(self, fingerprint: Mapping[str, Any]) -> None:
+        """Raise ``DataError`` if the field has changed since that fingerprint was taken of it."""
+        if self.fingerprint() != fingerprint:
+            raise DataError(
+                f"{str(self.path)!r} has changed since the job began: variable "
+                f"{self.variable!r} is read piece by piece, and a result would be of two fields; "
+                "start anew (resume=False) when nothing writes there any more"
+            )
 
     def piece(self) -> tuple[int, ...]:
         """Shape of what is read at a time: whole chunks."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import dask
 import xarray as xr
 from dask import delayed
 from sklearn.utils.multiclass import check_classification_targets
 
-from dsgp.clients import scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table, plain_values
 from dsgp.rows.sources.labels import Labels, distinct, labels_of, merged
 from dsgp.rows.sources.lazy import blocks_of, frame_of, is_lazy, kind_of, name_of, one_column
 from dsgp.rows.sources.memory import naming, require_non_inputs, target_of
 from dsgp.rows.sources.stored import Stored, open_table
+from dsgp.waiting import computed
 
 
 def classes_of(X: Any, y: Any) -> Labels:
@@ -91,7 +90,7 @@ def _of_blocks(y: Any) -> Labels:
         labels_of_block(block, name, f"block {number} of the target")
         for number, block in enumerate(blocks)
     ]
-    return merged(dask.compute(*tasks, scheduler=scheduler_of_collections()), name)
+    return merged(computed(*tasks), name)
 
 
 def _of_block(values: Any, name: str, part: str, first_row: int = 0) -> Labels:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import dask
 import pandas as pd
 from dask import delayed
 
-from dsgp.clients import scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.kinds import (
     NUMBER,
@@ -30,6 +28,7 @@ from dsgp.rows.sources.kinds import (
 from dsgp.rows.sources.lazy import blocks_of
 from dsgp.rows.sources.memory import naming
 from dsgp.rows.sources.stored import StoredTable
+from dsgp.waiting import computed
 
 
 def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
@@ -82,7 +81,7 @@ def kinds_of_collection(
             look(block, levels, f"block {number} of the {kind_name}")
             for number, block in enumerate(blocks)
         ]
-        for one in dask.compute(*tasks, scheduler=scheduler_of_collections()):
+        for one in computed(*tasks):
             _add(levels_by_name, one)
     return _completed(kinds, levels_by_name, wanted, n_rows)
 

@@ -15,6 +15,7 @@ from dask import delayed, is_dask_collection
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from dsgp import waiting
 from dsgp.clients import in_task, scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table
@@ -45,7 +46,7 @@ def kind_of(X: Any) -> str:
 
 def computed(values: Any) -> Any:
     """Return the values of a dask collection; anything else as it is."""
-    return values.compute(scheduler=scheduler_of_collections()) if is_lazy(values) else values
+    return waiting.computed(values)[0] if is_lazy(values) else values
 
 
 def frame_of(dataset: xr.Dataset) -> Any:

@@ -20,6 +20,7 @@ from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import numbers_frame, of_arrays, parsed
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import opened, parquet_names, reading, require_names
+from dsgp.rows.sources.unchanged import Seen, require_same
 
 # Rows of a block at most (a Parquet row group of up to twice as many is read at once).
 BLOCK_ROWS = 2**19
@@ -69,6 +70,10 @@ class Part(Protocol):
     def n_rows(self) -> int | None:
         """None where only reading tells."""
 
+    @property
+    def seen(self) -> Seen | None:
+        """What it looked like when it was opened."""
+
     def blocks(
         self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
     ) -> Iterator[Block]:
@@ -92,9 +97,11 @@ class CsvPart:
     format: CsvFormat = field(default_factory=CsvFormat)
     labels: tuple[str, ...] = ()
     n_rows: int | None = None
+    seen: Seen | None = None
 
     @classmethod
     def of(cls, path: Place, label: str, form: CsvFormat) -> CsvPart:
+        seen = Seen.of(path, label)
         with reading(label, "CSV", hint=partial(form.hint, path)), opened(path) as file:
             schema = csv.open_csv(
                 file,
@@ -103,7 +110,7 @@ class CsvPart:
                 convert_options=csv.ConvertOptions(decimal_point=form.decimal),
             ).schema
             require_names(label, schema.names)
-        return cls(path, label, schema, form)
+        return cls(path, label, schema, form, seen=seen)
 
     def hint(self) -> str:
         """What the file seems to be, if it is not written as was said."""
@@ -146,6 +153,7 @@ class CsvPart:
                     piece = pa.Table.from_batches([batch.slice(start, BLOCK_ROWS)])
                     yield Block(self.label, first_row + start, partial(split, piece))
                 first_row += batch.num_rows
+        require_same(self.seen)  # it was read to its end here
 
     def _require_text(self, names: Sequence[str]) -> None:
         for name in names:
@@ -175,15 +183,17 @@ class ParquetPart:
     ranges: dict[str, range]  # row labels that pandas describes instead of storing them
     schema: pa.Schema
     labels: tuple[str, ...] = ()
+    seen: Seen | None = None
 
     @classmethod
     def of(cls, path: Place, label: str) -> ParquetPart:
+        seen = Seen.of(path, label)
         with reading(label, "Parquet"), opened(path) as source, pq.ParquetFile(source) as file:
             schema = file.schema_arrow
             names, ranges = parquet_names(schema)
             sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         require_names(label, names)
-        return cls(path, label, tuple(names), tuple(sizes), ranges, schema)
+        return cls(path, label, tuple(names), tuple(sizes), ranges, schema, seen=seen)
 
     @property
     def n_rows(self) -> int:
@@ -240,12 +250,14 @@ class ParquetPart:
 
     @contextmanager
     def _file(self) -> Iterator[pq.ParquetFile]:
+        require_same(self.seen)
         with (
             reading(self.label, "Parquet"),
             opened(self.path) as source,
             pq.ParquetFile(source) as file,
         ):
             yield file
+        require_same(self.seen)
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
         return [name for name in columns if name not in self.ranges]
@@ -268,12 +280,14 @@ class ZarrPart:
     labels: tuple[str, ...]  # coordinates, which a dataset does not count as variables either
     n_rows: int
     step: int
+    seen: Seen | None = None
 
     @classmethod
     def of(cls, path: Place) -> ZarrPart:
         label = f"zarr store {str(path)!r}"
+        seen = Seen.of(path, label)
         group = _zarr_group(path)
-        arrays = {name: array for name, array in sorted(group.arrays()) if array.ndim}
+        arrays = {name: array for name, array in _arrays(path, group) if array.ndim}
         if not arrays:
             raise DataError(f"{label} has no array; columns are arrays of one dimension")
         first, n_rows = next((name, array.shape[0]) for name, array in arrays.items())
@@ -294,7 +308,7 @@ class ZarrPart:
         names = tuple(name for name in arrays if name not in labels)
         longest = max(array.chunks[0] for array in arrays.values())
         step = BLOCK_ROWS // longest * longest or BLOCK_ROWS
-        return cls(path, label, names, labels, n_rows, step)
+        return cls(path, label, names, labels, n_rows, step, seen)
 
     def types(self, columns: Sequence[str]) -> pa.Schema:
         group = _zarr_group(self.path)
@@ -340,6 +354,15 @@ def _zarr_group(path: Place) -> zarr.Group:
         return zarr.open_group(str(path), mode="r", **options_of(path))
     except Exception as error:  # as above
         raise DataError(f"{str(path)!r} cannot be read as a zarr group: {error}") from error
+
+
+def _arrays(path: Place, group: zarr.Group) -> list[tuple[str, Any]]:
+    try:
+        return sorted(group.arrays())
+    except Exception as error:  # as above
+        raise DataError(
+            f"the metadata of an array of {str(path)!r} are damaged: {error}"
+        ) from error
 
 
 def _dimension(array: Any) -> str | None:

@@ -32,6 +32,7 @@ from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, is_csv, require_columns, require_csv
 from dsgp.rows.sources.memory import listed
 from dsgp.rows.sources.parts import Block, CsvPart, ParquetPart, Part, ZarrPart
+from dsgp.rows.sources.unchanged import require_same
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,12 @@ class StoredTable:
         Raises
         ------
         DataError
-            If a part cannot be read, or there is no row at all.
+            If a part cannot be read or has changed since it was opened, or there is no row at all.
         """
         empty = True
         numbers = frozenset(numbers)
         for part in self.parts:
+            require_same(part.seen)
             # One column at least, because a table without any has no number of rows.
             for block in part.blocks(columns or part.names[:1], numbers, copied):
                 empty = False

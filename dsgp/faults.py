@@ -1,0 +1,44 @@
+"""Errors of dask in our words: what happened, what is safe and what to do."""
+
+from __future__ import annotations
+
+from dsgp.errors import ClusterError
+
+NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
+# What holds after every fault, so that each message can say it.
+SAFE = "results are written whole or not at all, and nothing that was there is lost"
+
+
+def of_dask(error: BaseException) -> bool:
+    """Tell whether an error is dask's own, and not one of a task."""
+    return type(error).__module__.partition(".")[0] == "distributed"
+
+
+def translated(error: BaseException) -> BaseException:
+    """Return what to raise for the error of a task: dask's own in our words, others as they are."""
+    kind = type(error).__name__
+    if not of_dask(error):
+        return error
+    if kind == "KilledWorker":
+        task, worker, failures = error.args
+        return ClusterError(
+            f"the task {str(task).rpartition('-')[0] or task!r} has ended {failures + 1} workers "
+            f"one after the other, the last at {getattr(worker, 'address', worker)}: as a rule "
+            "they ran out of memory, else they crashed, which their logs tell; "
+            f"{SAFE}: give workers more memory (memory_limit), cut the rows into smaller chunks, "
+            "and start the job again"
+        )
+    if kind in ("NoWorkerError", "NoValidWorkerError"):
+        return ClusterError(
+            f"no worker could take a task in the time that the scheduler gives "
+            f"({NO_WORKERS_TIMEOUT}); {SAFE}: start workers and the job again"
+        )
+    return ClusterError(
+        f"the cluster failed ({kind}: {first_line(error)}); {SAFE}: see the logs of its workers, "
+        "and start the job again"
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error says, without details."""
+    return next(iter(str(error).strip().splitlines()), "")

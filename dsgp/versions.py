@@ -1,0 +1,111 @@
+"""Versions of what computes, which must be the same in the driver and on the workers."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from dsgp.errors import ClusterError
+
+# Tasks are pickled between equal versions of Python and dask; digits depend on the others.
+_PACKAGES = ("dask", "distributed", "numpy", "numba", "dsgp")
+
+_checked: weakref.WeakKeyDictionary[Any, Versions] = weakref.WeakKeyDictionary()
+
+
+def own_versions() -> dict[str, str]:
+    """Return the versions in this process, by package; Python's without its last number."""
+    return _comparable({"python": ".".join(map(str, sys.version_info)), **_installed()})
+
+
+def _installed() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # of a checkout that is not installed
+            found[package] = None
+    return found
+
+
+def _comparable(packages: Mapping[str, str | None]) -> dict[str, str]:
+    told = {name: packages.get(name) for name in ("python", *_PACKAGES)}
+    if told["python"] is not None:
+        told["python"] = ".".join(told["python"].split(".")[:2])
+    return {name: text for name, text in told.items() if text is not None}
+
+
+class Versions:
+    """Which workers of a client have been asked already, and which have not answered yet."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = weakref.ref(client)
+        self._alike: set[str] = set()
+        self._asked: dict[str, Future[Any]] = {}
+
+    @classmethod
+    def of(cls, client: Any) -> Versions:
+        """Return that of a client: each worker is asked once."""
+        if client not in _checked:
+            _checked[client] = cls(client)
+        return _checked[client]
+
+    def require_same(
+        self, workers: Iterable[str], ask: Callable[[Any], Future[Any]], patience: float
+    ) -> None:
+        """Ask workers that are new, and compare what has been answered.
+
+        Parameters
+        ----------
+        workers : iterable of str
+            Addresses.
+        ask : callable
+            Runs a coroutine of the client.
+        patience : float
+            Seconds to wait for answers. Later ones are seen by the next call: a worker that is
+            frozen does no work meanwhile.
+
+        Raises
+        ------
+        ClusterError
+            If a worker has another version than this process.
+        """
+        present = set(workers)
+        self._alike &= present
+        client = self._client()
+        for address in present - self._alike - set(self._asked):
+            self._asked[address] = ask(_versions_of(client, address))
+        wait(self._asked.values(), patience)
+        for address, asked in list(self._asked.items()):
+            if address not in present:
+                self._asked.pop(address).cancel()
+            elif asked.done():
+                del self._asked[address]
+                if asked.cancelled() or asked.exception() is not None or not asked.result():
+                    continue  # it is going, or asked again by the next call
+                _require_same(address, _comparable(asked.result()), own_versions())
+                self._alike.add(address)
+
+
+async def _versions_of(client: Any, worker: str) -> dict[str, str | None] | None:
+    message = {"op": "versions", "packages": list(_PACKAGES)}
+    told = await client.scheduler.broadcast(msg=message, workers=[worker], on_error="ignore")
+    answer = told.get(worker)
+    return answer["packages"] if isinstance(answer, dict) else None
+
+
+def _require_same(address: str, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+    differing = [
+        f"{name} {there[name]} and not {here[name]}"
+        for name in here
+        if name in there and there[name] != here[name]
+    ]
+    if differing:
+        raise ClusterError(
+            f"worker {address} has {', '.join(differing)} as this process has; results would "
+            "differ or fail: start it with the same environment (nothing has been computed)"
+        )
