@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
+from uuid import uuid4
 
 from dask import threaded
 from dask.system import CPU_COUNT
@@ -58,7 +59,11 @@ Rows = TypeVar("Rows", bound=Piece)
 
 
 def run(
-    tasks: Sequence[Callable[[], Result]], seconds: float, *, in_place: bool = False
+    tasks: Sequence[Callable[[], Result]],
+    seconds: float,
+    *,
+    in_place: bool = False,
+    name: str = "terms",
 ) -> list[Result]:
     """Run independent tasks and return their results in order.
 
@@ -69,6 +74,8 @@ def run(
         Estimate of the compiled work of all tasks together, on one core.
     in_place : bool
         The tasks write into arrays of the caller and cannot run elsewhere.
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Returns
     -------
@@ -83,7 +90,10 @@ def run(
     if len(tasks) < 2 or seconds < WORTH_A_GRAPH or alone():
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
-        futures = [client.submit(_call, task, pure=False, retries=_RETRIES) for task in tasks]
+        futures = [
+            client.submit(_call, task, key=key_of(name), pure=False, retries=_RETRIES)
+            for task in tasks
+        ]
         return list(client.gather(futures))
     if CPU_COUNT < 2:
         return [task() for task in tasks]
@@ -134,7 +144,9 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def over_chunks(
-    loaders: Iterable[Callable[[], Rows]], function: Callable[[Rows], Result]
+    loaders: Iterable[Callable[[], Rows]],
+    function: Callable[[Rows], Result],
+    name: str = "chunks",
 ) -> Iterator[Result]:
     """Load chunks of rows and apply a function to each, on threads or workers.
 
@@ -143,6 +155,8 @@ def over_chunks(
     loaders : iterable of callables without arguments
         As of a ``Source``.
     function : callable
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Yields
     ------
@@ -159,7 +173,12 @@ def over_chunks(
         yield from _in_order(
             (
                 client.submit(
-                    _apply, function, _remote(client, loader), pure=False, retries=_RETRIES
+                    _apply,
+                    function,
+                    _remote(client, loader),
+                    key=key_of(name),
+                    pure=False,
+                    retries=_RETRIES,
                 )
                 for loader in loaders
             ),
@@ -172,6 +191,7 @@ def over_blocks(
     lengths: Sequence[int],
     block: int,
     function: Callable[[Rows], Result],
+    name: str = "blocks",
 ) -> Iterator[Result]:
     """Cut rows into logical blocks, whatever their chunks, and apply a function to each.
 
@@ -187,6 +207,8 @@ def over_blocks(
         Rows of a logical block; the last one is shorter.
     function : callable
         In the caller it may use threads itself; on a worker its ``run`` does not.
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Yields
     ------
@@ -202,7 +224,14 @@ def over_blocks(
         remote = (_remote(client, loader) for loader in loaders)
         yield from _in_order(
             (
-                client.submit(_apply_joined, function, *pieces, pure=False, retries=_RETRIES)
+                client.submit(
+                    _apply_joined,
+                    function,
+                    *pieces,
+                    key=key_of(name),
+                    pure=False,
+                    retries=_RETRIES,
+                )
                 for pieces in _pieces(remote, lengths, block)
             ),
             2 * _n_threads(client),
@@ -218,7 +247,12 @@ def _remote(client: Any, loader: Callable[[], Rows]) -> Any:
     delayed = getattr(loader, "delayed", None)
     if delayed is not None:
         return client.compute(delayed, retries=_RETRIES)
-    return client.submit(_call, loader, pure=False, retries=_RETRIES)
+    return client.submit(_call, loader, key=key_of("read"), pure=False, retries=_RETRIES)
+
+
+def key_of(name: str) -> str:
+    """Return a key of a task, by whose first words a dashboard calls it."""
+    return f"dsgp-{name}-{uuid4().hex}"
 
 
 def _in_order(futures: Iterator[Any], ahead: int) -> Iterator[Any]:

@@ -142,7 +142,8 @@ def statistics(
     )
     n_read = 0
     watch(n_read)
-    for sums, coded, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe):
+    name = "sums" if with_pairs else "code"
+    for sums, coded, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe, name):
         total.add(sums)
         if kept is not None:
             kept.append(coded)

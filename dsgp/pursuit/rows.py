@@ -244,4 +244,5 @@ class StreamedRows:
     ) -> Result:
         """Read, standardise and add up, block by block, on workers where there are some."""
         recipe = _OfRows(self.standard, function, add, seconds / self.n_rows)
-        return reduce(add, over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe))
+        sums = over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe, "pursuit")
+        return reduce(add, sums)

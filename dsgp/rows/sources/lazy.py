@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
@@ -29,6 +30,11 @@ from dsgp.rows.sources.memory import (
     require_unique,
 )
 from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_no_values
+
+
+def task_name(name: str) -> str:
+    """Return a key of a task, by whose first words a dashboard calls it."""
+    return f"dsgp-{name}-{uuid4().hex}"
 
 
 def is_lazy(X: Any) -> bool:
@@ -122,7 +128,8 @@ class LazySource:
         rows = delayed(self.layout.rows, pure=False, traverse=False)
         for number, parts in enumerate(zip(self.blocks, self.y, self.weight, strict=True)):
             extra = {role: blocks[number] for role, blocks in self.beside.items()}
-            yield LazyRows(rows(*parts, extra, part=f"block {number} of the {self.kind}"))
+            part = f"block {number} of the {self.kind}"
+            yield LazyRows(rows(*parts, extra, part=part, dask_key_name=task_name("read")))
 
 
 def lazy_source(
@@ -279,12 +286,19 @@ def map_table(
     }
     apply = delayed(_outputs, pure=False, traverse=False)
     # Sent to a cluster once, not with every block: it may hold a model.
-    function = delayed(function, pure=False, traverse=False)
+    function = delayed(function, name=task_name("model"), traverse=False)
     tables = []
     for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True)):
         part = f"block {number} of the {kind}"
         block_extra = {role: pieces[number] for role, pieces in cut.items()} | names
-        rows = apply(block, None if extra is None else block_extra, function, outputs, part)
+        rows = apply(
+            block,
+            None if extra is None else block_extra,
+            function,
+            outputs,
+            part,
+            dask_key_name=task_name("predict"),
+        )
         tables.append(da.from_delayed(rows, shape=(n_rows, outputs), dtype=np.float64))
     return da.concatenate(tables, allow_unknown_chunksizes=True)
 
