@@ -7,10 +7,10 @@ of the next step is solved for Zᵀ(W f + ∇), not for targets f + W⁻¹∇ (G
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,10 @@ from dsgp.compute import run
 from dsgp.jit.rows import gather_add, gather_pair
 from dsgp.jit.sketch import count_pairs
 from dsgp.likelihoods import Likelihood
-from dsgp.rows.table import RowTable
+from dsgp.rows.table import RowTable, total_of
 from dsgp.terms import Floats
+
+Result = TypeVar("Result")
 
 # Rows of one task.
 _TASK_ROWS = 32_768
@@ -64,6 +66,39 @@ class Linearised:
     pairs: dict[tuple[int, int], Floats]
     row_weight: Floats
     multiplied: Floats | None = None
+
+    @classmethod
+    def total(cls, parts: Iterator[Linearised]) -> Linearised:
+        """Add the sums of parts of the rows, in their order."""
+        total = next(parts)
+        row_weights = [total.row_weight]
+        for number, part in enumerate(parts):
+            if number == 0:  # what came from another process cannot be added to
+                total = total._copied()
+            for mine, theirs in zip(total._tables, part._tables, strict=True):
+                np.add(mine, theirs, out=mine)
+            total = replace(
+                total,
+                log_density=total.log_density + part.log_density,
+                total_gradient=total.total_gradient + part.total_gradient,
+                total_weight=total.total_weight + part.total_weight,
+            )
+            row_weights.append(part.row_weight)
+        return replace(total, row_weight=np.concatenate(row_weights))
+
+    def _copied(self) -> Linearised:
+        return replace(
+            self,
+            gradient=self.gradient.copy(),
+            weight=self.weight.copy(),
+            multiplied=None if self.multiplied is None else self.multiplied.copy(),
+            pairs={key: pair.copy() for key, pair in self.pairs.items()},
+        )
+
+    @property
+    def _tables(self) -> list[Floats]:
+        multiplied = [] if self.multiplied is None else [self.multiplied]
+        return [self.gradient, self.weight, *multiplied, *self.pairs.values()]
 
     @property
     def ones(self) -> Floats:
@@ -110,13 +145,12 @@ class ResponseRows:
 
     def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
         """Return some of the rows, by increasing numbers, with their codes in memory."""
-        picked = [
-            codes[:, chosen[slice(*np.searchsorted(chosen, (rows.start, rows.stop)))] - rows.start]
-            for rows, codes in self.table.blocks()
-        ]
+        mask = np.zeros(self.n_rows, dtype=bool)
+        mask[chosen] = True
         table = replace(
             self.table,
-            codes=np.concatenate(picked, axis=1),
+            codes=np.concatenate(list(self.table.by_parts(_picked, (mask,))), axis=1),
+            ends=(),
             multipliers={d: z[chosen] for d, z in self.table.multipliers.items()},
         )
         return ResponseRows(table, *(_part(values, chosen) for values in self._arrays))
@@ -158,17 +192,25 @@ class ResponseRows:
         self, likelihood: Likelihood, level: float, flat: Floats, *, with_pairs: bool
     ) -> Linearised:
         """Sum a likelihood's value, gradient and weights at functions (Σ U_d,): one pass."""
+        arguments = likelihood, level, flat, with_pairs
+        return Linearised.total(self._by_parts(ResponseRows.linearised_part, *arguments))
+
+    def linearised_part(
+        self, likelihood: Likelihood, level: float, flat: Floats, with_pairs: bool, part: slice
+    ) -> Linearised:
+        """Sum them over a part of the rows, whose codes are here."""
         table = self.table
         keys = pairs_of(table.n_terms) if with_pairs else []
         sizes = [len(cells) for cells in table.cells]
         pairs = {(d, e): np.zeros((sizes[d], sizes[e])) for d, e in keys}
         gradient, weight = np.zeros(table.size), np.zeros(table.size)
         multiplied = np.zeros(table.size) if table.multipliers else None
-        row_weight = _NONE if with_pairs else np.empty(self.n_rows)
+        row_weight = _NONE if with_pairs else np.empty(part.stop - part.start)
         totals = np.zeros(3)
-        for block in self._blocks():
+        for block in self._blocks(part):
             n = len(block.y)
-            by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[block.rows]]
+            first = block.rows.start - part.start
+            by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[first:][:n]]
             task = partial(_linearise, block, likelihood, level, flat, by_row)
             for sums in self._by_task(task, n, _LIKELIHOOD + _MOVE * table.n_terms):
                 totals += sums
@@ -210,10 +252,23 @@ class ResponseRows:
 
         ``variance`` gives v, the posterior variance of a row's f.
         """
+        arguments = likelihood, level, flat, variance
+        parts = list(self._by_parts(ResponseRows.change_of_part, *arguments))
+        return total_of(sums for sums, _ in parts), sum(total for _, total in parts)
+
+    def change_of_part(
+        self,
+        likelihood: Likelihood,
+        level: float,
+        flat: Floats,
+        variance: PairTables,
+        part: slice,
+    ) -> tuple[Floats, float]:
+        """Sum that over a part of the rows, whose codes are here."""
         table = self.table
         out = np.zeros(table.size)
         total = 0.0
-        for block in self._blocks():
+        for block in self._blocks(part):
             n = len(block.y)
             by_row = np.empty(n)
             task = partial(_change, block, likelihood, level, flat, variance, by_row)
@@ -233,15 +288,24 @@ class ResponseRows:
 
     def variances(self, variance: PairTables) -> Floats:
         """Posterior variance of f of every row, (n_rows,)."""
-        out = np.empty(self.n_rows)
-        for block in self._blocks():
-            task = partial(_variance, block, variance, out[block.rows])
+        return np.concatenate(list(self._by_parts(ResponseRows.variances_of_part, variance)))
+
+    def _by_parts(self, method: Callable[..., Result], *arguments: Any) -> Iterator[Result]:
+        """Call a method with the arguments and a part, where the codes of its rows are."""
+        return self.table.by_parts(partial(_of_part, method, arguments), self._arrays)
+
+    def variances_of_part(self, variance: PairTables, part: slice) -> Floats:
+        """Return those of a part of the rows, whose codes are here."""
+        out = np.empty(part.stop - part.start)
+        for block in self._blocks(part):
+            own = out[block.rows.start - part.start : block.rows.stop - part.start]
+            task = partial(_variance, block, variance, own)
             per_row = _MOVE * (self.table.n_terms + len(variance.pairs))
             self._by_task(task, len(block.y), per_row)
         return out
 
-    def _blocks(self) -> Iterator[_Block]:
-        for rows, codes in self.table.blocks():
+    def _blocks(self, part: slice) -> Iterator[_Block]:
+        for rows, codes in self.table.blocks(part):
             yield _Block(self.table, rows, codes, *(_part(values, rows) for values in self._arrays))
 
     def _by_task(self, task: Callable[[slice], Any], n: int, seconds: float) -> list[Any]:
@@ -278,7 +342,7 @@ class ResponseRows:
                 spreads or [np.zeros(len(cells)) for cells in table.cells],
                 None if linearised.multiplied is None else table.parts(linearised.multiplied),
             )
-            equations = BinEquations(layout=table, bins=tables, **shared)
+            equations = BinEquations(layout=table.layout, bins=tables, **shared)
             information = linearised.gradient + equations.multiply(flat)
             bins = replace(tables, information=table.parts(information))
             return replace(equations, information=information, bins=bins)
@@ -348,6 +412,21 @@ class _Block:
 
 def _part(values: Floats, rows: Any) -> Floats:
     return values[rows] if len(values) else values
+
+
+def _of_part(
+    method: Callable[..., Result],
+    arguments: Sequence[Any],
+    table: RowTable,
+    arrays: Sequence[Any],
+    part: slice,
+) -> Result:
+    return method(ResponseRows(table, *arrays), *arguments, part)
+
+
+def _picked(table: RowTable, arrays: Sequence[Any], part: slice) -> NDArray[np.integer]:
+    picked = [codes[:, arrays[0][rows]] for rows, codes in table.blocks(part)]
+    return np.concatenate(picked, axis=1)
 
 
 def _linearise(
