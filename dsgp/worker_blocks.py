@@ -62,6 +62,11 @@ class WorkerBlocks:
     def __len__(self) -> int:
         return len(self._futures)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether work may be sent from here to the workers that keep them."""
+        return active_client() is self._client
+
     def __reduce__(self) -> Any:
         raise TypeError("blocks that workers keep cannot be pickled: they belong to one fit")
 
