@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from dsgp.clients import in_task, scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table
-from dsgp.rows.sources.kinds import Kind
+from dsgp.rows.sources.kinds import NUMBER, Kind
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     listed,
@@ -29,6 +30,7 @@ from dsgp.rows.sources.memory import (
     require_non_inputs,
     require_unique,
 )
+from dsgp.rows.sources.numbers import each_checked, require_number_type
 from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_no_values
 
 
@@ -181,6 +183,8 @@ def lazy_source(
         extra_columns=roles.extra_columns,
         labels=roles.labels,
     )
+    if _is_frame(X):
+        _require_number_types(X, layout)
     return LazySource(
         names=needed if match is None else match.needed,
         named=named,
@@ -197,6 +201,24 @@ def lazy_source(
             if not isinstance(values, str)
         },
         extra=tuple(roles.extra),
+    )
+
+
+def _require_number_types(X: Any, layout: Layout) -> None:
+    """Check the types of a data frame's columns, which are known before anything is computed."""
+    types = dict(zip(X.columns, X.dtypes, strict=True))
+    beside = {name: f"column {name!r}" for name in layout.non_inputs}
+    if layout.target_column is not None:
+        beside[layout.target_column] = f"the target {layout.target!r}"
+        if layout.labels is not None:
+            del beside[layout.target_column]
+    inputs = {
+        name: f"input column {name!r}"
+        for name in layout.needed
+        if name in types and layout.kinds.get(name, NUMBER).is_number
+    }
+    each_checked(
+        partial(require_number_type, what, types[name]) for name, what in (inputs | beside).items()
     )
 
 
