@@ -6,6 +6,7 @@ import pickle
 
 import dask.array as da
 import numpy as np
+import psutil
 import pytest
 from distributed import Client, LocalCluster, wait
 
@@ -210,3 +211,32 @@ def test_blocks_of_workers_are_not_pickled(client):
 def test_parts_are_as_long_as_their_tables_are_worth(n_terms, n_bins, expected):
     cut = TermCut(BoundTerm.of_column("x", None), Bins.of_values(np.arange(float(n_bins))))
     assert blocks_of_a_part([cut] * n_terms, 2**19) == expected
+
+
+def test_passes_leave_no_task_and_no_memory_behind(client, cluster):
+    codes = np.random.default_rng(4).integers(0, 4, (2, 40)).astype(np.uint16)
+    _, there = kept_codes(client, codes, (20, 40))
+    table = RowTable(("a", "b"), (np.arange(4.0),) * 2, there, ends=there.ends)
+    left, memory = [], []
+    for _ in range(3):
+        for k in range(20):  # functions, and every other time targets, that were not there before
+            table.gather(np.full(8, float(k)))
+            table.scatter(0, np.full(40, float(k // 2)))
+        client.run_on_scheduler(_until_idle)
+        left.append(sorted(key for key in cluster.scheduler.tasks if "-rows-" in key))
+        memory.append([sum(client.run(_memory_mb).values()), len(cluster.scheduler.tasks)])
+    assert left == [[], [], []]
+    assert memory[2][1] <= memory[0][1]
+    assert memory[2][0] - memory[1][0] < 20
+
+
+async def _until_idle(dask_scheduler):
+    async def idle():
+        while any("-rows-" in key for key in dask_scheduler.tasks):
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(idle(), 30)
+
+
+def _memory_mb():
+    return psutil.Process().memory_info().rss / 2**20
