@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any, Generic, Protocol, Self, TypeVar
+from uuid import uuid4
 
 from dask import threaded
 from dask.system import CPU_COUNT
@@ -57,7 +58,11 @@ Rows = TypeVar("Rows", bound=Piece)
 
 
 def run(
-    tasks: Sequence[Callable[[], Result]], seconds: float, *, in_place: bool = False
+    tasks: Sequence[Callable[[], Result]],
+    seconds: float,
+    *,
+    in_place: bool = False,
+    name: str = "terms",
 ) -> list[Result]:
     """Run independent tasks and return their results in order.
 
@@ -68,6 +73,8 @@ def run(
         Estimate of the compiled work of all tasks together, on one core.
     in_place : bool
         The tasks write into arrays of the caller and cannot run elsewhere.
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Returns
     -------
@@ -82,7 +89,7 @@ def run(
     if len(tasks) < 2 or seconds < WORTH_A_GRAPH or alone():
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
-        return gathered(client, [partial(_sent, client, _call, task) for task in tasks])
+        return gathered(client, [partial(_sent, client, name, _call, task) for task in tasks])
     if CPU_COUNT < 2:
         return [task() for task in tasks]
     n_batches = min(len(tasks), 2 * CPU_COUNT)
@@ -147,7 +154,9 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def over_chunks(
-    loaders: Iterable[Callable[[], Rows]], function: Callable[[Rows], Result]
+    loaders: Iterable[Callable[[], Rows]],
+    function: Callable[[Rows], Result],
+    name: str = "chunks",
 ) -> Iterator[Result]:
     """Load chunks of rows and apply a function to each, on threads or workers.
 
@@ -156,6 +165,8 @@ def over_chunks(
     loaders : iterable of callables without arguments
         As of a ``Source``.
     function : callable
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Yields
     ------
@@ -170,7 +181,7 @@ def over_chunks(
             )
     else:
         yield from in_order(
-            (_of_chunk(client, function, loader) for loader in loaders),
+            (_of_chunk(client, name, function, loader) for loader in loaders),
             2 * n_threads(client),
             client,
         )
@@ -181,6 +192,7 @@ def over_blocks(
     lengths: Sequence[int],
     block: int,
     function: Callable[[Rows], Result],
+    name: str = "blocks",
 ) -> Iterator[Result]:
     """Cut rows into logical blocks, whatever their chunks, and apply a function to each.
 
@@ -196,6 +208,8 @@ def over_blocks(
         Rows of a logical block; the last one is shorter.
     function : callable
         In the caller it may use threads itself; on a worker its ``run`` does not.
+    name : str
+        What a dashboard calls the tasks, after ``dsgp-``.
 
     Yields
     ------
@@ -208,26 +222,37 @@ def over_blocks(
             chunks = in_order((partial(pool.submit, loader) for loader in loaders), CPU_COUNT)
             yield from map(function, _rebatched(chunks, block))
     else:
-        chunks = (_Chunk(client, loader) for loader in loaders)
+        chunks = (Chunk(client, loader) for loader in loaders)
         yield from in_order(
-            (_of_block(client, function, pieces) for pieces in _pieces(chunks, lengths, block)),
+            (
+                sender_of_block(client, name, function, pieces)
+                for pieces in pieces_of(chunks, lengths, block)
+            ),
             2 * n_threads(client),
             client,
         )
 
 
-def _sent(client: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    return client.submit(function, *arguments, pure=False, retries=RETRIES)
+def _sent(client: Any, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    return client.submit(function, *arguments, key=key_of(name), pure=False, retries=RETRIES)
+
+
+def key_of(name: str) -> str:
+    """Return a key of a task, by whose first words a dashboard calls it."""
+    return f"dsgp-{name}-{uuid4().hex}"
 
 
 def _of_chunk(
-    client: Any, function: Callable[[Rows], Result], loader: Callable[[], Rows]
+    client: Any, name: str, function: Callable[[Rows], Result], loader: Callable[[], Rows]
 ) -> Callable[[], Any]:
-    return lambda: _sent(client, _apply, function, _Chunk(client, loader).future)
+    return lambda: _sent(client, name, _apply, function, Chunk(client, loader).future)
 
 
-def _of_block(
-    client: Any, function: Callable[[Rows], Result], pieces: list[tuple[_Chunk[Rows], int, int]]
+def sender_of_block(
+    client: Any,
+    name: str,
+    function: Callable[[Rows], Result],
+    pieces: list[tuple[Chunk[Rows], int, int]],
 ) -> Callable[[], Any]:
     """Return what sends a block: of shared chunks first, and of its own if it is sent again.
 
@@ -240,14 +265,14 @@ def _of_block(
         parts = (
             shared.pop()
             if shared
-            else [(_Chunk(client, loader).future, start, stop) for loader, start, stop in loaders]
+            else [(Chunk(client, loader).future, start, stop) for loader, start, stop in loaders]
         )
-        return _sent(client, _apply_joined, function, *parts)
+        return _sent(client, name, _apply_joined, function, *parts)
 
     return send
 
 
-class _Chunk(Generic[Rows]):
+class Chunk(Generic[Rows]):
     """A chunk of rows on a worker: loaded there, or computed from the user's collection."""
 
     def __init__(self, client: Any, loader: Callable[[], Rows]) -> None:
@@ -256,7 +281,7 @@ class _Chunk(Generic[Rows]):
         if delayed is not None:
             self.future = client.compute(delayed, retries=RETRIES)
         else:
-            self.future = _sent(client, _call, loader)
+            self.future = _sent(client, "read", _call, loader)
 
 
 def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
@@ -276,11 +301,11 @@ def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
         yield held[0].join(held)
 
 
-def _pieces(
-    chunks: Iterator[_Chunk[Rows]], lengths: Sequence[int], block: int
-) -> Iterator[list[tuple[_Chunk[Rows], int, int]]]:
+def pieces_of(
+    chunks: Iterator[Chunk[Rows]], lengths: Sequence[int], block: int
+) -> Iterator[list[tuple[Chunk[Rows], int, int]]]:
     """Say which rows of which chunks make each logical block: (chunk, start, stop)."""
-    held: list[tuple[_Chunk[Rows], int, int]] = []
+    held: list[tuple[Chunk[Rows], int, int]] = []
     n_held = 0
     for chunk, length in zip(chunks, lengths, strict=True):
         start = 0
@@ -297,23 +322,23 @@ def _pieces(
 
 
 def _call(task: Callable[[], Result]) -> Result:
-    return _alone(task)
+    return run_alone(task)
 
 
 def _load(loader: Callable[[], Rows], function: Callable[[Rows], Result]) -> Result:
-    return _alone(lambda: function(loader()))
+    return run_alone(lambda: function(loader()))
 
 
 def _apply(function: Callable[[Rows], Result], rows: Rows) -> Result:
-    return _alone(lambda: function(rows))
+    return run_alone(lambda: function(rows))
 
 
 def _apply_joined(function: Callable[[Any], Result], *pieces: tuple[Any, int, int]) -> Result:
     parts = [chunk.part(slice(start, stop)) for chunk, start, stop in pieces]
-    return _alone(lambda: function(parts[0].join(parts)))
+    return run_alone(lambda: function(parts[0].join(parts)))
 
 
-def _alone(task: Callable[[], Result]) -> Result:
+def run_alone(task: Callable[[], Result]) -> Result:
     """Run a task that itself must not use threads: others run beside it."""
     before = getattr(_inside, "task", False)
     _inside.task = True

@@ -5,6 +5,7 @@ import threading
 import time
 from functools import partial
 
+import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from dsgp import compute
 from dsgp.compute import active_client, over_blocks, over_chunks, run
+from dsgp.rows.sources import source_of
 
 
 @pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
@@ -217,3 +219,26 @@ def test_results_of_a_client_are_those_of_the_tasks():
         for round_ in range(100):
             tasks = [partial(operator.add, round_, k) for k in range(4)]
             assert run(tasks, 1e9) == [round_ + k for k in range(4)]
+
+
+# ------------------------------------------------------------------ on the dashboard
+
+
+def test_a_dashboard_shows_tasks_under_names_of_their_work(cluster):
+    before = _task_names(cluster)
+    rows = rows_of_dask(300)
+    with cluster.as_current():
+        list(over_chunks(rows.chunks(), len, "sketch"))
+        list(over_blocks(rows.chunks(), [100, 100, 100], 150, len, "sums"))
+        run([lambda: 1, lambda: 2], 1000.0)
+    assert _task_names(cluster) - before >= {"dsgp-sketch", "dsgp-sums", "dsgp-terms"}
+    assert "dsgp-read" in _task_names(cluster)
+
+
+def rows_of_dask(n):
+    X = da.from_array(np.arange(2.0 * n).reshape(n, 2), chunks=(100, 2))
+    return source_of(X, y=np.ones(n))
+
+
+def _task_names(client):
+    return set(client.cluster.scheduler.task_prefixes)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dsgp.additive.block_sums import BlockRecipe, BlockSums
 from dsgp.additive.equations import BinEquations, Equations, RowEquations
-from dsgp.additive.kept_rows import KeptRows
+from dsgp.additive.kept_rows import KeptOnWorkers, KeptRows, blocks_of_a_part
 from dsgp.additive.tables import TwoWayTables
 from dsgp.compute import over_blocks
 from dsgp.rows.coding import TermCut
@@ -97,6 +97,11 @@ class CellSums:
         ]
 
 
+def n_parts(n_rows: int, cuts: list[TermCut]) -> int:
+    """How many parts so many rows are summed in, where codes of all rows are kept."""
+    return -(-n_rows // (LOGICAL_BLOCK * blocks_of_a_part(cuts, LOGICAL_BLOCK)))
+
+
 def statistics(
     source: Source,
     lengths: list[int],
@@ -107,6 +112,7 @@ def statistics(
     with_pairs: bool,
     cells: list[Cells] | None = None,
     codes_on_disk: bool = False,
+    workers: Any | None = None,
     keep: tuple[str, ...] = (),
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Statistics:
@@ -128,35 +134,44 @@ def statistics(
         Of the same terms, if targets are to be summed by parts of the bins too.
     codes_on_disk : bool
         Keep them in a temporary zarr store instead of in memory.
+    workers : distributed.Client, optional
+        Of the workers that keep them. No term may have multipliers.
     keep : tuple of str
         What else to keep of every row beside its codes: "y", or names of the source's extra
-        numbers.
+        numbers. Then rows are summed in parts (``RowTable.ends``), wherever they are.
     watch : callable
         Told the number of rows read so far.
     """
     cells = [Cells.none()] * len(cuts) if cells is None else cells
     recipe = BlockRecipe(cuts, cells, inputs, *pilot, with_pairs, not with_pairs, keep)
     total = BlockSums.zeros(cuts, cells, with_pairs)
-    kept = (
-        None if with_pairs else KeptRows(cuts, sum(lengths), source.weighted, codes_on_disk, keep)
-    )
+    kept: KeptRows | KeptOnWorkers | None = None
+    if workers is not None:
+        kept = KeptOnWorkers(workers, cuts)
+        results = kept.coded(source, lengths, LOGICAL_BLOCK, recipe)
+    else:
+        if not with_pairs:
+            kept = KeptRows(cuts, sum(lengths), source.weighted, codes_on_disk, keep)
+        name = "sums" if with_pairs else "code"
+        results = over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe, name)
     n_read = 0
     watch(n_read)
-    for sums, coded, n in over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, recipe):
+    for sums, coded, n in results:
         total.add(sums)
         if kept is not None:
             kept.append(coded)
         n_read += n
         watch(n_read)
-    return _statistics(total, kept, cuts, pilot, source.weighted)
+    return _statistics(total, kept, cuts, pilot, source.weighted, bool(keep))
 
 
 def _statistics(
     total: BlockSums,
-    kept: KeptRows | None,
+    kept: KeptRows | KeptOnWorkers | None,
     cuts: list[TermCut],
     pilot: tuple[float, float],
     weighted: bool,
+    in_parts: bool,
 ) -> Statistics:
     """Centre and scale the sums of all rows, by the bins that have rows."""
     weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
@@ -201,8 +216,12 @@ def _statistics(
         )
         equations = BinEquations(layout=layout, bins=tables, **shared)
     else:
-        codes, row_weight = kept.finished(filled, weight_scale)
-        table = RowTable(names, tuple(cells), codes, kept.multipliers())
+        n_blocks = len(kept.block_ends)
+        if in_parts:
+            n_blocks = blocks_of_a_part(cuts, LOGICAL_BLOCK)
+        codes, row_weight = kept.finished(filled, weight_scale, n_blocks)
+        ends = kept.ends(n_blocks)
+        table = RowTable(names, tuple(cells), codes, kept.multipliers(), ends)
         equations = RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     numbers = {} if kept is None else kept.numbers()
     cell_sums = [

@@ -86,7 +86,7 @@ def survey(
     """
     watch(0)
     total: Survey | None = None
-    for part in over_chunks(source.chunks(), partial(_survey, tuple(levels))):
+    for part in over_chunks(source.chunks(), partial(_survey, tuple(levels)), "sketch"):
         total = part if total is None else total.merge(part)
         watch(total.n_rows)
     if total is None or total.n_rows == 0:

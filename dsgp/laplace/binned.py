@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from dsgp import memory
 from dsgp.additive.tables import affordable_bins
 from dsgp.laplace.rows import ResponseRows
-from dsgp.rows.table import RowTable
+from dsgp.rows.table import CodesElsewhere, RowTable
 from dsgp.terms import Floats, sum_by
 
 # Bins of a term by the order of its kernel, and bytes of all their two-way tables.
@@ -59,16 +60,30 @@ class BinnedRows:
         )
         kind = np.uint16 if max(map(len, means), default=0) < _MOST else np.uint32
         lookups = [np.append(b, np.iinfo(kind).max).astype(kind) for b in bins]
-        codes: Any = _MergedCodes(table.codes, lookups, kind)
-        if codes.nbytes <= _KEPT_BYTES:
-            codes = np.concatenate([codes[:, part] for part, _ in table.blocks()], axis=1)
-        binned = RowTable(table.names, tuple(means), codes, table.multipliers)
+        codes = _merged_codes(table, lookups, kind)
+        binned = RowTable(table.names, tuple(means), codes, table.multipliers, table.ends)
         return cls(rows.on(binned), merged, in_bins)
 
     def some(self, chosen: NDArray[np.intp]) -> BinnedRows:
         """Return some of the rows."""
         rows = self.rows.some(chosen)
         return replace(self, rows=rows, counts=counts_of(rows))
+
+
+def _merged_codes(table: RowTable, lookups: list[NDArray[Any]], kind: type) -> Any:
+    if isinstance(table.codes, CodesElsewhere):
+        return table.codes.changed(partial(_merged, lookups, kind), np.dtype(kind))
+    codes = _MergedCodes(table.codes, lookups, kind)
+    if codes.nbytes > _KEPT_BYTES:
+        return codes
+    return np.concatenate([codes[:, part] for part, _ in table.blocks()], axis=1)
+
+
+def _merged(lookups: list[NDArray[Any]], kind: type, codes: NDArray[Any]) -> NDArray[Any]:
+    out: NDArray[Any] = np.empty(codes.shape, dtype=kind)
+    for merged, code, lookup in zip(out, codes, lookups, strict=True):
+        np.take(lookup, np.minimum(code, len(lookup) - 1), out=merged)
+    return out
 
 
 class _MergedCodes:
@@ -84,14 +99,9 @@ class _MergedCodes:
         return int(self.dtype.itemsize * np.prod(self.shape))
 
     def __getitem__(self, key: tuple[slice, slice]) -> NDArray[Any]:
-        block = np.asarray(self.codes[key])
-        out = np.empty(block.shape, dtype=self.dtype)
-        for merged, code, lookup in zip(out, block, self.lookups, strict=True):
-            np.take(lookup, np.minimum(code, len(lookup) - 1), out=merged)
-        return out
+        return _merged(self.lookups, self.dtype.type, np.asarray(self.codes[key]))
 
 
 def counts_of(rows: ResponseRows) -> list[Floats]:
     """Rows, each as often as it counts, at the points of every axis."""
-    ones = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
-    return [rows.table.scatter(d, ones, 0) for d in range(rows.table.n_terms)]
+    return rows.table.counts(rows.weight)

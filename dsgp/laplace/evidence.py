@@ -20,7 +20,8 @@ import numpy as np
 
 from dsgp.additive import TwoWayTables
 from dsgp.kernels import Constant, Kernel
-from dsgp.laplace.rows import Linearised, PairTables, ResponseRows
+from dsgp.laplace.linearised import Linearised, PairTables
+from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.basis import Basis, Nodes
 from dsgp.learning.node_posterior import NodePosterior
 from dsgp.likelihoods import Likelihood

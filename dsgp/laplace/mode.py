@@ -17,7 +17,8 @@ import numpy as np
 from dsgp.additive import SOLVERS, AdditiveSystem, Solution
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.kernels import Kernel
-from dsgp.laplace.rows import Linearised, ResponseRows
+from dsgp.laplace.linearised import Linearised
+from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 

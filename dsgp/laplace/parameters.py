@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 
 from dsgp.compute import run
 from dsgp.laplace.evidence import NodeMode
-from dsgp.laplace.rows import PairTables, ResponseRows
+from dsgp.laplace.linearised import PairTables
+from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 

@@ -7,10 +7,10 @@ of the next step is solved for Zᵀ(W f + ∇), not for targets f + W⁻¹∇ (G
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,12 @@ from dsgp.additive.tables import pairs_of
 from dsgp.compute import run
 from dsgp.jit.rows import gather_add, gather_pair
 from dsgp.jit.sketch import count_pairs
+from dsgp.laplace.linearised import Linearised, PairTables
 from dsgp.likelihoods import Likelihood
-from dsgp.rows.table import RowTable
+from dsgp.rows.table import RowTable, total_of
 from dsgp.terms import Floats
+
+Result = TypeVar("Result")
 
 # Rows of one task.
 _TASK_ROWS = 32_768
@@ -32,43 +35,6 @@ _MOVE = 2e-9
 _NONE = np.empty(0)
 # A constant where all that is left of a likelihood is what bounds it.
 _FAR = 300.0
-
-
-@dataclass(frozen=True)
-class Linearised:
-    """A likelihood around given functions, summed over the rows.
-
-    Attributes
-    ----------
-    log_density : float
-        Σ w log p(y | f).
-    gradient : ndarray of shape (Σ U_d,)
-        Zᵀ w ∇ at the points of all axes.
-    weight : ndarray of shape (Σ U_d,)
-        Sums of w W z² of the rows in each cell, z their multipliers.
-    total_gradient, total_weight : float
-        Σ w ∇ and Σ w W: the same of a constant.
-    pairs : dict of (int, int) to ndarray
-        w W by pairs of points, if they were asked for.
-    row_weight : ndarray of shape (n_rows,)
-        w W, if pairs were not asked for.
-    multiplied : ndarray of shape (Σ U_d,), optional
-        Zᵀ w W, where some rows have multipliers; otherwise it is ``weight``.
-    """
-
-    log_density: float
-    gradient: Floats
-    weight: Floats
-    total_gradient: float
-    total_weight: float
-    pairs: dict[tuple[int, int], Floats]
-    row_weight: Floats
-    multiplied: Floats | None = None
-
-    @property
-    def ones(self) -> Floats:
-        """Zᵀ w W, (Σ U_d,): what the cells have in common with a constant."""
-        return self.weight if self.multiplied is None else self.multiplied
 
 
 @dataclass(frozen=True)
@@ -110,13 +76,12 @@ class ResponseRows:
 
     def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
         """Return some of the rows, by increasing numbers, with their codes in memory."""
-        picked = [
-            codes[:, chosen[slice(*np.searchsorted(chosen, (rows.start, rows.stop)))] - rows.start]
-            for rows, codes in self.table.blocks()
-        ]
+        mask = np.zeros(self.n_rows, dtype=bool)
+        mask[chosen] = True
         table = replace(
             self.table,
-            codes=np.concatenate(picked, axis=1),
+            codes=np.concatenate(list(self.table.by_parts(_picked, (mask,))), axis=1),
+            ends=(),
             multipliers={d: z[chosen] for d, z in self.table.multipliers.items()},
         )
         return ResponseRows(table, *(_part(values, chosen) for values in self._arrays))
@@ -158,17 +123,25 @@ class ResponseRows:
         self, likelihood: Likelihood, level: float, flat: Floats, *, with_pairs: bool
     ) -> Linearised:
         """Sum a likelihood's value, gradient and weights at functions (Σ U_d,): one pass."""
+        arguments = likelihood, level, flat, with_pairs
+        return Linearised.total(self._by_parts(ResponseRows.linearised_part, *arguments))
+
+    def linearised_part(
+        self, likelihood: Likelihood, level: float, flat: Floats, with_pairs: bool, part: slice
+    ) -> Linearised:
+        """Sum them over a part of the rows, whose codes are here."""
         table = self.table
         keys = pairs_of(table.n_terms) if with_pairs else []
         sizes = [len(cells) for cells in table.cells]
         pairs = {(d, e): np.zeros((sizes[d], sizes[e])) for d, e in keys}
         gradient, weight = np.zeros(table.size), np.zeros(table.size)
         multiplied = np.zeros(table.size) if table.multipliers else None
-        row_weight = _NONE if with_pairs else np.empty(self.n_rows)
+        row_weight = _NONE if with_pairs else np.empty(part.stop - part.start)
         totals = np.zeros(3)
-        for block in self._blocks():
+        for block in self._blocks(part):
             n = len(block.y)
-            by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[block.rows]]
+            first = block.rows.start - part.start
+            by_row = np.empty((2, n)) if with_pairs else [np.empty(n), row_weight[first:][:n]]
             task = partial(_linearise, block, likelihood, level, flat, by_row)
             for sums in self._by_task(task, n, _LIKELIHOOD + _MOVE * table.n_terms):
                 totals += sums
@@ -210,10 +183,23 @@ class ResponseRows:
 
         ``variance`` gives v, the posterior variance of a row's f.
         """
+        arguments = likelihood, level, flat, variance
+        parts = list(self._by_parts(ResponseRows.change_of_part, *arguments))
+        return total_of(sums for sums, _ in parts), sum(total for _, total in parts)
+
+    def change_of_part(
+        self,
+        likelihood: Likelihood,
+        level: float,
+        flat: Floats,
+        variance: PairTables,
+        part: slice,
+    ) -> tuple[Floats, float]:
+        """Sum that over a part of the rows, whose codes are here."""
         table = self.table
         out = np.zeros(table.size)
         total = 0.0
-        for block in self._blocks():
+        for block in self._blocks(part):
             n = len(block.y)
             by_row = np.empty(n)
             task = partial(_change, block, likelihood, level, flat, variance, by_row)
@@ -233,15 +219,24 @@ class ResponseRows:
 
     def variances(self, variance: PairTables) -> Floats:
         """Posterior variance of f of every row, (n_rows,)."""
-        out = np.empty(self.n_rows)
-        for block in self._blocks():
-            task = partial(_variance, block, variance, out[block.rows])
+        return np.concatenate(list(self._by_parts(ResponseRows.variances_of_part, variance)))
+
+    def _by_parts(self, method: Callable[..., Result], *arguments: Any) -> Iterator[Result]:
+        """Call a method with the arguments and a part, where the codes of its rows are."""
+        return self.table.by_parts(partial(_of_part, method, arguments), self._arrays)
+
+    def variances_of_part(self, variance: PairTables, part: slice) -> Floats:
+        """Return those of a part of the rows, whose codes are here."""
+        out = np.empty(part.stop - part.start)
+        for block in self._blocks(part):
+            own = out[block.rows.start - part.start : block.rows.stop - part.start]
+            task = partial(_variance, block, variance, own)
             per_row = _MOVE * (self.table.n_terms + len(variance.pairs))
             self._by_task(task, len(block.y), per_row)
         return out
 
-    def _blocks(self) -> Iterator[_Block]:
-        for rows, codes in self.table.blocks():
+    def _blocks(self, part: slice) -> Iterator[_Block]:
+        for rows, codes in self.table.blocks(part):
             yield _Block(self.table, rows, codes, *(_part(values, rows) for values in self._arrays))
 
     def _by_task(self, task: Callable[[slice], Any], n: int, seconds: float) -> list[Any]:
@@ -278,7 +273,7 @@ class ResponseRows:
                 spreads or [np.zeros(len(cells)) for cells in table.cells],
                 None if linearised.multiplied is None else table.parts(linearised.multiplied),
             )
-            equations = BinEquations(layout=table, bins=tables, **shared)
+            equations = BinEquations(layout=table.layout, bins=tables, **shared)
             information = linearised.gradient + equations.multiply(flat)
             bins = replace(tables, information=table.parts(information))
             return replace(equations, information=information, bins=bins)
@@ -286,27 +281,6 @@ class ResponseRows:
             layout=table, table=table, row_weight=linearised.row_weight, **shared
         )
         return replace(equations, information=linearised.gradient + equations.multiply(flat))
-
-
-@dataclass(frozen=True)
-class PairTables:
-    """A quadratic form of the terms at points of their axes, to be read for every row.
-
-    Attributes
-    ----------
-    constant : float
-    alone : ndarray of shape (Σ U_d,)
-        What each term adds by itself.
-    pairs : dict of (int, int) to ndarray
-        What pairs of terms add.
-    crossed : ndarray of shape (Σ U_d,), optional
-        What each term adds together with a constant.
-    """
-
-    constant: float
-    alone: Floats
-    pairs: dict[tuple[int, int], Floats]
-    crossed: Floats | None = None
 
 
 @dataclass(frozen=True)
@@ -348,6 +322,21 @@ class _Block:
 
 def _part(values: Floats, rows: Any) -> Floats:
     return values[rows] if len(values) else values
+
+
+def _of_part(
+    method: Callable[..., Result],
+    arguments: Sequence[Any],
+    table: RowTable,
+    arrays: Sequence[Any],
+    part: slice,
+) -> Result:
+    return method(ResponseRows(table, *arrays), *arguments, part)
+
+
+def _picked(table: RowTable, arrays: Sequence[Any], part: slice) -> NDArray[np.integer]:
+    picked = [codes[:, arrays[0][rows]] for rows, codes in table.blocks(part)]
+    return np.concatenate(picked, axis=1)
 
 
 def _linearise(

@@ -16,9 +16,10 @@ import numpy as np
 
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.kernels import Kernel
+from dsgp.laplace.linearised import PairTables
 from dsgp.laplace.mode import Mode
 from dsgp.laplace.parameters import likelihood_at
-from dsgp.laplace.rows import PairTables, ResponseRows
+from dsgp.laplace.rows import ResponseRows
 from dsgp.learning.search import Search
 from dsgp.learning.vbem import vbem
 from dsgp.likelihoods import Likelihood

@@ -137,7 +137,9 @@ def prepare_rows(
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
     recipe = _Sums(pilot, share, int(random.integers(2**63)), source.target, likelihood, view)
-    for sums, piece, n in over_blocks(source.chunks(), surveyed.lengths, STREAM_BLOCK, recipe):
+    for sums, piece, n in over_blocks(
+        source.chunks(), surveyed.lengths, STREAM_BLOCK, recipe, "sums"
+    ):
         totals = sums if totals is None else totals + sums
         pieces.append(piece)
         n_read += n
@@ -232,7 +234,7 @@ def _in_memory(
     view: View | None,
 ) -> Prepared:
     watch("reading rows", 0)
-    parts = list(over_chunks(source.chunks(), of_positive_weight))
+    parts = list(over_chunks(source.chunks(), of_positive_weight, "read"))
     rows = Rows.join([part for part in parts if len(part)] or parts[:1])
     n_read = sum(map(len, parts))
     del parts

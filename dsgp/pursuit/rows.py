@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from dsgp.compute import over_blocks, run
 from dsgp.rows.response import TRIALS, shift_of
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import Floats
+from dsgp.worker_blocks import WorkerBlocks, workers_that_keep
 
 # Rows in memory are summed in so many parts, whatever the number of threads.
 _PARTS = 8
@@ -50,6 +51,10 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.target)
+
+    def __sizeof__(self) -> int:
+        """Bytes with those of the arrays, by which dask counts what a worker keeps."""
+        return sum(getattr(self, each.name).nbytes for each in fields(self))
 
     def part(self, rows: slice | np.ndarray) -> Block:
         """Return some of the rows, as views where they are a slice."""
@@ -213,28 +218,47 @@ class ResponseStandard(Standard):
 
 
 @dataclass(frozen=True)
-class _OfRows:
-    """The total over some raw rows; it travels to workers, and only its result comes back."""
+class _OfBlock:
+    """The total over a block; it travels to workers, and only its result comes back."""
 
-    standard: Standard
     function: Callable[[Block], Any]
     add: Callable[[Any, Any], Any]
     seconds: float  # per row
 
-    def __call__(self, rows: Rows) -> Any:
-        block = self.standard(rows)
+    def __call__(self, block: Block) -> Any:
         return MemoryRows(block).total(self.function, self.add, self.seconds * len(block))
+
+
+def _of_rows(standard: Standard, total: _OfBlock, rows: Rows) -> Any:
+    return total(standard(rows))
+
+
+def _with_block(standard: Standard, total: _OfBlock, rows: Rows) -> tuple[Any, Block]:
+    block = standard(rows)
+    return total(block), block
 
 
 @dataclass(frozen=True)
 class StreamedRows:
-    """Rows that are read anew for every pass."""
+    """Rows that are read anew for every pass, or stay on workers that have the memory for them."""
 
     source: Source
     lengths: list[int]
     standard: Standard
     n_rows: int
     log_weight: float
+    # Of the client that the first pass has found, standardised.
+    _kept: list[WorkerBlocks] = field(default_factory=list, compare=False, repr=False)
+
+    def __reduce__(self) -> Any:
+        """Travel without what workers keep, which belongs to the caller."""
+        return StreamedRows, (
+            self.source,
+            self.lengths,
+            self.standard,
+            self.n_rows,
+            self.log_weight,
+        )
 
     def total(
         self,
@@ -243,5 +267,23 @@ class StreamedRows:
         seconds: float,
     ) -> Result:
         """Read, standardise and add up, block by block, on workers where there are some."""
-        recipe = _OfRows(self.standard, function, add, seconds / self.n_rows)
-        return reduce(add, over_blocks(self.source.chunks(), self.lengths, STREAM_BLOCK, recipe))
+        total = _OfBlock(function, add, seconds / self.n_rows)
+        return reduce(add, self._by_block(total))
+
+    def _by_block(self, total: _OfBlock) -> Iterator[Any]:
+        if self._kept and self._kept[0].is_usable:
+            return self._kept[0].each(total, name="pursuit")
+        numbers = len(self.standard.varying) + len(fields(Block)) - 1
+        client = workers_that_keep(8.0 * sum(self.lengths) * numbers)
+        if client is None:
+            recipe = partial(_of_rows, self.standard, total)
+            chunks = self.source.chunks()
+            return over_blocks(chunks, self.lengths, STREAM_BLOCK, recipe, "pursuit")
+        return self._made(client, total)
+
+    def _made(self, client: Any, total: _OfBlock) -> Iterator[Any]:
+        blocks = WorkerBlocks(client, [])
+        recipe = partial(_with_block, self.standard, total)
+        chunks = self.source.chunks()
+        yield from blocks.made(chunks, self.lengths, STREAM_BLOCK, recipe, "pursuit")
+        self._kept[:] = [blocks]

@@ -7,9 +7,11 @@ What a row gets of a term is the entry of its cell, times its multiplier where t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -66,6 +68,39 @@ class Layout:
         return [self.part(flat, term) for term in range(self.n_terms)]
 
 
+class CodesElsewhere(ABC):
+    """Codes of rows that other processes keep, part by part, and work on.
+
+    Attributes
+    ----------
+    shape : (n_terms, n_rows)
+    dtype : numpy.dtype
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def by_parts(
+        self, layout: Layout, function: PartFunction, arrays: Sequence[NDArray[Any]]
+    ) -> Iterator[Any]:
+        """As ``RowTable.by_parts``; every table is one of a part alone."""
+
+    @abstractmethod
+    def changed(
+        self, function: Callable[[NDArray[Any]], NDArray[Any]], dtype: np.dtype[Any]
+    ) -> CodesElsewhere:
+        """Make other codes of these, where they are; a part's are a function of those it has."""
+
+    @abstractmethod
+    def here(self) -> NDArray[Any]:
+        """Bring all codes into memory."""
+
+    def __getitem__(self, key: tuple[Any, slice]) -> NDArray[Any]:
+        """Bring some codes into memory: for what is not done part by part."""
+        return self.here()[key]
+
+
 @dataclass(frozen=True)
 class RowTable(Layout):
     """Codes of all rows in the tables of all terms.
@@ -79,10 +114,14 @@ class RowTable(Layout):
         code that is not below the number of cells stands for a missing input.
     multipliers : dict of int to ndarray of shape (n_rows,)
         What a term's function is multiplied by in each row, where that is not 1.
+    ends : tuple of int
+        Rows up to which each part goes that is summed by itself, the last one n_rows; the parts'
+        sums are added in their order, wherever they are made. Empty: all rows are one part.
     """
 
     codes: Any
     multipliers: dict[int, Floats] = field(default_factory=dict)
+    ends: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.cells) == self.codes.shape[0]:
@@ -101,17 +140,47 @@ class RowTable(Layout):
             layout.cells,
             self.codes[left] if in_memory else _ChosenCodes(self.codes, left),
             {i: self.multipliers[d] for i, d in enumerate(left) if d in self.multipliers},
+            self.ends,
         )
+
+    @property
+    def layout(self) -> Layout:
+        """Names and cells without the rows."""
+        return Layout(self.names, self.cells)
+
+    def by_parts(
+        self, function: PartFunction, arrays: Sequence[NDArray[Any]] = ()
+    ) -> Iterator[Any]:
+        """Apply a function to the rows of each part, where their codes are.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a table, arrays of its rows, and a slice: the part's rows in both. It travels to
+            where the codes are.
+        arrays : sequence of ndarray of shape (n_rows,), or (0,) for none
+            What the function needs beside the codes.
+
+        Yields
+        ------
+        The results, in the order of the parts.
+        """
+        if isinstance(self.codes, CodesElsewhere):
+            yield from self.codes.by_parts(self.layout, function, arrays)
+            return
+        for start, stop in pairwise((0, *(self.ends or (self.n_rows,)))):
+            yield function(self, arrays, slice(start, stop))
 
     @property
     def n_rows(self) -> int:
         """Number of rows N."""
         return int(self.codes.shape[1])
 
-    def blocks(self) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """Yield blocks of rows in order, with their codes (n_terms, n)."""
-        for start in range(0, self.n_rows, BLOCK):
-            rows = slice(start, min(start + BLOCK, self.n_rows))
+    def blocks(self, part: slice | None = None) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """Yield blocks of all rows, or of those of a part, in order; codes are (n_terms, n)."""
+        first, end = (0, self.n_rows) if part is None else (part.start, part.stop)
+        for start in range(first, end, BLOCK):
+            rows = slice(start, min(start + BLOCK, end))
             yield rows, np.asarray(self.codes[:, rows])
 
     def multiplier(self, term: int, rows: slice = slice(None)) -> Floats | None:
@@ -135,10 +204,8 @@ class RowTable(Layout):
 
     def gather(self, flat: Floats) -> Floats:
         """Σ_d of each row's entry in table d, (n_rows,)."""
-        out = np.empty(self.n_rows)
-        for rows, codes in self.blocks():
-            self.gather_part(codes, rows, flat, slice(0, codes.shape[1]), out[rows])
-        return out
+        parts = list(self.by_parts(partial(_gathered, flat)))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def gather_add(self, term: int, table: Floats, scale: float, out: Floats) -> None:
         """Add scale times what each row gets of one term's table to ``out`` (n_rows,)."""
@@ -154,10 +221,11 @@ class RowTable(Layout):
 
         Each row is multiplied by that power of its multiplier.
         """
-        out = np.zeros(len(self.cells[term]))
-        for rows, codes in self.blocks():
-            self.scatter_block(term, codes[term], rows, values[rows], out, power)
-        return out
+        return total_of(self.by_parts(partial(_scattered, term, power), (values,)))
+
+    def counts(self, weight: Floats) -> list[Floats]:
+        """Count rows in the cells of all terms, by their weights (n_rows,), or (0,) for ones."""
+        return self.parts(total_of(self.by_parts(_counted, (weight,))))
 
     def scatter_block(
         self,
@@ -173,6 +241,44 @@ class RowTable(Layout):
         if multiplier is not None and power:
             values = values * (multiplier if power == 1 else multiplier**power)
         scatter_add(codes, values, out)
+
+
+PartFunction = Callable[[RowTable, Sequence[NDArray[Any]], slice], Any]
+
+
+def total_of(sums: Iterator[Floats]) -> Floats:
+    """Add sums, one at least, in their order."""
+    total = next(sums)
+    for more in sums:
+        total = total + more
+    return total
+
+
+def _gathered(flat: Floats, table: RowTable, arrays: Sequence[NDArray[Any]], part: slice) -> Floats:
+    out = np.empty(part.stop - part.start)
+    for rows, codes in table.blocks(part):
+        own = out[rows.start - part.start : rows.stop - part.start]
+        table.gather_part(codes, rows, flat, slice(0, len(own)), own)
+    return out
+
+
+def _scattered(
+    term: int, power: int, table: RowTable, arrays: Sequence[NDArray[Any]], part: slice
+) -> Floats:
+    out = np.zeros(len(table.cells[term]))
+    for rows, codes in table.blocks(part):
+        table.scatter_block(term, codes[term], rows, arrays[0][rows], out, power)
+    return out
+
+
+def _counted(table: RowTable, arrays: Sequence[NDArray[Any]], part: slice) -> Floats:
+    (weight,) = arrays
+    out = np.zeros(table.size)
+    for rows, codes in table.blocks(part):
+        counts = weight[rows] if len(weight) else np.ones(codes.shape[1])
+        for term, cells in enumerate(table.parts(out)):
+            table.scatter_block(term, codes[term], rows, counts, cells, 0)
+    return out
 
 
 class _ChosenCodes:

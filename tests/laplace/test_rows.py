@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dsgp import compute
 from dsgp.laplace import rows as laplace_rows
-from dsgp.laplace.rows import PairTables
+from dsgp.laplace.linearised import PairTables
 from dsgp.rows import table as row_tables
 from tests.laplace.dense import LIKELIHOODS, example
 

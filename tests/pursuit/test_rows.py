@@ -1,5 +1,8 @@
 """Moments of the linearised model are those of its dense design, however the rows come."""
 
+import pickle
+import sys
+
 import dask.array as da
 import distributed
 import numpy as np
@@ -152,15 +155,32 @@ def test_streamed_rows_have_the_moments_of_rows_in_memory(table, monkeypatch):
         np.testing.assert_array_equal(found.matrix, first.matrix)  # to the bit
 
 
-def test_a_cluster_gives_the_same_moments_to_the_bit(table, monkeypatch):
+def test_workers_keep_the_rows_and_give_the_same_moments_to_the_bit(table, monkeypatch):
     monkeypatch.setattr("dsgp.pursuit.rows.STREAM_BLOCK", 700)
     ridges = ridges_of(2)
     here = moments(streamed(*table, 1200), ridges)
     with distributed.Client(
         processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as _:
-        there = moments(streamed(*table, 1200), ridges)
-    np.testing.assert_array_equal(there.matrix, here.matrix)
+    ) as client:
+        rows = streamed(*table, 1200)
+        there = [moments(rows, ridges)]
+        read = client.cluster.scheduler.task_prefixes["dsgp-read"].state_counts.copy()
+        there.append(moments(rows, ridges))
+        again = client.cluster.scheduler.task_prefixes["dsgp-read"].state_counts
+        assert dict(again) == dict(read)
+        elsewhere = pickle.loads(pickle.dumps(rows))  # reads the rows itself
+        assert rows._kept
+        assert not elsewhere._kept
+    there.append(moments(rows, ridges))  # without the workers
+    for found in there:
+        np.testing.assert_array_equal(found.matrix, here.matrix)
+
+
+def test_memory_that_rows_take_on_a_worker_is_counted():
+    block = block_of(40, True)
+    assert sys.getsizeof(block) >= sum(a.nbytes for a in (block.inputs, block.target))
+    rows = Rows([np.zeros(100)] * 2, np.zeros(100), None, extra={"offset": np.zeros(100)})
+    assert sys.getsizeof(rows) >= 3200
 
 
 def test_a_stream_of_rows_without_weight_is_none(table):

@@ -5,6 +5,7 @@ import pickle
 
 import dask
 import dask.array as da
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -595,3 +596,27 @@ def test_a_file_is_written_block_by_block(tmp_path, name):
     values = open_table(path)
     blocks = [block.read() for block in values.blocks(["v"], ["v"])]
     np.testing.assert_array_equal(pd.concat(blocks)["v"], np.arange(6) / 2)
+
+
+# ---------------------------------------------------------------- types of dask frames
+
+
+def _never(part):
+    raise AssertionError("a partition was computed")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "match"),
+    [
+        ("a", pd.to_datetime(["2020-01-01"] * 3), r"input column 'a' holds dates"),
+        ("a", pd.to_timedelta([1, 2, 3]), r"input column 'a' holds durations"),
+        ("y", pd.to_datetime(["2020-01-01"] * 3), r"the target 'y' holds dates"),
+        ("w", np.ones(3) * 1j, r"Complex data not supported: column 'w'"),
+    ],
+)
+def test_types_of_a_dask_frame_are_checked_before_anything_is_computed(column, values, match):
+    table = pd.DataFrame({"a": [1.0, 2, 3], "y": [1.0, 2, 3], "w": [1.0, 1, 1]})
+    table[column] = values
+    lazy = dd.from_pandas(table, npartitions=1).map_partitions(_never, meta=table)
+    with pytest.raises(DataError, match=match):
+        source_of(lazy, "y", "w")

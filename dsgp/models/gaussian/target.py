@@ -58,7 +58,9 @@ class Target:
             return cls(None)
         kind = kind_of(choice)
         lengths, refused, sketch = [], 0, None
-        for n_rows, n_refused, part in over_chunks(source.chunks(), partial(_surveyed, kind)):
+        for n_rows, n_refused, part in over_chunks(
+            source.chunks(), partial(_surveyed, kind), "sketch"
+        ):
             lengths.append(n_rows)
             refused += n_refused
             sketch = part if sketch is None else sketch.merge(part)
@@ -74,7 +76,8 @@ class Target:
         transform = (
             kind if isinstance(kind, Transform) else kind.learned(sketch.values, sketch.counts)
         )
-        sums = over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, partial(_log_slopes, transform))
+        slopes = partial(_log_slopes, transform)
+        sums = over_blocks(source.chunks(), lengths, LOGICAL_BLOCK, slopes, "sums")
         return cls(transform, math.fsum(sums))
 
     def of_rows(self, source: Source) -> Source:
@@ -157,7 +160,7 @@ def sample_of_rows(source: Source, columns: Sequence[str]) -> Rows:
     every = 1
     if source.in_memory and source.n_rows is not None:
         every = -(-source.n_rows // _JUDGED)
-    return Rows.join(list(over_chunks(loaders, partial(_thinned, positions, every))))
+    return Rows.join(list(over_chunks(loaders, partial(_thinned, positions, every), "read")))
 
 
 def _thinned(positions: list[int], every: int, rows: Rows) -> Rows:

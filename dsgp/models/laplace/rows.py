@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 
 from dsgp.additive import RowEquations
+from dsgp.additive.streaming import n_parts
 from dsgp.additive.survey import survey
 from dsgp.errors import DataError
 from dsgp.kernels import Kernel
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.models.clock import Watch
-from dsgp.models.rows.bins import summed_by_bins
+from dsgp.models.rows.bins import BinPlan, summed_by_bins
+from dsgp.models.rows.budget import code_bytes
 from dsgp.models.rows.columns import TermRows, missing_of
 from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.response import EXPOSURE, OFFSET, TRIALS, require_positive, shift_of
 from dsgp.rows.sources import Source
-from dsgp.rows.table import RowTable
+from dsgp.rows.table import CodesElsewhere, RowTable
 from dsgp.terms import BoundTerm, Floats
+from dsgp.worker_blocks import workers_that_keep
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: beyond, bins
 # change a likelihood's functions by far less than the rows leave open.
@@ -154,12 +157,16 @@ def prepare_responses(
         auto=AUTO_BINS,
         keep=("y", *source.extra),
         kept_numbers=numbers_kept,
+        workers=partial(_workers, surveyed.n_rows),
     )
     equations = summed.equations
     assert isinstance(equations, RowEquations)
     weight = equations.row_weight * summed.weight_scale if source.weighted else None
     table = equations.table
     coded = _responses(table, summed.numbers, weight, source)
+    with_pairs = plan.with_pairs and _worth_pairs(coded.n_rows, table.n_terms, table.size)
+    if not with_pairs and isinstance(table.codes, CodesElsewhere):
+        coded = coded.on(replace(table, codes=table.codes.here()))
     return Responses(
         tuple(source.names),
         source.named,
@@ -167,11 +174,30 @@ def prepare_responses(
         plan.constant,
         coded,
         None if plan.exact else summed.spreads,
-        plan.with_pairs and coded.n_rows * _MOVES * table.n_terms > table.size**2,
+        with_pairs,
         missing_of(term_rows, surveyed),
         source.target,
         too_wide,
     )
+
+
+def _worth_pairs(n_rows: int, n_terms: int, size: int) -> bool:
+    """Whether two-way tables of so many points in all cost less than the rows."""
+    return n_rows * _MOVES * n_terms > size**2
+
+
+def _workers(n_rows: int, plan: BinPlan) -> Any | None:
+    """Return the client whose workers are to keep the codes, if passes are sums of several parts.
+
+    Tables of one part take as long to come from a worker as its rows take here.
+    """
+    size = sum(map(len, plan.cuts))
+    multiplied = any(cut.term.multiplier is not None for cut in plan.cuts)
+    pairs = plan.with_pairs and _worth_pairs(n_rows, len(plan.cuts), size)
+    if multiplied or not pairs or n_parts(n_rows, plan.cuts) < 2:
+        return None
+    # Codes of points and of the learner's bins, and numbers beside them.
+    return workers_that_keep(n_rows * (2 * code_bytes(plan.cuts) + 8.0 * _NUMBERS))
 
 
 def _responses(

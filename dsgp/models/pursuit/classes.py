@@ -57,7 +57,7 @@ class OneClass:
 def class_totals(source: Source, n_classes: int) -> Floats:
     """Sum of the weights of each class, (n_classes,)."""
     count = partial(_class_totals, n_classes)
-    return np.sum(list(over_chunks(source.chunks(), count)), axis=0)
+    return np.sum(list(over_chunks(source.chunks(), count, "classes")), axis=0)
 
 
 def _class_totals(n_classes: int, rows: Rows) -> NDArray[np.float64]:

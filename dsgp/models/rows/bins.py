@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -55,10 +56,12 @@ def summed_by_bins(
     auto: Mapping[int, int] = AUTO_BINS,
     keep: tuple[str, ...] | None = None,
     kept_numbers: int = 0,
+    workers: Callable[[BinPlan], Any | None] = lambda plan: None,
 ) -> tuple[BinPlan, Statistics, dict[str, int]]:
     """Sum the rows by bins, with ``bins="auto"`` again by more where a target varies within them.
 
-    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too.
+    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too: by the
+    workers of the client that ``workers`` returns, if any.
 
     Returns
     -------
@@ -81,6 +84,7 @@ def summed_by_bins(
             cells=plan.cells(surveyed),
             codes_on_disk=plan.on_disk,
             keep=keep or (),
+            workers=workers(plan) if keep else None,
             watch=watch,
         )
         too_wide = {}

@@ -47,7 +47,7 @@ def read_all(source: Source) -> tuple[Rows, dict[str, int]]:
             exact_bytes(source.n_rows, len(source.names)),
             "pass bins='auto', or fewer rows",
         )
-    parts = list(over_chunks(source.chunks(), of_positive_weight))
+    parts = list(over_chunks(source.chunks(), of_positive_weight, "read"))
     if not sum(map(len, parts)):
         if source.weighted and any(len(load()) for load in source.chunks()):
             raise DataError("sample_weight is zero in every row; at least one row must count")

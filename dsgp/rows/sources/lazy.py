@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
@@ -19,7 +21,7 @@ from dsgp import waiting
 from dsgp.clients import in_task, scheduler_of_collections
 from dsgp.errors import DataError
 from dsgp.rows.sources.frames import plain_table
-from dsgp.rows.sources.kinds import Kind
+from dsgp.rows.sources.kinds import NUMBER, Kind
 from dsgp.rows.sources.memory import (
     UNMATCHED,
     listed,
@@ -29,7 +31,13 @@ from dsgp.rows.sources.memory import (
     require_non_inputs,
     require_unique,
 )
+from dsgp.rows.sources.numbers import each_checked, require_number_type
 from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_no_values
+
+
+def task_name(name: str) -> str:
+    """Return a key of a task, by whose first words a dashboard calls it."""
+    return f"dsgp-{name}-{uuid4().hex}"
 
 
 def is_lazy(X: Any) -> bool:
@@ -123,7 +131,8 @@ class LazySource:
         rows = delayed(self.layout.rows, pure=False, traverse=False)
         for number, parts in enumerate(zip(self.blocks, self.y, self.weight, strict=True)):
             extra = {role: blocks[number] for role, blocks in self.beside.items()}
-            yield LazyRows(rows(*parts, extra, part=f"block {number} of the {self.kind}"))
+            part = f"block {number} of the {self.kind}"
+            yield LazyRows(rows(*parts, extra, part=part, dask_key_name=task_name("read")))
 
 
 def lazy_source(
@@ -175,6 +184,8 @@ def lazy_source(
         extra_columns=roles.extra_columns,
         labels=roles.labels,
     )
+    if _is_frame(X):
+        _require_number_types(X, layout)
     return LazySource(
         names=needed if match is None else match.needed,
         named=named,
@@ -191,6 +202,24 @@ def lazy_source(
             if not isinstance(values, str)
         },
         extra=tuple(roles.extra),
+    )
+
+
+def _require_number_types(X: Any, layout: Layout) -> None:
+    """Check the types of a data frame's columns, which are known before anything is computed."""
+    types = dict(zip(X.columns, X.dtypes, strict=True))
+    beside = {name: f"column {name!r}" for name in layout.non_inputs}
+    if layout.target_column is not None:
+        beside[layout.target_column] = f"the target {layout.target!r}"
+        if layout.labels is not None:
+            del beside[layout.target_column]
+    inputs = {
+        name: f"input column {name!r}"
+        for name in layout.needed
+        if name in types and layout.kinds.get(name, NUMBER).is_number
+    }
+    each_checked(
+        partial(require_number_type, what, types[name]) for name, what in (inputs | beside).items()
     )
 
 
@@ -280,12 +309,19 @@ def map_table(
     }
     apply = delayed(_outputs, pure=False, traverse=False)
     # Sent to a cluster once, not with every block: it may hold a model.
-    function = delayed(function, pure=False, traverse=False)
+    function = delayed(function, name=task_name("model"), traverse=False)
     tables = []
     for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True)):
         part = f"block {number} of the {kind}"
         block_extra = {role: pieces[number] for role, pieces in cut.items()} | names
-        rows = apply(block, None if extra is None else block_extra, function, outputs, part)
+        rows = apply(
+            block,
+            None if extra is None else block_extra,
+            function,
+            outputs,
+            part,
+            dask_key_name=task_name("predict"),
+        )
         tables.append(da.from_delayed(rows, shape=(n_rows, outputs), dtype=np.float64))
     return da.concatenate(tables, allow_unknown_chunksizes=True)
 

@@ -12,7 +12,7 @@ from dask import delayed
 
 from dsgp.errors import DataError
 from dsgp.rows.sources.kinds import Kind
-from dsgp.rows.sources.lazy import LazyRows
+from dsgp.rows.sources.lazy import LazyRows, task_name
 from dsgp.rows.sources.rows import Rows, Source
 from dsgp.terms import Floats
 
@@ -61,7 +61,7 @@ class _Derived(ABC):
         lazily = delayed(change, pure=False, traverse=False)
         for load in self.source.chunks():
             if isinstance(load, LazyRows):
-                yield LazyRows(lazily(load.delayed))
+                yield LazyRows(lazily(load.delayed, dask_key_name=task_name("read")))
             else:
                 yield partial(_load, change, load)
 

@@ -85,6 +85,16 @@ def require_numbers(what: str, values: Any) -> None:
         raise refuse(what, kind, values)
 
 
+def require_number_type(what: str, kind: Any) -> None:
+    """Raise ``DataError`` if no column of a type holds real numbers: dates, durations, complex.
+
+    For what is known before values are: those of other types tell more when they are read.
+    """
+    refuse = None if pd.api.types.is_object_dtype(kind) else _refusal(kind)
+    if refuse in (_dates, _durations, _complex):
+        raise refuse(what, kind, None)
+
+
 def together(errors: Sequence[DataError]) -> DataError:
     """Make one error of those of several columns."""
     if len(errors) == 1:

@@ -54,6 +54,11 @@ class Rows:
         lengths = (len(values) for values in (self.y, *self.columns) if values is not None)
         return next(lengths, self.n_rows)
 
+    def __sizeof__(self) -> int:
+        """Bytes with those of the arrays, by which dask counts what a worker keeps."""
+        arrays = [*self.columns, self.y, self.weight, *self.extra.values()]
+        return sum(values.nbytes for values in arrays if values is not None)
+
     def part(self, rows: slice) -> Rows:
         """Return some of the rows, as views."""
         return Rows(

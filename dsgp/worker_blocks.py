@@ -1,0 +1,170 @@
+"""Blocks of rows made ready, which stay on the workers of a cluster between passes.
+
+A block is the result of a task whose other end is the source of the rows. The worker that made it
+keeps it, dask counts its memory and spills it to disk where it gets scarce, and where its worker
+is lost the scheduler has it made again from the source by another one. A pass is one task a block;
+its tables travel once, and what it returns comes in the order of the blocks: sums over them are the
+same wherever they ran.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from dsgp.clients import active_client
+from dsgp.compute import Chunk, key_of, pieces_of, run_alone, sender_of_block
+from dsgp.waiting import RETRIES, in_order, n_threads, workers_of
+
+# Of the memory of all workers, what blocks that are kept may take: they need more to work on them.
+_SHARE = 0.5
+
+
+def workers_that_keep(n_bytes: float) -> Any | None:
+    """Return the active client if its workers can keep so many bytes besides what they work on.
+
+    Returns
+    -------
+    distributed.Client or None
+    """
+    client = active_client()
+    if client is None:
+        return None
+    limits = [worker["memory_limit"] or float("inf") for worker in workers_of(client).values()]
+    return client if n_bytes <= _SHARE * sum(limits) else None
+
+
+class WorkerBlocks:
+    """Blocks kept by the workers; they are freed with this object.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    futures : list of Future
+        Of the blocks, in order.
+    """
+
+    def __init__(self, client: Any, futures: list[Any]) -> None:
+        self._client, self._futures = client, futures
+
+    def __len__(self) -> int:
+        return len(self._futures)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether work may be sent from here to the workers that keep them."""
+        return active_client() is self._client
+
+    def __reduce__(self) -> Any:
+        raise TypeError("blocks that workers keep cannot be pickled: they belong to one fit")
+
+    def made(
+        self,
+        loaders: Iterable[Callable[[], Any]],
+        lengths: Sequence[int],
+        block: int,
+        function: Callable[[Any], tuple[Any, Any]],
+        name: str,
+    ) -> Iterator[Any]:
+        """Cut rows into logical blocks as ``over_blocks`` does, and keep what is made of them.
+
+        Parameters
+        ----------
+        loaders, lengths, block
+            As of ``over_blocks``.
+        function : callable
+            Returns what comes to the caller, and what is kept.
+        name : str
+            What a dashboard calls the tasks, after ``dsgp-``.
+
+        Yields
+        ------
+        What comes of every block, in their order.
+        """
+        chunks = (Chunk(self._client, loader) for loader in loaders)
+        sends = (
+            self._keeping(place, sender_of_block(self._client, name, function, pieces))
+            for place, pieces in enumerate(pieces_of(chunks, lengths, block))
+        )
+        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+
+    def _keeping(self, place: int, send: Callable[[], Any]) -> Callable[[], Any]:
+        """Return what sends a block, keeps the second of its results and gives the first."""
+        self._futures.append(None)
+
+        def send_and_keep() -> Any:
+            both = send()
+            self._futures[place] = self._submit(operator.getitem, both, 1, name="kept")
+            return self._submit(operator.getitem, both, 0, name="result")
+
+        return send_and_keep
+
+    def each(self, function: Callable[..., Any], *beside: WorkerBlocks, name: str) -> Iterator[Any]:
+        """Apply a function to every block, where it is.
+
+        Parameters
+        ----------
+        function : callable
+            Takes a block, and those ``beside`` it. It is sent to the workers once.
+        beside : WorkerBlocks
+            As many blocks.
+        name : str
+            What a dashboard calls the tasks, after ``dsgp-``.
+
+        Yields
+        ------
+        The results, in the order of the blocks; a few are on their way at a time.
+        """
+        sends = self._senders(function, beside, name)
+        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+
+    def changed(
+        self, function: Callable[..., Any], *beside: WorkerBlocks, name: str
+    ) -> WorkerBlocks:
+        """Make other blocks of these, as in ``each``, which stay on the workers too."""
+        return WorkerBlocks(
+            self._client, [send() for send in self._senders(function, beside, name)]
+        )
+
+    def joined(self, ends: Sequence[int], function: Callable[..., Any], name: str) -> WorkerBlocks:
+        """Make one block each of those up to the next of the ``ends``; it takes them all."""
+        parts = [self._futures[start:end] for start, end in pairwise([0, *ends])]
+        return WorkerBlocks(
+            self._client, [self._submit(function, *part, name=name) for part in parts]
+        )
+
+    def with_parts(self, parts: Iterable[Any], name: str) -> WorkerBlocks:
+        """Send something to be kept beside every block."""
+        futures = [
+            self._submit(_second, block, part, name=name)
+            for block, part in zip(self._futures, parts, strict=True)
+        ]
+        return WorkerBlocks(self._client, futures)
+
+    def _senders(
+        self, function: Callable[..., Any], beside: Sequence[WorkerBlocks], name: str
+    ) -> Iterator[Callable[[], Any]]:
+        # A task of its own and not part of every other: it holds the tables of the pass.
+        shared = self._submit(_itself, function, name="tables")
+        for blocks in zip(self._futures, *(other._futures for other in beside), strict=True):
+            yield partial(self._submit, _applied, shared, *blocks, name=name)
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        return self._client.submit(
+            function, *arguments, key=key_of(name), pure=False, retries=RETRIES
+        )
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
+
+
+def _second(_: Any, part: Any) -> Any:
+    return part
+
+
+def _applied(function: Callable[..., Any], *blocks: Any) -> Any:
+    return run_alone(partial(function, *blocks))
