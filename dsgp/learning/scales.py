@@ -42,10 +42,11 @@ _SHORTER = 0.25
 # Lengthscales of an axis of no more points are tried whatever the screen says: of few points it can
 # tell little, and trying costs as little. A clear wave that was taken for noise varies least
 # between neighbours, and is seen by blocks of a quarter of its period only.
-_FEW_POINTS = 1024
-_FEW_DENSE_POINTS = 256  # of kernels whose covariances are made as matrices
-# Nats that they must gain: what is learned from them is kept only if the whole likelihood gains.
-_LEAST_GAIN_OF_FEW = 2.0
+_SCANNED_POINTS = 1024
+_SCANNED_DENSE_POINTS = 256  # of kernels whose covariances are made as matrices
+# Nats that they must gain where points are so few that a wave may be worth no more; what is learned
+# from them is kept only if the whole likelihood gains.
+_FEW_POINTS, _LEAST_GAIN_OF_FEW = 256, 2.0
 # Points of an axis that is scanned; beyond, neighbours are merged as far as the scale allows.
 _SCAN_POINTS = 2**16
 
@@ -224,10 +225,14 @@ def finer_start(
             )
             least = LEAST_GAIN
             if seen is None:
-                few = _FEW_DENSE_POINTS if isinstance(cells, DenseCells) else _FEW_POINTS
-                if by_screen or len(cells) > few:
+                is_dense = isinstance(cells, DenseCells)
+                if by_screen or len(cells) > (
+                    _SCANNED_DENSE_POINTS if is_dense else _SCANNED_POINTS
+                ):
                     continue
-                seen, least = Structure(0, 0.0), _LEAST_GAIN_OF_FEW
+                seen = Structure(0, 0.0)
+                if len(cells) <= _FEW_POINTS:
+                    least = _LEAST_GAIN_OF_FEW
             scan = _Scan.of(
                 cells, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
             )
@@ -267,6 +272,8 @@ class _Candidate(NamedTuple):
 @dataclass(frozen=True)
 class _Scan:
     """Exact likelihoods of a partial residual along an axis, the noise maximised out.
+
+    To these the log densities of priors are added, where kernels have them.
 
     With K = s² C and r = s²/σ², log det(I + r C W) and the quadratic form q(r) do not depend on σ²
     otherwise, and σ² = (q + scatter within points) / N is best.
@@ -323,7 +330,7 @@ class _Scan:
         trial = self._free if is_free else self._fixed
         ratio = kernel.std**2 / noise_variance
         as_it_is = noise_bounds if is_free else (noise_variance, noise_variance)
-        before = self._value(_with_variance(kernel, ratio), as_it_is)[1]
+        before = self._value(_with_variance(kernel, ratio), as_it_is)[1] + kernel.log_prior
         # A term that has shrunk to nothing is no place to start from.
         ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         best = _Candidate(kernel, noise_variance, before)
@@ -343,7 +350,8 @@ class _Scan:
 
         def at(ratio: float) -> _Candidate:
             noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
-            return _Candidate(_with_variance(kernel, ratio * noise), noise, value)
+            scaled = _with_variance(kernel, ratio * noise)
+            return _Candidate(scaled, noise, value + scaled.log_prior)
 
         return _climbed(at, ratio)
 
@@ -354,7 +362,7 @@ class _Scan:
         def at(ratio: float) -> _Candidate:
             noise = min(max(variance / ratio, noise_bounds[0]), noise_bounds[1])
             _, value = self._value(_with_variance(kernel, variance / noise), (noise, noise))
-            return _Candidate(kernel, noise, value)
+            return _Candidate(kernel, noise, value + kernel.log_prior)
 
         return _climbed(at, ratio)
 

@@ -52,7 +52,9 @@ def of_adapted(adapted: Adapted, name: str) -> dict[str, Floats]:
         f"{name}.begun": adapted.begun,
         f"{name}.mean": adapted.ellipse.mean,
         f"{name}.covariance": adapted.ellipse.covariance,
-        f"{name}.history": np.array(adapted.history, dtype=np.float64).reshape(-1, size),
+        f"{name}.history": np.array(adapted.history, dtype=np.float64).reshape(
+            len(adapted.history), size
+        ),
     }
 
 

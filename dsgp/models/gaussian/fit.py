@@ -294,10 +294,10 @@ class GaussianFit:
             notes=kept,
         )
         others = [self._of(training, learned)]
-        if others[0].fit.log_likelihood < outcome.fit.log_likelihood + SCAN_GAIN:
+        if others[0].log_posterior < outcome.log_posterior + SCAN_GAIN:
             others.append(self._of(training, start))
-        best = max(others, key=lambda other: other.fit.log_likelihood)
-        if best.fit.log_likelihood < outcome.fit.log_likelihood + SCAN_GAIN:
+        best = max(others, key=lambda other: other.log_posterior)
+        if best.log_posterior < outcome.log_posterior + SCAN_GAIN:
             return outcome
         return replace(best, too_wide=outcome.too_wide)
 

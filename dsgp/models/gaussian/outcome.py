@@ -42,6 +42,11 @@ class GaussianOutcome:
         return met and not self.unresolved and not self.too_wide
 
     @property
+    def log_posterior(self) -> float:
+        """Log marginal likelihood, with the log densities of the priors that kernels have."""
+        return self.fit.log_likelihood + sum(kernel.log_prior for kernel in self.hyper.kernels)
+
+    @property
     def n_iter(self) -> int:
         """Evaluations or iterations of the learner, or of the solver where there was none."""
         return self.hyper.n_iter if self.hyper.learner else self.fit.solution.iterations
