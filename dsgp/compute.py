@@ -55,6 +55,7 @@ class Piece(Protocol):
 
 Result = TypeVar("Result")
 Rows = TypeVar("Rows", bound=Piece)
+Loaded = TypeVar("Loaded")
 
 
 def run(
@@ -154,8 +155,8 @@ def connected(address: str | None) -> Iterator[None]:
 
 
 def over_chunks(
-    loaders: Iterable[Callable[[], Rows]],
-    function: Callable[[Rows], Result],
+    loaders: Iterable[Callable[[], Loaded]],
+    function: Callable[[Loaded], Result],
     name: str = "chunks",
 ) -> Iterator[Result]:
     """Load chunks of rows and apply a function to each, on threads or workers.
@@ -180,8 +181,9 @@ def over_chunks(
                 (partial(pool.submit, _load, loader, function) for loader in loaders), CPU_COUNT
             )
     else:
+        shared = _Shared(client, function)
         yield from in_order(
-            (_of_chunk(client, name, function, loader) for loader in loaders),
+            (_of_chunk(client, name, shared, loader) for loader in loaders),
             2 * n_threads(client),
             client,
         )
@@ -243,9 +245,9 @@ def key_of(name: str) -> str:
 
 
 def _of_chunk(
-    client: Any, name: str, function: Callable[[Rows], Result], loader: Callable[[], Rows]
+    client: Any, name: str, function: _Shared, loader: Callable[[], Any]
 ) -> Callable[[], Any]:
-    return lambda: _sent(client, name, _apply, function, Chunk(client, loader).future)
+    return lambda: _sent(client, name, _apply, function.future, Chunk(client, loader).future)
 
 
 def sender_of_block(
@@ -270,6 +272,25 @@ def sender_of_block(
         return _sent(client, name, _apply_joined, function, *parts)
 
     return send
+
+
+class _Shared:
+    """Something large that many tasks need: it is sent to the workers once."""
+
+    def __init__(self, client: Any, value: Any) -> None:
+        self._client, self._value = client, value
+        self._future: Any = None
+
+    @property
+    def future(self) -> Any:
+        """What tasks take in its place; sent again where the cluster has forgotten it."""
+        if self._future is None or self._future.cancelled():
+            self._future = _sent(self._client, "shared", _itself, self._value)
+        return self._future
+
+
+def _itself(value: Result) -> Result:
+    return value
 
 
 class Chunk(Generic[Rows]):
@@ -325,7 +346,7 @@ def _call(task: Callable[[], Result]) -> Result:
     return run_alone(task)
 
 
-def _load(loader: Callable[[], Rows], function: Callable[[Rows], Result]) -> Result:
+def _load(loader: Callable[[], Loaded], function: Callable[[Loaded], Result]) -> Result:
     return run_alone(lambda: function(loader()))
 
 

@@ -6,18 +6,22 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import typer
 
 from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.keeping import Copied
-from dsgp.cli.outputs import outputs_of
+from dsgp.cli.outputs import Outputs, outputs_of
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
+from dsgp.clients import active_client
+from dsgp.compute import connected, over_chunks
 from dsgp.errors import ParameterError
 from dsgp.estimators import GridGP, load
 from dsgp.estimators.classes import ClassEstimator
@@ -38,6 +42,7 @@ def predict(
     further: Mapping[str, str | None] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     storage_options: Sequence[str] | None = None,
+    scheduler: str | None = None,
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
@@ -65,16 +70,27 @@ def predict(
                 raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
         stored = open_table(reach.place(data), form)
         copy = Copied.of(stored, kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz")))
+        predicted = _Predicted(fitted, outputs, columns, copy)
         n_rows = 0
-        with progress("predicting", stored.n_rows) as bar:
-            for block in _blocks(stored, fitted, columns):
-                with naming(_whereabouts(block)):
-                    table, as_stored = block.read_both()
-                    X, numbers = columns.split(table, fitted)
-                    write(copy(as_stored, outputs.of(X, numbers)))
-                n_rows += len(table)
-                bar.update(len(table))
+        with connected(scheduler), progress("predicting", stored.n_rows) as bar:
+            for table in _each(predicted, _blocks(stored, fitted, columns)):
+                write(table)
+                n_rows += table.num_rows
+                bar.update(table.num_rows)
     typer.echo(f"{n_rows} predictions saved in {without_secrets(str(out))}")
+
+
+def _each(predicted: _Predicted, blocks: Iterator[Block]) -> Iterator[pa.Table]:
+    """Yield the predictions of all blocks, in their order: from workers, if there are any."""
+    if active_client() is None:
+        # One block at a time: its rows are shared among the threads of this machine.
+        yield from map(predicted, blocks)
+    else:
+        yield from over_chunks((partial(_itself, block) for block in blocks), predicted, "predict")
+
+
+def _itself(block: Block) -> Block:
+    return block
 
 
 @contextmanager
@@ -124,6 +140,23 @@ class _Columns:
             return table.drop(columns=list(dict.fromkeys(self.further.values()))), further
         inputs = list(model.used_columns_)
         return table[inputs] if inputs else table, further
+
+
+@dataclass(frozen=True)
+class _Predicted:
+    """Predicts the rows of a block, wherever it is called."""
+
+    model: Any
+    outputs: Outputs
+    columns: _Columns
+    copy: Copied
+
+    def __call__(self, block: Block) -> pa.Table:
+        """Return predictions, and columns to keep."""
+        with naming(_whereabouts(block)):
+            table, as_stored = block.read_both()
+            X, numbers = self.columns.split(table, self.model)
+            return self.copy(as_stored, self.outputs.of(X, numbers))
 
 
 def _blocks(stored: StoredTable, model: Any, columns: _Columns) -> Iterator[Block]:

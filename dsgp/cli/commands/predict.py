@@ -13,6 +13,8 @@ Examples:
   dsgp predict price.zarr new.parquet --keep id,date --level 0.9 \\
       --out predictions.parquet
   dsgp predict price.zarr sales/ --out predictions/
+  dsgp predict price.zarr /shared/sales/ --out predictions/ \\
+      --scheduler tcp://head:8786
   dsgp predict species.zarr new.csv --keep id --out classes.csv
   dsgp predict claims.zarr new.csv --exposure years --out claims.csv
   dsgp predict s3://models/price.zarr 's3://sales/*.parquet' \\
@@ -34,6 +36,7 @@ def predict(
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
     storage_option: shared.StorageOption = None,
+    scheduler: shared.Scheduler = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
@@ -60,5 +63,6 @@ def predict(
         further={"exposure": exposure, "offset": offset, "trials": trials},
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
+        scheduler=scheduler,
         overwrite=overwrite,
     )
