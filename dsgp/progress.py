@@ -1,8 +1,10 @@
-"""One progress bar on stderr, for people at a terminal; nothing anywhere else.
+"""One progress bar on stderr, for people at a terminal; lines of a log anywhere else.
 
-Logging is not done here.
+The lines are of level INFO, of the logger ``dsgp``, and so seen by those only who ask for them, as
+commands do on a cluster.
 """
 
+import logging
 import sys
 import threading
 import time
@@ -25,6 +27,8 @@ from rich.progress import (
 _display = threading.Lock()
 
 REFRESH_SECONDS = 0.1
+
+_log = logging.getLogger("dsgp")
 
 
 class Bar:
@@ -67,8 +71,8 @@ def progress(
 ) -> Iterator[Bar]:
     """Show a progress bar on stderr while the block runs, and remove it afterwards.
 
-    Quiet when stderr is not a terminal, when `enabled` is False, and while another bar is shown
-    (so the outermost of nested bars is the visible one).
+    Where stderr is not a terminal, its begin and end are logged instead. Quiet when `enabled` is
+    False, and while another bar is shown (so the outermost of nested bars is the visible one).
 
     Parameters
     ----------
@@ -91,7 +95,16 @@ def progress(
     ...     for residual in (1.0, 1e-2, 1e-5):
     ...         bar.update(residual=residual)
     """
-    if not (enabled and _stderr_is_terminal() and _display.acquire(blocking=False)):
+    if not enabled:
+        yield Bar(None, TaskID(0))
+        return
+    if not _stderr_is_terminal():
+        began = time.monotonic()
+        _log.info("%s ...", description)
+        yield Bar(None, TaskID(0))
+        _log.info("%s: done in %.1f s", description, time.monotonic() - began)
+        return
+    if not _display.acquire(blocking=False):
         yield Bar(None, TaskID(0))
         return
     try:

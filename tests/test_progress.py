@@ -126,3 +126,12 @@ def test_output_of_the_block_stays_on_stdout(capsys):
         print("result")
     assert capsys.readouterr().out == "result\n"
     assert "result" not in shown.getvalue()
+
+
+def test_begin_and_end_are_logged_where_there_is_no_terminal(caplog):
+    caplog.set_level("INFO", "dsgp")
+    with redirect_stderr(io.StringIO()), progress("solving"), progress("not", enabled=False):
+        pass
+    first, last = (record.getMessage() for record in caplog.records)
+    assert first == "solving ..."
+    assert last.startswith("solving: done in 0.")

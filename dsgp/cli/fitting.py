@@ -13,11 +13,11 @@ import typer
 from dsgp import storage
 from dsgp.addresses import Place, without_secrets
 from dsgp.cli.choices import Learner, Model
+from dsgp.cli.clusters import on_cluster
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import is_streamed, names_of, read
-from dsgp.compute import connected
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored
@@ -39,6 +39,7 @@ def fit(
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
     scheduler: str | None,
+    performance_report: Path | None,
     overwrite: bool,
 ) -> None:
     """Fit a model to a table and save it; `dsgp.cli.commands.fit` describes the options."""
@@ -56,7 +57,7 @@ def fit(
     )
     form = CsvFormat(*csv_format)
     estimator = estimator_of(model, context.params)
-    with connected(scheduler):
+    with on_cluster(scheduler, performance_report):
         if is_streamed(source) and not (drop_missing and source.is_file()):
             _fit_streamed(estimator, model, source, roles, drop_missing, form)
         else:

@@ -16,12 +16,13 @@ import typer
 
 from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
+from dsgp.cli.clusters import on_cluster
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import Outputs, outputs_of
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
 from dsgp.clients import active_client
-from dsgp.compute import connected, over_chunks
+from dsgp.compute import over_chunks
 from dsgp.errors import ParameterError
 from dsgp.estimators import GridGP, load
 from dsgp.estimators.classes import ClassEstimator
@@ -43,6 +44,7 @@ def predict(
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     storage_options: Sequence[str] | None = None,
     scheduler: str | None = None,
+    performance_report: Path | None = None,
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
@@ -72,7 +74,10 @@ def predict(
         copy = Copied.of(stored, kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz")))
         predicted = _Predicted(fitted, outputs, columns, copy)
         n_rows = 0
-        with connected(scheduler), progress("predicting", stored.n_rows) as bar:
+        with (
+            on_cluster(scheduler, performance_report),
+            progress("predicting", stored.n_rows) as bar,
+        ):
             for table in _each(predicted, _blocks(stored, fitted, columns)):
                 write(table)
                 n_rows += table.num_rows

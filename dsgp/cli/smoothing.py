@@ -16,12 +16,12 @@ from dsgp.accessor import with_observed
 from dsgp.addresses import Place, is_remote, without_secrets
 from dsgp.cli import fields
 from dsgp.cli.choices import Transform
+from dsgp.cli.clusters import on_cluster
 from dsgp.cli.field_models import field_model_of
 from dsgp.cli.messages import one_line
 from dsgp.cli.reaching import Reach
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
-from dsgp.compute import connected
 from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
 from dsgp.estimators import GridGP, load
 from dsgp.grid.domain import CHOICES
@@ -50,6 +50,7 @@ def smooth(
     model: Path | None,
     memory_limit: str | None,
     scheduler: str | None,
+    performance_report: Path | None,
     restart: bool,
     storage_options: Sequence[str] | None,
     overwrite: bool,
@@ -85,7 +86,7 @@ def smooth(
         if save_model is not None:
             typer.echo(f"model saved in {without_secrets(str(save_model))}")
         return
-    with connected(scheduler), _speaking_of_options(out):
+    with on_cluster(scheduler, performance_report), _speaking_of_options(out):
         report = estimator.smooth_store(
             places.data[0],
             name,

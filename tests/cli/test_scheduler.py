@@ -1,5 +1,10 @@
 """Commands use the workers of a cluster, and write what threads would."""
 
+import logging
+import re
+import sys
+from contextlib import redirect_stderr
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -81,3 +86,45 @@ def test_mistakes_in_a_row_are_named_from_a_worker_too(cluster, folder, tmp_path
     assert "'a'" in str(result.exception)
     assert "much" in str(result.exception)
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_stages_are_lines_where_there_is_no_terminal(cluster, folder, tmp_path, capfd):
+    data, out = folder / "rows", tmp_path / "p.csv"
+    predict = ("predict", folder / "model.zarr", data, "--out", out)
+    run(*predict)
+    assert "predicting" not in capfd.readouterr().err
+    with redirect_stderr(sys.__stderr__):
+        cli.app(
+            [*map(str, predict), "--overwrite", "--scheduler", cluster.scheduler_address],
+            standalone_mode=False,
+        )
+    told = capfd.readouterr().err
+    assert re.search(r"^20\d\d-\d\d-\d\d \S+ predicting \.\.\.$", told, re.MULTILINE)
+    assert re.search(r"predicting: done in \d+\.\d s$", told, re.MULTILINE)
+    assert logging.getLogger("dsgp").handlers == []
+
+
+def test_a_performance_report_says_what_workers_did(cluster, folder, tmp_path):
+    pytest.importorskip("bokeh")
+    page = tmp_path / "work.html"
+    run(
+        "predict", folder / "model.zarr", folder / "rows", "--out", tmp_path / "p.csv",
+        "--scheduler", cluster.scheduler_address, "--performance-report", page,
+    )  # fmt: skip
+    assert "dsgp-predict" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--performance-report", "work.html"], "name one by --scheduler"),
+        (["--performance-report", "work.txt", "--scheduler", "tcp://x:1"], "such as work.html"),
+        (["--performance-report", "no/w.html", "--scheduler", "tcp://x:1"], "there is no folder"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "there is no dask scheduler at"),
+    ],
+)
+def test_what_cannot_be_is_said_before_the_work(folder, tmp_path, options, said):
+    predict = ["predict", str(folder / "model.zarr"), str(folder / "rows.csv")]
+    result = CliRunner().invoke(cli.app, [*predict, "--out", str(tmp_path / "p.csv"), *options])
+    assert result.exit_code != 0
+    assert said in str(result.exception)

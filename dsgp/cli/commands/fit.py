@@ -106,6 +106,7 @@ def fit(
     encoding: shared.Encoding = "utf-8",
     storage_option: shared.StorageOption = None,
     scheduler: shared.Scheduler = None,
+    performance_report: shared.PerformanceReport = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
     """Fit a model to a table and save it.
@@ -129,5 +130,6 @@ def fit(
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,
+        performance_report=performance_report,
         overwrite=overwrite,
     )

@@ -37,6 +37,7 @@ def predict(
     encoding: shared.Encoding = "utf-8",
     storage_option: shared.StorageOption = None,
     scheduler: shared.Scheduler = None,
+    performance_report: shared.PerformanceReport = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
     """Predict every row of a table, in its order.
@@ -64,5 +65,6 @@ def predict(
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,
+        performance_report=performance_report,
         overwrite=overwrite,
     )

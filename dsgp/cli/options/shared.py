@@ -40,6 +40,13 @@ Scheduler = Annotated[
         "machine without.",
     ),
 ]
+PerformanceReport = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE.html",
+        help="With --scheduler: write dask's page of what its workers did, task by task.",
+    ),
+]
 Overwrite = Annotated[
     bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
 ]
