@@ -207,9 +207,9 @@ def finer_start(
     changed: list[int] = []
     gained = 0.0
     for _ in range(min(2 * layout.n_terms, _MOST_CHANGES)):
-        best: tuple[float, int, _Candidate] | None = None
+        best: tuple[float, int, Candidate] | None = None
         for term in range(layout.n_terms):
-            if not _lengthscales(free[term]):
+            if not lengthscales_of(free[term]):
                 continue
             cells, weight = layout.cells[term], layout.part(equations.weight, term)
             neighbours = cells.neighbours
@@ -233,7 +233,7 @@ def finer_start(
                 seen = Structure(0, 0.0)
                 if len(cells) <= _FEW_POINTS:
                     least = _LEAST_GAIN_OF_FEW
-            scan = _Scan.of(
+            scan = Scan.of(
                 cells, weight, score, layout.part(mean, term), squares, equations.n_rows, seen.level
             )
             gain, candidate = scan.best(
@@ -263,14 +263,16 @@ def finer_start(
     return Start(kernels, noise_variance, mean, sorted(set(changed)), gained)
 
 
-class _Candidate(NamedTuple):
+class Candidate(NamedTuple):
+    """A kernel and a noise variance, and the log likelihood there but for a constant."""
+
     kernel: Kernel
     noise_variance: float
     value: float
 
 
 @dataclass(frozen=True)
-class _Scan:
+class Scan:
     """Exact likelihoods of a partial residual along an axis, the noise maximised out.
 
     To these the log densities of priors are added, where kernels have them.
@@ -294,7 +296,7 @@ class _Scan:
         squares: float,
         n_rows: int,
         level: int,
-    ) -> _Scan:
+    ) -> Scan:
         used = weight > 0
         cells, weight = cells.subset(np.flatnonzero(used)), weight[used]
         rest = score[used] / weight
@@ -320,23 +322,23 @@ class _Scan:
         seen: Structure,
         free: tuple[str, ...],
         noise_bounds: tuple[float, float],
-    ) -> tuple[float, _Candidate]:
+    ) -> tuple[float, Candidate]:
         """Return the best of all lengthscales, and what it gains over the kernel's own."""
         scale = self.cells.scale(self.seen.weight)
         assert scale is not None
         width, shortest = scale.width, max(_SHORTER * seen.distance, scale.spacing)
         n_steps = max(math.ceil(_PER_OCTAVE * math.log2(max(width / shortest, 2.0))), 1)
-        is_free = _is_free(kernel, free)
+        is_free = moves_freely(kernel, free)
         trial = self._free if is_free else self._fixed
         ratio = kernel.std**2 / noise_variance
         as_it_is = noise_bounds if is_free else (noise_variance, noise_variance)
         before = self._value(_with_variance(kernel, ratio), as_it_is)[1] + kernel.log_prior
         # A term that has shrunk to nothing is no place to start from.
         ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
-        best = _Candidate(kernel, noise_variance, before)
+        best = Candidate(kernel, noise_variance, before)
         lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1).tolist()
         # Of a kernel with several lengthscales one changes, the others as they are.
-        for name in _lengthscales(free):
+        for name in lengthscales_of(free):
             for length in (kernel.value(name) or width, *lengths):
                 tried = trial(kernel.with_parameters(**{name: length}), ratio, noise_bounds)
                 if tried.value > best.value:
@@ -345,24 +347,24 @@ class _Scan:
                     ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         return best.value - before, best
 
-    def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
+    def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> Candidate:
         """Climb in the ratio of the variance to the noise."""
 
-        def at(ratio: float) -> _Candidate:
+        def at(ratio: float) -> Candidate:
             noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
             scaled = _with_variance(kernel, ratio * noise)
-            return _Candidate(scaled, noise, value + scaled.log_prior)
+            return Candidate(scaled, noise, value + scaled.log_prior)
 
         return _climbed(at, ratio)
 
-    def _fixed(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> _Candidate:
+    def _fixed(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> Candidate:
         """Climb in the noise alone."""
         variance = kernel.std**2
 
-        def at(ratio: float) -> _Candidate:
+        def at(ratio: float) -> Candidate:
             noise = min(max(variance / ratio, noise_bounds[0]), noise_bounds[1])
             _, value = self._value(_with_variance(kernel, variance / noise), (noise, noise))
-            return _Candidate(kernel, noise, value + kernel.log_prior)
+            return Candidate(kernel, noise, value + kernel.log_prior)
 
         return _climbed(at, ratio)
 
@@ -374,11 +376,12 @@ class _Scan:
         return noise, -0.5 * (self.n_rows * math.log(noise) + total / noise + log_det)
 
 
-def _lengthscales(names: tuple[str, ...]) -> list[str]:
+def lengthscales_of(names: tuple[str, ...]) -> list[str]:
+    """Return those of a kernel's parameters that are lengthscales."""
     return [name for name in names if name.startswith("lengthscale")]
 
 
-def _is_free(kernel: Kernel, free: tuple[str, ...]) -> bool:
+def moves_freely(kernel: Kernel, free: tuple[str, ...]) -> bool:
     """Whether all variances that scale the function may change."""
     scaled = kernel.scaled(2.0)
     changed = {name for name in kernel.parameters if scaled.value(name) != kernel.value(name)}
@@ -390,7 +393,7 @@ def _with_variance(kernel: Kernel, variance: float) -> Kernel:
     return kernel.scaled(math.sqrt(variance) / kernel.std)
 
 
-def _climbed(at: Callable[[float], _Candidate], start: float) -> _Candidate:
+def _climbed(at: Callable[[float], Candidate], start: float) -> Candidate:
     start = min(max(start, _SMALLEST_RATIO), _LARGEST_RATIO)
     best, ratio = at(start), start
     for factor in (_RATIO_STEP, 1 / _RATIO_STEP):

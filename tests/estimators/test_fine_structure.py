@@ -402,3 +402,17 @@ def test_few_rows_of_noise_are_no_wave(seed):
     X = pd.DataFrame({"a": np.arange(60.0), "b": rng.uniform(size=60)})
     model = AdditiveGPRegressor(Matern52()).fit(X, rng.standard_normal(60))
     assert model.noise_variance_ > 0.4
+
+
+def test_few_rows_of_many_columns_are_explained_by_the_one_that_can():
+    """All terms together have an optimum at which each explains a little: 34 nats below."""
+    rng = np.random.default_rng(5899454)
+    X = rng.uniform(0, 20, (20, 5))
+    X[:, 0] = np.arange(20) if rng.integers(2) else X[:, 0]
+    y = np.sin(2 * np.pi * X[:, 0] / 10) + X[:, 0] / 10 + 0.01 * rng.standard_normal(20)
+    table = pd.DataFrame(X, columns=list("abcde"))
+    by_points = AdditiveGPRegressor(SquaredExponential(), learner="vbem").fit(table, y)
+    model = AdditiveGPRegressor(SquaredExponential()).fit(table, y)
+    assert model.log_marginal_likelihood_ > by_points.log_marginal_likelihood_ - 0.5
+    assert model.noise_variance_ < 0.01
+    assert max(model.kernels_[name].variance for name in "bcde") < 0.01

@@ -43,6 +43,7 @@ from dsgp.models.gaussian.structure import (
     ROUNDS,
     learn_from,
     left_structure,
+    one_alone,
     start_beyond_nodes,
 )
 from dsgp.progress import progress
@@ -238,7 +239,19 @@ class GaussianFit:
     def _without_structure(
         self, outcome: GaussianOutcome, noise_bounds: tuple[float, float], clock: Clock
     ) -> GaussianOutcome:
-        """Learn again from what explains the structure in the residuals, while that is better."""
+        """Learn again from what explains structure in the residuals, or few rows by itself."""
+        outcome = self._with_finer_terms(outcome, noise_bounds, clock)
+        if (start := one_alone(outcome, noise_bounds)) is None:
+            return outcome
+        better = self._relearned(outcome, start.kernels, start.noise_variance, noise_bounds)
+        if better is outcome:
+            return outcome
+        return self._with_finer_terms(better, noise_bounds, clock)
+
+    def _with_finer_terms(
+        self, outcome: GaussianOutcome, noise_bounds: tuple[float, float], clock: Clock
+    ) -> GaussianOutcome:
+        """Learn again from kernels of single terms that explain more, while that is better."""
         for _ in range(ROUNDS):
             start = left_structure(outcome.fit, noise_bounds)
             if start is None:

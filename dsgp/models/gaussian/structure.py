@@ -14,6 +14,7 @@ from scipy.linalg import LinAlgError
 from dsgp.additive import AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.tables import BINS
 from dsgp.kernels import Kernel
+from dsgp.learning.alone import alone
 from dsgp.learning.evidence import Rows
 from dsgp.learning.marginal import marginal
 from dsgp.learning.nodes import are_too_many, enough_nodes, first_nodes
@@ -21,6 +22,7 @@ from dsgp.learning.scales import Start, finer_start
 from dsgp.learning.search import SHORTEST, search_for
 from dsgp.models.gaussian.learner import Hyperparameters, by_nodes, by_vbem, note_of_nodes
 from dsgp.models.gaussian.mean import Fit
+from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.terms import Cells, Floats
 
 # Nodes of all terms for which the joint marginal likelihood is worth its time, and bins of a term
@@ -114,6 +116,19 @@ def left_structure(
         free=[kernel.free for kernel in system.kernels],
         noise_bounds=noise_bounds,
         by_screen=by_screen,
+    )
+
+
+def one_alone(outcome: GaussianOutcome, noise_bounds: tuple[float, float]) -> Start | None:
+    """Look for a term that explains few rows by itself, where all terms together explain less."""
+    system = outcome.fit.system
+    return alone(
+        system.equations,
+        system.kernels,
+        system.noise_variance,
+        free=[kernel.free for kernel in system.kernels],
+        noise_bounds=noise_bounds,
+        least=outcome.log_posterior,
     )
 
 
