@@ -54,7 +54,14 @@ def _digest(model: Any) -> str:
 
 
 def _cluster() -> LocalCluster:
-    return LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+    return LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address=None,
+        scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        worker_dashboard_address=None,
+    )
 
 
 def _workers_seconds(client: Client | None) -> float:

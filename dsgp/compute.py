@@ -129,9 +129,12 @@ def connected(address: str | None) -> Iterator[None]:
     # Imported when wanted only: it takes half a second.
     make = import_module("distributed").Client
     try:
+        # One that fails would stay what everything after it takes for the active client.
+        make(address, timeout=_PATIENCE, set_as_default=False).close(timeout=_PATIENCE)
         client = make(address, timeout=_PATIENCE)
-    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
-        # The last two: dask's configuration has no certificates for tls://, or wants encryption.
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError, AssertionError) as error:
+        # The last three: dask's configuration has no certificates for tls://, or wants encryption,
+        # and the client that it gives up meanwhile has no loop any more.
         encrypted = "; tls:// needs certificates in dask's configuration"
         raise ParameterError(
             f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
@@ -181,7 +184,7 @@ def over_chunks(
                 (partial(pool.submit, _load, loader, function) for loader in loaders), CPU_COUNT
             )
     else:
-        shared = _Shared(client, function)
+        shared = Shared(client, function)
         yield from in_order(
             (_of_chunk(client, name, shared, loader) for loader in loaders),
             2 * n_threads(client),
@@ -245,7 +248,7 @@ def key_of(name: str) -> str:
 
 
 def _of_chunk(
-    client: Any, name: str, function: _Shared, loader: Callable[[], Any]
+    client: Any, name: str, function: Shared, loader: Callable[[], Any]
 ) -> Callable[[], Any]:
     return lambda: _sent(client, name, _apply, function.future, Chunk(client, loader).future)
 
@@ -274,7 +277,7 @@ def sender_of_block(
     return send
 
 
-class _Shared:
+class Shared:
     """Something large that many tasks need: it is sent to the workers once."""
 
     def __init__(self, client: Any, value: Any) -> None:

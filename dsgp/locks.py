@@ -16,19 +16,19 @@ except ImportError:  # of Windows, which does not remove or move what is open th
     fcntl = None  # type: ignore[assignment]
 
 
-def locked(file: IO[str]) -> bool:
+def locked(file: IO[str]) -> bool | None:
     """Take the lock of an open file; False if another process has it, or this one has elsewhere.
 
-    Where the system has no such locks it is taken as free.
+    None where the system or its file system has no such locks: then nobody knows.
     """
     if fcntl is None:
-        return True
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # of a file system without locks
-        return True
+        return None
     return True
 
 
@@ -65,7 +65,7 @@ def only_here(path: Path, refusal: str) -> Iterator[None]:
         except OSError as error:
             raise StorageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
         with file:
-            if not locked(file):
+            if locked(file) is False:
                 raise StorageError(refusal)
             if not _is_at(path, file):
                 continue  # whoever had it before has removed it since it was opened

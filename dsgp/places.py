@@ -133,7 +133,7 @@ def remove_leftovers(place: Path) -> None:
             # A folder shows its lock only once that is taken; a file may be a moment old.
             if lock.exists() and (lock != aside or age > _MOMENT):
                 with lock.open("r+", encoding="utf-8") as file:
-                    ended = locked(file)
+                    ended = locked(file) is True
             else:  # being made just now, or by a release without locks
                 ended = False
             if ended or age > _SURELY_LEFT:

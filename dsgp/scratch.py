@@ -74,7 +74,7 @@ def remove_leftovers() -> None:
             lock = folder / _LOCK
             if lock.exists():
                 with lock.open("r+", encoding="utf-8") as file:
-                    ended = locked(file)
+                    ended = locked(file) is True
             else:  # being made just now, or killed while it was
                 ended = time.time() - status.st_mtime > _SURELY_LEFT
             if ended:

@@ -82,9 +82,9 @@ class Versions:
         wait(self._asked.values(), patience)
         for address, asked in list(self._asked.items()):
             if address not in present:
-                self._asked.pop(address).cancel()
+                self._asked.pop(address, asked).cancel()
             elif asked.done():
-                del self._asked[address]
+                self._asked.pop(address, None)  # another thread may have seen it, too
                 if asked.cancelled() or asked.exception() is not None or not asked.result():
                     continue  # it is going, or asked again by the next call
                 _require_same(address, _comparable(asked.result()), own_versions())

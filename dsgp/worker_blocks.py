@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from dsgp.clients import active_client
-from dsgp.compute import Chunk, key_of, pieces_of, run_alone, sender_of_block
+from dsgp.compute import Chunk, Shared, key_of, pieces_of, run_alone, sender_of_block
 from dsgp.waiting import RETRIES, in_order, n_threads, workers_of
+from dsgp.watching import Watch
 
 # Of the memory of all workers, what blocks that are kept may take: they need more to work on them.
 _SHARE = 0.5
@@ -43,15 +44,15 @@ class WorkerBlocks:
     Parameters
     ----------
     client : distributed.Client
-    futures : list of Future
-        Of the blocks, in order.
+    blocks : list, optional
+        In order; none at first.
     """
 
-    def __init__(self, client: Any, futures: list[Any]) -> None:
-        self._client, self._futures = client, futures
+    def __init__(self, client: Any, blocks: list[_Kept] | None = None) -> None:
+        self._client, self._blocks = client, [] if blocks is None else blocks
 
     def __len__(self) -> int:
-        return len(self._futures)
+        return len(self._blocks)
 
     @property
     def is_usable(self) -> bool:
@@ -86,18 +87,23 @@ class WorkerBlocks:
         """
         chunks = (Chunk(self._client, loader) for loader in loaders)
         sends = (
-            self._keeping(place, sender_of_block(self._client, name, function, pieces))
-            for place, pieces in enumerate(pieces_of(chunks, lengths, block))
+            self._keeping(sender_of_block(self._client, name, function, pieces))
+            for pieces in pieces_of(chunks, lengths, block)
         )
         yield from in_order(sends, 2 * n_threads(self._client), self._client)
 
-    def _keeping(self, place: int, send: Callable[[], Any]) -> Callable[[], Any]:
+    def _keeping(self, send: Callable[[], Any]) -> Callable[[], Any]:
         """Return what sends a block, keeps the second of its results and gives the first."""
-        self._futures.append(None)
+
+        def second(both: Any) -> Any:
+            return self._submit(operator.getitem, both, 1, name="kept")
+
+        kept = _Kept(lambda: second(send()))
+        self._blocks.append(kept)
 
         def send_and_keep() -> Any:
             both = send()
-            self._futures[place] = self._submit(operator.getitem, both, 1, name="kept")
+            kept.put(second(both))
             return self._submit(operator.getitem, both, 0, name="result")
 
         return send_and_keep
@@ -125,32 +131,46 @@ class WorkerBlocks:
         self, function: Callable[..., Any], *beside: WorkerBlocks, name: str
     ) -> WorkerBlocks:
         """Make other blocks of these, as in ``each``, which stay on the workers too."""
-        return WorkerBlocks(
-            self._client, [send() for send in self._senders(function, beside, name)]
-        )
+        return self._others(self._senders(function, beside, name))
 
     def joined(self, ends: Sequence[int], function: Callable[..., Any], name: str) -> WorkerBlocks:
         """Make one block each of those up to the next of the ``ends``; it takes them all."""
-        parts = [self._futures[start:end] for start, end in pairwise([0, *ends])]
-        return WorkerBlocks(
-            self._client, [self._submit(function, *part, name=name) for part in parts]
-        )
+
+        def sender(part: list[_Kept]) -> Callable[[], Any]:
+            return lambda: self._submit(function, *(one.future for one in part), name=name)
+
+        parts = [self._blocks[start:end] for start, end in pairwise([0, *ends])]
+        return self._others(map(sender, parts))
 
     def with_parts(self, parts: Iterable[Any], name: str) -> WorkerBlocks:
-        """Send something to be kept beside every block."""
-        futures = [
-            self._submit(_second, block, part, name=name)
-            for block, part in zip(self._futures, parts, strict=True)
-        ]
-        return WorkerBlocks(self._client, futures)
+        """Send something to be kept beside every block.
+
+        It is not kept here: where the cluster forgets it, what needs it ends in a ``ClusterError``.
+        """
+        with Watch(self._client).speaking():
+            futures = [
+                self._submit(_second, block.future, part, name=name)
+                for block, part in zip(self._blocks, parts, strict=True)
+            ]
+        return WorkerBlocks(self._client, [_Kept(None, future) for future in futures])
+
+    def _others(self, senders: Iterable[Callable[[], Any]]) -> WorkerBlocks:
+        with Watch(self._client).speaking():
+            return WorkerBlocks(self._client, [_Kept(send, send()) for send in senders])
 
     def _senders(
         self, function: Callable[..., Any], beside: Sequence[WorkerBlocks], name: str
     ) -> Iterator[Callable[[], Any]]:
         # A task of its own and not part of every other: it holds the tables of the pass.
-        shared = self._submit(_itself, function, name="tables")
-        for blocks in zip(self._futures, *(other._futures for other in beside), strict=True):
-            yield partial(self._submit, _applied, shared, *blocks, name=name)
+        shared = Shared(self._client, function)
+
+        def sender(blocks: tuple[_Kept, ...]) -> Callable[[], Any]:
+            return lambda: self._submit(
+                _applied, shared.future, *(block.future for block in blocks), name=name
+            )
+
+        for blocks in zip(self._blocks, *(other._blocks for other in beside), strict=True):
+            yield sender(blocks)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
         return self._client.submit(
@@ -158,8 +178,23 @@ class WorkerBlocks:
         )
 
 
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+class _Kept:
+    """A block on the workers; it is made again where the cluster has forgotten it."""
+
+    def __init__(self, send: Callable[[], Any] | None, future: Any = None) -> None:
+        self._send, self._future = send, future
+
+    def put(self, future: Any) -> None:
+        """Take what was made elsewhere."""
+        self._future = future
+
+    @property
+    def future(self) -> Any:
+        """What tasks take in its place."""
+        forgotten = self._future is None or self._future.cancelled()
+        if forgotten and self._send is not None:
+            self._future = self._send()
+        return self._future
 
 
 def _second(_: Any, part: Any) -> Any:

@@ -1,6 +1,7 @@
 """Temporary folders are their user's alone, and go even after their process was killed."""
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dsgp
+from dsgp import locks
 from dsgp.scratch import Scratch, remove_leftovers
 
 ROOT = Path(__file__).parents[1]
@@ -117,3 +119,12 @@ def test_temporary_files_are_made_by_tempfile_or_scratch_alone():
             assert getattr(node.func, "attr", "") != "mktemp", file
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not node.value.startswith("/tmp/"), file
+
+
+def test_where_there_are_no_locks_nobody_is_taken_for_dead(monkeypatch):
+    def without_locks(*_):
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(locks.fcntl, "flock", without_locks)
+    with Scratch("first") as first, Scratch("second"):
+        assert first.exists()

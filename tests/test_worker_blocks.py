@@ -14,6 +14,7 @@ from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP
 from dsgp.additive import streaming
 from dsgp.additive.kept_rows import blocks_of_a_part
 from dsgp.additive.worker_codes import WorkerCodes
+from dsgp.errors import ClusterError
 from dsgp.kernels import Matern52
 from dsgp.laplace import learner
 from dsgp.models.laplace import rows as laplace_rows
@@ -120,7 +121,7 @@ async def _until_without_tasks(dask_scheduler):
 
 
 def kept_codes(client, codes, ends):
-    blocks = WorkerBlocks(client, [])
+    blocks = WorkerBlocks(client)
     loaders = [lambda k=k: Codes(codes[:, k : k + 5]) for k in range(0, codes.shape[1], 5)]
     sums = list(blocks.made(loaders, [5] * len(loaders), 10, _sum_and_codes, "code"))
     until = [end // 10 for end in ends]
@@ -184,9 +185,29 @@ def _doubled(codes):
 def test_what_a_lost_worker_kept_is_made_again(client, cluster):
     codes = np.random.default_rng(3).integers(0, 4, (2, 80)).astype(np.uint16)
     _, there = kept_codes(client, codes, tuple(range(10, 90, 10)))
-    wait(there.blocks._futures)
+    wait([block.future for block in there.blocks._blocks])
     client.restart_workers([next(iter(client.scheduler_info()["workers"]))])
     np.testing.assert_array_equal(there.here(), codes)
+
+
+def test_what_a_restarted_cluster_kept_is_made_again(client):
+    codes = np.random.default_rng(3).integers(0, 4, (2, 80)).astype(np.uint16)
+    _, there = kept_codes(client, codes, tuple(range(10, 90, 10)))
+    doubled = there.blocks.changed(_doubled, name="double")
+    np.testing.assert_array_equal(there.here(), codes)
+    client.restart()
+    np.testing.assert_array_equal(there.here(), codes)
+    made = np.concatenate(list(doubled.each(_doubled, name="again")), axis=1)
+    np.testing.assert_array_equal(made, 4 * codes)
+
+
+def test_what_is_sent_to_a_closed_client_ends_in_one_error(cluster):
+    client = Client(cluster)
+    codes = np.random.default_rng(3).integers(0, 4, (2, 80)).astype(np.uint16)
+    _, there = kept_codes(client, codes, tuple(range(10, 90, 10)))
+    client.close()
+    with pytest.raises(ClusterError):
+        there.blocks.changed(_doubled, name="double")
 
 
 def test_workers_keep_no_more_than_half_of_their_memory(client):
@@ -201,7 +222,7 @@ def test_without_a_client_nothing_is_kept_by_workers():
 
 def test_blocks_of_workers_are_not_pickled(client):
     with pytest.raises(TypeError, match="belong to one fit"):
-        pickle.dumps(WorkerBlocks(client, []))
+        pickle.dumps(WorkerBlocks(client))
 
 
 @pytest.mark.parametrize(

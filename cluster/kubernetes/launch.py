@@ -89,6 +89,14 @@ def _kubectl(settings: Kubernetes, *arguments: str, document: Any = None) -> str
     return done.stdout
 
 
+def _quietly(settings: Kubernetes, *arguments: str, document: Any = None) -> None:
+    """Clean up: what does not work must not hide why the work ended."""
+    try:
+        _kubectl(settings, *arguments, document=document)
+    except ParameterError as error:
+        print(f"Warning: {error}", file=sys.stderr)
+
+
 def _listed(documents: list[dict[str, Any]]) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "List", "items": documents}
 
@@ -107,8 +115,8 @@ def start(settings: Kubernetes) -> Iterator[Running]:
         yield Running(ADDRESS, "kubectl port-forward service/dsgp-scheduler 8787:8787")
     finally:
         gone = "--ignore-not-found"
-        _kubectl(settings, "delete", "job", JOB, gone)
-        _kubectl(settings, "delete", "--filename", "-", gone, document=whole)
+        _quietly(settings, "delete", "job", JOB, gone)
+        _quietly(settings, "delete", "--filename", "-", gone, document=whole)
 
 
 def _until_there(settings: Kubernetes, name: str) -> None:
@@ -125,6 +133,8 @@ def _until_there(settings: Kubernetes, name: str) -> None:
 
 def run(settings: Kubernetes, command: list[str]) -> int:
     """Run the command as a job, show what it prints, and return its exit code."""
+    # One that a killed script has left would be taken for this one.
+    _kubectl(settings, "delete", "job", JOB, "--ignore-not-found")
     _kubectl(settings, "apply", "--filename", "-", document=job(settings, command))
     selected = f"--selector=job-name={JOB}"
     deadline = time.monotonic() + settings.wait_at_most

@@ -136,7 +136,7 @@ class KeptOnWorkers(KeptCodes):
     def __init__(self, client: Any, cuts: list[TermCut]) -> None:
         super().__init__()
         self.dtype, self.n_terms = np.dtype(codes_type(cuts)), len(cuts)
-        self.blocks = WorkerBlocks(client, [])
+        self.blocks = WorkerBlocks(client)
         self._pieces: list[CodedRows] = []
 
     def coded(

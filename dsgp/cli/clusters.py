@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dsgp.compute import connected
-from dsgp.errors import ParameterError
+from dsgp.errors import ClusterError, ParameterError
 
 _LINE = "%(asctime)s %(message)s"
 _TIME = "%Y-%m-%d %H:%M:%S"
@@ -41,8 +41,19 @@ def on_cluster(scheduler: str | None, performance_report: Path | None = None) ->
             watched = nullcontext()
         else:
             watched = import_module("distributed").performance_report(str(performance_report))
-        with watched:
-            yield
+        lost: ClusterError | None = None
+        try:
+            with watched:
+                try:
+                    yield
+                except ClusterError as error:
+                    lost = error
+                    raise
+        except Exception:
+            # A report of a cluster that is gone fails too, and says less.
+            if lost is not None:
+                raise lost from None
+            raise
 
 
 def _require_report(scheduler: str | None, path: Path) -> None:

@@ -292,10 +292,11 @@ def _simulated(
     step = Axis(axis_points).step
     fibres = np.ascontiguousarray(np.moveaxis(normal, (d, state), (-2, -1)))
     out = np.empty(fibres.shape[:-1])
+    no_states = np.empty((0, 0))
     dynamics = kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate
     run(
         [
-            partial(simulate, *dynamics, step, row, to)
+            partial(simulate, *dynamics, step, row, to, no_states, no_states)
             for row, to in zip(
                 fibres.reshape(-1, *fibres.shape[-2:]),
                 out.reshape(-1, len(axis_points)),

@@ -282,7 +282,7 @@ class StreamedRows:
         return self._made(client, total)
 
     def _made(self, client: Any, total: _OfBlock) -> Iterator[Any]:
-        blocks = WorkerBlocks(client, [])
+        blocks = WorkerBlocks(client)
         recipe = partial(_with_block, self.standard, total)
         chunks = self.source.chunks()
         yield from blocks.made(chunks, self.lengths, STREAM_BLOCK, recipe, "pursuit")

@@ -1,11 +1,15 @@
 """What all recipes have in common: a configuration that says all there is, and a README."""
 
+import ast
 import importlib
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
+import dask
+import distributed  # noqa: F401 - its settings
 import pytest
 import yaml
 
@@ -108,6 +112,12 @@ def test_resources_of_kubernetes_are_encrypted_and_have_what_is_set():
         variables = {one["name"]: one["value"] for one in container["env"]}
         assert variables["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] == "True"
         assert variables["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "60s"
+        if part == "scheduler":
+            routes = ast.literal_eval(variables["DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES"])
+            assert {*routes} == {
+                *dask.config.get("distributed.scheduler.http.routes"),
+                "distributed.http.scheduler.api",
+            }
     assert kubernetes.ADDRESS in cluster["worker"]["spec"]["containers"][0]["args"]
 
 
@@ -171,12 +181,21 @@ def test_containers_can_be_reached_by_the_dashboard_on_loopback_only():
     assert ports == ["127.0.0.1:8787:8787"]
 
 
+def command_of(line):
+    """The command line of dask, by the Python that runs the tests."""
+    program, *options = line.split()
+    assert program == "dask"
+    return [sys.executable, "-m", "dask", *options]
+
+
 def test_what_containers_run_is_understood(tmp_path):
     """The same command lines, with names of this machine, as far as they parse and listen."""
     services = composed()["services"]
     scheduler = services["scheduler"]["command"].replace("--host scheduler", "--host 127.0.0.1")
     scheduler = scheduler.replace("8786", "0").replace(":8787", "127.0.0.1:0")
-    process = subprocess.Popen(scheduler.split(), stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    process = subprocess.Popen(
+        command_of(scheduler), stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
     try:
         for line in process.stderr:
             if "Scheduler at:" in line:
@@ -184,7 +203,7 @@ def test_what_containers_run_is_understood(tmp_path):
                 break
         worker = services["worker"]["command"].replace("tcp://scheduler:8786", address)
         second = subprocess.Popen(
-            [*worker.split(), "--local-directory", str(tmp_path)],
+            [*command_of(worker), "--local-directory", str(tmp_path)],
             stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         )  # fmt: skip
         try:

@@ -806,10 +806,9 @@ def test_a_mistake_is_one_line(tmp_path):
         assert message in line
 
 
-@pytest.mark.parametrize(("module", "extra"), [("matplotlib", "plot"), ("pydantic", "pipelines")])
-def test_without_a_library_one_line_says_what_to_install(module, extra):
+def test_without_a_library_one_line_says_what_to_install():
     code = (
-        f"import runpy, sys; sys.modules['{module}'] = None; sys.argv[1:] = ['--help']; "
+        "import runpy, sys; sys.modules['matplotlib'] = None; sys.argv[1:] = ['--help']; "
         "runpy.run_module('pipelines.run', run_name='__main__', alter_sys=False)"
     )
     result = subprocess.run(
@@ -817,4 +816,4 @@ def test_without_a_library_one_line_says_what_to_install(module, extra):
     )
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert f'pip install ".[{extra}]"' in line
+    assert 'pip install ".[plot]"' in line

@@ -304,6 +304,8 @@ class GaussianFit:
             noise_variance,
             (noise_variance, noise_variance),
             learned.learner,
+            trace=learned.trace,
+            n_iter=learned.n_iter,
             notes=kept,
         )
         others = [self._of(training, learned)]
