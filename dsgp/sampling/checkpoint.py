@@ -140,7 +140,7 @@ def identity_of(model: HyperModel, method: str, n_warmup: int, n_chains: int, se
     """Tell a run from others, by what people change."""
     equations = model.equations
     layout = equations.layout
-    kernels = [(type(term.kernel).__name__, term.names) for term in model.terms]
+    kernels = [(repr(term.kernel), term.names) for term in model.terms]
     bounds = [bound for term in model.terms for bound in (term.lower, term.upper)]
     priors = [part for term in model.terms for part in (term.centre, term.std)]
     numbers = [(term.shape, term.rate) for term in model.terms]

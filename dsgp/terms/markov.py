@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike
 
-from dsgp.errors import DataError
+from dsgp.errors import DataError, ParameterError
 from dsgp.jit.exponential import N_TERMS
 from dsgp.jit.markov import filter_process, process_gains, smooth_process, solve_process
 from dsgp.jit.markov_sums import (
@@ -29,6 +30,7 @@ from dsgp.terms.passed import PassedLine, in_order
 from dsgp.terms.process import Process, Transitions, by_log
 
 _NONE = np.empty(0)
+_LEAST_VARIANCE = 1e-200
 _NONE_2D = np.empty((0, 0))
 _NONE_3D = np.empty((0, 0, 0))
 
@@ -114,6 +116,7 @@ class MarkovCells(PassedLine):
         process, moves = self._process(kernel)
         shrinkage, gains = np.empty(len(self)), np.empty((len(self), len(process.h)))
         process_gains(*process.prior, *moves.table, weight, shrinkage, gains)
+        _require_digits(kernel, shrinkage, gains)
         return MarkovSolver(process, moves, weight, shrinkage, gains)
 
     def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
@@ -121,6 +124,7 @@ class MarkovCells(PassedLine):
         quadratic, log_det = filter_process(
             *process.prior, *moves.table, seen.weight, seen.target, _NONE_2D, _NONE_2D
         )
+        _require_digits(kernel, np.array([quadratic, log_det]))
         return float(quadratic), float(log_det)
 
     def posterior(self, kernel: Any, seen: Observations) -> Posterior:
@@ -131,6 +135,7 @@ class MarkovCells(PassedLine):
         _, sums = self._smooth(kernel, seen.weight, seen.target, moments, _NONE_2D, slopes)
         quadratic, log_det, noise_score = sums
         process = self._process(kernel)[0]
+        _require_digits(kernel, mean, dual, variance=variance, prior=process.variance)
         evidence = Evidence(
             value=seen.log_likelihood(quadratic, log_det),
             by_log={
@@ -195,6 +200,29 @@ class MarkovCells(PassedLine):
         moments, slopes = (_NONE, _NONE, _NONE), (_NONE_3D, _NONE_2D, _NONE)
         covariances, _ = self._smooth(kernel, weight, np.zeros(n), moments, adjoint, slopes)
         return MarkovVariance(self, self._process(kernel)[0], weight, covariances, adjoint)
+
+
+class DigitsError(ParameterError, LinAlgError):
+    """So many points within a lengthscale, beside so little noise, that float64 fails.
+
+    A learner takes it for a step too far.
+    """
+
+
+def _require_digits(
+    kernel: Any, *numbers: Floats, variance: Floats | None = None, prior: float = 0.0
+) -> None:
+    """Raise ``DigitsError`` where rounding has eaten what the passes compute."""
+    lost = not all(np.isfinite(each).all() for each in numbers)
+    if variance is not None:
+        # Where the prior variance itself is all but 0, so may be this.
+        lost = lost or (not (variance > 0).all() and prior > _LEAST_VARIANCE)
+    if lost:
+        raise DigitsError(
+            f"float64 has not the digits for {kernel!r} in state-space form beside so little noise "
+            "and so many values within a lengthscale: give its term form='dense', take fewer bins, "
+            "or more noise"
+        )
 
 
 @dataclass(frozen=True)

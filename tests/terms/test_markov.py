@@ -13,6 +13,7 @@ from dsgp.kernels import (
     Matern12,
     Matern32,
     Matern52,
+    Matern72,
     Periodic,
     QuasiPeriodic,
     RationalQuadratic,
@@ -212,3 +213,20 @@ def test_a_form_that_is_cut_by_more_than_was_accepted_is_told_of():
         model.fit(table, rng.standard_normal(200))
     error = kernel.state_space_family()(kernel).error
     assert f"within {error:.2g} of its variance" in model.summary()
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SquaredExponential(1.0, 1.0, error=1e-3),
+        SquaredExponential(1.0, 1.0, error=5e-5),
+        Matern72(1.0, 1.0) * Matern72(1.0, 1.0),
+    ],
+)
+def test_where_rounding_eats_all_digits_it_says_so(kernel):
+    x = np.linspace(0, 1e-3, 20_000)
+    seen = Observations(np.sin(x), np.full(20_000, 1e10))
+    with pytest.raises(ParameterError, match="form='dense'"):
+        MarkovCells(x).posterior(kernel, seen)
+    fewer = MarkovCells(x[::10]).posterior(kernel, Observations(np.sin(x[::10]), np.ones(2000)))
+    assert (fewer.variance > 0).all()

@@ -205,7 +205,8 @@ class Sampling:
         kept = None
         if self.checkpoint is not None:
             if not self.seeded:
-                seed = seed_of(self.checkpoint) or seed
+                kept_seed = seed_of(self.checkpoint)
+                seed = seed if kept_seed is None else kept_seed
             identity = identity_of(model, self.method, self.n_warmup, self.n_chains, seed)
             kept = Checkpoint(self.checkpoint, identity)
         numbers: dict[str, Any] = {
