@@ -24,6 +24,7 @@ from dsgp.models.store_schema import check_spline
 from dsgp.rows.sources import (
     Rows,
     Wanted,
+    computed,
     is_lazy,
     kind_from_settings,
     map_table,
@@ -299,7 +300,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, (n_rows,)."""
-        mean, std = self.predict(X, return_std=True, include_noise=True)
+        mean, std = map(computed, self.predict(X, return_std=True, include_noise=True))
         target = target_of(y, len(mean))
         residual = (target - mean) / std
         return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
@@ -396,6 +397,8 @@ def _as_table(X: Any) -> Any:
     if isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1):
         values = np.asarray(X)
         return values[:, None] if values.ndim == 1 else values
+    if is_lazy(X) and getattr(X, "ndim", 2) == 1:
+        return X.to_frame() if hasattr(X, "to_frame") else X[:, None]
     return X
 
 

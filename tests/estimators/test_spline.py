@@ -4,6 +4,7 @@ import math
 import pickle
 import warnings
 
+import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -356,3 +357,18 @@ def test_rows_without_noise_are_told_in_the_result():
     noisy = SmoothingSpline().fit(x, x + np.random.default_rng(0).standard_normal(30))
     assert noisy.converged_
     assert "say nothing" not in noisy.summary()
+
+
+def test_vectors_of_dask_are_columns():
+    x, y, _ = rows()
+    here = SmoothingSpline().fit(x, y)
+    vector = da.from_array(x, chunks=20)
+    there = SmoothingSpline().fit(vector, da.from_array(y, chunks=20))
+    np.testing.assert_array_equal(there.predict(x), here.predict(x))
+    np.testing.assert_array_equal(here.predict(vector).compute(), here.predict(x))
+    series = dd.from_pandas(pd.Series(x, name="x"), npartitions=3)
+    of_column = SmoothingSpline().fit(pd.DataFrame({"x": x}), y)
+    np.testing.assert_allclose(of_column.predict(series).compute(), here.predict(x), atol=1e-12)
+    np.testing.assert_allclose(
+        here.log_predictive_density(vector, y), here.log_predictive_density(x, y)
+    )
