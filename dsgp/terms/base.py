@@ -349,6 +349,10 @@ class Cells(ABC):
     def interpolated(self, values: Floats, others: Cells) -> Floats:
         """Carry values at these cells to others of the same term, roughly."""
 
+    def state_bytes(self, kernel: Any) -> float:
+        """Bytes of the states that passes along the cells keep, beyond a few numbers per cell."""
+        return 0.0
+
     # ------------------------------------------------------------------ resolution and search
 
     def scale(self, weight: Floats) -> Scale | None:

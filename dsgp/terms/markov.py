@@ -104,6 +104,11 @@ class MarkovCells(PassedLine):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_kept"}
 
+    def state_bytes(self, kernel: Any) -> float:
+        size = len(self._process(kernel)[0].h)
+        # Transitions, predicted covariances and what comes back of them, gains and moments.
+        return 8.0 * len(self) * (size**2 + size * (size + 1) + 6 * size)
+
     # ------------------------------------------------------------------ algebra at the cells
 
     def multiply(self, kernel: Any, vector: Floats) -> Floats:

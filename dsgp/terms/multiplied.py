@@ -137,6 +137,9 @@ class MultipliedCells(Cells):
         assert isinstance(others, MultipliedCells)
         return self.inner.interpolated(values, others.inner)
 
+    def state_bytes(self, kernel: Any) -> float:
+        return self.inner.state_bytes(kernel)
+
     # ------------------------------------------------------------------ resolution and search
 
     def scale(self, weight: Floats) -> Scale | None:

@@ -1,6 +1,7 @@
 """Passes of any Gauss–Markov process against those of Matérn kernels and the plain references."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -230,3 +231,19 @@ def test_where_rounding_eats_all_digits_it_says_so(kernel):
         MarkovCells(x).posterior(kernel, seen)
     fewer = MarkovCells(x[::10]).posterior(kernel, Observations(np.sin(x[::10]), np.ones(2000)))
     assert (fewer.variance > 0).all()
+
+
+def test_memory_of_the_states_is_counted():
+    x = np.sort(np.random.default_rng(0).uniform(0, 100, 5000))
+    kernel = SquaredExponential(1.0, 1.0, error=1e-3)
+    seen = Observations(np.sin(x), np.ones(5000))
+    MarkovCells(x[:50]).posterior(kernel, Observations(seen.target[:50], seen.weight[:50]))
+    cells = MarkovCells(x)
+    tracemalloc.start()
+    try:
+        cells.posterior(kernel, seen)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.2 * cells.state_bytes(kernel) + 64 * len(cells)
+    assert Axis(x).state_bytes(Matern52(1.0, 1.0)) == 0

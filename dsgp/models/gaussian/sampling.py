@@ -191,12 +191,17 @@ class Sampling:
         return (noise_variance, noise_variance) if self.fixed_noise else NOISE
 
     def _require_memory(self, outcome: GaussianOutcome) -> None:
-        equations = outcome.fit.system.equations
+        system = outcome.fit.system
+        equations = system.equations
+        states = sum(
+            cells.state_bytes(kernel)
+            for cells, kernel in zip(equations.layout.cells, system.kernels, strict=True)
+        )
         size, n_members = equations.layout.size, min(MEMBERS, self.n_draws)
         rows = getattr(getattr(equations, "table", None), "n_rows", 0)
         memory.require(
             f"{self.n_chains} chains and {n_members} draws of {size} cells",
-            8.0 * (self.n_chains * (_CELL_NUMBERS * size + _ROW_NUMBERS * rows))
+            self.n_chains * (8.0 * (_CELL_NUMBERS * size + _ROW_NUMBERS * rows) + states)
             + 8.0 * n_members * 3 * size,
             "fewer chains, rows or bins, or method=None",
         )
