@@ -89,7 +89,8 @@ def _each(predicted: _Predicted, blocks: Iterator[Block]) -> Iterator[pa.Table]:
     """Yield the predictions of all blocks, in their order: from workers, if there are any."""
     if active_client() is None:
         # One block at a time: its rows are shared among the threads of this machine.
-        yield from map(predicted, blocks)
+        for block in blocks:
+            yield predicted(block)
     else:
         yield from over_chunks((partial(_itself, block) for block in blocks), predicted, "predict")
 
