@@ -12,7 +12,14 @@ import numpy as np
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.learning.scales import Candidate, Scan, Start, Structure, lengthscales_of
+from dsgp.learning.scales import (
+    Candidate,
+    Scan,
+    Start,
+    Structure,
+    lengthscales_of,
+    moves_freely,
+)
 from dsgp.terms import LOG_2PI
 
 # Rows up to which it is worth its time: a search for every term.
@@ -75,8 +82,10 @@ def alone(
         return None
     term, chosen = best
     share = math.sqrt(_OTHERS * chosen.noise_variance)
+    # A variance that the user has fixed stays.
     start = [
-        chosen.kernel if d == term else kernel.scaled(min(share / kernel.std, 1.0))
-        for d, kernel in enumerate(kernels)
+        kernel.scaled(min(share / kernel.std, 1.0)) if moves_freely(kernel, names) else kernel
+        for kernel, names in zip(kernels, free, strict=True)
     ]
+    start[term] = chosen.kernel
     return Start(start, chosen.noise_variance, nothing, [term], 0.0)
