@@ -416,14 +416,3 @@ def test_few_rows_of_many_columns_are_explained_by_the_one_that_can():
     assert model.log_marginal_likelihood_ > by_points.log_marginal_likelihood_ - 0.5
     assert model.noise_variance_ < 0.01
     assert max(model.kernels_[name].variance for name in "bcde") < 0.01
-
-
-def test_a_variance_that_is_fixed_stays_where_one_column_explains_few_rows():
-    rng = np.random.default_rng(5899454)
-    X = rng.uniform(0, 20, (20, 3))
-    X[:, 0] = np.arange(20)
-    y = np.sin(2 * np.pi * X[:, 0] / 10) + X[:, 0] / 10 + 0.01 * rng.standard_normal(20)
-    table = pd.DataFrame(X, columns=list("abc"))
-    terms = {"b": SquaredExponential(variance=0.01, fixed="variance")}
-    model = AdditiveGPRegressor(SquaredExponential(), terms=terms).fit(table, y)
-    assert model.kernels_["b"].variance == pytest.approx(0.01, rel=1e-12)
