@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from distributed import Client
+from distributed import get_client
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.measure import Measurement
@@ -18,6 +18,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from dsgp.cli.endings import run_app
+from dsgp.compute import connected
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 
@@ -163,7 +164,8 @@ def _cluster(scheduler: str | None) -> Iterator[dict[str, int]]:
     if scheduler is None:
         yield {}
         return
-    with Client(scheduler, timeout="10s") as client:
+    with connected(scheduler):
+        client = get_client()
         client.wait_for_workers(1, timeout=PATIENCE)
         threads = client.nthreads()
         yield {"workers": len(threads), "threads": sum(threads.values())}
