@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dask.utils import key_split
+
 from dsgp.errors import ClusterError
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
@@ -22,7 +24,7 @@ def translated(error: BaseException) -> BaseException:
     if kind == "KilledWorker":
         task, worker, failures = error.args
         return ClusterError(
-            f"the task {str(task).rpartition('-')[0] or task!r} has ended {failures + 1} workers "
+            f"the task {key_split(task)!r} has ended {failures + 1} workers "
             f"one after the other, the last at {getattr(worker, 'address', worker)}: as a rule "
             "they ran out of memory, else they crashed, which their logs tell; "
             f"{SAFE}: give workers more memory (memory_limit), cut the rows into smaller chunks, "

@@ -51,7 +51,7 @@ def in_order(
         waiting.extend(sent(ahead))
         while waiting:
             first = waiting.popleft()
-            result = first.future.result() if watch is None else watch.result(first)
+            result = first.future.result() if watch is None else watch.result(first, waiting)
             first.forget()
             waiting.extend(sent(1))
             yield result

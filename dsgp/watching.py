@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from typing import Any
@@ -111,11 +111,21 @@ class Watch:
 
     # ------------------------------------------------------------------ results
 
-    def result(self, sent: Sent) -> Any:
-        """Wait for a result; send the work again where the cluster has forgotten it."""
+    def result(self, sent: Sent, others: Iterable[Sent] = ()) -> Any:
+        """Wait for a result; send the work again where the cluster has forgotten it.
+
+        ``others`` is work that was sent as well: where the cluster fails, and dask has already
+        said why for one of them, the error is that one.
+        """
         for _ in range(_TIMES_SENT_AGAIN + 1):
             try:
                 return self._waited(sent)
+            except ClusterError as fault:
+                reasons = (self._fault_of(other) for other in others)
+                reason = next((reason for reason in reasons if reason is not None), None)
+                if reason is None:
+                    raise
+                raise reason from fault
             except _ForgottenError:
                 sent.forget()
                 self._wait_for_connection()
@@ -151,6 +161,16 @@ class Watch:
             raise self._lost(error) from error
         finally:
             awaited.cancel()
+
+    def _fault_of(self, sent: Sent) -> BaseException | None:
+        """Return what dask has said of a task that it has given up, in our words."""
+        if sent.future.status != "error":
+            return None
+        asked = self._ask(_exception(sent.future))
+        if not _done(asked, self._tick) or asked.cancelled() or asked.exception() is not None:
+            return None
+        error: BaseException = asked.result()
+        return translated(error) if of_dask(error) else None
 
     def _wait_for_connection(self) -> None:
         """Wait until the client has found its scheduler again, or has given it up."""
@@ -321,6 +341,10 @@ class Watch:
 
 async def _outcome(future: Any) -> Any:
     return await future
+
+
+async def _exception(future: Any) -> Any:
+    return await future.exception()
 
 
 async def _of_scheduler(client: Any, operation: str, **arguments: Any) -> Any:

@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 
 from dsgp import versions
 from dsgp.errors import ClusterError
+from dsgp.waiting import in_order
 from tests.faults.jobs import NO_WORKERS, PATIENCE, STALL, wait_until
 
 
@@ -57,6 +60,25 @@ def test_a_task_ends_its_workers(own_cluster, running, kind):
     (job.gate.folder / "fatal").touch()
     cluster.kill()
     job.require_error(ClusterError, "has ended 1 workers", "out of memory", "memory_limit")
+
+
+def test_the_reason_is_told_whichever_task_is_waited_for(own_cluster, patience):
+    """The task that is given up need not be the one whose result comes next."""
+    cluster = own_cluster(
+        n_workers=1, scheduler_config={"distributed.scheduler.allowed-failures": 0}
+    )
+    client = cluster.admin
+    sends = [
+        partial(client.submit, abs, 1, workers="nowhere", allow_other_workers=False),
+        partial(client.submit, time.sleep, PATIENCE, pure=False),
+    ]
+    results = in_order(sends, 2, client)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(next, results)
+        wait_until(lambda: any(client.processing().values()), "a task under way")
+        cluster.kill()
+        with pytest.raises(ClusterError, match="task 'sleep' has ended 1 workers"):
+            waits.result(PATIENCE)
 
 
 def test_a_worker_is_out_of_memory(own_cluster, running, kind):
