@@ -115,7 +115,7 @@ class CoarseSpace:
             TermSpace.of(
                 cells,
                 kernel,
-                cells.chosen(weight, min(_POINTS[kernel.order] * cells.n_curves, budget)),
+                cells.chosen(weight, min(_POINTS[kernel.order] * cells.n_lines, budget)),
                 bins,
                 float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
             )

@@ -83,7 +83,7 @@ class TwoWayTables:
         for term, cells in enumerate(table.cells):
             in_cells = table.scatter(term, weight if len(weight) else np.ones(table.n_rows), 2)
             bin_of_cell = cells.bins(in_cells, n_bins)
-            size = int(bin_of_cell[-1]) + 1
+            size = int(bin_of_cell.max()) + 1
             means, spread = cells.merged(bin_of_cell, in_cells)
             merged.append(means)
             weights.append(sum_by(bin_of_cell, size, in_cells))
@@ -246,7 +246,7 @@ def _count(
     bins_e: Codes,
     weight: Floats,
 ) -> Any:
-    shape = (int(bins_d[-1]) + 1, int(bins_e[-1]) + 1)
+    shape = (int(bins_d.max()) + 1, int(bins_e.max()) + 1)
     multipliers = [z for z in (table.multiplier(d), table.multiplier(e)) if z is not None]
     if multipliers:
         for multiplier in multipliers:

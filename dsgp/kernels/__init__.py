@@ -1,6 +1,7 @@
 """Covariance functions: parameters, dense matrices, state-space form. numpy and scipy only."""
 
 from dsgp.kernels.base import REGISTRY, Kernel, Stationary
+from dsgp.kernels.centred import CentredProduct, Margin
 from dsgp.kernels.combined import Product, Sum
 from dsgp.kernels.custom import Custom, kernel_of
 from dsgp.kernels.effects import Constant, Independent
@@ -16,12 +17,14 @@ from dsgp.kernels.wiener import Wiener
 
 __all__ = [
     "REGISTRY",
+    "CentredProduct",
     "Constant",
     "Custom",
     "DampedOscillation",
     "Independent",
     "Kernel",
     "LogNormal",
+    "Margin",
     "Matern",
     "Matern12",
     "Matern32",

@@ -178,6 +178,15 @@ class Kernel(ABC):
         """Width of an input over which the function varies, where the kernel itself says so."""
         return None
 
+    def natural_width_of(self, name: str) -> float | None:
+        """That of the input of one lengthscale, by its name."""
+        return self.natural_width()
+
+    @property
+    def is_layered(self) -> bool:
+        """Whether several lengthscales are of one input, from long to short."""
+        return True
+
     def limits(self, name: str) -> tuple[float, float, float]:
         """Least value, start and greatest value of a parameter that has no unit."""
         return 0.05, 1.0, 50.0

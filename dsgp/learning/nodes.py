@@ -46,12 +46,12 @@ def open_variances(
         if d == basis.eliminated or not bins.is_interpolated:
             found.append(0.0)  # every cell is a node
             continue
-        variance = kernel.std**2
-        held = np.empty(len(bins))
+        variance, held = np.empty(len(bins)), np.empty(len(bins))
         for (_, few), (piece, own) in zip(nodes.pieces, bins.pieces, strict=True):
             cross = own.prior(kernel, few.points, own.points)
             features, _ = lapack.dtrtrs(prior_factor(kernel, few), cross, lower=1)
             held[piece] = np.sum(features**2, axis=0)
+            variance[piece] = kernel.diagonal(own.points)
         left = np.maximum(variance - held - 2 * JITTER * variance, 0.0)
         left += bins.left_open(kernel, squares)
         # The weights of confident rows may all vanish.
@@ -73,12 +73,12 @@ def spread_nodes(
 ) -> list[int]:
     """Share half of all nodes among the terms; ``wanted`` by the order of a kernel, for a curve."""
     fixed = [0 if own.is_interpolated else len(own) for own in cells]
-    n_curves = [own.n_curves if own.is_interpolated else 0 for own in cells]
+    n_lines = [own.n_lines if own.is_interpolated else 0 for own in cells]
     left = ALL_NODES - min(sum(n for n in fixed if n < _ELIMINATED), ALL_NODES // 2)
-    most = max(_FEWEST, left // (2 * max(sum(n_curves), 1)))
+    most = max(_FEWEST, left // (2 * max(sum(n_lines), 1)))
     return [
         size or n * min(wanted[kernel.order], most)
-        for size, n, kernel in zip(fixed, n_curves, kernels, strict=True)
+        for size, n, kernel in zip(fixed, n_lines, kernels, strict=True)
     ]
 
 
@@ -99,7 +99,7 @@ def has_too_many_levels(cells: Sequence[Cells]) -> bool:
 def _fewest_nodes(cells: Sequence[Cells]) -> int:
     """Nodes of all terms at least."""
     return sum(
-        min(len(term), _FEWEST * term.n_curves) if term.is_interpolated else len(term)
+        min(len(term), _FEWEST * term.n_lines) if term.is_interpolated else len(term)
         for term in cells
     )
 

@@ -163,7 +163,7 @@ def _nodes_of(cells: Cells, weight: Floats, kernel: Kernel) -> tuple[Codes, Cell
     kept = cells if len(codes) == len(cells) else cells.subset(codes)
     wanted = MOST_NODES
     if kept.is_interpolated:
-        wanted = min(kept.n_curves * NODES[kernel.order], MOST_NODES)
+        wanted = min(kept.n_lines * NODES[kernel.order], MOST_NODES)
     chosen = kept.nodes(weight[codes], wanted)
     spline = kept.interpolation(chosen)
     if spline is None:

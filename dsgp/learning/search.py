@@ -5,13 +5,13 @@ Lengthscales are in the units of the data; the target has variance 1 and the wei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats
+from dsgp.terms import Cells, Floats, Scale
 
 # Variances relative to that of the target. The lower end of a term's variance is as good as
 # no term at all.
@@ -27,7 +27,7 @@ SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
 MIDDLE_LENGTHSCALE = 1.0
 # Of several lengthscales of one kernel, each to the one before.
-_NEXT_LENGTHSCALE = 0.125
+NEXT_LENGTHSCALE = 0.125
 OTHER_LENGTHSCALES = (0.5,)
 
 
@@ -45,6 +45,8 @@ class Search:
         of one term often has an optimum at a long and one at a short lengthscale.
     width : float
         Of the bulk of the rows; see ``Cells.scale``.
+    widths : dict of str to float
+        Over which functions vary that each lengthscale is of.
     names : tuple of str
         The free parameters.
     lower, upper : ndarray of shape (len(names),)
@@ -57,6 +59,7 @@ class Search:
     names: tuple[str, ...]
     lower: Floats
     upper: Floats
+    widths: dict[str, float] = field(default_factory=dict)
 
     def allows(self, name: str, value: float) -> bool:
         """Whether a value of a free parameter is within the bounds."""
@@ -89,25 +92,28 @@ def search_for(
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
     rougher only as the data ask for it, and the variance at an equal share of the target's. Of
-    several lengthscales in one kernel each starts at a fraction of the one before.
+    several lengthscales of one input each starts at a fraction of the one before; those of several
+    inputs start at the widths.
     """
-    scale = cells.scale(counts)
-    width, extent = (1.0, 1.0) if scale is None else (scale.width, scale.extent)
-    longest = LONGEST * extent
-    natural = kernel.natural_width()
-    if natural is not None:
-        shaped = LENGTHSCALE_START * natural
-        width, longest = natural, max(shaped, longest) if kernel.is_damped else shaped
+    whole, _ = _width_and_longest(kernel, cells.scale(counts), kernel.natural_width())
+    widths: dict[str, float] = {}
     lengthscales = [name for name in kernel.parameters if name.startswith("lengthscale")]
     variances = [name for name in kernel.parameters if name.startswith("variance")]
     values, middles, names, lower, upper = {}, {}, [], [], []
     for name in kernel.parameters:
         given = kernel.value(name)
         if name in lengthscales:
-            fraction = _NEXT_LENGTHSCALE ** lengthscales.index(name)
-            low, high = SHORTEST * width if shortest is None else shortest, longest
+            width, high = _width_and_longest(
+                kernel, cells.scale_of(name, counts), kernel.natural_width_of(name)
+            )
+            low = SHORTEST * width if shortest is None else shortest
             start, middle = LENGTHSCALE_START * width, MIDDLE_LENGTHSCALE * width
-            start, middle = fraction * start, fraction * middle
+            if kernel.is_layered:
+                fraction = NEXT_LENGTHSCALE ** lengthscales.index(name)
+                start, middle = fraction * start, fraction * middle
+                widths[name] = fraction * width
+            else:
+                start, widths[name] = middle, width
         elif name in variances:
             low, high = VARIANCE[0] * unit, largest * unit
             start = middle = unit / n_terms / len(variances)
@@ -123,19 +129,32 @@ def search_for(
             upper.append(max(high, values[name]))
     start_kernel = kernel.with_parameters(**values)
     others = [
-        start_kernel.with_parameters(lengthscale=factor * width)
+        start_kernel.with_parameters(lengthscale=factor * whole)
         for factor in OTHER_LENGTHSCALES
         if "lengthscale" in names
     ]
     return Search(
         start=start_kernel,
         middle=kernel.with_parameters(**middles),
-        width=width,
+        width=whole,
         others=tuple(others),
         names=tuple(names),
         lower=np.log(lower),
         upper=np.log(upper),
+        widths=widths,
     )
+
+
+def _width_and_longest(
+    kernel: Kernel, scale: Scale | None, natural: float | None
+) -> tuple[float, float]:
+    """Width over which a function varies that a lengthscale is of, and the longest lengthscale."""
+    width, extent = (1.0, 1.0) if scale is None else (scale.width, scale.extent)
+    longest = LONGEST * extent
+    if natural is not None:
+        shaped = LENGTHSCALE_START * natural
+        width, longest = natural, max(shaped, longest) if kernel.is_damped else shaped
+    return width, longest
 
 
 def without_starts(kernel: Kernel) -> Kernel:

@@ -9,9 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dsgp.errors import DataError
+from dsgp.kernels import CentredProduct, Margin
+from dsgp.kernels.centred import MARGIN_POINTS
 from dsgp.rows.encode import MOST_BINS, Bins, Sketch, encode
-from dsgp.terms import BoundTerm, Cells, Floats, Input
+from dsgp.terms import BoundTerm, Cells, Floats, Input, sum_by
 from dsgp.terms.spreading import increasing
+
+# Bins of each of two smooth inputs of an interaction, and of one beside levels at least; pairs of
+# bins and levels; pairs of levels; those of them that have rows.
+MOST_OF_PAIRS = 32
+FEWEST_OF_PAIRS = 8
+MOST_PAIRS = 2048
+MOST_PAIRS_OF_LEVELS = 2**20
+MOST_LEVELS_OF_PAIRS = 1024
+MOST_FILLED_PAIRS = 2048
 
 
 def code_type(n_cells: int) -> Any:
@@ -50,7 +62,11 @@ def encode_term(
         row_places: Any = np.zeros(n, dtype=np.int64)[seen]
     else:
         points, row_places = np.unique(by_input[term.value][seen], return_inverse=True)
-    if term.group is not None:
+    if term.other is not None:
+        others, place = np.unique(by_input[term.other][seen], return_inverse=True)
+        pairs, row_places = np.unique(row_places * len(others) + place, return_inverse=True)
+        points = np.column_stack([points[pairs // len(others)], others[pairs % len(others)]])
+    elif term.group is not None:
         levels, group = np.unique(by_input[term.group][seen], return_inverse=True)
         pairs, row_places = np.unique(group * len(points) + row_places, return_inverse=True)
         points = np.column_stack([levels[pairs // len(points)], points[pairs % len(points)]])
@@ -75,6 +91,32 @@ def placed(term: BoundTerm, location: float, spread: float) -> BoundTerm:
     return replace(term, multiplier=multiplier)
 
 
+def with_margins(term: BoundTerm, sketches: Mapping[Input, Sketch]) -> BoundTerm:
+    """Return an interaction that knows how the rows are along its inputs."""
+    if not isinstance(term.kernel, CentredProduct) or term.value is None or term.other is None:
+        return term
+    margins = []
+    for term_input in (term.value, term.other):
+        sketch = sketches[term_input]
+        if not len(sketch.values):  # nothing is known of it, and the term is left out
+            return term
+        is_level = term_input in term.level_inputs
+        if is_level and not (sketch.complete and len(sketch.values) <= MOST_LEVELS_OF_PAIRS):
+            raise DataError(
+                f"term {term.name!r}: input column {term_input.column!r} has more than "
+                f"{MOST_LEVELS_OF_PAIRS} levels, of which no interaction is made; put rare levels "
+                "together, or take Smooth(column, by=...), a curve for each level"
+            )
+        bins = Bins.of(sketch, len(sketch.values) if is_level else MARGIN_POINTS)
+        codes = np.searchsorted(bins.edges, sketch.values, side="right")
+        shares = sum_by(codes, len(bins), sketch.counts)
+        filled = shares > 0
+        means = sum_by(codes, len(bins), sketch.counts * (sketch.values - bins.origin[codes]))
+        points = bins.origin[filled] + means[filled] / shares[filled]
+        margins.append(Margin(tuple(points.tolist()), tuple(shares[filled].tolist())))
+    return term.with_kernel(replace(term.kernel, margins=tuple(margins)))
+
+
 @dataclass(frozen=True)
 class TermCut:
     """How the inputs of a term are cut into cells.
@@ -88,12 +130,15 @@ class TermCut:
         Greatest value.
     levels : ndarray of shape (n_levels,), or None
         Of its group.
+    other : Bins or None
+        Of the second input of an interaction, whose cells are all pairs.
     """
 
     term: BoundTerm
     bins: Bins
     high: float = 0.0
     levels: Floats | None = None
+    other: Bins | None = None
 
     @classmethod
     def of(
@@ -111,12 +156,39 @@ class TermCut:
             return cls(term, Bins.of_values(np.zeros(1)))
         if term.family == "levels":
             return cls(term, Bins.of_values(levels[term.value]))
+        if term.other is not None:
+            return cls._of_pairs(term, sketches, levels)
         bins = Bins.of(sketches[term.value], n)
         of_group = None if term.group is None else levels[term.group]
         return cls(term, bins, sketches[term.value].high, of_group)
 
+    @classmethod
+    def _of_pairs(
+        cls, term: BoundTerm, sketches: Mapping[Input, Sketch], levels: Mapping[Input, Floats]
+    ) -> TermCut:
+        """Cut both inputs of an interaction, into fewer bins beside many levels."""
+        assert term.value is not None
+        assert term.other is not None
+        known: dict[Input, Bins] = {
+            term_input: Bins.of_values(levels[term_input]) for term_input in term.level_inputs
+        }
+        n_levels = int(np.prod([len(bins) for bins in known.values()], dtype=float))
+        if n_levels > (MOST_PAIRS_OF_LEVELS if len(known) == 2 else MOST_PAIRS // FEWEST_OF_PAIRS):
+            raise DataError(
+                f"term {term.name!r}: input columns {' and '.join(map(repr, term.columns))} have "
+                f"{n_levels} {'pairs of levels' if len(known) == 2 else 'levels'}, more than an "
+                "interaction is made of; put rare levels together, or take Smooth(column, "
+                "by=...), a curve for each level"
+            )
+        most = min(MOST_OF_PAIRS, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
+        value, other = (
+            known.get(term_input) or Bins.of(sketches[term_input], most)
+            for term_input in (term.value, term.other)
+        )
+        return cls(term, value, other=other)
+
     def __len__(self) -> int:
-        return len(self.bins) * self.n_curves
+        return len(self.bins) * (self.n_curves if self.other is None else len(self.other))
 
     @property
     def n_curves(self) -> int:
@@ -126,11 +198,13 @@ class TermCut:
     @property
     def exact(self) -> bool:
         """Whether every cell holds one distinct input."""
-        return self.bins.exact
+        return self.bins.exact and (self.other is None or self.other.exact)
 
     @property
     def origin(self) -> Floats:
-        """A value in each cell, from which sums are taken, (n_cells,)."""
+        """A value in each cell, from which sums are taken, (n_cells,); 0 of pairs."""
+        if self.other is not None:
+            return np.zeros(len(self))
         return self.bins.origin if self.n_curves == 1 else np.tile(self.bins.origin, self.n_curves)
 
     def coded(
@@ -141,24 +215,32 @@ class TermCut:
         value = np.zeros(len(inputs[0])) if self.term.value is None else by_input[self.term.value]
         if len(inputs) == 1 and kind is np.uint16 and len(self.bins) < MOST_BINS:
             return self.bins.codes(value), value
-        codes = self._binned(value)
+        codes = _binned(self.bins, value)
         missing = np.any([np.isnan(each) for each in inputs], axis=0)
         if self.levels is not None and self.term.group is not None:
             group = by_input[self.term.group]
             place = np.minimum(np.searchsorted(self.levels, group), len(self.levels) - 1)
             codes = place * len(self.bins) + codes
+        elif self.other is not None and self.term.other is not None:
+            codes = codes * len(self.other) + _binned(self.other, by_input[self.term.other])
+            value = np.zeros(len(value))
         out = codes.astype(kind)
         if missing.any():
             out[missing] = np.iinfo(kind).max
         return out, value
 
-    def _binned(self, value: Floats) -> NDArray[np.int64]:
-        if len(self.bins) < MOST_BINS:
-            return self.bins.codes(value).astype(np.int64)
-        return np.searchsorted(self.bins.edges, value, side="right")
-
     def cells(self, filled: NDArray[np.bool_], values: Floats) -> Cells:
-        """Make cells of those that hold rows, at the given values."""
+        """Make cells of those that hold rows, at the given values; pairs at those of their bins."""
+        if self.other is not None:
+            if np.count_nonzero(filled) > MOST_FILLED_PAIRS:
+                raise DataError(
+                    f"term {self.term.name!r}: {np.count_nonzero(filled)} pairs of levels have "
+                    f"rows, and an interaction is made of {MOST_FILLED_PAIRS} at most; put rare "
+                    "levels together"
+                )
+            first, second = np.divmod(np.flatnonzero(filled), len(self.other))
+            places = self._places()
+            return self.term.cells(np.column_stack([places[0][first], places[1][second]]))
         if self.levels is None:
             return self.term.cells(values)
         level = np.repeat(self.levels, len(self.bins))[filled]
@@ -166,6 +248,8 @@ class TermCut:
 
     def ordered(self, filled: NDArray[np.bool_], values: Floats) -> Floats:
         """Part values that rounding has made equal, in place, curve by curve."""
+        if self.other is not None:
+            return values
         if self.levels is None:
             return increasing(values)
         curve = np.repeat(np.arange(len(self.levels)), len(self.bins))[filled]
@@ -173,3 +257,34 @@ class TermCut:
             part = curve == first
             values[part] = increasing(values[part])
         return values
+
+    def _places(self) -> tuple[Floats, Floats]:
+        """Where the bins of both inputs of an interaction are."""
+        kernel = self.term.kernel
+        assert isinstance(kernel, CentredProduct)
+        assert self.other is not None
+        first, second = (
+            _means(bins, margin)
+            for bins, margin in zip((self.bins, self.other), kernel.margins, strict=True)
+        )
+        return first, second
+
+
+def _binned(bins: Bins, value: Floats) -> NDArray[np.int64]:
+    if len(bins) < MOST_BINS:
+        return bins.codes(value).astype(np.int64)
+    return np.searchsorted(bins.edges, value, side="right")
+
+
+def _means(bins: Bins, margin: Margin) -> Floats:
+    """Mean of the rows in each bin, or of its ends where the margin has no point there."""
+    if bins.exact:
+        return bins.origin
+    points, shares = np.array(margin.points), np.array(margin.shares)
+    codes = np.searchsorted(bins.edges, points, side="right")
+    total = sum_by(codes, len(bins), shares)
+    ends = np.append(bins.edges, max(points[-1], bins.edges[-1]))
+    out = bins.origin / 2 + ends / 2
+    filled = total > 0
+    out[filled] = sum_by(codes, len(bins), shares * points)[filled] / total[filled]
+    return out

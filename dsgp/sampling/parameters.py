@@ -22,8 +22,6 @@ from dsgp.learning.search import SHORTEST, search_for
 from dsgp.priors import HyperPriors
 from dsgp.terms import Cells, Floats
 
-# Of several lengthscales of one kernel, each to the one before, as where a learner begins.
-_NEXT_LENGTHSCALE = 0.125
 # Standard deviation of the log of a parameter without a unit.
 _UNITLESS_STD = 1.0
 # Draws of a prior until one is within its bounds.
@@ -83,8 +81,7 @@ class TermPrior:
         for name in search.names:
             is_variance.append(name.startswith("variance"))
             if name in lengthscales:
-                fraction = _NEXT_LENGTHSCALE ** lengthscales.index(name)
-                centre.append(math.log(search.width * fraction) + priors.lengthscale_mean)
+                centre.append(math.log(search.widths[name]) + priors.lengthscale_mean)
                 std.append(priors.lengthscale_std)
             else:
                 centre.append(0.0 if is_variance[-1] else math.log(kernel.limits(name)[1]))

@@ -22,11 +22,13 @@ from dsgp.terms.chain import ExpectedChain, ExpectedDensity
 from dsgp.terms.dense import DenseCells
 from dsgp.terms.grouped import GroupedAxis, GroupedDense, GroupedMarkov
 from dsgp.terms.inputs import Input
+from dsgp.terms.interaction import Tensor
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.line import Line
 from dsgp.terms.markov import MarkovCells
 from dsgp.terms.multiplied import MultipliedCells
 from dsgp.terms.spec import TERMS, Default, Levels, Linear, Smooth, Term
+from dsgp.terms.tensor import LevelPairs, SmoothByLevels, TensorCells
 from dsgp.terms.written import parse_term, term_of
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "KernelSum",
     "KernelSums",
     "LevelCells",
+    "LevelPairs",
     "Levels",
     "Line",
     "Linear",
@@ -63,8 +66,11 @@ __all__ = [
     "Posterior",
     "Scale",
     "Smooth",
+    "SmoothByLevels",
     "Solver",
     "Sum",
+    "Tensor",
+    "TensorCells",
     "Term",
     "VarianceFunction",
     "parse_term",

@@ -359,6 +359,10 @@ class Cells(ABC):
         """How the inputs spread; None where there is no lengthscale."""
         return None
 
+    def scale_of(self, name: str, weight: Floats) -> Scale | None:
+        """How the input spreads that a lengthscale is of, by the name of that parameter."""
+        return self.scale(weight)
+
     def slopes(self, values: Floats) -> Floats | None:
         """Derivatives by the input of functions (r, n_cells) at the cells, if there are any."""
         return None
@@ -389,6 +393,11 @@ class Cells(ABC):
     def n_curves(self) -> int:
         """How many functions without anything in common the term consists of."""
         return 1
+
+    @property
+    def n_lines(self) -> int:
+        """How many times the nodes of one curve hold the function."""
+        return self.n_curves
 
     @property
     def is_interpolated(self) -> bool:

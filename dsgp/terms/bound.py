@@ -17,6 +17,7 @@ from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
 from dsgp.terms.markov import MarkovCells
 from dsgp.terms.multiplied import MultipliedCells
+from dsgp.terms.tensor import LevelPairs, SmoothByLevels, TensorCells
 
 # The cells of each family of terms, of one function and of one for each level of a group. A kind of
 # term with cells of its own adds its family here.
@@ -29,6 +30,9 @@ CELLS: dict[tuple[str, bool], type[Any]] = {
     ("markov", True): GroupedMarkov,
     ("levels", False): LevelCells,
     ("constant", False): LevelCells,
+    ("tensor", False): TensorCells,
+    ("tensor by levels", False): SmoothByLevels,
+    ("tensor of levels", False): LevelPairs,
 }
 
 
@@ -41,14 +45,16 @@ class BoundTerm:
     name : str
     kernel : Kernel
         Its parameters may be missing.
-    family : {"axis", "markov", "dense", "levels", "constant"}
-        What its cells are; "constant" is one number.
+    family : str
+        What its cells are, a key of ``CELLS``; "constant" is one number.
     value : Input or None
         Along which the function varies, or the level; None of a constant.
     group : Input or None
         Whose levels have a function each.
     multiplier : Input or None
         What the function is multiplied by.
+    other : Input or None
+        The second input of an interaction.
     kind : str
         What the term is called, for people.
     """
@@ -60,6 +66,7 @@ class BoundTerm:
     group: Input | None = None
     multiplier: Input | None = None
     kind: str = "Smooth"
+    other: Input | None = None
 
     @classmethod
     def of_column(cls, name: str, kernel: Kernel) -> BoundTerm:
@@ -71,9 +78,19 @@ class BoundTerm:
         """What it reads of a row, in the order of the inputs of its cells."""
         return tuple(
             term_input
-            for term_input in (self.group, self.value, self.multiplier)
+            for term_input in (self.group, self.value, self.other, self.multiplier)
             if term_input is not None
         )
+
+    @property
+    def level_inputs(self) -> tuple[Input, ...]:
+        """Inputs whose values are levels."""
+        levels = [self.group]
+        if self.family in ("levels", "tensor of levels"):
+            levels.append(self.value)
+        if self.family in ("tensor by levels", "tensor of levels"):
+            levels.append(self.other)
+        return tuple(term_input for term_input in levels if term_input is not None)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -108,6 +125,8 @@ class BoundTerm:
     def to_settings(self) -> dict[str, Any]:
         """Return it as values that JSON can hold, without its kernel."""
         roles = {"value": self.value, "group": self.group, "multiplier": self.multiplier}
+        if self.other is not None:
+            roles["other"] = self.other
         return {
             "family": self.family,
             "kind": self.kind,
@@ -121,7 +140,7 @@ class BoundTerm:
     def from_settings(cls, name: str, kernel: Kernel, settings: dict[str, Any]) -> BoundTerm:
         """Undo ``to_settings``."""
         roles = {
-            role: None if settings[role] is None else Input.from_settings(settings[role])
-            for role in ("value", "group", "multiplier")
+            role: None if settings.get(role) is None else Input.from_settings(settings[role])
+            for role in ("value", "group", "multiplier", "other")
         }
         return cls(name, kernel, settings["family"], **roles, kind=settings["kind"])

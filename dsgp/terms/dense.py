@@ -20,7 +20,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from dsgp.errors import DataWarning
-from dsgp.terms.base import Evidence, Floats, Function, Observations, Posterior
+from dsgp.terms.base import Cells, Evidence, Floats, Function, Observations, Posterior, Sum
 from dsgp.terms.line import Line
 
 # Share of the largest prior variance below which what a factor leaves out is rounding.
@@ -35,23 +35,8 @@ _STEEP = 1e6
 _REPORTED = 1e-6
 
 
-class DenseCells(Line):
-    """Points of a line with any kernel that has a dense covariance.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dsgp.kernels import SquaredExponential
-    >>> from dsgp.terms import DenseCells, Observations
-    >>> cells = DenseCells(np.array([0.0, 1.0]))
-    >>> seen = Observations(target=np.array([1.0, 3.0]), weight=np.array([1.0, 2.0]))
-    >>> posterior = cells.posterior(SquaredExponential(1.0, 2.0), seen)
-    >>> posterior.mean.round(4)
-    array([1.189 , 2.3542])
-    """
-
-    def __init__(self, points: Floats) -> None:
-        super().__init__(np.ascontiguousarray(points, dtype=np.float64))
+class Factored(Cells):
+    """The algebra of a dense covariance, whatever the inputs are."""
 
     # ------------------------------------------------------------------ algebra at the cells
 
@@ -156,7 +141,7 @@ class DenseCells(Line):
     def kernel_sum(self, kernel: Any, vector: Floats) -> Function:
         return DenseSum(self, kernel, vector)
 
-    def kernel_sums(self, kernel: Any, vectors: Floats) -> DenseSum:
+    def kernel_sums(self, kernel: Any, vectors: Floats) -> Sum:
         return DenseSum(self, kernel, vectors.T)
 
     def variance_function(self, kernel: Any, weight: Floats) -> Function:
@@ -165,6 +150,25 @@ class DenseCells(Line):
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
         return np.asarray(kernel.diagonal(inputs))
+
+
+class DenseCells(Factored, Line):
+    """Points of a line with any kernel that has a dense covariance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.kernels import SquaredExponential
+    >>> from dsgp.terms import DenseCells, Observations
+    >>> cells = DenseCells(np.array([0.0, 1.0]))
+    >>> seen = Observations(target=np.array([1.0, 3.0]), weight=np.array([1.0, 2.0]))
+    >>> posterior = cells.posterior(SquaredExponential(1.0, 2.0), seen)
+    >>> posterior.mean.round(4)
+    array([1.189 , 2.3542])
+    """
+
+    def __init__(self, points: Floats) -> None:
+        super().__init__(np.ascontiguousarray(points, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -229,7 +233,7 @@ class DenseSolver:
 class DenseSum:
     """The functions x ↦ k(x, points) @ vectors."""
 
-    cells: DenseCells
+    cells: Factored
     kernel: Any
     vectors: Floats
 
@@ -250,7 +254,7 @@ class DenseVariance:
     tiny noise: k − |v|² with L v the covariance with the cells of the triangle L, and vᵀ S⁻¹ v.
     """
 
-    cells: DenseCells
+    cells: Factored
     kernel: Any
     solver: DenseSolver
     chosen: NDArray[np.intp]

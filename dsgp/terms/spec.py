@@ -195,7 +195,7 @@ class Smooth(Term):
                 f"which a model chooses the points that hold it; fit column {column!r} by "
                 "SmoothingSpline, or take Matern52(), whose paths have as many derivatives"
             )
-        kernel = _with_days(kernel)
+        kernel = with_days(kernel)
         is_folded = isinstance(kernel, Periodic)
         value = Input(column, period=period if is_folded else None)
         group = multiplier = None
@@ -401,14 +401,14 @@ def _has_part(kernel: Kernel, kind: type[Kernel]) -> bool:
     return any(isinstance(part, kind) for part in leaves_of(kernel))
 
 
-def _with_days(kernel: Kernel) -> Kernel:
+def with_days(kernel: Kernel) -> Kernel:
     """Return the kernel with periods of dates in days."""
     if isinstance(period := getattr(kernel, "period", None), str):
         return replace(kernel, period=PERIODS[period][0])
     parts = getattr(kernel, "parts", None)
     if parts is None:
         return kernel
-    return replace(kernel, parts=tuple(_with_days(part) for part in parts))
+    return replace(kernel, parts=tuple(with_days(part) for part in parts))
 
 
 def from_settings(settings: Mapping[str, Any]) -> Term:

@@ -120,7 +120,7 @@ def _written() -> dict[str, Any]:
     return {
         name: kernel_class
         for name, kernel_class in KERNELS.items()
-        if name not in ("Custom", "Product", "Sum")
+        if name not in ("CentredProduct", "Custom", "Product", "Sum")
     }
 
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from dsgp.kernels import (
+    CentredProduct,
     Constant,
     Custom,
     DampedOscillation,
     Independent,
+    Margin,
     Matern12,
     Matern32,
     Matern52,
@@ -26,9 +28,12 @@ from dsgp.terms import (
     GroupedDense,
     GroupedMarkov,
     LevelCells,
+    LevelPairs,
     MarkovCells,
     MultipliedCells,
     Observations,
+    SmoothByLevels,
+    TensorCells,
 )
 
 
@@ -49,6 +54,11 @@ NEW_PAIRS = np.array([[0, 0.7], [0, -2.0], [2, 0.5], [2, 9.0], [5, 1.0], [1, 0.0
 # Gaps of all sizes, and inputs that almost coincide.
 GAPS = np.array([-50.0, 0.0, 1e-9, 0.2, 0.21, 2.0, 2.7, 9.0, 1e3])
 LEVELS, NEW_LEVELS = np.array([0.0, 1.0, 2.0, 7.0]), np.array([2.0, 0.0, 3.0, -5.0, 7.0])
+# Values of both inputs where rows are, and others; levels by their numbers.
+CROSSED = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 1.0], [1.5, 0.0], [1.5, 2.0], [4.0, 1.0]])
+NEW_CROSSED = np.array([[0.0, 0.0], [0.7, 0.3], [9.0, -3.0], [1.5, 1.0], [4.0, 7.0]])
+SMOOTH_MARGIN = Margin((-1.0, 0.0, 1.5, 4.0), (0.2, 0.4, 0.3, 0.1))
+LEVEL_MARGIN = Margin((0.0, 1.0, 2.0), (0.5, 0.2, 0.3))
 FACTORS = np.array([2.0, 0.0, -1.5, 1.0, 0.3, -4.0, 1e3])
 
 CASES = {
@@ -98,6 +108,35 @@ CASES = {
         MultipliedCells(GroupedAxis(PAIRS)),
         Matern32(0.9, 1.4),
         np.column_stack([NEW_PAIRS, FACTORS]),
+    ),
+}
+CASES |= {
+    "surface": (
+        TensorCells(CROSSED),
+        CentredProduct(
+            (Matern52(1.3, 2.0), Matern32(0.8)), (SMOOTH_MARGIN, Margin((0.0, 1.0, 2.5), (1, 2, 1)))
+        ),
+        NEW_CROSSED,
+    ),
+    "seasonal-surface": (
+        TensorCells(CROSSED),
+        CentredProduct((Matern12(1.3, 2.0), Periodic(5.0, 0.9)), (SMOOTH_MARGIN, LEVEL_MARGIN)),
+        NEW_CROSSED,
+    ),
+    "departures": (
+        SmoothByLevels(CROSSED),
+        CentredProduct(
+            (RationalQuadratic(1.3, 2.0, 0.7), Independent()), (SMOOTH_MARGIN, LEVEL_MARGIN)
+        ),
+        NEW_CROSSED,
+    ),
+    "pairs-of-levels": (
+        LevelPairs(np.floor(CROSSED)),
+        CentredProduct(
+            (Independent(0.7), Independent()),
+            (Margin((0.0, 1.0, 4.0), (0.2, 0.4, 0.4)), LEVEL_MARGIN),
+        ),
+        NEW_CROSSED,
     ),
 }
 pytestmark = pytest.mark.parametrize("name", CASES)
@@ -231,7 +270,7 @@ def test_subsets_bins_and_nodes(name):
     assert bins[0] == 0
     assert len(bins) == len(cells)
     merged, spread = cells.merged(bins, weight)
-    assert len(merged) == bins[-1] + 1 == len(spread)
+    assert len(merged) == bins.max() + 1 == len(spread)
     assert (spread >= 0).all()
     same, nothing = cells.merged(np.arange(len(cells)), weight)
     np.testing.assert_array_equal(same.points, cells.points)

@@ -17,7 +17,7 @@ from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.models.rows.budget import pair_bytes, plan_memory
 from dsgp.models.rows.columns import TermRows, tell_of_codes
 from dsgp.rows.coded import report_columns
-from dsgp.rows.coding import TermCut, placed
+from dsgp.rows.coding import TermCut, placed, with_margins
 from dsgp.rows.encode import (
     MOST_BINS,
     Sketch,
@@ -154,7 +154,10 @@ class BinPlan:
         """Parts of the bins, for targets that vary within them."""
         total = sum(map(len, self.cuts))
         return [
-            Parts.of(cut.bins, cut.high, surveyed.n_rows, total, cut.n_curves) for cut in self.cuts
+            Parts.of(cut.bins, cut.high, surveyed.n_rows, total, cut.n_curves)
+            if cut.other is None
+            else Parts.none()
+            for cut in self.cuts
         ]
 
     @classmethod
@@ -188,7 +191,7 @@ class BinPlan:
             if term.multiplier is not None and surveyed.sketches[part.stop - 1].complete:
                 tell_of_codes(term, surveyed.sketches[part.stop - 1].values)
         terms = [
-            _placed_by_sketch(term, surveyed.sketches[part.stop - 1])
+            _placed_by_sketch(term, surveyed.sketches[part])
             for term, part in zip(rows.terms, rows.parts, strict=True)
         ]
         varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, surveyed)]
@@ -245,7 +248,10 @@ def _affordable_cut(term: BoundTerm, n_bins: int) -> int:
     return 0 if term.family == "dense" and n_bins > _MOST_DENSE_BINS else n_bins
 
 
-def _placed_by_sketch(term: BoundTerm, sketch: Sketch) -> BoundTerm:
+def _placed_by_sketch(term: BoundTerm, sketches: list[Sketch]) -> BoundTerm:
+    if term.other is not None:
+        return with_margins(term, dict(zip(term.inputs, sketches, strict=True)))
+    sketch = sketches[-1]
     if term.family != "constant" or not len(sketch.values):
         return term
     location = float(np.average(sketch.values, weights=sketch.counts))
@@ -260,7 +266,8 @@ def _varies_in(term: BoundTerm, part: slice, surveyed: Survey) -> bool:
         return False
     if term.multiplier is not None and sketches[-1].low == sketches[-1].high == 0.0:
         return False
-    return any(sketch.low < sketch.high for sketch in sketches)
+    varying = all if term.other is not None else any
+    return varying(sketch.low < sketch.high for sketch in sketches)
 
 
 def _affordable_bins(n_terms: int) -> int:

@@ -13,7 +13,8 @@ import numpy as np
 from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning
 from dsgp.kernels import Kernel
-from dsgp.rows.coding import placed
+from dsgp.rows.coding import placed, with_margins
+from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import MappedSource, Source
 from dsgp.terms import BoundTerm, Floats, Input
 
@@ -60,7 +61,7 @@ class TermRows:
             part.start + k
             for term, part in zip(self.terms, self.parts, strict=True)
             for k, term_input in enumerate(term.inputs)
-            if term_input is term.group or (term_input is term.value and term.family == "levels")
+            if term_input in term.level_inputs
         ]
 
     def column(self, position: int) -> str:
@@ -119,7 +120,10 @@ def tell_of_codes(term: BoundTerm, values: Floats) -> None:
 
 
 def placed_by_rows(term: BoundTerm, columns: dict[str, Floats], weight: Floats | None) -> BoundTerm:
-    """Put a straight line where the rows of its column are."""
+    """Put a straight line or an interaction where the rows of its columns are."""
+    if term.other is not None:
+        sketches = zip(term.inputs, map(Sketch.of, term.read(columns)), strict=True)
+        return with_margins(term, dict(sketches))
     if term.family != "constant" or term.multiplier is None:
         return term
     values = columns[term.multiplier.column]

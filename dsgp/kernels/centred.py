@@ -1,0 +1,241 @@
+"""Covariances of interactions: products of kernels of two inputs, each centred on its margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dsgp.errors import ParameterError
+from dsgp.kernels.base import REGISTRY, Kernel
+from dsgp.kernels.combined import Product
+from dsgp.kernels.effects import Independent
+
+Floats = NDArray[np.float64]
+
+# Points that hold the distribution of an input, where it has more distinct values.
+MARGIN_POINTS = 64
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How the rows are distributed along one input.
+
+    Attributes
+    ----------
+    points : tuple of float
+        Distinct values, or means of bins.
+    shares : tuple of float
+        Of the rows at each; they sum to 1.
+    """
+
+    points: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        points, shares = np.asarray(self.points, float), np.asarray(self.shares, float)
+        if len(points) != len(shares) or not len(points):
+            raise ParameterError("a margin must have a share for each of its points, one at least")
+        if not (np.isfinite(points).all() and (shares > 0).all()):
+            raise ParameterError("points of a margin must be finite, and their shares positive")
+        object.__setattr__(self, "points", tuple(points.tolist()))
+        object.__setattr__(self, "shares", tuple((shares / shares.sum()).tolist()))
+
+
+@dataclass(frozen=True, repr=False)
+class CentredProduct(Product):
+    r"""Covariance of a function of two inputs without a main effect of either.
+
+    .. math:: k(x, x') = s^2 \, \hat k_1(x_1, x_1') \, \hat k_2(x_2, x_2')
+
+    Each factor is a kernel conditioned on a zero mean over the margin w of its input, and divided
+    by its mean variance there (Durrande et al. 2013):
+
+    .. math::
+        \tilde k(x, x') = k(x, x') - \frac{(k w)(x) \, (k w)(x')}{w^\top k w}, \qquad
+        \hat k = \tilde k / \textstyle\sum_i w_i \tilde k(g_i, g_i)
+
+    Every draw averages to 0 over each input, whatever the other is, so that curves of single inputs
+    and interactions share nothing, and s² is the mean variance of the interaction over rows whose
+    inputs are independent. The inputs are rows of two numbers; a level is its number, and its
+    kernel ``Independent``. Made by the term ``Tensor``.
+
+    Parameters
+    ----------
+    parts : tuple of two kernels
+        Variances other than that of the first are 1 and fixed.
+    margins : tuple of two Margin
+        Empty until they are known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.kernels import CentredProduct, Independent, Margin, Matern52
+    >>> few = Margin((0.0, 1.0), (0.5, 0.5))
+    >>> kernel = CentredProduct((Matern52(1.0, 2.0), Independent(1.0)), (few, few))
+    >>> kernel.covariance(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])).round(6)
+    array([[ 2., -2., -2.],
+           [-2.,  2.,  2.],
+           [-2.,  2.,  2.]])
+    """
+
+    parts: tuple[Kernel, ...]
+    margins: tuple[Margin, ...] = ()
+    fixed: Iterable[str] = field(default=(), init=False)
+    sign: ClassVar[str] = " × "
+
+    def _prepared(self, parts: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        if len(parts) != 2:
+            raise ParameterError(f"an interaction has two kernels, got {len(parts)}")
+        for part in parts:
+            variances = [name for name in part.parameters if name.startswith("variance")]
+            if variances != ["variance"]:
+                raise ParameterError(
+                    f"{part!r} has {len(variances)} variances, and a kernel of an interaction "
+                    "must have one: take a single kernel, and a term for each of a sum"
+                )
+        return super()._prepared(parts)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Levels have nothing between them to be resolved.
+        orders = [part.order for part in self.parts if not isinstance(part, Independent)]
+        object.__setattr__(self, "order", min(orders, default=4))
+        if len(self.margins) not in (0, 2):
+            raise ParameterError(f"an interaction has two margins, got {len(self.margins)}")
+
+    def __repr__(self) -> str:
+        first, second = self.parts
+        free = tuple(name for name in second.fixed if name != "variance")
+        shown = replace(second, variance=None, fixed=free)
+        return f"{first!r} × {shown!r}"
+
+    def to_settings(self) -> dict[str, Any]:
+        margins = [{"points": m.points, "shares": m.shares} for m in self.margins]
+        return super().to_settings() | {"margins": margins}
+
+    @classmethod
+    def from_settings(cls, settings: dict[str, Any]) -> Self:
+        parts = []
+        for part in settings["parts"]:
+            part_settings = dict(part)
+            parts.append(REGISTRY[part_settings.pop("type")].from_settings(part_settings))
+        margins = tuple(
+            Margin(tuple(one["points"]), tuple(one["shares"])) for one in settings["margins"]
+        )
+        return cls(tuple(parts), margins)
+
+    # ------------------------------------------------------------------ search
+
+    def natural_width_of(self, name: str) -> float | None:
+        number, _ = self._part(name)
+        return self.parts[number].natural_width()
+
+    @property
+    def is_layered(self) -> bool:
+        return False
+
+    # ------------------------------------------------------------------ matrices
+
+    @property
+    def std(self) -> float:
+        """Root of the mean prior variance s²."""
+        return math.sqrt(self._complete("variance_1"))
+
+    def factor(self, number: int, x: Floats, y: Floats) -> Floats:
+        """k̂ of one input, 0 or 1, between two sets of its values, (n, k)."""
+        return self._centred(number).covariance(x, y)
+
+    def _centred(self, number: int) -> _Centred:
+        if len(self.margins) != 2:
+            raise ParameterError(f"{self!r} does not know its margins yet: they come with the rows")
+        return _centred(self.parts[number], self.margins[number])
+
+    def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> Floats:
+        first, second = _pairs(x, x if y is None else y)
+        product = self.factor(0, first[:, 0], second[:, 0])
+        product *= self.factor(1, first[:, 1], second[:, 1])
+        product *= self.std**2
+        return product
+
+    def diagonal(self, x: ArrayLike) -> Floats:
+        inputs, _ = _pairs(x, x)
+        return self.std**2 * (
+            self._centred(0).diagonal(inputs[:, 0]) * self._centred(1).diagonal(inputs[:, 1])
+        )
+
+    def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> Floats:
+        number, name_in_part = self._part(name)
+        if name_in_part == "variance":
+            return self.covariance(x, y)
+        first, second = _pairs(x, x if y is None else y)
+        slope = self._centred(number).by_log(name_in_part, first[:, number], second[:, number])
+        other = 1 - number
+        return self.std**2 * slope * self.factor(other, first[:, other], second[:, other])
+
+
+def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    first, second = np.asarray(x, float), np.asarray(y, float)
+    if first.ndim != 2 or second.ndim != 2 or first.shape[1] != 2 or second.shape[1] != 2:
+        raise ParameterError(
+            f"inputs of an interaction are rows of two numbers, got shapes {first.shape} and "
+            f"{second.shape}"
+        )
+    return first, second
+
+
+class _Centred:
+    """One factor k̂ of an interaction."""
+
+    def __init__(self, part: Kernel, margin: Margin) -> None:
+        self.part = part
+        self.points, self.shares = np.array(margin.points), np.array(margin.shares)
+        prior = part.covariance(self.points, self.points)
+        self._at_points = prior @ self.shares
+        self._total = float(self.shares @ self._at_points)
+        variances = np.diag(prior) - self._at_points**2 / self._total
+        self._mean = float(self.shares @ variances)
+
+    def _averages(self, x: Floats) -> Floats:
+        """(k w)(x), (n,)."""
+        return self.part.covariance(x, self.points) @ self.shares
+
+    def covariance(self, x: Floats, y: Floats) -> Floats:
+        of_x, of_y = self._averages(x), self._averages(y)
+        whole = self.part.covariance(x, y)
+        return (whole - np.outer(of_x / self._total, of_y)) / self._mean
+
+    def diagonal(self, x: Floats) -> Floats:
+        left = self.part.diagonal(x) - self._averages(x) ** 2 / self._total
+        return np.maximum(left, 0.0) / self._mean
+
+    def by_log(self, name: str, x: Floats, y: Floats) -> Floats:
+        part, shares, total = self.part, self.shares, self._total
+        margin_slope = part.by_log(name, self.points, self.points)
+        slope_at_points = margin_slope @ shares
+        total_slope = float(shares @ slope_at_points)
+        at = self._at_points
+        mean_slope = float(
+            shares
+            @ (
+                np.diag(margin_slope)
+                - 2 * at * slope_at_points / total
+                + at**2 * total_slope / total**2
+            )
+        )
+        of_x, of_y = self._averages(x), self._averages(y)
+        by_x, by_y = (part.by_log(name, z, self.points) @ shares for z in (x, y))
+        slope = part.by_log(name, x, y)
+        slope -= (np.outer(by_x, of_y) + np.outer(of_x, by_y)) / total
+        slope += np.outer(of_x, of_y) * (total_slope / total**2)
+        return (slope - self.covariance(x, y) * mean_slope) / self._mean
+
+
+@lru_cache(maxsize=256)
+def _centred(part: Kernel, margin: Margin) -> _Centred:
+    return _Centred(part, margin)

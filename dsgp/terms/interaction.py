@@ -1,0 +1,153 @@
+"""The term of an interaction: what two columns do together beyond what each does by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dsgp.errors import DataError, ParameterError
+from dsgp.kernels import CentredProduct, Independent, Kernel, Periodic, Wiener, kernel_of
+from dsgp.terms.bound import BoundTerm
+from dsgp.terms.forms import leaves_of
+from dsgp.terms.inputs import PARTS, Input
+from dsgp.terms.spec import Term, with_days
+
+# What cells of an interaction are called, by how many of the two columns are levels.
+_FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
+
+
+@dataclass(frozen=True, repr=False)
+class Tensor(Term):
+    """What two columns do together, beyond what each of them does by itself.
+
+    A smooth surface of two columns of numbers or dates, a curve for each level of a category less
+    what these have in common, or an effect of each pair of levels. Its prior has no main effects:
+    averaged over the rows of either column it is 0 whatever the other column is, so that terms of
+    the single columns keep their meaning beside it.
+
+    Parameters
+    ----------
+    column, other : str
+        The columns. ``column`` may be left out where ``terms`` maps it to the term.
+    kernel, other_kernel : kernel, optional
+        Of each column of numbers or dates; the model's default where they are left out. Columns of
+        levels have none.
+    part, other_part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
+        Of a column of dates, whose values are the levels.
+    name : str, optional
+        What the term is called; by default both columns.
+
+    Notes
+    -----
+    Distinct values of each column are kept where there are few, else some 30 bins of each; a
+    category of many levels leaves fewer bins to the other column. ``Smooth(column, by=other)`` has
+    a curve for each of very many levels, which then share the main effect.
+
+    Examples
+    --------
+    >>> from dsgp.terms import Tensor
+    >>> Tensor("hour", "day").label
+    'hour × day'
+    """
+
+    column: str | None = None
+    other: str | None = None
+    kernel: Any = None
+    other_kernel: Any = None
+    part: str | None = None
+    other_part: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("column", "other"):
+            if not isinstance(getattr(self, name), (str, type(None))):
+                raise ParameterError(f"Tensor: {name} must be text, got {getattr(self, name)!r}")
+        for name in ("kernel", "other_kernel"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, kernel_of(getattr(self, name)))
+        for name in ("part", "other_part"):
+            if getattr(self, name) not in (None, *PARTS):
+                raise ParameterError(
+                    f"Tensor: {name} must be one of {tuple(PARTS)}, got {getattr(self, name)!r}"
+                )
+        if self.column is not None and self.column == self.other:
+            differ = (self.part, self.kernel) != (self.other_part, self.other_kernel)
+            if not differ:
+                raise ParameterError(
+                    f"{self!r} is of column {self.column!r} twice, which has no interaction with "
+                    "itself: take Smooth or Levels for its effect, or name two columns"
+                )
+
+    def _label(self) -> str:
+        def of(column: str, part: str | None) -> str:
+            return column + ("" if part is None else f" ({part})")
+
+        return f"{of(self._column(), self.part)} × {of(self._other(), self.other_part)}"
+
+    def _other(self) -> str:
+        if self.other is None:
+            raise ParameterError(f"{self!r} names one column: an interaction is of two")
+        return self.other
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([self._column(), self._other()]))
+
+    def to_settings(self) -> dict[str, Any]:
+        settings = super().to_settings()
+        if isinstance(self.other_kernel, Kernel):
+            settings["other_kernel"] = self.other_kernel.to_settings()
+        return settings
+
+    def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
+        sides = [
+            self._side(columns, self._column(), self.kernel, self.part, default),
+            self._side(columns, self._other(), self.other_kernel, self.other_part, default),
+        ]
+        # The levels of a curve come second.
+        sides.sort(key=lambda side: isinstance(side[1], Independent))
+        (value, first), (other, second) = sides
+        if value == other:
+            raise ParameterError(f"{self!r} is of the same values of column {value.column!r} twice")
+        n_levels = sum(isinstance(kernel, Independent) for kernel in (first, second))
+        return BoundTerm(
+            self.label,
+            CentredProduct((first, second)),
+            _FAMILIES[n_levels],
+            value,
+            other=other,
+            kind="Tensor",
+        )
+
+    def _side(
+        self,
+        columns: Mapping[str, Any],
+        column: str,
+        kernel: Any,
+        part: str | None,
+        default: Kernel,
+    ) -> tuple[Input, Kernel]:
+        """What is read of a column, and its kernel."""
+        kind = columns[column]
+        if part is not None and not kind.is_date:
+            raise ParameterError(f"{self!r}: input column {column!r} holds no dates")
+        if kind.labels or part is not None:
+            if kernel is not None:
+                raise DataError(
+                    f"{self!r}: input column {column!r} holds levels, which have no kernel"
+                )
+            return Input(column, part=part), Independent()
+        kernel = default if kernel is None else kernel
+        period = getattr(kernel, "period", None)
+        if isinstance(period, str) and not kind.is_date:
+            raise ParameterError(
+                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
+                "none: give the period as a number, in the column's units"
+            )
+        if any(isinstance(leaf, Wiener) for leaf in leaves_of(kernel)):
+            raise ParameterError(
+                f"{self!r}: a Wiener process has no lengthscale; take Matern52() or another kernel"
+            )
+        folded = period if isinstance(kernel, Periodic) else None
+        return Input(column, period=folded), with_days(kernel)

@@ -1,0 +1,269 @@
+"""Cells of an interaction: pairs of values of two inputs that rows have together.
+
+The covariance is a product of centred kernels (``CentredProduct``), so that values at new inputs
+need one matrix of each input alone: rows of k̂₁ D k̂₂ᵀ, with D the pairs as a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from dsgp.kernels import CentredProduct, Matern52
+from dsgp.terms.base import Cells, Codes, Floats, Function, Scale, sum_by
+from dsgp.terms.dense import Factored
+from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
+
+# Nodes of an interaction of two smooth inputs, in those of a curve.
+_LINES = 4
+# Between nodes the function is that of least norm for this kernel, in shares of each input.
+_BETWEEN = Matern52(0.5, 1.0)
+_ROUNDING = 1e-10
+
+
+class TensorCells(Factored):
+    """Pairs of values of two inputs, for a function without main effects.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_cells, 2)
+        Sorted by the first value, then the second.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.kernels import CentredProduct, Independent, Margin
+    >>> from dsgp.terms import LevelPairs, Observations
+    >>> two = Margin((0.0, 1.0), (0.5, 0.5))
+    >>> kernel = CentredProduct((Independent(1.0), Independent()), (two, two))
+    >>> pairs = LevelPairs(np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
+    >>> seen = Observations(target=np.array([1.0, -1.0, -1.0, 1.0]), weight=np.full(4, 1.0))
+    >>> pairs.posterior(kernel, seen).mean.round(6)
+    array([ 0.8, -0.8, -0.8,  0.8])
+    """
+
+    are_levels: ClassVar[tuple[bool, bool]] = (False, False)
+
+    def __init__(self, points: Floats) -> None:
+        self.points = np.ascontiguousarray(points, dtype=np.float64)
+
+    def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
+        return np.asarray(kernel.covariance(x, y))
+
+    def prior_by_log(self, kernel: Any, name: str) -> Floats:
+        return np.asarray(kernel.by_log(name, self.points))
+
+    # ------------------------------------------------------------------ anywhere
+
+    @cached_property
+    def _values(self) -> tuple[tuple[Floats, Codes], tuple[Floats, Codes]]:
+        """Distinct values of each input, and where those of the cells are among them."""
+        first, second = (np.unique(self.points[:, k], return_inverse=True) for k in (0, 1))
+        return (first[0], first[1].ravel()), (second[0], second[1].ravel())
+
+    def kernel_sum(self, kernel: Any, vector: Floats) -> Function:
+        return PairSum(self, kernel, vector[None])
+
+    def kernel_sums(self, kernel: Any, vectors: Floats) -> PairSum:
+        return PairSum(self, kernel, vectors)
+
+    def with_inputs(self, inputs: Floats) -> tuple[Self, Codes, Codes]:
+        union, where = np.unique(np.concatenate([self.points, inputs]), axis=0, return_inverse=True)
+        where = where.ravel()
+        return type(self)(union), where[: len(self)], where[len(self) :]
+
+    # ------------------------------------------------------------------ fewer cells
+
+    def subset(self, chosen: Sequence[int] | Codes) -> Self:
+        return type(self)(self.points[chosen])
+
+    def bins(self, weight: Floats, n_bins: int) -> Codes:
+        if len(self) <= n_bins:
+            return np.arange(len(self))
+        smooth = [k for k in (0, 1) if not self.are_levels[k]]
+        if not smooth:
+            return np.arange(len(self))  # levels do not merge
+        sizes = [len(values) for values, _ in self._values]
+        for_smooth = n_bins / np.prod([sizes[k] for k in (0, 1) if k not in smooth])
+        each = max(int(for_smooth ** (1 / len(smooth))), 2)
+        codes = [
+            places if k not in smooth else self._bins_of_input(k, weight, each)[places]
+            for k, (_, places) in enumerate(self._values)
+        ]
+        pairs = codes[0] * (int(codes[1].max()) + 1) + codes[1]
+        # Numbered by their first cells, so that the bins are in the order of the cells' means.
+        return np.asarray(np.unique(pairs, return_inverse=True)[1].ravel())
+
+    def _bins_of_input(self, k: int, weight: Floats, n_bins: int) -> Codes:
+        values, places = self._values[k]
+        total = np.maximum(sum_by(places, len(values), weight), _least(weight))
+        return bins_of(values, total, n_bins)
+
+    def merged(
+        self, bin_of_cell: Codes, weight: Floats, spread: Floats | None = None
+    ) -> tuple[Self, Floats]:
+        n_bins = int(bin_of_cell.max()) + 1
+        zeros = np.zeros(len(self)) if spread is None else spread
+        if n_bins == len(self):
+            return self, zeros
+        counted = np.maximum(weight, _least(weight))
+        total = sum_by(bin_of_cell, n_bins, counted)
+        points = np.column_stack(
+            [sum_by(bin_of_cell, n_bins, counted * self.points[:, k]) / total for k in (0, 1)]
+        )
+        for k in (0, 1):
+            if self.are_levels[k]:  # a mean of equal numbers may be rounded
+                points[bin_of_cell, k] = self.points[:, k]
+        return type(self)(points), sum_by(bin_of_cell, n_bins, counted * zeros) / total
+
+    def fewest_bins(self) -> int:
+        return len(self) if all(self.are_levels) else min(len(self), 4 * self.n_lines)
+
+    def _shares(self, points: Floats, weight: Floats | None = None) -> Floats:
+        """Where inputs are along each of these cells', from 0 to 1; levels as they are."""
+        out = np.empty((len(points), 2))
+        for k, (values, places) in enumerate(self._values):
+            if self.are_levels[k] or len(values) < 2:
+                out[:, k] = points[:, k]
+                continue
+            total = np.ones(len(self)) if weight is None else np.maximum(weight, _least(weight))
+            share = measure(values, sum_by(places, len(values), total))
+            out[:, k] = np.interp(points[:, k], values, share)
+        return out
+
+    def _alike(self, first: Floats, second: Floats) -> Floats:
+        """Covariances by which values are carried from some cells to others."""
+        out = np.ones((len(first), len(second)))
+        for k in (0, 1):
+            x, y = first[:, k], second[:, k]
+            is_line = not self.are_levels[k]
+            out *= _BETWEEN.covariance(x, y) if is_line else x[:, None] == y[None, :]
+        return out
+
+    def chosen(self, weight: Floats, number: int) -> Codes:
+        if len(self) <= number:
+            return np.arange(len(self))
+        places = self._shares(self.points, weight)
+        # Cells that tell most of the others; those of few rows matter less.
+        rows = np.sqrt(np.maximum(weight, _least(weight)))
+        prior = self._alike(places, places) * np.outer(rows, rows)
+        _, pivots, rank, _ = dpstrf(prior, tol=0.0, lower=1, overwrite_a=1)
+        return np.sort(pivots[: min(rank, number)] - 1)
+
+    def nodes(self, weight: Floats, number: int) -> Codes:
+        return self.chosen(weight, number)
+
+    def interpolation(self, nodes: Codes) -> Floats | None:
+        if len(nodes) == len(self):
+            return None
+        places = self._shares(self.points)
+        return self._carried(places[nodes], places)
+
+    def interpolated(self, values: Floats, others: Cells) -> Floats:
+        known, new = self._shares(self.points), self._shares(others.points)
+        return self._carried(known, new) @ values
+
+    def _carried(self, known: Floats, new: Floats) -> Floats:
+        """C, (n_new, n_known): the function of least norm that has values at known places."""
+        prior = self._alike(known, known)
+        prior[np.diag_indices_from(prior)] += _ROUNDING
+        lower = np.linalg.cholesky(prior)
+        half = solve_triangular(lower, self._alike(known, new), lower=True, check_finite=False)
+        carried = solve_triangular(lower, half, lower=True, trans=1, check_finite=False).T
+        # At the places themselves without what the digits of the factor leave.
+        same = (new[:, None, :] == known[None]).all(axis=2)
+        at_known = same.any(axis=1)
+        carried[at_known] = same[at_known]
+        return np.ascontiguousarray(carried)
+
+    # ------------------------------------------------------------------ resolution and search
+
+    @property
+    def n_lines(self) -> int:
+        smooth = [k for k in (0, 1) if not self.are_levels[k]]
+        if len(smooth) == 2:
+            return _LINES
+        return len(self._values[1 - smooth[0]][0]) if smooth else 1
+
+    @property
+    def is_interpolated(self) -> bool:
+        return not all(self.are_levels)
+
+    @property
+    def has_levels(self) -> bool:
+        return any(self.are_levels)
+
+    def is_known(self, inputs: Floats) -> NDArray[np.bool_]:
+        known = np.ones(len(inputs), dtype=bool)
+        for k in (0, 1):
+            if self.are_levels[k]:
+                levels = self._values[k][0]
+                place = np.minimum(np.searchsorted(levels, inputs[:, k]), len(levels) - 1)
+                known &= levels[place] == inputs[:, k]
+        return known
+
+    def scale_of(self, name: str, weight: Floats) -> Scale | None:
+        k = {"lengthscale_1": 0, "lengthscale_2": 1}.get(name)
+        if k is None or self.are_levels[k]:
+            return None
+        values, places = self._values[k]
+        return Scale(
+            typical_width(values, sum_by(places, len(values), weight)),
+            float(values[-1] - values[0]),
+            spacing(values) if len(values) > 1 else 0.0,
+        )
+
+
+class SmoothByLevels(TensorCells):
+    """Pairs of a value and a level, for a curve of each level less what they have in common."""
+
+    are_levels = (False, True)
+
+
+class LevelPairs(TensorCells):
+    """Pairs of levels of two columns."""
+
+    are_levels = (True, True)
+
+
+@dataclass(frozen=True)
+class PairSum:
+    """The functions x ↦ k(x, points) @ vector of several vectors (r, n_cells)."""
+
+    cells: TensorCells
+    kernel: CentredProduct
+    vectors: Floats
+
+    @cached_property
+    def _tables(self) -> Floats:
+        """The vectors by values of the first input and of the second, (r, n_first, n_second)."""
+        (first, rows), (second, columns) = self.cells._values
+        out = np.zeros((len(self.vectors), len(first), len(second)))
+        out[:, rows, columns] = self.kernel.std**2 * self.vectors
+        return out
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Values at inputs, (n,)."""
+        out = np.zeros((len(inputs), 1))
+        self.add_to(np.asarray(inputs), out)
+        return out[:, 0]
+
+    def add_to(self, inputs: Floats, out: Floats) -> None:
+        """Add the values at inputs to ``out`` (n_inputs, r)."""
+        (first, _), (second, _) = self.cells._values
+        left = self.kernel.factor(0, inputs[:, 0], first)
+        right = self.kernel.factor(1, inputs[:, 1], second)
+        for r, table in enumerate(self._tables):
+            out[:, r] += np.einsum("ik,ik->i", left @ table, right)
+
+
+def _least(weight: Floats) -> float:
+    """A weight that counts next to nothing: a cell without any has no place among the others."""
+    return max(float(weight.max(initial=0.0)) * 1e-12, np.finfo(float).tiny)
