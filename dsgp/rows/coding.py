@@ -13,7 +13,7 @@ from dsgp.errors import DataError
 from dsgp.kernels import CentredProduct, Margin
 from dsgp.kernels.centred import MARGIN_POINTS
 from dsgp.rows.encode import MOST_BINS, Bins, Sketch, encode
-from dsgp.terms import BoundTerm, Cells, Floats, Input, sum_by
+from dsgp.terms import BoundTerm, Cells, Floats, Input, TensorCells, sum_by
 from dsgp.terms.spreading import increasing
 
 # Bins of each of two smooth inputs of an interaction, and of one beside levels at least; pairs of
@@ -111,10 +111,58 @@ def with_margins(term: BoundTerm, sketches: Mapping[Input, Sketch]) -> BoundTerm
         codes = np.searchsorted(bins.edges, sketch.values, side="right")
         shares = sum_by(codes, len(bins), sketch.counts)
         filled = shares > 0
-        means = sum_by(codes, len(bins), sketch.counts * (sketch.values - bins.origin[codes]))
-        points = bins.origin[filled] + means[filled] / shares[filled]
+        points = BinsOfRows.of(bins, sketch).mean[filled]
         margins.append(Margin(tuple(points.tolist()), tuple(shares[filled].tolist())))
     return term.with_kernel(replace(term.kernel, margins=tuple(margins)))
+
+
+@dataclass(frozen=True)
+class BinsOfRows:
+    """Bins of an input, with mean and variance of the values in each."""
+
+    bins: Bins
+    mean: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, bins: Bins, sketch: Sketch) -> BinsOfRows:
+        """Take both from a sketch; a bin that it has no value of is where it begins."""
+        if bins.exact:
+            return cls(bins, bins.origin, np.zeros(len(bins)))
+        codes = np.searchsorted(bins.edges, sketch.values, side="right")
+        counts = np.maximum(sum_by(codes, len(bins), sketch.counts), 1e-300)
+        beyond = sketch.values - bins.origin[codes]
+        shift = sum_by(codes, len(bins), sketch.counts * beyond) / counts
+        squares = sum_by(codes, len(bins), sketch.counts * (beyond - shift[codes]) ** 2) / counts
+        return cls(bins, bins.origin + shift, squares)
+
+
+@dataclass(frozen=True)
+class PairedBins:
+    """All pairs of bins of two inputs; the code of a pair is that of the first times the second's
+    number, plus that of the second.
+    """
+
+    first: BinsOfRows
+    other: BinsOfRows
+
+    def __len__(self) -> int:
+        return len(self.first.bins) * len(self.other.bins)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every pair holds one distinct input."""
+        return self.first.bins.exact and self.other.bins.exact
+
+    def points(self, filled: NDArray[np.bool_]) -> Floats:
+        """Where pairs are, (n_filled, 2)."""
+        first, other = np.divmod(np.flatnonzero(filled), len(self.other.bins))
+        return np.column_stack([self.first.mean[first], self.other.mean[other]])
+
+    def within(self, filled: NDArray[np.bool_]) -> Floats:
+        """Variances of both inputs within the bins of pairs, (n_filled, 2)."""
+        first, other = np.divmod(np.flatnonzero(filled), len(self.other.bins))
+        return np.column_stack([self.first.variance[first], self.other.variance[other]])
 
 
 @dataclass(frozen=True)
@@ -130,15 +178,15 @@ class TermCut:
         Greatest value.
     levels : ndarray of shape (n_levels,), or None
         Of its group.
-    other : Bins or None
-        Of the second input of an interaction, whose cells are all pairs.
+    pairs : PairedBins or None
+        Of both inputs of an interaction, whose cells are all pairs.
     """
 
     term: BoundTerm
     bins: Bins
     high: float = 0.0
     levels: Floats | None = None
-    other: Bins | None = None
+    pairs: PairedBins | None = None
 
     @classmethod
     def of(
@@ -157,14 +205,18 @@ class TermCut:
         if term.family == "levels":
             return cls(term, Bins.of_values(levels[term.value]))
         if term.other is not None:
-            return cls._of_pairs(term, sketches, levels)
+            return cls._of_pairs(term, sketches, levels, n)
         bins = Bins.of(sketches[term.value], n)
         of_group = None if term.group is None else levels[term.group]
         return cls(term, bins, sketches[term.value].high, of_group)
 
     @classmethod
     def _of_pairs(
-        cls, term: BoundTerm, sketches: Mapping[Input, Sketch], levels: Mapping[Input, Floats]
+        cls,
+        term: BoundTerm,
+        sketches: Mapping[Input, Sketch],
+        levels: Mapping[Input, Floats],
+        n: int,
     ) -> TermCut:
         """Cut both inputs of an interaction, into fewer bins beside many levels."""
         assert term.value is not None
@@ -180,15 +232,15 @@ class TermCut:
                 "interaction is made of; put rare levels together, or take Smooth(column, "
                 "by=...), a curve for each level"
             )
-        most = min(MOST_OF_PAIRS, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
+        most = min(MOST_OF_PAIRS, n, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
         value, other = (
-            known.get(term_input) or Bins.of(sketches[term_input], most)
-            for term_input in (term.value, term.other)
+            BinsOfRows.of(known.get(term_input) or Bins.of(sketch, most), sketch)
+            for term_input, sketch in ((each, sketches[each]) for each in (term.value, term.other))
         )
-        return cls(term, value, other=other)
+        return cls(term, value.bins, pairs=PairedBins(value, other))
 
     def __len__(self) -> int:
-        return len(self.bins) * (self.n_curves if self.other is None else len(self.other))
+        return len(self.bins) * self.n_curves if self.pairs is None else len(self.pairs)
 
     @property
     def n_curves(self) -> int:
@@ -198,12 +250,12 @@ class TermCut:
     @property
     def exact(self) -> bool:
         """Whether every cell holds one distinct input."""
-        return self.bins.exact and (self.other is None or self.other.exact)
+        return self.bins.exact if self.pairs is None else self.pairs.exact
 
     @property
     def origin(self) -> Floats:
         """A value in each cell, from which sums are taken, (n_cells,); 0 of pairs."""
-        if self.other is not None:
+        if self.pairs is not None:
             return np.zeros(len(self))
         return self.bins.origin if self.n_curves == 1 else np.tile(self.bins.origin, self.n_curves)
 
@@ -221,8 +273,9 @@ class TermCut:
             group = by_input[self.term.group]
             place = np.minimum(np.searchsorted(self.levels, group), len(self.levels) - 1)
             codes = place * len(self.bins) + codes
-        elif self.other is not None and self.term.other is not None:
-            codes = codes * len(self.other) + _binned(self.other, by_input[self.term.other])
+        elif self.pairs is not None and self.term.other is not None:
+            other = self.pairs.other.bins
+            codes = codes * len(other) + _binned(other, by_input[self.term.other])
             value = np.zeros(len(value))
         out = codes.astype(kind)
         if missing.any():
@@ -231,16 +284,16 @@ class TermCut:
 
     def cells(self, filled: NDArray[np.bool_], values: Floats) -> Cells:
         """Make cells of those that hold rows, at the given values; pairs at those of their bins."""
-        if self.other is not None:
+        if self.pairs is not None:
             if np.count_nonzero(filled) > MOST_FILLED_PAIRS:
                 raise DataError(
                     f"term {self.term.name!r}: {np.count_nonzero(filled)} pairs of levels have "
                     f"rows, and an interaction is made of {MOST_FILLED_PAIRS} at most; put rare "
                     "levels together"
                 )
-            first, second = np.divmod(np.flatnonzero(filled), len(self.other))
-            places = self._places()
-            return self.term.cells(np.column_stack([places[0][first], places[1][second]]))
+            cells = self.term.cells(self.pairs.points(filled))
+            assert isinstance(cells, TensorCells)
+            return cells.with_within(self.pairs.within(filled))
         if self.levels is None:
             return self.term.cells(values)
         level = np.repeat(self.levels, len(self.bins))[filled]
@@ -248,7 +301,7 @@ class TermCut:
 
     def ordered(self, filled: NDArray[np.bool_], values: Floats) -> Floats:
         """Part values that rounding has made equal, in place, curve by curve."""
-        if self.other is not None:
+        if self.pairs is not None:
             return values
         if self.levels is None:
             return increasing(values)
@@ -258,33 +311,8 @@ class TermCut:
             values[part] = increasing(values[part])
         return values
 
-    def _places(self) -> tuple[Floats, Floats]:
-        """Where the bins of both inputs of an interaction are."""
-        kernel = self.term.kernel
-        assert isinstance(kernel, CentredProduct)
-        assert self.other is not None
-        first, second = (
-            _means(bins, margin)
-            for bins, margin in zip((self.bins, self.other), kernel.margins, strict=True)
-        )
-        return first, second
-
 
 def _binned(bins: Bins, value: Floats) -> NDArray[np.int64]:
     if len(bins) < MOST_BINS:
         return bins.codes(value).astype(np.int64)
     return np.searchsorted(bins.edges, value, side="right")
-
-
-def _means(bins: Bins, margin: Margin) -> Floats:
-    """Mean of the rows in each bin, or of its ends where the margin has no point there."""
-    if bins.exact:
-        return bins.origin
-    points, shares = np.array(margin.points), np.array(margin.shares)
-    codes = np.searchsorted(bins.edges, points, side="right")
-    total = sum_by(codes, len(bins), shares)
-    ends = np.append(bins.edges, max(points[-1], bins.edges[-1]))
-    out = bins.origin / 2 + ends / 2
-    filled = total > 0
-    out[filled] = sum_by(codes, len(bins), shares * points)[filled] / total[filled]
-    return out

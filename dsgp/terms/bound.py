@@ -11,7 +11,7 @@ import numpy as np
 from dsgp.kernels import Kernel
 from dsgp.terms.axis import Axis
 from dsgp.terms.base import Cells, Floats
-from dsgp.terms.dense import DenseCells
+from dsgp.terms.dense import DenseCells, Factored
 from dsgp.terms.grouped import GroupedAxis, GroupedDense, GroupedMarkov
 from dsgp.terms.inputs import Input
 from dsgp.terms.levels import LevelCells
@@ -96,6 +96,11 @@ class BoundTerm:
     def columns(self) -> tuple[str, ...]:
         """Columns that it reads, each once."""
         return tuple(dict.fromkeys(term_input.column for term_input in self.inputs))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether its cells have a dense covariance."""
+        return issubclass(CELLS[self.family, self.group is not None], Factored)
 
     @property
     def is_plain(self) -> bool:

@@ -32,7 +32,7 @@ MOST_COLUMNS = 2048
 # Prior variance in units of the noise beyond which solves are corrected once.
 _STEEP = 1e6
 # Share of the prior variance that may be left out without a word.
-_REPORTED = 1e-6
+REPORTED = 1e-6
 
 
 class Factored(Cells):
@@ -77,7 +77,7 @@ class Factored(Cells):
             left = np.maximum(left - columns[:, rank] ** 2, 0.0)
             left[pivot] = 0.0
         share = float(left.mean()) / float(self.prior_variance(kernel, self.points).mean())
-        if share > _REPORTED:
+        if share > REPORTED:
             warnings.warn(
                 f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that its covariance of "
                 f"{len(self)} distinct values is held by: {share:.2g} of its prior variance is "

@@ -19,7 +19,7 @@ from dsgp.terms.spreading import (
 )
 
 # Of a uniform density: its fourth central moment over its squared variance.
-_FOURTH_MOMENT = 9 / 5
+FOURTH_MOMENT = 9 / 5
 
 
 class Line(Cells):
@@ -126,7 +126,7 @@ class Line(Cells):
             noise += float(np.sum(share * left)) if kernel.order == 1 else 0.0
         else:
             bias = 0.5 * bent * spread
-            left = (_FOURTH_MOMENT / 24 * fourth * spread**2) ** 2
+            left = (FOURTH_MOMENT / 24 * fourth * spread**2) ** 2
         return BinShift(bias, float(np.sum(share * left)), noise)
 
     def _derivatives(self, kernel: Any, dual: Floats) -> tuple[Floats, Floats, Floats]:

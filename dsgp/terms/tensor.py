@@ -6,6 +6,7 @@ need one matrix of each input alone: rows of k̂₁ D k̂₂ᵀ, with D the pair
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +14,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
+from dsgp.errors import DataWarning
 from dsgp.kernels import CentredProduct, Matern52
-from dsgp.terms.base import Cells, Codes, Floats, Function, Scale, sum_by
-from dsgp.terms.dense import Factored
+from dsgp.terms.base import BinShift, Cells, Codes, Floats, Function, Scale, sum_by
+from dsgp.terms.dense import MOST_COLUMNS, REPORTED, DenseSolver, Factored
+from dsgp.terms.line import FOURTH_MOMENT
 from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
 
 # Nodes of an interaction of two smooth inputs, in those of a curve.
@@ -26,6 +29,11 @@ _LINES = 4
 # Between nodes the function is that of least norm for this kernel, in shares of each input.
 _BETWEEN = Matern52(0.5, 1.0)
 _ROUNDING = 1e-10
+# Distinct values of an input up to which features are products of those of each input.
+_MOST_VALUES = 128
+# Eigenvalues of one input's factor, and products of them, that are rounding beside the largest.
+_EIGEN_ROUNDING = 1e-13
+_ROUNDING_OF_PAIRS = 1e-12
 
 
 class TensorCells(Factored):
@@ -53,12 +61,36 @@ class TensorCells(Factored):
 
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points, dtype=np.float64)
+        self._within: Floats | None = None
+
+    def with_within(self, within: Floats) -> Self:
+        """Return bins, with the variances of both inputs within each, (n_cells, 2)."""
+        bins = type(self)(self.points)
+        bins._within = within if within.any() else None
+        return bins
 
     def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
         return np.asarray(kernel.covariance(x, y))
 
     def prior_by_log(self, kernel: Any, name: str) -> Floats:
         return np.asarray(kernel.by_log(name, self.points))
+
+    # ------------------------------------------------------------------ the factor
+
+    def _factored(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
+        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
+            return super()._factored(kernel)  # most pairs are those of single rows
+        features = self._features(kernel)
+        return features.at(self.points), np.empty(0, dtype=np.intp)
+
+    def _features(self, kernel: Any) -> PairFeatures:
+        (first, _), (second, _) = self._values
+        return PairFeatures.of(kernel, first, second)
+
+    def variance_function(self, kernel: Any, weight: Floats) -> Function:
+        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
+            return super().variance_function(kernel, weight)
+        return PairVariance(self._features(kernel), self.solver(kernel, weight))
 
     # ------------------------------------------------------------------ anywhere
 
@@ -82,7 +114,8 @@ class TensorCells(Factored):
     # ------------------------------------------------------------------ fewer cells
 
     def subset(self, chosen: Sequence[int] | Codes) -> Self:
-        return type(self)(self.points[chosen])
+        some = type(self)(self.points[chosen])
+        return some if self._within is None else some.with_within(self._within[chosen])
 
     def bins(self, weight: Floats, n_bins: int) -> Codes:
         if len(self) <= n_bins:
@@ -121,7 +154,13 @@ class TensorCells(Factored):
         for k in (0, 1):
             if self.are_levels[k]:  # a mean of equal numbers may be rounded
                 points[bin_of_cell, k] = self.points[:, k]
-        return type(self)(points), sum_by(bin_of_cell, n_bins, counted * zeros) / total
+        within = (self.points - points[bin_of_cell]) ** 2
+        if self._within is not None:
+            within += self._within
+        merged_within = np.column_stack(
+            [sum_by(bin_of_cell, n_bins, counted * within[:, k]) / total for k in (0, 1)]
+        )
+        return type(self)(points).with_within(merged_within), np.zeros(n_bins)
 
     def fewest_bins(self) -> int:
         return len(self) if all(self.are_levels) else min(len(self), 4 * self.n_lines)
@@ -220,6 +259,41 @@ class TensorCells(Factored):
             spacing(values) if len(values) > 1 else 0.0,
         )
 
+    def left_open(self, kernel: Any, spread: Floats) -> Floats:
+        """Prior variance midway between known points a bin's width apart, along each input."""
+        out = np.zeros(len(self))
+        if self._within is None:
+            return out
+        for k, part in enumerate(kernel.parts):
+            width = np.sqrt(12 * self._within[:, k])
+            half, whole = (
+                part.covariance(np.zeros(1), width * factor)[0] / part.std**2
+                for factor in (0.5, 1.0)
+            )
+            out += np.maximum(1 - 2 * half**2 / (1 + whole), 0.0) * (width > 0)
+        return out * np.asarray(kernel.diagonal(self.points))
+
+    def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
+        """Estimate from differences of the posterior mean over what bins spread."""
+        bias, rest, noise = np.zeros(len(self)), np.zeros(len(self)), np.zeros(len(self))
+        if self._within is None:
+            return BinShift(bias, 0.0, 0.0)
+        mean = self.kernel_sum(kernel, dual)
+        middle = mean(self.points)
+        for k in (0, 1):
+            step = np.zeros(self.points.shape)
+            step[:, k] = np.sqrt(self._within[:, k])
+            down2, down, up, up2 = (mean(self.points + n * step) for n in (-2, -1, 1, 2))
+            noise += ((up - down) / 2) ** 2
+            if kernel.order >= 3:
+                bias += (up - 2 * middle + down) / 2
+                rest += (FOURTH_MOMENT / 24 * (down2 - 4 * (down + up) + 6 * middle + up2)) ** 2
+        if kernel.order < 3:
+            rest = self.left_open(kernel, spread)
+            noise += rest if kernel.order == 1 else 0.0
+        share = weight / weight.sum()
+        return BinShift(bias, float(np.sum(share * rest)), float(np.sum(share * noise)))
+
 
 class SmoothByLevels(TensorCells):
     """Pairs of a value and a level, for a curve of each level less what they have in common."""
@@ -231,6 +305,78 @@ class LevelPairs(TensorCells):
     """Pairs of levels of two columns."""
 
     are_levels = (True, True)
+
+
+@dataclass(frozen=True)
+class PairFeatures:
+    """Features φ of an interaction, products of those of each input: k(x, y) = φ(x)ᵀ φ(y).
+
+    Attributes
+    ----------
+    kernel : CentredProduct
+    values : tuple of two ndarray
+        Of each input, at which features are those of the eigenvectors of its factor k̂.
+    weights : tuple of two ndarray of shape (n_values, n_features)
+        By which k̂(x, values) becomes the features.
+    """
+
+    kernel: CentredProduct
+    values: tuple[Floats, Floats]
+    weights: tuple[Floats, Floats]
+
+    @classmethod
+    def of(cls, kernel: CentredProduct, first: Floats, second: Floats) -> PairFeatures:
+        """Keep the products that are more than rounding, or the largest ones of too many."""
+        values, vectors = [], []
+        for k, inputs in enumerate((first, second)):
+            found = eigh(kernel.factor(k, inputs, inputs), check_finite=False)
+            positive = found[0] > _EIGEN_ROUNDING * found[0][-1]
+            values.append(found[0][positive][::-1])
+            vectors.append(found[1][:, positive][:, ::-1])
+        products = np.outer(*values)
+        order = np.argsort(-products, axis=None, kind="stable")
+        n_kept = np.count_nonzero(products > _ROUNDING_OF_PAIRS * products.max(initial=0.0))
+        rows, columns = np.unravel_index(order[: min(n_kept, MOST_COLUMNS)], products.shape)
+        left = float(products.sum() - products[rows, columns].sum()) / float(products.sum())
+        if left > REPORTED:
+            warnings.warn(
+                f"{kernel!r} is too rough for {MOST_COLUMNS} products of functions of each input: "
+                f"{left:.2g} of its prior variance is left out; take fewer bins, or a smoother "
+                "kernel such as Matern52()",
+                DataWarning,
+                stacklevel=2,
+            )
+        weights = (
+            vectors[0][:, rows] / np.sqrt(values[0][rows]),
+            vectors[1][:, columns] / np.sqrt(values[1][columns]),
+        )
+        return cls(kernel, (first, second), weights)
+
+    def at(self, inputs: Floats) -> Floats:
+        """Features at inputs (n, 2), (n, n_features)."""
+        sides = []
+        for k in (0, 1):
+            distinct, places = np.unique(inputs[:, k], return_inverse=True)
+            at_distinct = self.kernel.factor(k, distinct, self.values[k]) @ self.weights[k]
+            sides.append(at_distinct[places.ravel()])
+        return self.kernel.std * sides[0] * sides[1]
+
+
+@dataclass(frozen=True)
+class PairVariance:
+    """The posterior variance: what the features leave open, and what is not known of them."""
+
+    features: PairFeatures
+    solver: DenseSolver
+
+    def __call__(self, inputs: Floats) -> Floats:
+        """Variances at inputs, (n,)."""
+        inputs = np.asarray(inputs)
+        features = self.features.at(inputs)
+        unknown = solve_triangular(self.solver.inner, features.T, lower=True, check_finite=False)
+        prior = np.asarray(self.features.kernel.diagonal(inputs))
+        open_variance = np.maximum(prior - np.einsum("ir,ir->i", features, features), 0.0)
+        return open_variance + np.einsum("ri,ri->i", unknown, unknown)
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def prepare(
 def _exact_is_cheap(source: Source, terms: list[BoundTerm]) -> bool:
     if not source.in_memory or source.n_rows is None:
         return False
-    if any(term.family == "dense" for term in terms) and source.n_rows > EXACT_DENSE_ROWS:
+    if any(term.is_dense for term in terms) and source.n_rows > EXACT_DENSE_ROWS:
         return False
     rough = min((term.kernel.order for term in terms), default=4) == 1
     limit = EXACT_ROUGH_INPUTS if rough else EXACT_INPUTS

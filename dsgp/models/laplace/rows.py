@@ -125,7 +125,7 @@ def prepare_responses(
         source.in_memory
         and source.n_rows is not None
         and source.n_rows * len(source.names) <= EXACT_INPUTS
-        and not (source.n_rows > EXACT_DENSE_ROWS and any(term.family == "dense" for term in terms))
+        and not (source.n_rows > EXACT_DENSE_ROWS and any(term.is_dense for term in terms))
     )
     if bins is None or (bins == "auto" and cheap):
         rows, n_missing = read_all(source)

@@ -155,7 +155,7 @@ class BinPlan:
         total = sum(map(len, self.cuts))
         return [
             Parts.of(cut.bins, cut.high, surveyed.n_rows, total, cut.n_curves)
-            if cut.other is None
+            if cut.pairs is None
             else Parts.none()
             for cut in self.cuts
         ]
