@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         term_tests,
     )
     from dsgp.rows.sources import read_table
-    from dsgp.terms import Levels, Linear, Smooth
+    from dsgp.terms import Levels, Linear, Smooth, Tensor
 
 __version__ = version("dsgp")
 
@@ -39,6 +39,7 @@ __all__ = [
     "ProjectionPursuitGPRegressor",
     "Smooth",
     "SmoothingSpline",
+    "Tensor",
     "__version__",
     "compare_models",
     "component_bands",
@@ -59,7 +60,7 @@ _HOMES = {
     "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
     "SmoothingSpline": "dsgp.estimators",
-    **dict.fromkeys(("Levels", "Linear", "Smooth"), "dsgp.terms"),
+    **dict.fromkeys(("Levels", "Linear", "Smooth", "Tensor"), "dsgp.terms"),
     "compare_models": "dsgp.estimators",
     "component_bands": "dsgp.estimators",
     "load": "dsgp.estimators",

@@ -19,6 +19,7 @@ from dsgp.models.term import FittedTerm
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.inputs import seen_inputs
 from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
+from dsgp.plotting.pair_panels import MapPanel, pair_panel
 from dsgp.plotting.panels import (
     Panel,
     draw_curve,
@@ -75,6 +76,10 @@ def plot_components(
     the lengthscale ℓ. Up to 10 distinct values are points with error bars, without a curve or ℓ. A
     grey term is one whose band contains 0 throughout. At most 0.5 % of the weight is cut off at an
     end, where the tail is long or the band opens so wide there that it would flatten the rest.
+
+    An interaction of two columns of numbers is a map: the colour is the effect, hatched where the
+    band holds zero, blank where no row is near, with dots where rows are. One of two categories is
+    a table, and one of a number and a category a curve for each level.
 
     Effects of levels are points in ascending order, with their names where these are few, and
     curves by group are drawn over one another, those of the groups with most rows. A function that
@@ -163,23 +168,25 @@ def plot_components(
     inches = fig.bbox.width / fig.figure.dpi
     first: Axes | None = None
     for position, panel in enumerate(panels):
-        ax = fig.add_subplot(
-            n_rows, n_columns, position + 1, sharey=first if scale == "common" else None
-        )
-        first = first or ax
+        is_map = isinstance(panel, MapPanel)
+        shared = None if is_map or scale == "free" else first
+        ax = fig.add_subplot(n_rows, n_columns, position + 1, sharey=shared)
         _draw(ax, model, panel, level, characters(0.85 * inches / n_columns, 9))
+        if is_map:
+            continue
+        first = first or ax
         if scale == "free":
             ax.set_ylim(*limits_of([panel]))
         elif position % n_columns:
             ax.tick_params(labelleft=False)
     if first is not None and scale == "common":
-        first.set_ylim(*limits_of(panels))
+        first.set_ylim(*limits_of([p for p in panels if not isinstance(p, MapPanel)]))
     fig.supylabel(_effect(model, target), fontsize=9.5, parse_math=False)
     write_below(fig, _caption(panels, level, bands, link_of(model), X is None), inches)
     return fig.figure
 
 
-AnyPanel = Panel | LevelsPanel | CurvesPanel
+AnyPanel = Panel | LevelsPanel | CurvesPanel | MapPanel
 
 
 def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float) -> list[AnyPanel]:
@@ -194,7 +201,9 @@ def _panels(model: Any, terms: list[FittedTerm], X: Any, n_points: int, z: float
     for term in terms:
         if term.name in panel_by_name:
             continue
-        if term.bound.group is not None:
+        if term.bound.other is not None:
+            panel_by_name[term.name] = pair_panel(model, term, n_points, z)
+        elif term.bound.group is not None:
             panel_by_name[term.name] = curves_panel(model, term, n_points, z)
         else:
             panel_by_name[term.name] = levels_panel(model, term, z)
@@ -212,7 +221,8 @@ def _simultaneous(
 
 def _draw(ax: Axes, model: Any, panel: AnyPanel, level: float, width: int) -> None:
     """Draw one panel; ``width`` is that of its label, in characters."""
-    ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
+    if not isinstance(panel, MapPanel):
+        ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
     if isinstance(panel, Panel):
         (draw_points if panel.few else draw_curve)(ax, panel, level)
     else:
@@ -293,9 +303,16 @@ def _n_columns(n_panels: int) -> int:
 def _caption(
     panels: list[AnyPanel], level: float, bands: str, link: str | None, of_training: bool
 ) -> str:
-    few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
+    is_map = [isinstance(panel, MapPanel) for panel in panels]
     which, which_intervals = _BANDS[bands]
     parts = []
+    if any(is_map):
+        wide = "wide band" if bands == "both" else "band"
+        parts.append(f"colour: effect, hatched or crossed where its {level:.0%} {wide} holds 0")
+    rest = [panel for panel in panels if not isinstance(panel, MapPanel)]
+    if not rest:
+        return parts[0].replace(" ", "\N{NO-BREAK SPACE}")
+    few, grey = [panel.few for panel in rest], [not panel.told for panel in rest]
     if not all(few):
         parts.append(f"band: {level:.0%} credible, {which}")
     if any(few):

@@ -15,8 +15,8 @@ from dsgp.plotting.style import FAINT, INK, label
 from dsgp.terms import Floats
 
 # Levels that have their names beside them, and curves drawn of one term.
-_NAMED, _CURVES = 24, 8
-_NAME_LENGTH = 14
+_NAMED, CURVES = 24, 8
+NAME_LENGTH = 14
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LevelsPanel:
     def write_inputs(self, ax: Axes) -> None:
         """Write the names of the levels, where they are few."""
         n = len(self.mean)
-        names = [label(name, _NAME_LENGTH) for name in self.names] if n <= _NAMED else []
+        names = [label(name, NAME_LENGTH) for name in self.names] if n <= _NAMED else []
         ax.set_xticks(np.arange(len(names)), names)
         ax.tick_params(axis="x", labelrotation=60, labelsize=7)
         for text in ax.get_xticklabels():
@@ -147,7 +147,7 @@ class CurvesPanel:
             ax.fill_between(x, low, high, color=colour, alpha=0.08 if self.inners else 0.12, lw=0)
             if self.inners:
                 ax.fill_between(x, *self.inners[k], color=colour, alpha=0.15, lw=0)
-            ax.plot(x, mean, color=colour, linewidth=1.1, label=label(name, _NAME_LENGTH))
+            ax.plot(x, mean, color=colour, linewidth=1.1, label=label(name, NAME_LENGTH))
         ax.legend(fontsize=5.5, ncols=2, frameon=False, handlelength=1.0, columnspacing=0.8)
 
     def write_inputs(self, ax: Axes) -> None:
@@ -164,7 +164,7 @@ class CurvesPanel:
 def levels_panel(model: Any, term: FittedTerm, z: float) -> LevelsPanel:
     """Evaluate the effects of all levels of a term."""
     points = term.cells.points
-    mean, std = _moments(model, term, points)
+    mean, std = moments(model, term, points)
     value = term.bound.value
     assert value is not None
     # Days of the week and the like have an order of their own.
@@ -184,7 +184,7 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
     levels, starts = np.unique(points[:, 0], return_index=True)
     weights = np.add.reduceat(term.weight, starts)
     ends = np.append(starts[1:], len(points))
-    chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
+    chosen = np.sort(np.argsort(-weights, kind="stable")[:CURVES])
     kind = model._columns.kinds.get(group.column)
     labels = () if kind is None else kind.labels
     names, inputs, means, lows, highs, cell_inputs = [], [], [], [], [], []
@@ -194,7 +194,7 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
         at = np.column_stack([np.full(len(x), levels[k]), x])
         if term.cells.multipliers(points[:1]) is not None:
             at = np.column_stack([at, np.ones(len(x))])
-        mean, std = _moments(model, term, at)
+        mean, std = moments(model, term, at)
         names.append(group.label(float(levels[k]), labels))
         inputs.append(x)
         cell_inputs.append(at)
@@ -206,7 +206,7 @@ def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> Curve
     )
 
 
-def _moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:
+def moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:
     """Mean and standard deviation of a centred component at inputs."""
     position = [fitted_term.name for fitted_term in model.terms_].index(term.name)
     with one_blas_thread():

@@ -112,7 +112,7 @@ def panels_of(
             )
         ]
 
-    ranges = [_shown_range(points, weight) for points, weight in seen]
+    ranges = [shown_range(points, weight) for points, weight in seen]
     panels = evaluated(ranges)
     bottoms, tops = [], []
     for panel in panels:
@@ -135,7 +135,7 @@ def panels_of(
     )
 
 
-def _shown_range(points: Floats, weight: Floats) -> tuple[float, float]:
+def shown_range(points: Floats, weight: Floats) -> tuple[float, float]:
     """The whole range, or that without its tails where these take most of the room."""
     low, high = _quantiles(points, weight, _TAILS)
     first, last = float(points[0]), float(points[-1])

@@ -16,9 +16,8 @@ from dsgp.rows.encode import MOST_BINS, Bins, Sketch, encode
 from dsgp.terms import BoundTerm, Cells, Floats, Input, TensorCells, sum_by
 from dsgp.terms.spreading import increasing
 
-# Bins of each of two smooth inputs of an interaction, and of one beside levels at least; pairs of
-# bins and levels; pairs of levels; those of them that have rows.
-MOST_OF_PAIRS = 32
+# Bins of a smooth input beside levels at least; pairs of bins and levels; pairs of levels; those of
+# them that have rows; levels of one column.
 FEWEST_OF_PAIRS = 8
 MOST_PAIRS = 2048
 MOST_PAIRS_OF_LEVELS = 2**20
@@ -232,7 +231,7 @@ class TermCut:
                 "interaction is made of; put rare levels together, or take Smooth(column, "
                 "by=...), a curve for each level"
             )
-        most = min(MOST_OF_PAIRS, n, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
+        most = n if not known else min(n, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
         value, other = (
             BinsOfRows.of(known.get(term_input) or Bins.of(sketch, most), sketch)
             for term_input, sketch in ((each, sketches[each]) for each in (term.value, term.other))
@@ -285,10 +284,11 @@ class TermCut:
     def cells(self, filled: NDArray[np.bool_], values: Floats) -> Cells:
         """Make cells of those that hold rows, at the given values; pairs at those of their bins."""
         if self.pairs is not None:
-            if np.count_nonzero(filled) > MOST_FILLED_PAIRS:
+            n_filled = np.count_nonzero(filled)
+            if self.term.family == "tensor of levels" and n_filled > MOST_FILLED_PAIRS:
                 raise DataError(
-                    f"term {self.term.name!r}: {np.count_nonzero(filled)} pairs of levels have "
-                    f"rows, and an interaction is made of {MOST_FILLED_PAIRS} at most; put rare "
+                    f"term {self.term.name!r}: {n_filled} pairs of levels have rows, "
+                    f"and an interaction is made of {MOST_FILLED_PAIRS} at most; put rare "
                     "levels together"
                 )
             cells = self.term.cells(self.pairs.points(filled))

@@ -43,7 +43,7 @@ def parse_term(text: str) -> Term:
         ``COLUMN`` (its term is that of its type), or ``COLUMN: TERM`` with a kernel or a kind of
         term, e.g. ``color: Levels``, ``carat: Smooth(by=clarity)``, ``date: Periodic(year)``,
         ``x: Matern32(lengthscale=2) + Periodic(7)``. A column with a colon in its name is in
-        quotes.
+        quotes. A kind of term that names its columns needs no other: ``Tensor(hour, day)``.
 
     Raises
     ------
@@ -56,6 +56,8 @@ def parse_term(text: str) -> Term:
     >>> parse_term("date: Levels(part=weekday)")
     Levels('date', part='weekday')
     """
+    if _names_columns(text):
+        return term_of(expression_of(text))
     match = _COLUMN.fullmatch(text)
     if match is None:
         raise ParameterError(f"{text!r} is no term; write COLUMN: TERM, e.g. 'color: Levels'")
@@ -64,6 +66,12 @@ def parse_term(text: str) -> Term:
     if expression is None:
         return Default(column)
     return term_of(expression_of(expression), column)
+
+
+def _names_columns(text: str) -> bool:
+    """Whether text is a term with its columns in brackets, and not the name of a column."""
+    match = re.fullmatch(r"\s*(\w+)\s*\(.*\)\s*", text, re.DOTALL)
+    return match is not None and match.group(1) in TERMS
 
 
 def expression_of(text: str) -> Any:
@@ -105,8 +113,9 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
                     f"{text!r} has two kernels: {ast.unparse(node.args[0])} and kernel="
                 )
             named, values = {"kernel": values[0], **named}, values[1:]
-        if isinstance(named.get("kernel"), str):
-            named["kernel"] = _made(named["kernel"], text)
+        for kernel in ("kernel", "other_kernel"):
+            if isinstance(named.get(kernel), str):
+                named[kernel] = _made(named[kernel], text)
         return _made(node.func.id, text, *values, **named)
     raise ParameterError(f"{text!r} is no term or kernel, e.g. Levels or Matern32(lengthscale=2)")
 

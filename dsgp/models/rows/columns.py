@@ -12,7 +12,7 @@ import numpy as np
 
 from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning
-from dsgp.kernels import Kernel
+from dsgp.kernels import CentredProduct, Kernel
 from dsgp.rows.coding import placed, with_margins
 from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import MappedSource, Source
@@ -98,6 +98,8 @@ def plain_terms(kernels: Mapping[str, Kernel]) -> list[BoundTerm]:
 
 def varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
     """Whether what rows get of a term can differ."""
+    if isinstance(term.kernel, CentredProduct) and term.kernel.margins:
+        return all(len(margin.points) > 1 for margin in term.kernel.margins)
     if multiplier is not None:
         return bool(np.ptp(multiplier) > 0) or (n_cells > 1 and bool(multiplier.any()))
     return n_cells > 1

@@ -1,0 +1,194 @@
+"""Panels of interactions: a surface as a map, a curve for each level, a table of two categories."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import TwoSlopeNorm
+
+from dsgp.models.term import FittedTerm
+from dsgp.plotting.level_panels import CURVES, NAME_LENGTH, CurvesPanel, moments
+from dsgp.plotting.panels import shown_range
+from dsgp.plotting.style import GREY, label
+from dsgp.terms import Floats, sum_by
+
+# Values of each input at which a surface is drawn, and its rows that are dots.
+_GRID, _DOTS = 60, 400
+# Levels of each column of a table, those with most rows.
+_LEVELS = 20
+# From below to above zero, told apart by colour-blind readers, white between.
+_COLOURS = "PuOr_r"
+
+
+@dataclass(frozen=True)
+class MapPanel:
+    """An interaction over two inputs, by colour.
+
+    Attributes
+    ----------
+    term : FittedTerm
+    first, other : ndarray of shape (n_first,), (n_other,)
+        Inputs along the axes; numbers of names where these are given.
+    names : tuple of two lists of str
+        Of levels; empty of numbers.
+    mean, low, high : ndarray of shape (n_other, n_first)
+        NaN where no row is near, for a surface, or no row has both levels, for a table.
+    dots : ndarray of shape (n_dots, 2)
+        Where rows are.
+    """
+
+    term: FittedTerm
+    first: Floats
+    other: Floats
+    names: tuple[list[str], list[str]]
+    mean: Floats
+    low: Floats
+    high: Floats
+    cell_inputs: Floats
+    dots: Floats
+    few: bool = False
+
+    def widened(self, factor: float, keep: bool) -> MapPanel:
+        """Return the panel for wider bands; there is no room for two of them."""
+        low, high = (self.mean + factor * (border - self.mean) for border in (self.low, self.high))
+        return replace(self, low=low, high=high)
+
+    @property
+    def told(self) -> bool:
+        """Whether the data tell the interaction from zero somewhere."""
+        return bool(np.nanmax(np.maximum(self.low, -self.high)) > 0)
+
+    def draw(self, ax: Axes, level: float) -> None:
+        """Draw the mean by colour, hatched where the band holds zero."""
+        size = float(np.nanmax(np.abs(self.mean))) or 1.0
+        mesh = ax.pcolormesh(
+            self.first, self.other, self.mean, cmap=_COLOURS, norm=TwoSlopeNorm(0, -size, size),
+            shading="nearest", rasterized=True,
+        )  # fmt: skip
+        bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=18)
+        bar.ax.tick_params(labelsize=6.5, length=2)
+        bar.outline.set_visible(False)
+        untold = np.where(np.isnan(self.mean), np.nan, (self.low <= 0) & (self.high >= 0))
+        if not any(self.names):
+            if np.nanmax(untold) > 0:
+                ax.contourf(
+                    self.first, self.other, untold, levels=[0.5, 1.5], colors="none",
+                    hatches=["////"],
+                )  # fmt: skip
+            ax.plot(*self.dots.T, ".", color="black", markersize=1.0, alpha=0.35, linewidth=0)
+        else:
+            for row, place in enumerate(self.other):
+                for column, at in enumerate(self.first):
+                    if untold[row, column] == 1:
+                        ax.plot(at, place, "x", color=GREY, markersize=3)
+
+    def write_inputs(self, ax: Axes) -> None:
+        """Write the names of levels."""
+        ax.set_ylabel(label(self._column(1), 18), fontsize=8, parse_math=False)
+        for axis, names in zip((ax.xaxis, ax.yaxis), self.names, strict=True):
+            if not names:
+                continue
+            axis.set_ticks(np.arange(len(names)), [label(name, NAME_LENGTH) for name in names])
+            for text in axis.get_ticklabels():
+                text.set_parse_math(False)
+                text.set_fontsize(6.5)
+        if self.names[0]:
+            ax.tick_params(axis="x", labelrotation=60)
+
+    def _column(self, k: int) -> str:
+        bound = self.term.bound
+        read = (bound.value, bound.other)[k]
+        assert read is not None
+        return read.column if read.part is None else f"{read.column} ({read.part})"
+
+    @property
+    def xlabel(self) -> str:
+        """Name of the first column."""
+        return self._column(0)
+
+
+def pair_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> MapPanel | CurvesPanel:
+    """Evaluate an interaction as its columns ask for."""
+    are_levels = [each in term.bound.level_inputs for each in term.bound.inputs]
+    if are_levels == [False, True]:
+        return _curves(model, term, n_points, z)
+    return _map(model, term, z, are_levels[0])
+
+
+def _names(model: Any, term: FittedTerm, k: int, values: Floats) -> list[str]:
+    """Names of levels of an input."""
+    read = (term.bound.value, term.bound.other)[k]
+    assert read is not None
+    kind = model._columns.kinds.get(read.column)
+    labels = () if kind is None else kind.labels
+    return [read.label(float(value), labels) for value in values]
+
+
+def _by_weight(term: FittedTerm, k: int) -> tuple[Floats, Floats]:
+    """Distinct values of an input, and the weight of each."""
+    values, places = np.unique(term.cells.points[:, k], return_inverse=True)
+    return values, sum_by(places.ravel(), len(values), term.weight)
+
+
+def _map(model: Any, term: FittedTerm, z: float, are_levels: bool) -> MapPanel:
+    points, axes = term.cells.points, []
+    for k in (0, 1):
+        values, weight = _by_weight(term, k)
+        if are_levels:
+            axes.append(values[np.sort(np.argsort(-weight, kind="stable")[:_LEVELS])])
+        else:
+            axes.append(np.linspace(*shown_range(values, weight), _GRID))
+    first, other = axes
+    at = np.column_stack([np.tile(first, len(other)), np.repeat(other, len(first))])
+    mean, std = moments(model, term, at)
+    known = _is_near(points, at, are_levels)
+    if known.any():
+        mean, std = np.where(known, mean, np.nan), np.where(known, std, np.nan)
+    shape = (len(other), len(first))
+    names: tuple[list[str], list[str]] = ([], [])
+    places = (first, other)
+    if are_levels:
+        names = (_names(model, term, 0, first), _names(model, term, 1, other))
+        places = (np.arange(len(first), dtype=float), np.arange(len(other), dtype=float))
+    some = np.linspace(0, len(points) - 1, min(len(points), _DOTS)).astype(int)
+    inside = points[some]
+    within = (inside >= [first[0], other[0]]) & (inside <= [first[-1], other[-1]])
+    return MapPanel(
+        term, *places, names, mean.reshape(shape), (mean - z * std).reshape(shape),
+        (mean + z * std).reshape(shape), at[known] if known.any() else at,
+        inside[within.all(axis=1)],
+    )  # fmt: skip
+
+
+def _is_near(points: Floats, at: Floats, are_levels: bool) -> np.ndarray:
+    """Whether rows are near each place: within a tenth of what is shown, or just there."""
+    scale = np.array([1.0, 1.0]) if are_levels else np.ptp(at, axis=0) / 10
+    near = np.zeros(len(at), dtype=bool)
+    for start in range(0, len(points), 256):
+        apart = np.abs(at[:, None, :] - points[None, start : start + 256]) / scale
+        near |= (apart < (0.5 if are_levels else 1.0)).all(axis=2).any(axis=1)
+    return near
+
+
+def _curves(model: Any, term: FittedTerm, n_points: int, z: float) -> CurvesPanel:
+    points = term.cells.points
+    levels, weight = _by_weight(term, 1)
+    chosen = np.sort(np.argsort(-weight, kind="stable")[:CURVES])
+    names = _names(model, term, 1, levels[chosen])
+    inputs, means, lows, highs, cell_inputs = [], [], [], [], []
+    for level in levels[chosen]:
+        values = points[points[:, 1] == level, 0]
+        x = np.linspace(values.min(), values.max(), n_points) if len(values) > 1 else values
+        at = np.column_stack([x, np.full(len(x), level)])
+        mean, std = moments(model, term, at)
+        inputs.append(x)
+        cell_inputs.append(at)
+        means.append(mean)
+        lows.append(mean - z * std)
+        highs.append(mean + z * std)
+    return CurvesPanel(
+        term, names, inputs, means, lows, highs, np.concatenate(cell_inputs), len(levels)
+    )
