@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
+
+import pandas as pd
 
 from dsgp.addresses import Place
 from dsgp.errors import ParameterError
@@ -14,6 +17,7 @@ from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian.interactions import SCORE_COLUMNS, require_interactions, with_interactions
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
@@ -44,6 +48,12 @@ class AdditiveGPRegressor(DrawnEstimator):
         ``Smooth``, ``Levels`` or ``Linear``, its text, or a list of these. All other columns keep
         their defaults: a smooth function of numbers and of dates (in days), an effect of each level
         of text, categories and booleans. A sequence of terms names all there are.
+    interactions : "auto", int, or list of pairs of names
+        What columns do together beyond what each does by itself, as a ``Tensor`` of two terms of
+        single columns: pairs that are named; or so many, those that the rows tell most of; or, with
+        "auto", as many as raise the marginal likelihood by more than chance among so many
+        candidates would, 20 at most, and left out again where leave-one-out predictions are worse
+        with them (``learner_notes_`` tells). ``interaction_scores_`` says what was considered.
     noise_variance : float, optional
         σ² of a row of weight 1: a start for the learner, which goes down to 10⁻⁶ of the target's
         variance, or to this value if it is smaller.
@@ -148,6 +158,12 @@ class AdditiveGPRegressor(DrawnEstimator):
         The prediction where every centred component is 0.
     terms_ : list of Term
         The fitted functions.
+    interactions_ : list of tuple of str
+        Pairs of terms that interact, in the order in which they were added.
+    interaction_scores_ : pandas.DataFrame
+        Of a search for interactions, a row for each pair, with what it promised when it was last
+        judged (``gain``, in nats of the marginal likelihood, from the residuals by coarse bins),
+        in which ``round`` that was, and whether it was ``chosen``.
     draws_ : xarray.Dataset
         With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
         (``log_likelihood`` given the functions of "gibbs" and "plain-gibbs",
@@ -199,6 +215,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         kernel: Any = None,
         *,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
+        interactions: str | int | Sequence[Sequence[str]] = 0,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
         solver: str = "multigrid",
@@ -221,6 +238,7 @@ class AdditiveGPRegressor(DrawnEstimator):
     ) -> None:
         self.kernel = kernel
         self.terms = terms
+        self.interactions = interactions
         self.noise_variance = noise_variance
         self.fixed_noise = fixed_noise
         self.solver = solver
@@ -291,6 +309,12 @@ class AdditiveGPRegressor(DrawnEstimator):
         """
         fit = GaussianFit.of(self.get_params(deep=False))
         sampling = Sampling.of(self.get_params(deep=False), fit.max_iter, checkpoint)
+        require_interactions(self.interactions)
+        if self.interactions and self.learner is None:
+            raise ParameterError(
+                "interactions are learned, and learner=None keeps what is given: take a learner, "
+                "or give Tensor(column, other, kernel, other_kernel) among the terms"
+            )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)
@@ -314,8 +338,10 @@ class AdditiveGPRegressor(DrawnEstimator):
                     "give it"
                 )
         target = Target.of(source, self.target_transform)
-        outcome = fit(target.of_rows(source), terms, clock)
+        found = with_interactions(fit, target.of_rows(source), terms, self.interactions, clock)
+        outcome = found.outcome
         facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
+        facts = replace(facts, learner_notes=[*facts.learner_notes, *found.notes])
         model = GaussianModel(outcome.model(), outcome.noise_variance, target.transform)
         if sampling is not None:
             clock.stage("draw")
@@ -323,9 +349,24 @@ class AdditiveGPRegressor(DrawnEstimator):
             model, facts = sampling.model(outcome, facts, target, random)
         clock.stage("keep")
         self._take(model, facts, Columns.of(source))
+        self.interactions_, self.interaction_scores_ = found.pairs, found.scores
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         fit.warn(outcome)
         if sampling is not None:
             self._mixture("draws_").draws.warn()
         return self
+
+    def _fitted_settings(self) -> dict[str, Any]:
+        pairs = [list(pair) for pair in self.interactions_]
+        scores = self.interaction_scores_.to_dict("records")
+        kept = {"_interactions": {"pairs": pairs, "scores": scores}} if self.interactions else {}
+        return super()._fitted_settings() | kept
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
+        model = super()._restore(settings, tree)
+        kept = settings["fitted"].get("_interactions", {"pairs": [], "scores": []})
+        model.interactions_ = [(first, other) for first, other in kept["pairs"]]
+        model.interaction_scores_ = pd.DataFrame(kept["scores"], columns=SCORE_COLUMNS)
+        return model

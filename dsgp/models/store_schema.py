@@ -42,6 +42,7 @@ class Fitted(_Facts):
     likelihood: Annotated[dict[str, Any] | None, Field(alias="_likelihood_settings")] = None
     told: Annotated[dict[str, Any] | None, Field(alias="_told")] = None
     transform: Annotated[dict[str, Any] | None, Field(alias="_transform_settings")] = None
+    interactions: Annotated[InteractionSettings | None, Field(alias="_interactions")] = None
     newton_iterations_: _Count | None = None
     newton_trace_: list[float] | None = None
 
@@ -57,6 +58,13 @@ class MixtureNumbers(Open):
     n_warmup: _Count
     n_nodes: _Count
     left_open: float
+
+
+class InteractionSettings(Open):
+    """Of a search for interactions."""
+
+    pairs: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    scores: list[dict[str, Any]]
 
 
 class TermSettings(Open):

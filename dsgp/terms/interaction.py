@@ -14,7 +14,7 @@ from dsgp.terms.inputs import PARTS, Input
 from dsgp.terms.spec import Term, with_days
 
 # What cells of an interaction are called, by how many of the two columns are levels.
-_FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
+FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,7 +114,7 @@ class Tensor(Term):
         return BoundTerm(
             self.label,
             CentredProduct((first, second)),
-            _FAMILIES[n_levels],
+            FAMILIES[n_levels],
             value,
             other=other,
             kind="Tensor",
