@@ -9,13 +9,14 @@ bins add to the scatter of the rows stays: it counts as noise of the rows, thoug
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dsgp.additive.equations import Equations
 from dsgp.additive.system import AdditiveSystem
-from dsgp.terms import Floats
+from dsgp.terms import Cells, Floats
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,14 @@ class BinError:
     extra_noise: float
 
     @classmethod
-    def of(cls, system: AdditiveSystem, dual: Floats, spreads: list[Floats]) -> BinError:
-        """Estimate from the posterior mean."""
+    def of(
+        cls,
+        system: AdditiveSystem,
+        dual: Floats,
+        spreads: list[Floats],
+        of_term: Callable[[Cells], bool] = lambda cells: True,
+    ) -> BinError:
+        """Estimate from the posterior mean, of all terms or of some."""
         bias = np.zeros(system.layout.size)
         rest = noise = 0.0
         for cells, kernel, part, weight, spread, shift in zip(
@@ -52,6 +59,8 @@ class BinError:
             system.layout.parts(bias),
             strict=True,
         ):
+            if not of_term(cells):
+                continue
             bin_shift = cells.bin_shift(kernel, part, weight, spread)
             shift[:] = bin_shift.bias
             rest += bin_shift.rest

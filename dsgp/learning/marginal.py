@@ -292,7 +292,14 @@ def marginal(
         converged=best.converged,
         n_nodes=[len(nodes) for nodes in basis.cells],
         open_variance=open_variance,
-        resolved=sum(open_variance) <= 4 * RESOLUTION,
+        resolved=_open_of_resolved(tables, open_variance) <= 4 * RESOLUTION,
+    )
+
+
+def _open_of_resolved(tables: TwoWayTables, open_variance: list[float]) -> float:
+    """What terms leave open that must not leave anything open."""
+    return sum(
+        left for left, cells in zip(open_variance, tables.cells, strict=True) if cells.is_resolved
     )
 
 

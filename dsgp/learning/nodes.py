@@ -147,7 +147,7 @@ def more_nodes(
     # Those that need them most come first.
     for d in np.argsort(open_variance)[::-1]:
         n_bins, excess = len(tables.cells[d]), open_variance[d] / share
-        if excess <= _WORTH or counts[d] >= n_bins:
+        if excess <= _WORTH or counts[d] >= n_bins or not tables.cells[d].is_resolved:
             continue
         wanted = math.ceil(1.1 * counts[d] * excess ** (1 / (2 * kernels[d].order - 1)))
         more = min(wanted, n_bins) - counts[d]

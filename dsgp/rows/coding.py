@@ -19,7 +19,7 @@ from dsgp.terms.spreading import increasing
 # Bins of a smooth input beside levels at least; pairs of bins and levels; pairs of levels; those of
 # them that have rows; levels of one column.
 FEWEST_OF_PAIRS = 8
-MOST_PAIRS = 2048
+USUAL_PAIRS, MOST_PAIRS = 1024, 2048
 MOST_PAIRS_OF_LEVELS = 2**20
 MOST_LEVELS_OF_PAIRS = 1024
 MOST_FILLED_PAIRS = 2048
@@ -231,7 +231,7 @@ class TermCut:
                 "interaction is made of; put rare levels together, or take Smooth(column, "
                 "by=...), a curve for each level"
             )
-        most = n if not known else min(n, max(MOST_PAIRS // n_levels, FEWEST_OF_PAIRS))
+        most = n if not known else min(n, max(USUAL_PAIRS // n_levels, FEWEST_OF_PAIRS))
         value, other = (
             BinsOfRows.of(known.get(term_input) or Bins.of(sketch, most), sketch)
             for term_input, sketch in ((each, sketches[each]) for each in (term.value, term.other))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -109,15 +109,35 @@ class Evidence:
     Attributes
     ----------
     value : float
-    by_log : dict of str to float
+    by_log : mapping of str to float
         By the log of each parameter of the kernel.
     by_log_noise : float
         By the log of a factor common to all noise variances.
     """
 
     value: float
-    by_log: dict[str, float]
+    by_log: Mapping[str, float]
     by_log_noise: float
+
+
+class Slopes(Mapping[str, float]):
+    """Derivatives by the logs of parameters that are computed when one is asked for."""
+
+    def __init__(self, names: Sequence[str], compute: Callable[[], dict[str, float]]) -> None:
+        self._names, self._compute = tuple(names), compute
+
+    @cached_property
+    def _computed(self) -> dict[str, float]:
+        return self._compute()
+
+    def __getitem__(self, name: str) -> float:
+        return self._computed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 @dataclass(frozen=True)
@@ -398,6 +418,15 @@ class Cells(ABC):
     def n_lines(self) -> int:
         """How many times the nodes of one curve hold the function."""
         return self.n_curves
+
+    @property
+    def is_resolved(self) -> bool:
+        """Whether there must be as many nodes as the function has detail.
+
+        Else the variance that nodes leave open stays in what the rows say of the noise while
+        hyperparameters are learned, and is told.
+        """
+        return True
 
     @property
     def is_interpolated(self) -> bool:

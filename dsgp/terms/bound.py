@@ -55,6 +55,8 @@ class BoundTerm:
         What the function is multiplied by.
     other : Input or None
         The second input of an interaction.
+    bins : int or None
+        Of each smooth input of an interaction, where these are given.
     kind : str
         What the term is called, for people.
     """
@@ -67,6 +69,7 @@ class BoundTerm:
     multiplier: Input | None = None
     kind: str = "Smooth"
     other: Input | None = None
+    bins: int | None = None
 
     @classmethod
     def of_column(cls, name: str, kernel: Kernel) -> BoundTerm:
@@ -144,7 +147,7 @@ class BoundTerm:
     @classmethod
     def from_settings(cls, name: str, kernel: Kernel, settings: dict[str, Any]) -> BoundTerm:
         """Undo ``to_settings``."""
-        roles = {
+        roles: dict[str, Any] = {
             role: None if settings.get(role) is None else Input.from_settings(settings[role])
             for role in ("value", "group", "multiplier", "other")
         }

@@ -20,7 +20,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from dsgp.errors import DataWarning
-from dsgp.terms.base import Cells, Evidence, Floats, Function, Observations, Posterior, Sum
+from dsgp.terms.base import Cells, Evidence, Floats, Function, Observations, Posterior, Slopes, Sum
 from dsgp.terms.line import Line
 
 # Share of the largest prior variance below which what a factor leaves out is rounding.
@@ -104,21 +104,24 @@ class Factored(Cells):
         solver = self.solver(kernel, seen.weight)
         mean, dual = solver.solve(seen.weight * seen.target)
         quadratic, variance = float(np.sum(seen.target * dual)), solver.variances
-        by_log = {}
-        if seen.n_observed:
+
+        def by_log() -> dict[str, float]:
+            if not seen.n_observed:
+                return dict.fromkeys(kernel.parameters, 0.0)
             inverse = solver.inverse_of_targets()
-            for name in kernel.parameters:
-                slope = self.prior_by_log(kernel, name)
-                by_log[name] = 0.5 * float(dual @ slope @ dual - np.sum(inverse * slope))
-        else:
-            by_log = dict.fromkeys(kernel.parameters, 0.0)
+            slopes = {name: self.prior_by_log(kernel, name) for name in kernel.parameters}
+            return {
+                name: 0.5 * float(dual @ slope @ dual - np.sum(inverse * slope))
+                for name, slope in slopes.items()
+            }
+
         # log det(I + K W) falls by tr(V W), and the quadratic form by the squares of the noise.
         noise = seen.target[seen.weight > 0] - mean[seen.weight > 0]
         squares = float(np.sum(seen.weight[seen.weight > 0] * noise**2))
         taken = float(np.sum(seen.weight * variance))
         evidence = Evidence(
             value=seen.log_likelihood(quadratic, solver.log_det),
-            by_log=by_log,
+            by_log=Slopes(kernel.parameters, by_log),
             by_log_noise=0.5 * (squares + taken - seen.n_observed) + seen.remainder_by_log_noise,
         )
         return Posterior(

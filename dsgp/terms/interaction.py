@@ -13,6 +13,8 @@ from dsgp.terms.forms import leaves_of
 from dsgp.terms.inputs import PARTS, Input
 from dsgp.terms.spec import Term, with_days
 
+# Bins of each smooth column, and the most that can be asked for.
+PAIR_BINS, MOST_PAIR_BINS = 24, 64
 # What cells of an interaction are called, by how many of the two columns are levels.
 FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
 
@@ -35,12 +37,14 @@ class Tensor(Term):
         levels have none.
     part, other_part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
         Of a column of dates, whose values are the levels.
+    bins : int, optional
+        Of each column of numbers or dates where rows are binned, 4 to 64; 24 where left out.
     name : str, optional
         What the term is called; by default both columns.
 
     Notes
     -----
-    Distinct values of each column are kept where there are few, else some 30 bins of each; a
+    Distinct values of each column are kept where there are few, else ``bins`` of each; a
     category of many levels leaves fewer bins to the other column. ``Smooth(column, by=other)`` has
     a curve for each of very many levels, which then share the main effect.
 
@@ -57,6 +61,7 @@ class Tensor(Term):
     other_kernel: Any = None
     part: str | None = None
     other_part: str | None = None
+    bins: int | None = None
     name: str | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +76,11 @@ class Tensor(Term):
                 raise ParameterError(
                     f"Tensor: {name} must be one of {tuple(PARTS)}, got {getattr(self, name)!r}"
                 )
+        is_count = isinstance(self.bins, int) and not isinstance(self.bins, bool)
+        if self.bins is not None and not (is_count and 4 <= self.bins <= MOST_PAIR_BINS):
+            raise ParameterError(
+                f"Tensor: bins must be a number from 4 to {MOST_PAIR_BINS}, got {self.bins!r}"
+            )
         if self.column is not None and self.column == self.other:
             differ = (self.part, self.kernel) != (self.other_part, self.other_kernel)
             if not differ:
@@ -117,6 +127,7 @@ class Tensor(Term):
             FAMILIES[n_levels],
             value,
             other=other,
+            bins=self.bins,
             kind="Tensor",
         )
 

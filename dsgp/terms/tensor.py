@@ -26,6 +26,8 @@ from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
 
 # Nodes of an interaction of two smooth inputs, in those of a curve.
 _LINES = 4
+# Of curves of levels, and of pairs of levels beyond so many.
+_MOST_LINES, _FEW_PAIRS = 8, 200
 # Between nodes the function is that of least norm for this kernel, in shares of each input.
 _BETWEEN = Matern52(0.5, 1.0)
 _ROUNDING = 1e-10
@@ -229,11 +231,15 @@ class TensorCells(Factored):
         smooth = [k for k in (0, 1) if not self.are_levels[k]]
         if len(smooth) == 2:
             return _LINES
-        return len(self._values[1 - smooth[0]][0]) if smooth else 1
+        return min(len(self._values[1 - smooth[0]][0]), _MOST_LINES) if smooth else _MOST_LINES
+
+    @property
+    def is_resolved(self) -> bool:
+        return False
 
     @property
     def is_interpolated(self) -> bool:
-        return not all(self.are_levels)
+        return not all(self.are_levels) or len(self) > _FEW_PAIRS
 
     @property
     def has_levels(self) -> bool:

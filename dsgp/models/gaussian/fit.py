@@ -338,10 +338,12 @@ class GaussianFit:
     def _refined(self, source: Source, outcome: GaussianOutcome) -> GaussianOutcome:
         """Take as many bins as bring their error down, or all distinct values, and solve again."""
         training, hyper, fit = outcome.training, outcome.hyper, outcome.fit
-        lines = [cells for cells in training.equations.layout.cells if cells.is_interpolated]
+        cells = training.equations.layout.cells
+        lines = [line for line in cells if line.is_interpolated and line.is_resolved]
         largest = max((len(line) // line.n_curves for line in lines), default=0)
         # What they cost falls at least with their number, and noise with its square.
-        excess = max(fit.bin_error / _BIN_LIMIT, (fit.bin_noise / _BIN_NOISE_LIMIT) ** 0.5)
+        error, noise = fit.refinable
+        excess = max(error / _BIN_LIMIT, (noise / _BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
         if n_bins <= largest:
             return outcome
@@ -382,4 +384,5 @@ class GaussianFit:
 
 
 def _too_coarse(fit: Fit) -> bool:
-    return fit.bin_error > _BIN_LIMIT or fit.bin_noise > _BIN_NOISE_LIMIT
+    error, noise = fit.refinable
+    return error > _BIN_LIMIT or noise > _BIN_NOISE_LIMIT

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
+import numpy as np
+
 from dsgp.additive import SOLVERS, AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.bins import BinError
 from dsgp.additive.evidence import Complexity
@@ -44,6 +46,8 @@ class Fit:
         rows; 0 without bins.
     bin_noise : float
         Share of the system's noise variance that comes from the slopes within bins.
+    refinable : tuple of two float
+        Both, without terms whose number of bins is settled.
     """
 
     system: AdditiveSystem
@@ -53,6 +57,7 @@ class Fit:
     log_likelihood: float
     bin_error: float
     bin_noise: float
+    refinable: tuple[float, float]
 
 
 def solve(
@@ -92,15 +97,23 @@ def solve(
         system, constant, solution, complexity = attempt(equations, noise, pair, tol=tol)
     require_resolvable(hyper.kernels, noise)
     bin_error = bin_noise = 0.0
+    refinable = (0.0, 0.0)
     if error is not None and spreads is not None and complexity.dof > 0:
+        unit = math.sqrt(noise * complexity.dof / equations.n_rows)
         again = BinError.of(system, solution.dual, spreads)
         left = math.hypot(replace(again, bias=again.bias - error.bias).size(system), again.rest)
-        bin_error = left / math.sqrt(noise * complexity.dof / equations.n_rows)
-        if hyper.learner is not None and hyper.noise_bounds[0] < hyper.noise_bounds[1]:
-            # It was learned as noise.
+        bin_error = left / unit
+        is_learned = hyper.learner is not None and hyper.noise_bounds[0] < hyper.noise_bounds[1]
+        if is_learned:  # as noise
             bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
+        refinable = (bin_error, bin_noise)
+        if not all(cells.is_resolved for cells in system.layout.cells):
+            some = BinError.of(system, solution.dual, spreads, lambda cells: cells.is_resolved)
+            earlier = np.where(some.bias == 0, 0.0, error.bias)
+            left = math.hypot(replace(some, bias=some.bias - earlier).size(system), some.rest)
+            refinable = (left / unit, some.extra_noise / noise if is_learned else 0.0)
     likelihood = complexity.log_marginal_likelihood(system, solution)
-    return Fit(system, constant, solution, complexity, likelihood, bin_error, bin_noise)
+    return Fit(system, constant, solution, complexity, likelihood, bin_error, bin_noise, refinable)
 
 
 def _attempt(

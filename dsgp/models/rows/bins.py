@@ -28,6 +28,7 @@ from dsgp.rows.usable import (
     tell_constant,
 )
 from dsgp.terms import BoundTerm
+from dsgp.terms.interaction import PAIR_BINS
 
 # Bins of such a kernel, and of one curve of many.
 _DENSE_BINS = 512
@@ -35,8 +36,6 @@ _DENSE_BINS = 512
 # more than these, it is reported.
 _MOST_DENSE_BINS = 1024
 _GROUP_BINS = 256
-# Of each input of an interaction.
-_PAIR_BINS, _MOST_PAIR_BINS = 24, 64
 # Bins of a column by the order of its kernel.
 AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
 # What two-way tables of bins may take; with fewer bins than the least, codes are kept instead.
@@ -239,7 +238,7 @@ class BinPlan:
 def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -> int:
     """Bins of a curve of a term."""
     if term.other is not None:
-        return _PAIR_BINS if bins == "auto" else min(int(bins or 0), _MOST_PAIR_BINS)
+        return term.bins or PAIR_BINS
     if bins != "auto":
         return int(bins or 0)
     wanted = auto[term.kernel.order]
