@@ -189,6 +189,10 @@ class RowEquations(Equations):
         equations.__dict__["_tables"] = {n: tables.less(constant) for n, tables in kept.items()}
         return equations
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out tables that are counted again of the codes."""
+        return {name: part for name, part in self.__dict__.items() if name != "_tables"}
+
     def multiply(self, flat: Floats) -> Floats:
         """ZᵀWZ times vectors (…, Σ U_d): gather, weigh, scatter, block by block of rows."""
         flats = flat.reshape(math.prod(flat.shape[:-1]), self.layout.size)
@@ -288,6 +292,10 @@ class BinEquations(Equations):
     def fitted(self, mean: Floats) -> Fitted:
         """Keep the tables' own fit."""
         return _BinsFitted(self, mean)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the factor for draws."""
+        return {name: part for name, part in self.__dict__.items() if name != "_factor"}
 
     def noise(self, random: np.random.Generator) -> Floats:
         """Draw with a Cholesky factor of ZᵀWZ, made at the first call."""

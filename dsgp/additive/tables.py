@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
+from dsgp.additive.packing import packed, unpacked
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
@@ -118,6 +119,15 @@ class TwoWayTables:
             [self.spreads[d] for d in left],
             None if self.multiplied is None else [self.multiplied[d] for d in left],
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the tables, and count in small integers where that is exact."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return state | {"pairs": {key: packed(table) for key, table in self.pairs.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pairs = {key: unpacked(table) for key, table in state["pairs"].items()}
+        self.__dict__.update(state | {"pairs": pairs})
 
     @property
     def ones(self) -> list[Floats]:
