@@ -13,6 +13,7 @@ from typing import Any
 
 import dask
 
+from dsgp.ahead import Ahead
 from dsgp.clients import active_client, scheduler_of_collections
 from dsgp.watching import Send, Sent, Watch
 
@@ -31,7 +32,7 @@ def in_order(
         Each sends the work of one task and returns its future; it may be called again, if the
         cluster forgets what it was sent.
     ahead : int
-        Tasks under way.
+        Tasks under way at first; on a cluster they become more where they are short (``Ahead``).
     client : distributed.Client, optional
         None: futures are those of threads.
 
@@ -47,13 +48,18 @@ def in_order(
         return (Sent(send, watch) for send in islice(further, count))
 
     waiting: deque[Sent] = deque()
+    limit = Ahead(ahead)
     try:
         waiting.extend(sent(ahead))
         while waiting:
             first = waiting.popleft()
             result = first.future.result() if watch is None else watch.result(first, waiting)
             first.forget()
-            waiting.extend(sent(1))
+            if watch is not None:
+                limit.came(result)
+                watch.glance()
+                ahead = limit.number(watch.workers)
+            waiting.extend(sent(max(ahead - len(waiting), 0)))
             yield result
     finally:
         for one in waiting:
