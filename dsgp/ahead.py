@@ -10,11 +10,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import chain, islice
+from types import FunctionType, MethodType
 from typing import Any
 
 import dask
 import numpy as np
+from dask.delayed import Delayed
+from dask.optimization import cull
+from dask.sizeof import sizeof
 from dask.utils import parse_timedelta
 
 # For each thread, however long tasks take.
@@ -28,6 +34,10 @@ _SHARE, _BYTES = 0.05, 2.0**26
 # Results before anything is known of them.
 _FEW = 4
 _DEPTH = 8  # of containers in containers
+# Bytes that a task may bring along if there are to be many.
+_LITTLE = 2.0**16
+# Of modules whose objects dask can measure.
+_MEASURED = ("numpy", "pandas", "pyarrow")
 
 
 class Ahead:
@@ -69,7 +79,7 @@ def _room(worker: Mapping[str, Any]) -> float:
 
 
 def n_bytes(value: Any, depth: int = _DEPTH) -> float:
-    """Bytes of the arrays in a result.
+    """Bytes of the arrays and tables in a result, or in what a function is to be called with.
 
     Examples
     --------
@@ -80,10 +90,44 @@ def n_bytes(value: Any, depth: int = _DEPTH) -> float:
     """
     if isinstance(value, np.ndarray):
         return float(value.nbytes)
+    if type(value).__module__.split(".")[0] in _MEASURED:
+        return float(sizeof(value))
     if depth == 0:
         return 0.0
+    return sum((n_bytes(one, depth - 1) for one in _within(value)), 0.0)
+
+
+def _within(value: Any) -> Iterable[Any]:
+    """What an object holds, as far as arrays may be there."""
     if isinstance(value, Mapping):
-        value = value.values()
-    elif not isinstance(value, (list, tuple)):
-        value = getattr(value, "__dict__", {}).values()
-    return sum((n_bytes(one, depth - 1) for one in value), 0.0)
+        return value.values()
+    if isinstance(value, (list, tuple)):
+        return value
+    if isinstance(value, partial):
+        return [value.func, *value.args, *value.keywords.values(), value.__dict__]
+    if isinstance(value, MethodType):
+        return [value.__self__]
+    if isinstance(value, FunctionType):
+        return [cell.cell_contents for cell in value.__closure__ or ()]
+    if isinstance(value, Delayed):
+        # Of the graph that it shares with others only what it needs itself is sent.
+        graph: Any = value.__dask_graph__()
+        keys = value.__dask_keys__()
+        return (graph.cull(set(keys)) if hasattr(graph, "cull") else cull(graph, keys)[0]).values()
+    if type(value).__module__.startswith("dask."):  # a node of its graph
+        return [getattr(value, name, ()) for name in ("args", "kwargs", "value")]
+    return getattr(value, "__dict__", {}).values()
+
+
+def are_light(loaders: Iterable[Callable[[], Any]]) -> tuple[bool, Iterator[Callable[[], Any]]]:
+    """Tell from the first loader whether rows are read elsewhere, or travel with the tasks.
+
+    Returns
+    -------
+    bool
+    iterator
+        Of all loaders.
+    """
+    rest = iter(loaders)
+    first = list(islice(rest, 1))
+    return all(n_bytes(loader) <= _LITTLE for loader in first), chain(first, rest)

@@ -22,7 +22,7 @@ RETRIES = 2
 
 
 def in_order(
-    sends: Iterable[Send], ahead: int, client: Any | None = None
+    sends: Iterable[Send], ahead: int, client: Any | None = None, *, light: bool = False
 ) -> Generator[Any, None, None]:
     """Send work, a bounded number of tasks at a time, and yield the results in order.
 
@@ -32,9 +32,13 @@ def in_order(
         Each sends the work of one task and returns its future; it may be called again, if the
         cluster forgets what it was sent.
     ahead : int
-        Tasks under way at first; on a cluster they become more where they are short (``Ahead``).
+        Tasks under way.
     client : distributed.Client, optional
         None: futures are those of threads.
+
+    light : bool
+        Whether tasks bring no rows along: on a cluster more are under way where they are short, and
+        as many as its threads want where these become more (``Ahead``).
 
     Raises
     ------
@@ -55,7 +59,7 @@ def in_order(
             first = waiting.popleft()
             result = first.future.result() if watch is None else watch.result(first, waiting)
             first.forget()
-            if watch is not None:
+            if light and watch is not None:
                 limit.came(result)
                 watch.glance()
                 ahead = limit.number(watch.workers)

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from dsgp.ahead import are_light
 from dsgp.clients import active_client
 from dsgp.compute import Chunk, Shared, key_of, pieces_of, run_alone, sender_of_block
 from dsgp.waiting import RETRIES, in_order, n_threads, workers_of
@@ -85,12 +86,13 @@ class WorkerBlocks:
         ------
         What comes of every block, in their order.
         """
+        light, loaders = are_light(loaders)
         chunks = (Chunk(self._client, loader) for loader in loaders)
         sends = (
             self._keeping(sender_of_block(self._client, name, function, pieces))
             for pieces in pieces_of(chunks, lengths, block)
         )
-        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+        yield from in_order(sends, 2 * n_threads(self._client), self._client, light=light)
 
     def _keeping(self, send: Callable[[], Any]) -> Callable[[], Any]:
         """Return what sends a block, keeps the second of its results and gives the first."""
@@ -125,7 +127,7 @@ class WorkerBlocks:
         The results, in the order of the blocks; a few are on their way at a time.
         """
         sends = self._senders(function, beside, name)
-        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+        yield from in_order(sends, 2 * n_threads(self._client), self._client, light=True)
 
     def changed(
         self,

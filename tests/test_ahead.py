@@ -4,7 +4,9 @@ import time
 from functools import partial
 
 import dask
+import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
 
@@ -51,6 +53,33 @@ def test_large_results_are_fewer(clock):
     results = {"tables": [np.zeros(2**20), (np.zeros(2**18),)]}  # 10 MiB; 5 % of 3 GiB are 153.6
     assert after(clock, results, 1.0) == 15
     assert after(clock, np.zeros(2**23), 1.0) == 12
+
+
+class Read:
+    def __init__(self, table):
+        self.table = table
+
+    def read(self):
+        return self.table
+
+
+@pytest.mark.parametrize(
+    ("loaders", "light"),
+    [
+        ([], True),
+        ([partial(len, "name"), partial(len, "other")], True),
+        ([partial(len, np.zeros(10**5))], False),
+        ([Read(pd.DataFrame({"a": np.zeros(10**5)})).read], False),
+        ([Read("name").read], True),
+        ([Read(da.zeros(10**5).to_delayed()[0]).read], True),
+        ([Read(da.from_array(np.zeros(10**5)).to_delayed()[0]).read], False),
+        ([(lambda rows: lambda: rows)(np.zeros(10**5))], False),
+    ],
+)  # fmt: skip
+def test_rows_that_travel_with_tasks_are_seen(loaders, light):
+    told, same = ahead.are_light(loaders)
+    assert told is light
+    assert list(same) == loaders
 
 
 def _sleeps(seconds):
