@@ -1,7 +1,6 @@
 """Predictions of a model from the folders of its stages, block by block."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ import pandas as pd
 from scipy.special import ndtri
 
 import dsgp
-from dsgp.clients import active_client
-from dsgp.compute import over_chunks
 from dsgp.progress import progress
 from pipelines.run.baselines import PREDICTED
 from pipelines.run.encoding import Encoded
@@ -38,25 +35,10 @@ def predicted(needs: dict[str, Path], encoded: Encoded, level: float) -> pd.Data
     predict = _predictor(needs, encoded, level)
     parts = []
     with progress("predict", encoded.facts["n_test"]) as bar:
-        for part in _each(predict, encoded.blocks(TEST, ROW_BLOCK), encoded.facts["n_test"]):
-            parts.append(part)
-            bar.update(len(part))
+        for frame in encoded.blocks(TEST, ROW_BLOCK):
+            parts.append(predict(frame))
+            bar.update(len(frame))
     return pd.concat(parts, ignore_index=True)
-
-
-def _each(predict: Predict, frames: Iterator[pd.DataFrame], n_rows: int) -> Iterator[pd.DataFrame]:
-    """Predict block by block: by workers, if there are any and the blocks are several.
-
-    Rows travel to them, as the folders of a run are the driver's.
-    """
-    if n_rows <= ROW_BLOCK or active_client() is None:
-        yield from map(predict, frames)
-    else:
-        yield from over_chunks((partial(_itself, frame) for frame in frames), predict, "predict")
-
-
-def _itself(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame
 
 
 def noise_variance(needs: dict[str, Path]) -> float | None:
