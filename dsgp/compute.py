@@ -24,6 +24,7 @@ from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
+from dsgp.ahead import are_light
 from dsgp.clients import active_client, in_task
 from dsgp.errors import ClusterError, ParameterError
 from dsgp.waiting import RETRIES, gathered, in_order, n_threads, workers_of
@@ -185,10 +186,12 @@ def over_chunks(
             )
     else:
         shared = Shared(client, function)
+        light, loaders = are_light(loaders)
         yield from in_order(
             (_of_chunk(client, name, shared, loader) for loader in loaders),
             2 * n_threads(client),
             client,
+            light=light,
         )
 
 
@@ -227,6 +230,7 @@ def over_blocks(
             chunks = in_order((partial(pool.submit, loader) for loader in loaders), CPU_COUNT)
             yield from map(function, _rebatched(chunks, block))
     else:
+        light, loaders = are_light(loaders)
         chunks = (Chunk(client, loader) for loader in loaders)
         yield from in_order(
             (
@@ -235,6 +239,7 @@ def over_blocks(
             ),
             2 * n_threads(client),
             client,
+            light=light,
         )
 
 

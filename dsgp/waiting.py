@@ -13,6 +13,7 @@ from typing import Any
 
 import dask
 
+from dsgp.ahead import Ahead
 from dsgp.clients import active_client, scheduler_of_collections
 from dsgp.watching import Send, Sent, Watch
 
@@ -21,7 +22,7 @@ RETRIES = 2
 
 
 def in_order(
-    sends: Iterable[Send], ahead: int, client: Any | None = None
+    sends: Iterable[Send], ahead: int, client: Any | None = None, *, light: bool = False
 ) -> Generator[Any, None, None]:
     """Send work, a bounded number of tasks at a time, and yield the results in order.
 
@@ -35,6 +36,10 @@ def in_order(
     client : distributed.Client, optional
         None: futures are those of threads.
 
+    light : bool
+        Whether tasks bring no rows along: on a cluster more are under way where they are short, and
+        as many as its threads want where these become more (``Ahead``).
+
     Raises
     ------
     ClusterError
@@ -47,13 +52,18 @@ def in_order(
         return (Sent(send, watch) for send in islice(further, count))
 
     waiting: deque[Sent] = deque()
+    limit = Ahead(ahead)
     try:
         waiting.extend(sent(ahead))
         while waiting:
             first = waiting.popleft()
             result = first.future.result() if watch is None else watch.result(first, waiting)
             first.forget()
-            waiting.extend(sent(1))
+            if light and watch is not None:
+                limit.came(result)
+                watch.glance()
+                ahead = limit.number(watch.workers)
+            waiting.extend(sent(max(ahead - len(waiting), 0)))
             yield result
     finally:
         for one in waiting:

@@ -98,6 +98,9 @@ class Watch:
     def __init__(self, client: Any) -> None:
         self.client = client
         self.n_dropped = 0
+        self.workers: Mapping[str, Any] = {}
+        """What the scheduler said last of each worker."""
+        self._glanced = time.monotonic()
         self._stall, self._no_workers = stall_timeout(), no_workers_timeout()
         self._tick = max(min(_LONGEST_TICK, self._stall / 8, self._no_workers / 8), 0.05)
         self._versions = Versions.of(client)
@@ -225,6 +228,13 @@ class Watch:
             asked.cancel()
         return known
 
+    def glance(self) -> None:
+        """See now and then what the scheduler says of its workers, without waiting for it."""
+        now = time.monotonic()
+        if now - self._glanced >= self._tick:
+            self._glanced = now
+            self._look(0.0)
+
     def _look(self, waited: float) -> None:
         """See the latest answer of the scheduler, and ask for the next one."""
         now = time.monotonic()
@@ -242,7 +252,7 @@ class Watch:
         self._asked = now, self._ask(_of_scheduler(self.client, "identity", n_workers=-1))
 
     def _see(self, identity: Mapping[str, Any], waited: float = 0.0, patience: float = 0.0) -> None:
-        workers = identity["workers"]
+        workers = self.workers = identity["workers"]
         now = time.monotonic()
         self._require_workers(workers, now)
         self._versions.require_same(workers, self._ask, patience)

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+from dsgp.ahead import are_light
 from dsgp.clients import active_client
 from dsgp.compute import Chunk, Shared, key_of, pieces_of, run_alone, sender_of_block
 from dsgp.waiting import RETRIES, in_order, n_threads, workers_of
@@ -85,12 +86,13 @@ class WorkerBlocks:
         ------
         What comes of every block, in their order.
         """
+        light, loaders = are_light(loaders)
         chunks = (Chunk(self._client, loader) for loader in loaders)
         sends = (
             self._keeping(sender_of_block(self._client, name, function, pieces))
             for pieces in pieces_of(chunks, lengths, block)
         )
-        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+        yield from in_order(sends, 2 * n_threads(self._client), self._client, light=light)
 
     def _keeping(self, send: Callable[[], Any]) -> Callable[[], Any]:
         """Return what sends a block, keeps the second of its results and gives the first."""
@@ -125,13 +127,26 @@ class WorkerBlocks:
         The results, in the order of the blocks; a few are on their way at a time.
         """
         sends = self._senders(function, beside, name)
-        yield from in_order(sends, 2 * n_threads(self._client), self._client)
+        yield from in_order(sends, 2 * n_threads(self._client), self._client, light=True)
 
     def changed(
-        self, function: Callable[..., Any], *beside: WorkerBlocks, name: str
+        self,
+        function: Callable[..., Any],
+        *beside: WorkerBlocks,
+        name: str,
+        again: Callable[..., Any] | None = None,
     ) -> WorkerBlocks:
-        """Make other blocks of these, as in ``each``, which stay on the workers too."""
-        return self._others(self._senders(function, beside, name))
+        """Make other blocks of these, as in ``each``, which stay on the workers too.
+
+        With ``again``, which makes them of those ``beside`` alone, the cluster may forget these.
+        """
+        senders = self._senders(function, beside, name)
+        if again is None:
+            return self._others(senders)
+        anew = beside[0]._senders(again, beside[1:], name)
+        with Watch(self._client).speaking():
+            kept = [_Kept(make, send()) for make, send in zip(anew, senders, strict=True)]
+        return WorkerBlocks(self._client, kept)
 
     def joined(self, ends: Sequence[int], function: Callable[..., Any], name: str) -> WorkerBlocks:
         """Make one block each of those up to the next of the ``ends``; it takes them all."""
@@ -145,14 +160,14 @@ class WorkerBlocks:
     def with_parts(self, parts: Iterable[Any], name: str) -> WorkerBlocks:
         """Send something to be kept beside every block.
 
-        It is not kept here: where the cluster forgets it, what needs it ends in a ``ClusterError``.
+        It is sent again where the cluster forgets it, and not copied for that: it must not change.
         """
-        with Watch(self._client).speaking():
-            futures = [
-                self._submit(_second, block.future, part, name=name)
-                for block, part in zip(self._blocks, parts, strict=True)
-            ]
-        return WorkerBlocks(self._client, [_Kept(None, future) for future in futures])
+
+        def sender(block: _Kept, part: Any) -> Callable[[], Any]:
+            return lambda: self._submit(_second, block.future, part, name=name)
+
+        pairs = zip(self._blocks, parts, strict=True)
+        return self._others(sender(block, part) for block, part in pairs)
 
     def _others(self, senders: Iterable[Callable[[], Any]]) -> WorkerBlocks:
         with Watch(self._client).speaking():
@@ -181,7 +196,7 @@ class WorkerBlocks:
 class _Kept:
     """A block on the workers; it is made again where the cluster has forgotten it."""
 
-    def __init__(self, send: Callable[[], Any] | None, future: Any = None) -> None:
+    def __init__(self, send: Callable[[], Any], future: Any = None) -> None:
         self._send, self._future = send, future
 
     def put(self, future: Any) -> None:
@@ -191,8 +206,7 @@ class _Kept:
     @property
     def future(self) -> Any:
         """What tasks take in its place."""
-        forgotten = self._future is None or self._future.cancelled()
-        if forgotten and self._send is not None:
+        if self._future is None or self._future.cancelled():
             self._future = self._send()
         return self._future
 

@@ -10,12 +10,13 @@ import psutil
 import pytest
 from distributed import Client, LocalCluster, wait
 
-from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP
-from dsgp.additive import streaming
+import dsgp
+from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP
+from dsgp.additive import kept_rows, streaming
 from dsgp.additive.kept_rows import blocks_of_a_part
 from dsgp.additive.worker_codes import WorkerCodes
 from dsgp.errors import ClusterError
-from dsgp.kernels import Matern52
+from dsgp.kernels import Matern12, Matern52
 from dsgp.laplace import learner
 from dsgp.models.laplace import rows as laplace_rows
 from dsgp.rows.coding import TermCut
@@ -104,6 +105,53 @@ def test_a_fit_on_workers_has_the_bits_of_one_on_threads(case, data, cluster, mo
     assert {"dsgp-code", "dsgp-rows"} <= names
 
 
+def rough(**options):
+    """A regression whose bins are too many for tables of their pairs."""
+    kernel = Matern12(lengthscale=1.0, variance=1.0)
+    return AdditiveGPRegressor(kernel, noise_variance=0.1, bins=4500, **options)
+
+
+ROUGH = {
+    "given": (rough(learner=None), "weight"),
+    "learned": (rough(learner="vbem", learner_max_iter=2), "weight"),
+    "backfitting": (rough(learner=None, solver="backfitting", max_iter=3), None),
+}
+
+
+def fitted_rough(case, data, chunk):
+    model, weight = ROUGH[case]
+    y = da.from_array(data["X"][:, 0] * data["X"][:, 1] + data["count"], chunks=chunk)
+    X = da.from_array(data["X"], chunks=(chunk, 2))
+    weight = None if weight is None else da.from_array(data[weight], chunks=chunk)
+    return model.fit(X, y, sample_weight=weight)
+
+
+@pytest.mark.parametrize("case", ROUGH)
+@pytest.mark.usefixtures("short_blocks")
+@pytest.mark.filterwarnings("ignore::dsgp.errors.ConvergenceWarning", "ignore::UserWarning")
+def test_a_regression_without_tables_of_pairs_keeps_its_codes_on_workers(
+    case, data, cluster, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(kept_rows, "_TABLE_BYTES", 1e6)
+    X = data["X"][:100]
+
+    def told(model):
+        draws = model.sample(X[:20], n_samples=2, random_state=0)
+        return np.concatenate([*model.predict(X, return_std=True), np.ravel(draws)])
+
+    here = told(fitted_rough(case, data, CHUNK))
+    with Client(cluster) as client:
+        model = fitted_rough(case, data, 7_001)
+        names = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
+    # The workers are not needed any more.
+    np.testing.assert_array_equal(told(model), here)
+    model.save(tmp_path / "m.zarr")
+    np.testing.assert_array_equal(told(dsgp.load(tmp_path / "m.zarr")), here)
+    assert len(model.model_.latent.equations.table.ends) == 3
+    assert {"dsgp-code", "dsgp-rows", "dsgp-codes"} <= names
+    assert ("dsgp-fit" in names) == (case != "given")
+
+
 @pytest.mark.usefixtures("short_blocks")
 def test_nothing_is_left_on_the_workers_after_a_fit(data, client):
     fitted("classes", data)
@@ -172,6 +220,9 @@ def test_parts_come_in_their_order_with_what_is_beside_them(client):
         np.testing.assert_array_equal(values_there, values[start:stop])
         assert len(none_there) == 0
         assert part == slice(0, stop - start)
+    chosen = there.chosen([2, 0])
+    assert chosen.shape == (2, 40)
+    np.testing.assert_array_equal(chosen.here(), codes[[2, 0]])
     doubled = there.changed(_doubled, codes.dtype)
     assert isinstance(doubled, CodesElsewhere)
     np.testing.assert_array_equal(doubled.here(), 2 * codes)
@@ -195,7 +246,18 @@ def test_what_a_restarted_cluster_kept_is_made_again(client):
     _, there = kept_codes(client, codes, tuple(range(10, 90, 10)))
     doubled = there.blocks.changed(_doubled, name="double")
     np.testing.assert_array_equal(there.here(), codes)
-    client.restart()
+    cells = (np.arange(4.0),) * 2
+    table = RowTable(("a", "b"), cells, there, ends=there.ends)
+    known = RowTable(("a", "b"), cells, codes, ends=there.ends)
+    weight, change = np.arange(80.0), np.arange(4.0)
+    fits = [table.fit(np.arange(8.0)), known.fit(np.arange(8.0))]
+    for k in range(2):  # what the rows get of a term, and what lies beside them, is lost in between
+        for fit in fits:
+            fit.add(k, change)
+        np.testing.assert_array_equal(*(fit.scatter(1, weight) for fit in fits))
+        if k == 0:
+            client.restart()
+            np.testing.assert_array_equal(*(fit.scatter(0, weight) for fit in fits))
     np.testing.assert_array_equal(there.here(), codes)
     made = np.concatenate(list(doubled.each(_doubled, name="again")), axis=1)
     np.testing.assert_array_equal(made, 4 * codes)

@@ -7,8 +7,9 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from pydantic import Field
@@ -17,7 +18,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
 from cluster.launching import Recipe, Running, launch, run, script
-from dsgp.errors import ParameterError
+from dsgp.errors import ParameterError, StorageError
+from dsgp.locks import only_here
 
 ADDRESS = "tcp://scheduler:8786"
 
@@ -25,6 +27,11 @@ ADDRESS = "tcp://scheduler:8786"
 class Compose(Recipe):
     """Containers of one machine."""
 
+    name: str = Field(
+        "dsgp",
+        pattern="^[a-z0-9][a-z0-9_-]*$",
+        description="Of the project, which containers at the same time may not share.",
+    )
     image: str = Field("dsgp:latest", description="Made of ../Dockerfile.")
     data: Path = Field(Path("."), description="Folder that containers see as /data.")
     n_workers: int = Field(2, ge=1)
@@ -35,7 +42,7 @@ class Compose(Recipe):
     def environment(self) -> dict[str, str]:
         """Return the variables that compose.yaml reads."""
         return {
-            "COMPOSE_PROJECT_NAME": "dsgp",
+            "COMPOSE_PROJECT_NAME": self.name,
             "DSGP_IMAGE": self.image,
             "DSGP_DATA": str(self.data.expanduser().absolute()),
             "DSGP_WORKERS": str(self.n_workers),
@@ -59,15 +66,40 @@ def compose() -> list[str]:
 
 @contextmanager
 def start(settings: Compose) -> Iterator[Running]:
-    """Start the containers, and remove them at the end."""
+    """Start the containers, and remove them at the end.
+
+    Raises
+    ------
+    ParameterError
+        If there are containers of that name already, which are left alone, or none can be started.
+    """
     command = compose()
     os.environ.update(settings.environment())
-    try:
+    with ExitStack() as stack:
+        refusal = (
+            f"containers of the name {settings.name!r} are there already: wait for the command "
+            "that uses them, or give another name and dashboard_port; if they are left of a "
+            f"launch that was killed: {' '.join(command)} --project-name {settings.name} down"
+        )
+        # Of two launches at once neither sees containers of the other one yet.
+        try:
+            stack.enter_context(only_here(_lock_of(settings.name), refusal))
+        except StorageError as error:
+            raise ParameterError(str(error)) from error
+        listed = [*command, "ps", "--all", "--quiet"]
+        there = subprocess.run(listed, capture_output=True, text=True, check=False)
+        if there.returncode:
+            raise ParameterError(f"docker does not answer: {there.stderr.strip()}")
+        if there.stdout.strip():
+            raise ParameterError(refusal)
+        stack.callback(subprocess.run, [*command, "down"], check=False)
         if subprocess.run([*command, "up", "--detach"], check=False).returncode:
             raise ParameterError("the containers did not start; docker says above why")
         yield Running(ADDRESS, f"http://127.0.0.1:{settings.dashboard_port}/status")
-    finally:
-        subprocess.run([*command, "down"], check=False)
+
+
+def _lock_of(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"dsgp-compose-{name}.lock"
 
 
 def main(arguments: list[str] | None = None) -> int:

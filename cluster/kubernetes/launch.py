@@ -103,12 +103,21 @@ def _listed(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 @contextmanager
 def start(settings: Kubernetes) -> Iterator[Running]:
-    """Make the resources, and delete them at the end."""
+    """Make the resources, and delete them at the end.
+
+    Raises
+    ------
+    ParameterError
+        If there is such a cluster already: it is left alone.
+    """
     if shutil.which("kubectl") is None:
         raise ParameterError("there is no kubectl here; install it")
-    whole = _listed(resources(settings))
-    _kubectl(settings, "apply", "--filename", "-", document=whole)
+    documents = resources(settings)
+    whole = _listed(documents)
+    (cluster,) = (one for one in documents if one["kind"] == "DaskCluster")
+    _create(settings, cluster)
     try:
+        _kubectl(settings, "apply", "--filename", "-", document=whole)
         limit = f"{settings.wait_at_most}s"
         _until_there(settings, "deployment/dsgp-scheduler")
         _kubectl(settings, "rollout", "status", "deployment/dsgp-scheduler", f"--timeout={limit}")
@@ -117,6 +126,21 @@ def start(settings: Kubernetes) -> Iterator[Running]:
         gone = "--ignore-not-found"
         _quietly(settings, "delete", "job", JOB, gone)
         _quietly(settings, "delete", "--filename", "-", gone, document=whole)
+
+
+def _create(settings: Kubernetes, cluster: dict[str, Any]) -> None:
+    """Make the cluster, unless there is one: of two launches at once one is refused."""
+    try:
+        _kubectl(settings, "create", "--filename", "-", document=cluster)
+    except ParameterError as error:
+        if "AlreadyExists" not in str(error):
+            raise
+        kubectl = " ".join(settings.kubectl)
+        raise ParameterError(
+            f"there is a cluster 'dsgp' in the namespace {settings.namespace!r} already: wait for "
+            "the command that uses it, or take another namespace; if it is left of a launch that "
+            f"was killed: {kubectl} delete daskcluster/dsgp job/{JOB}"
+        ) from error
 
 
 def _until_there(settings: Kubernetes, name: str) -> None:

@@ -3,7 +3,9 @@
 ``python cluster/ssh/launch.py -- dsgp fit /data/sales --target y --out model.zarr``
 """
 
+import asyncio
 import logging
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +32,9 @@ class Ssh(WorkerRecipe):
         min_length=2, description="The scheduler's, then the workers'; a host may be named twice."
     )
     workers_per_host: int = Field(1, ge=1)
-    tls_directory: Path = Field(description="Made by ../tls/certificates.py, on every host.")
+    tls_directory: Path = Field(
+        description="Made by ../tls/certificates.py; at the same absolute path on every host."
+    )
     remote_python: str | None = Field(
         None, description="The python of the environment on the hosts; null: the path of this one."
     )
@@ -58,6 +62,33 @@ def connect_options(settings: Ssh) -> dict[str, Any]:
     return options
 
 
+async def require_certificates(settings: Ssh) -> None:
+    """See that who logs in on each host can read the certificates there, before anything starts.
+
+    Raises
+    ------
+    ParameterError
+        Naming the host and what is missing.
+    """
+    files = encryption.files(settings.tls_directory)
+    options = connect_options(settings)
+    tests = "; ".join(
+        f"test -r {shlex.quote(str(path))} || echo {shlex.quote(path.name)}" for path in files
+    )
+    for host in dict.fromkeys(settings.hosts):
+        async with asyncssh.connect(host, **options) as connection:
+            answer = await connection.run(f"sh -c {shlex.quote(tests)}", check=False)
+            user = connection.get_extra_info("username")
+        missing = str(answer.stdout or "").split()
+        if missing or answer.returncode:
+            raise ParameterError(
+                f"{user} cannot read {' and '.join(missing) or 'the certificates'} in "
+                f"{str(files[0].parent)!r} on {host}: copy them to this path of every host, for "
+                "that user alone to read, or name a tls_directory that is the same for all users, "
+                "such as /opt/dsgp-tls (~ is the home of who runs this script)"
+            )
+
+
 @contextmanager
 def start(settings: Ssh) -> Iterator[Running]:
     """Start the processes, which live as long as the connections by ssh."""
@@ -76,6 +107,7 @@ def start(settings: Ssh) -> Iterator[Running]:
     if settings.local_directory is not None:
         workers["local_directory"] = str(settings.local_directory)
     try:
+        asyncio.run(require_certificates(settings))
         cluster = SSHCluster(
             settings.hosts,
             connect_options=connect_options(settings),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Self
@@ -19,7 +20,7 @@ from scipy.linalg import cholesky
 
 from dsgp.additive.tables import TABLE_BYTES, TwoWayTables, affordable_bins
 from dsgp.compute import run
-from dsgp.rows.table import Layout, RowTable
+from dsgp.rows.table import CodesElsewhere, Layout, RowTable, total_of
 from dsgp.terms import Floats
 
 _MOVE = 2e-9  # seconds per row and term
@@ -86,6 +87,10 @@ class Equations(ABC):
         first, last = self.layout.offsets[term : term + 2]
         return {name: np.delete(vector, slice(first, last)) for name, vector in vectors.items()}
 
+    def at_home(self) -> Self:
+        """Return the same equations, of which other processes keep nothing."""
+        return self
+
     @abstractmethod
     def fitted(self, mean: Floats) -> Fitted:
         """Start a sweep over the terms at a mean (Σ U_d,)."""
@@ -146,8 +151,8 @@ class Fitted(ABC):
 class RowEquations(Equations):
     """Equations applied row by row.
 
-    Sums over rows run in the order of the rows, term by term, so that they do not depend on blocks
-    or threads.
+    Sums over the rows of a part run in their order, term by term, and those of parts are added in
+    theirs: they do not depend on blocks, threads or workers.
 
     Attributes
     ----------
@@ -184,34 +189,16 @@ class RowEquations(Equations):
         equations.__dict__["_tables"] = {n: tables.less(constant) for n, tables in kept.items()}
         return equations
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out tables that are counted again of the codes."""
+        return {name: part for name, part in self.__dict__.items() if name != "_tables"}
+
     def multiply(self, flat: Floats) -> Floats:
         """ZᵀWZ times vectors (…, Σ U_d): gather, weigh, scatter, block by block of rows."""
         flats = flat.reshape(math.prod(flat.shape[:-1]), self.layout.size)
-        out = np.zeros(flats.shape)
-        for rows, codes in self.table.blocks():
-            for vector, total in zip(flats, out, strict=True):
-                values: Floats = self._gather(codes, rows, vector)
-                if len(self.row_weight):
-                    values *= self.row_weight[rows]
-                _scatter(self.table, codes, rows, values, total)
-        return out.reshape(flat.shape)
-
-    def _gather(self, codes: NDArray[np.integer], rows: slice, flat: Floats) -> Floats:
-        n = codes.shape[1]
-        values = np.empty(n)
-        tasks = [
-            partial(
-                self.table.gather_part,
-                codes,
-                rows,
-                flat,
-                slice(start, min(start + _GATHER_ROWS, n)),
-                values,
-            )
-            for start in range(0, n, _GATHER_ROWS)
-        ]
-        run(tasks, _MOVE * n * self.layout.n_terms, in_place=True)
-        return values
+        parts = self.table.by_parts(partial(_multiplied, flats), (self.row_weight,))
+        product: Floats = total_of(parts)
+        return product.reshape(flat.shape)
 
     def tables(self, n_bins: int) -> TwoWayTables:
         """Count the rows on about so many bins a term; the last tables are kept."""
@@ -244,22 +231,29 @@ class RowEquations(Equations):
             _scatter(self.table, codes, rows, values, out)
         return out
 
+    def at_home(self) -> Self:
+        """Return the same equations with the codes here, if other processes keep them."""
+        if not isinstance(self.table.codes, CodesElsewhere):
+            return self
+        table = replace(self.table, codes=self.table.codes.here())
+        equations = replace(self, layout=table, table=table)
+        if "_tables" in self.__dict__:
+            equations.__dict__["_tables"] = self.__dict__["_tables"]
+        return equations
+
 
 class _RowsFitted(Fitted):
     def __init__(self, equations: RowEquations, mean: Floats) -> None:
         self.equations = equations
-        self.rows = equations.table.gather(mean)
+        self.rows = equations.table.fit(mean)
 
     def residual(self, term: int) -> Floats:
         equations = self.equations
-        weight = equations.row_weight
-        weighted = self.rows * weight if len(weight) else self.rows
-        return equations.layout.part(equations.information, term) - equations.table.scatter(
-            term, weighted
-        )
+        information = equations.layout.part(equations.information, term)
+        return information - self.rows.scatter(term, equations.row_weight)
 
     def add(self, term: int, change: Floats) -> None:
-        self.equations.table.gather_add(term, change, 1.0, self.rows)
+        self.rows.add(term, change)
 
 
 @dataclass(frozen=True)
@@ -299,6 +293,10 @@ class BinEquations(Equations):
         """Keep the tables' own fit."""
         return _BinsFitted(self, mean)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the factor for draws."""
+        return {name: part for name, part in self.__dict__.items() if name != "_factor"}
+
     def noise(self, random: np.random.Generator) -> Floats:
         """Draw with a Cholesky factor of ZᵀWZ, made at the first call."""
         return self._factor @ random.standard_normal(self.layout.size)
@@ -326,6 +324,39 @@ class _BinsFitted(Fitted):
 
     def add(self, term: int, change: Floats) -> None:
         self.parts[term] += change
+
+
+def _multiplied(
+    flats: Floats, table: RowTable, arrays: Sequence[NDArray[Any]], part: slice
+) -> Floats:
+    """ZᵀWZ of the rows of a part, times vectors (k, Σ U_d)."""
+    (weight,) = arrays
+    out = np.zeros(flats.shape)
+    for rows, codes in table.blocks(part):
+        for vector, total in zip(flats, out, strict=True):
+            values = _gathered(table, codes, rows, vector)
+            if len(weight):
+                values *= weight[rows]
+            _scatter(table, codes, rows, values, total)
+    return out
+
+
+def _gathered(table: RowTable, codes: NDArray[np.integer], rows: slice, flat: Floats) -> Floats:
+    n = codes.shape[1]
+    values = np.empty(n)
+    tasks = [
+        partial(
+            table.gather_part,
+            codes,
+            rows,
+            flat,
+            slice(start, min(start + _GATHER_ROWS, n)),
+            values,
+        )
+        for start in range(0, n, _GATHER_ROWS)
+    ]
+    run(tasks, _MOVE * n * table.n_terms, in_place=True)
+    return values
 
 
 def _scattered(table: RowTable, values: Floats, power: int = 1) -> Floats:

@@ -8,15 +8,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from dsgp.additive.block_sums import UNWEIGHTED, BlockRecipe, BlockSums, CodedRows, codes_type
+from dsgp.additive.disk_codes import DiskCodes
+from dsgp.additive.tables import BINS
 from dsgp.additive.worker_codes import WorkerCodes
 from dsgp.rows.coding import TermCut
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import BLOCK
-from dsgp.scratch import Scratch
 from dsgp.terms import Floats
 from dsgp.worker_blocks import WorkerBlocks
 
@@ -57,10 +57,12 @@ class KeptCodes:
 def blocks_of_a_part(cuts: Sequence[TermCut], block: int) -> int:
     """How many logical blocks of so many rows are summed together, whatever they are summed by.
 
-    ``cuts`` are those of all terms: their two-way tables are what a pass makes of a part.
+    ``cuts`` are those of all terms. What a pass makes of a part are two-way tables of the cells, or
+    of bins where cells are more than a learner's, or one-way tables of the cells.
     """
-    sizes = np.array([len(cut) for cut in cuts], dtype=float)
-    n_bytes = 4.0 * float(sizes.sum() ** 2 - np.sum(sizes**2))
+    cells = np.array([len(cut) for cut in cuts], dtype=float)
+    sizes = np.minimum(cells, max(BINS.values()))
+    n_bytes = max(4.0 * float(sizes.sum() ** 2 - np.sum(sizes**2)), 8.0 * float(cells.sum()))
     return max(1, -int(-n_bytes // (_TABLE_BYTES * block)))
 
 
@@ -75,29 +77,18 @@ class KeptRows(KeptCodes):
         on_disk: bool,
         keep: tuple[str, ...],
     ) -> None:
-        self.folder = Scratch("codes") if on_disk else None
         super().__init__()
         shape, kind = (len(cuts), n_rows), codes_type(cuts)
-        self.codes: Any = (
-            np.empty(shape, dtype=kind)
-            if self.folder is None
-            else zarr.create_array(
-                self.folder.path / "codes.zarr",
-                shape=shape,
-                chunks=(max(len(cuts), 1), BLOCK),
-                dtype=np.dtype(kind).name,
-                compressors=None,
-            )
-        )
+        self.codes: Any = DiskCodes.empty(shape, kind) if on_disk else np.empty(shape, dtype=kind)
         self.weight = np.empty(n_rows) if weighted else UNWEIGHTED
         self._numbers = {name: np.empty(n_rows) for name in keep}
         self._multipliers = {
             d: np.empty(n_rows) for d, cut in enumerate(cuts) if cut.term.multiplier is not None
         }
 
-    def append(self, coded: CodedRows) -> None:
+    def append(self, coded: CodedRows, n_rows: int) -> None:
         """Keep the rows of the next block."""
-        rows = slice(self.n, self.n + coded.codes.shape[1])
+        rows = slice(self.n, self.n + n_rows)
         self.codes[:, rows] = coded.codes
         if len(self.weight):
             self.weight[rows] = coded.weight
@@ -105,7 +96,7 @@ class KeptRows(KeptCodes):
             self._numbers[name][rows] = values
         for d, z in coded.multipliers.items():
             self._multipliers[d][rows] = z
-        self._count(coded.codes.shape[1])
+        self._count(n_rows)
 
     def multipliers(self) -> dict[int, Floats]:
         """Return the multipliers of terms that have some, of all rows."""
@@ -125,16 +116,17 @@ class KeptRows(KeptCodes):
                 rows = slice(start, min(start + BLOCK, self.n))
                 self.codes[:, rows] = _renumbered(moves, np.asarray(self.codes[:, rows]))
         weight = self.weight[: self.n] / weight_scale
-        if self.folder is None:
-            return self.codes[:, : self.n], weight
-        return _RowsOnDisk(self.codes, self.n, self.folder), weight
+        if isinstance(self.codes, DiskCodes):
+            return self.codes.first(self.n), weight
+        return self.codes[:, : self.n], weight
 
 
 class KeptOnWorkers(KeptCodes):
     """Codes of all rows on the workers of a cluster; their weights and other numbers here."""
 
-    def __init__(self, client: Any, cuts: list[TermCut]) -> None:
+    def __init__(self, client: Any, cuts: list[TermCut], on_disk: bool) -> None:
         super().__init__()
+        self._on_disk = on_disk
         self.dtype, self.n_terms = np.dtype(codes_type(cuts)), len(cuts)
         self.blocks = WorkerBlocks(client)
         self._pieces: list[CodedRows] = []
@@ -146,10 +138,10 @@ class KeptOnWorkers(KeptCodes):
         keeping = partial(_without_codes, recipe)
         return self.blocks.made(source.chunks(), lengths, block, keeping, "code")
 
-    def append(self, coded: CodedRows) -> None:
-        """Keep the weights and numbers of the next block."""
+    def append(self, coded: CodedRows, n_rows: int) -> None:
+        """Keep the weights and numbers of the next block of so many rows."""
         self._pieces.append(coded)
-        self._count(len(coded.numbers["y"]))
+        self._count(n_rows)
 
     def multipliers(self) -> dict[int, Floats]:
         """No term has any."""
@@ -167,7 +159,9 @@ class KeptOnWorkers(KeptCodes):
         moves = _moves(filled, self.dtype)
         blocks = self.blocks.joined(self.blocks_until(n_blocks), partial(_joined, moves), "recode")
         weight = np.concatenate([piece.weight for piece in self._pieces]) / weight_scale
-        return WorkerCodes(blocks, self.ends(n_blocks), self.n_terms, self.dtype), weight
+        ends = self.ends(n_blocks)
+        codes = WorkerCodes(blocks, ends, self.n_terms, self.dtype, on_disk=self._on_disk)
+        return codes, weight
 
 
 def _without_codes(recipe: BlockRecipe, rows: Rows) -> tuple[Any, NDArray[Any]]:
@@ -195,19 +189,3 @@ def _renumbered(moves: list[NDArray[Any] | None], codes: NDArray[Any]) -> NDArra
 
 def _joined(moves: list[NDArray[Any] | None], *blocks: NDArray[Any]) -> NDArray[Any]:
     return _renumbered(moves, np.concatenate(blocks, axis=1))
-
-
-class _RowsOnDisk:
-    """The first rows of codes on disk, which go with the folder when nobody needs them."""
-
-    def __init__(self, codes: Any, n_rows: int, folder: Any) -> None:
-        self.codes, self.shape, self.folder = codes, (codes.shape[0], n_rows), folder
-        self.dtype = codes.dtype
-
-    def __len__(self) -> int:
-        return int(self.shape[0])
-
-    def __getitem__(self, key: tuple[slice, slice]) -> NDArray[Any]:
-        terms, rows = key
-        start, stop, _ = rows.indices(self.shape[1])
-        return np.asarray(self.codes[terms, start:stop])

@@ -129,7 +129,8 @@ def statistics(
     pilot : (location, scale)
         Roughly those of the target: sums are taken around them.
     with_pairs : bool
-        Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows.
+        Make two-way tables of the bins, and keep no row; otherwise keep the codes of all rows,
+        which passes sum in parts (``RowTable.ends``), wherever they are.
     cells : list of Cells, optional
         Of the same terms, if targets are to be summed by parts of the bins too.
     codes_on_disk : bool
@@ -138,7 +139,7 @@ def statistics(
         Of the workers that keep them. No term may have multipliers.
     keep : tuple of str
         What else to keep of every row beside its codes: "y", or names of the source's extra
-        numbers. Then rows are summed in parts (``RowTable.ends``), wherever they are.
+        numbers.
     watch : callable
         Told the number of rows read so far.
     """
@@ -147,7 +148,7 @@ def statistics(
     total = BlockSums.zeros(cuts, cells, with_pairs)
     kept: KeptRows | KeptOnWorkers | None = None
     if workers is not None:
-        kept = KeptOnWorkers(workers, cuts)
+        kept = KeptOnWorkers(workers, cuts, codes_on_disk)
         results = kept.coded(source, lengths, LOGICAL_BLOCK, recipe)
     else:
         if not with_pairs:
@@ -159,10 +160,10 @@ def statistics(
     for sums, coded, n in results:
         total.add(sums)
         if kept is not None:
-            kept.append(coded)
+            kept.append(coded, int(sums.total[3]))
         n_read += n
         watch(n_read)
-    return _statistics(total, kept, cuts, pilot, source.weighted, bool(keep))
+    return _statistics(total, kept, cuts, pilot, source.weighted)
 
 
 def _statistics(
@@ -171,7 +172,6 @@ def _statistics(
     cuts: list[TermCut],
     pilot: tuple[float, float],
     weighted: bool,
-    in_parts: bool,
 ) -> Statistics:
     """Centre and scale the sums of all rows, by the bins that have rows."""
     weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
@@ -216,9 +216,7 @@ def _statistics(
         )
         equations = BinEquations(layout=layout, bins=tables, **shared)
     else:
-        n_blocks = len(kept.block_ends)
-        if in_parts:
-            n_blocks = blocks_of_a_part(cuts, LOGICAL_BLOCK)
+        n_blocks = blocks_of_a_part(cuts, LOGICAL_BLOCK)
         codes, row_weight = kept.finished(filled, weight_scale, n_blocks)
         ends = kept.ends(n_blocks)
         table = RowTable(names, tuple(cells), codes, kept.multipliers(), ends)

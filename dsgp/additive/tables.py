@@ -7,8 +7,8 @@ through these tables; they do not depend on the hyperparameters and take one pas
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
+from dsgp.additive.packing import packed, unpacked
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
@@ -66,7 +67,7 @@ class TwoWayTables:
     def of(
         cls, table: RowTable, information: Floats, ones: Floats, weight: Floats, n_bins: int
     ) -> TwoWayTables:
-        """Count all rows, in one pass a pair of terms.
+        """Count all rows, in one pass for the terms and one for their pairs.
 
         Parameters
         ----------
@@ -80,8 +81,8 @@ class TwoWayTables:
             A term with fewer cells keeps them.
         """
         merged, weights, informations, spreads, bins, multiplied = [], [], [], [], [], []
-        for term, cells in enumerate(table.cells):
-            in_cells = table.scatter(term, weight if len(weight) else np.ones(table.n_rows), 2)
+        counts = table.counts(weight, 2)
+        for term, (cells, in_cells) in enumerate(zip(table.cells, counts, strict=True)):
             bin_of_cell = cells.bins(in_cells, n_bins)
             size = int(bin_of_cell.max()) + 1
             means, spread = cells.merged(bin_of_cell, in_cells)
@@ -91,14 +92,13 @@ class TwoWayTables:
             multiplied.append(sum_by(bin_of_cell, size, table.part(ones, term)))
             spreads.append(spread)
             bins.append(bin_of_cell)
-        keys = pairs_of(table.n_terms)
-        tasks = [partial(_count, table, d, e, bins[d], bins[e], weight) for d, e in keys]
-        pairs = dict(zip(keys, run(tasks, _MOVE * table.n_rows * len(keys)), strict=True))
+        counted = partial(_count_pairs, bins, table.n_rows)
+        pairs = _added(table.by_parts(counted, (weight,)))
         return cls(
             merged,
             weights,
             informations,
-            pairs,
+            dict(zip(pairs_of(table.n_terms), pairs, strict=True)),
             spreads,
             multiplied if table.multipliers else None,
         )
@@ -119,6 +119,15 @@ class TwoWayTables:
             [self.spreads[d] for d in left],
             None if self.multiplied is None else [self.multiplied[d] for d in left],
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the tables, and count in small integers where that is exact."""
+        state = {one.name: getattr(self, one.name) for one in fields(self)}
+        return state | {"pairs": {key: packed(table) for key, table in self.pairs.items()}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pairs = {key: unpacked(table) for key, table in state["pairs"].items()}
+        self.__dict__.update(state | {"pairs": pairs})
 
     @property
     def ones(self) -> list[Floats]:
@@ -238,8 +247,33 @@ def is_sparse(n_first: int, n_second: int, n_rows: int) -> bool:
     return n_first * n_second > max(_DENSE_CELLS, 4 * n_rows)
 
 
+def _added(parts: Iterator[list[Any]]) -> list[Any]:
+    """Add tables of all pairs, part by part."""
+    total = next(parts)
+    for more in parts:
+        for position, table in enumerate(more):
+            total[position] = total[position] + table
+    return total
+
+
+def _count_pairs(
+    bins: list[Codes],
+    n_rows: int,
+    table: RowTable,
+    arrays: Sequence[NDArray[Any]],
+    part: slice,
+) -> list[Any]:
+    """Count rows of a part by all pairs of terms; there are ``n_rows`` in all parts."""
+    (weight,) = arrays
+    keys = pairs_of(table.n_terms)
+    tasks = [partial(_count, table, part, n_rows, d, e, bins[d], bins[e], weight) for d, e in keys]
+    return run(tasks, _MOVE * (part.stop - part.start) * len(keys))
+
+
 def _count(
     table: RowTable,
+    part: slice,
+    n_rows: int,
     d: int,
     e: int,
     bins_d: Codes,
@@ -251,10 +285,10 @@ def _count(
     if multipliers:
         for multiplier in multipliers:
             weight = weight * multiplier if len(weight) else multiplier
-    if is_sparse(*shape, table.n_rows):
-        return _sparse_count(table, d, e, bins_d, bins_e, weight, shape)
+    if is_sparse(*shape, n_rows):
+        return _sparse_count(table, part, d, e, bins_d, bins_e, weight, shape)
     counts = np.zeros(shape)
-    for rows, codes in table.blocks():
+    for rows, codes in table.blocks(part):
         two_way_table(
             codes[d], codes[e], bins_d, bins_e, weight[rows] if len(weight) else weight, counts
         )
@@ -263,6 +297,7 @@ def _count(
 
 def _sparse_count(
     table: RowTable,
+    part: slice,
     d: int,
     e: int,
     bins_d: Codes,
@@ -271,7 +306,7 @@ def _sparse_count(
     shape: tuple[int, int],
 ) -> Any:
     first, second, values = [], [], []
-    for rows, codes in table.blocks():
+    for rows, codes in table.blocks(part):
         seen = (codes[d] < len(bins_d)) & (codes[e] < len(bins_e))
         first.append(bins_d[codes[d][seen]].astype(np.int32))
         second.append(bins_e[codes[e][seen]].astype(np.int32))

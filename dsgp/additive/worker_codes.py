@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.rows.table import CodesElsewhere, Layout, PartFunction, RowTable
+from dsgp.additive.disk_codes import DiskCodes
+from dsgp.rows.table import CodesElsewhere, Layout, PartFunction, RowsFit, RowTable, total_of
+from dsgp.terms import Floats
 from dsgp.worker_blocks import WorkerBlocks
 
 # Sets of arrays beside the codes that workers keep too: those of the last passes.
@@ -30,6 +32,8 @@ class WorkerCodes(CodesElsewhere):
     dtype : numpy.dtype
     sent : list, optional
         What has been sent to be beside them.
+    on_disk : bool
+        Whether they are to go to a temporary zarr store when they come here.
     """
 
     def __init__(
@@ -39,10 +43,12 @@ class WorkerCodes(CodesElsewhere):
         n_terms: int,
         dtype: np.dtype[Any],
         sent: list[tuple[tuple[NDArray[Any], ...], WorkerBlocks]] | None = None,
+        on_disk: bool = False,
     ) -> None:
         self.blocks, self.ends = blocks, tuple(ends)
         self.shape, self.dtype = (n_terms, self.ends[-1]), dtype
         self._sent = [] if sent is None else sent
+        self._on_disk = on_disk
 
     def by_parts(
         self, layout: Layout, function: PartFunction, arrays: Sequence[NDArray[Any]]
@@ -50,18 +56,33 @@ class WorkerCodes(CodesElsewhere):
         on_part = partial(_on_part, layout, function)
         if not any(map(len, arrays)):
             return self.blocks.each(partial(on_part, arrays=tuple(arrays)), name="rows")
-        return self.blocks.each(on_part, self._beside(arrays), name="rows")
+        return self.blocks.each(on_part, self.beside(arrays), name="rows")
 
     def changed(
         self, function: Callable[[NDArray[Any]], NDArray[Any]], dtype: np.dtype[Any]
     ) -> WorkerCodes:
         blocks = self.blocks.changed(function, name="recode")
-        return WorkerCodes(blocks, self.ends, self.shape[0], dtype, self._sent)
+        return WorkerCodes(blocks, self.ends, self.shape[0], dtype, self._sent, self._on_disk)
 
-    def here(self) -> NDArray[Any]:
-        return np.concatenate(list(self.blocks.each(_as_it_is, name="codes")), axis=1)
+    def chosen(self, terms: Sequence[int]) -> WorkerCodes:
+        blocks = self.blocks.changed(partial(_some_terms, list(terms)), name="recode")
+        return WorkerCodes(blocks, self.ends, len(terms), self.dtype, self._sent, self._on_disk)
 
-    def _beside(self, arrays: Sequence[NDArray[Any]]) -> WorkerBlocks:
+    def fit(self, layout: Layout, mean: Floats) -> WorkerFit:
+        return WorkerFit(self, layout, mean)
+
+    def here(self) -> Any:
+        out: Any = (
+            DiskCodes.empty(self.shape, self.dtype)
+            if self._on_disk
+            else np.empty(self.shape, self.dtype)
+        )
+        parts = self.blocks.each(_as_it_is, name="codes")
+        for (start, stop), codes in zip(pairwise((0, *self.ends)), parts, strict=True):
+            out[:, start:stop] = codes
+        return out
+
+    def beside(self, arrays: Sequence[NDArray[Any]]) -> WorkerBlocks:
         """Send parts of arrays to be with the codes, but for those that the last passes sent."""
         for known, blocks in self._sent:
             if len(known) == len(arrays) and all(map(_is_same, known, arrays)):
@@ -73,6 +94,37 @@ class WorkerCodes(CodesElsewhere):
         blocks = self.blocks.with_parts(parts, name="targets")
         self._sent[:] = [(tuple(arrays), blocks), *self._sent][:_SETS]
         return blocks
+
+
+class WorkerFit(RowsFit):
+    """What the rows get of all tables, beside their codes.
+
+    Each change makes other blocks of those before. Where the cluster forgets them they are made of
+    the codes, by the same additions in the same order.
+    """
+
+    def __init__(self, codes: WorkerCodes, layout: Layout, mean: Floats) -> None:
+        self._codes, self._layout = codes, layout
+        self._mean = mean.copy()
+        self._changes: list[tuple[int, Floats]] = []
+        self._rows = codes.blocks.changed(partial(_fitted, layout, self._mean, ()), name="fit")
+
+    def scatter(self, term: int, weight: Floats) -> Floats:
+        function = partial(_scattered, self._layout, term)
+        beside = (self._codes.beside((weight,)),) if len(weight) else ()
+        sums = self._rows.each(function, self._codes.blocks, *beside, name="rows")
+        total: Floats = total_of(sums)
+        return total
+
+    def add(self, term: int, table: Floats) -> None:
+        change = (term, table.copy())
+        self._changes.append(change)
+        self._rows = self._rows.changed(
+            partial(_with_change, self._layout, change),
+            self._codes.blocks,
+            name="fit",
+            again=partial(_fitted, self._layout, self._mean, tuple(self._changes)),
+        )
 
 
 def _is_same(known: NDArray[Any], array: NDArray[Any]) -> bool:
@@ -88,3 +140,38 @@ def _on_part(
 ) -> Any:
     table = RowTable(layout.names, layout.cells, codes)
     return function(table, arrays, slice(0, codes.shape[1]))
+
+
+def _some_terms(terms: list[int], codes: NDArray[Any]) -> NDArray[Any]:
+    return codes[terms]
+
+
+def _fitted(
+    layout: Layout, mean: Floats, changes: Sequence[tuple[int, Floats]], codes: NDArray[Any]
+) -> Floats:
+    """Return what rows get of the tables of a mean, and of changes that came after."""
+    table = RowTable(layout.names, layout.cells, codes)
+    rows = table.gather(mean)
+    for term, change in changes:
+        table.gather_add(term, change, 1.0, rows)
+    return rows
+
+
+def _with_change(
+    layout: Layout, change: tuple[int, Floats], rows: Floats, codes: NDArray[Any]
+) -> Floats:
+    term, by = change
+    changed = rows.copy()  # dask keeps the one before
+    RowTable(layout.names, layout.cells, codes).gather_add(term, by, 1.0, changed)
+    return changed
+
+
+def _scattered(
+    layout: Layout,
+    term: int,
+    rows: Floats,
+    codes: NDArray[Any],
+    weight: Sequence[Floats] | None = None,
+) -> Floats:
+    weighted = rows if weight is None else rows * weight[0]
+    return RowTable(layout.names, layout.cells, codes).scatter(term, weighted)

@@ -182,7 +182,11 @@ def check_table(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
     sizes = check_arrays({"terms": tree.get("terms", {})}, _terms(checked))
     numbers = [sizes[f"points of term {d}"] for d in range(len(checked.terms))]
     rest = {name: node for name, node in tree.items() if name != "terms"}
-    check_arrays(rest, _equations(numbers) | _fitted(checked, sum(numbers), _was_drawn(tree)))
+    declared = _equations(numbers) | _fitted(checked, sum(numbers), _was_drawn(tree))
+    sizes = check_arrays(rest, declared)
+    ends = rest["equations"].get("ends")
+    if ends is not None and (ends[0] < 1 or ends[-1] != sizes.get("rows")):
+        raise StorageError("array 'equations/ends' must go from the first row to the last one")
     if ("codes" in rest["equations"]) == ("spreads" in rest["equations"] and bool(numbers)):
         raise StorageError("arrays 'equations' must be of rows (codes) or of bins (spreads)")
 
@@ -208,6 +212,7 @@ def _equations(numbers: list[int]) -> dict[str, Array]:
         "equations/information": Array((size,)),
         "equations/multiplied": Array((size,), optional=True),
         "equations/codes": Array((n_terms, "rows"), "u", "any", optional=True),
+        "equations/ends": Array(("parts",), "i", "increasing", optional=True),
         "equations/row_weight": Array(("rows",), values="positive", optional=True),
     }
     for d, number in enumerate(numbers):

@@ -178,7 +178,9 @@ def _equation_arrays(kept: Equations) -> dict[str, Any]:
     if isinstance(kept, RowEquations):
         weights = {"row_weight": kept.row_weight} if len(kept.row_weight) else {}
         multipliers = {f"multiplier{d}": z for d, z in kept.table.multipliers.items()}
-        return arrays | {"codes": kept.table.codes} | weights | multipliers | _multiplied(kept)
+        parts = {"ends": np.array(kept.table.ends)} if len(kept.table.ends) > 1 else {}
+        rows = {"codes": kept.table.codes} | parts | weights | multipliers
+        return arrays | rows | _multiplied(kept)
     assert isinstance(kept, BinEquations)
     pairs = {f"{d}-{e}": pair for (d, e), pair in kept.bins.pairs.items()}
     spreads = {f"{d}": spread for d, spread in enumerate(kept.bins.spreads)}
@@ -207,7 +209,8 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Fitted
         multipliers = {
             d: stored[f"multiplier{d}"] for d in range(layout.n_terms) if f"multiplier{d}" in stored
         }
-        table = RowTable(layout.names, layout.cells, stored["codes"], multipliers)
+        ends = tuple(map(int, stored.get("ends", ())))
+        table = RowTable(layout.names, layout.cells, stored["codes"], multipliers, ends)
         row_weight = stored.get("row_weight", np.empty(0))
         return RowEquations(layout=table, table=table, row_weight=row_weight, **shared)
     bins = TwoWayTables(

@@ -93,12 +93,32 @@ class CodesElsewhere(ABC):
         """Make other codes of these, where they are; a part's are a function of those it has."""
 
     @abstractmethod
-    def here(self) -> NDArray[Any]:
-        """Bring all codes into memory."""
+    def chosen(self, terms: Sequence[int]) -> CodesElsewhere:
+        """Make the codes of some of the terms."""
+
+    @abstractmethod
+    def fit(self, layout: Layout, mean: Floats) -> RowsFit:
+        """As ``RowTable.fit``."""
+
+    @abstractmethod
+    def here(self) -> Any:
+        """Bring all codes into this process's memory, or to its disk."""
 
     def __getitem__(self, key: tuple[Any, slice]) -> NDArray[Any]:
         """Bring some codes into memory: for what is not done part by part."""
-        return self.here()[key]
+        return np.asarray(self.here()[key])
+
+
+class RowsFit(ABC):
+    """What every row gets of all tables, while single ones change."""
+
+    @abstractmethod
+    def scatter(self, term: int, weight: Floats) -> Floats:
+        """Sum it, weighted by (n_rows,) or (0,) for ones, at the cells of one term, (n_cells,)."""
+
+    @abstractmethod
+    def add(self, term: int, table: Floats) -> None:
+        """Add what each row gets of a change (n_cells,) of one term's table."""
 
 
 @dataclass(frozen=True)
@@ -131,14 +151,20 @@ class RowTable(Layout):
             )
 
     def without(self, term: int) -> RowTable:
-        """Return the table of all terms but one; codes on disk stay there."""
+        """Return the table of all terms but one; codes on disk or elsewhere stay there."""
         layout = super().without(term)
         left = [d for d in range(self.n_terms) if d != term]
-        in_memory = isinstance(self.codes, np.ndarray)
+        codes: Any
+        if isinstance(self.codes, np.ndarray):
+            codes = self.codes[left]
+        elif isinstance(self.codes, CodesElsewhere):
+            codes = self.codes.chosen(left)
+        else:
+            codes = _ChosenCodes(self.codes, left)
         return RowTable(
             layout.names,
             layout.cells,
-            self.codes[left] if in_memory else _ChosenCodes(self.codes, left),
+            codes,
             {i: self.multipliers[d] for i, d in enumerate(left) if d in self.multipliers},
             self.ends,
         )
@@ -207,6 +233,12 @@ class RowTable(Layout):
         parts = list(self.by_parts(partial(_gathered, flat)))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
+    def fit(self, mean: Floats) -> RowsFit:
+        """Start with what every row gets of the tables of a flat vector, where the codes are."""
+        if isinstance(self.codes, CodesElsewhere):
+            return self.codes.fit(self.layout, mean)
+        return _FitHere(self, mean)
+
     def gather_add(self, term: int, table: Floats, scale: float, out: Floats) -> None:
         """Add scale times what each row gets of one term's table to ``out`` (n_rows,)."""
         multiplier = self.multiplier(term)
@@ -223,9 +255,12 @@ class RowTable(Layout):
         """
         return total_of(self.by_parts(partial(_scattered, term, power), (values,)))
 
-    def counts(self, weight: Floats) -> list[Floats]:
-        """Count rows in the cells of all terms, by their weights (n_rows,), or (0,) for ones."""
-        return self.parts(total_of(self.by_parts(_counted, (weight,))))
+    def counts(self, weight: Floats, power: int = 0) -> list[Floats]:
+        """Count rows in the cells of all terms, by their weights (n_rows,), or (0,) for ones.
+
+        Each row counts as often as that power of its multiplier says.
+        """
+        return self.parts(total_of(self.by_parts(partial(_counted, power), (weight,))))
 
     def scatter_block(
         self,
@@ -246,7 +281,7 @@ class RowTable(Layout):
 PartFunction = Callable[[RowTable, Sequence[NDArray[Any]], slice], Any]
 
 
-def total_of(sums: Iterator[Floats]) -> Floats:
+def total_of(sums: Iterator[Any]) -> Any:
     """Add sums, one at least, in their order."""
     total = next(sums)
     for more in sums:
@@ -271,14 +306,25 @@ def _scattered(
     return out
 
 
-def _counted(table: RowTable, arrays: Sequence[NDArray[Any]], part: slice) -> Floats:
+def _counted(power: int, table: RowTable, arrays: Sequence[NDArray[Any]], part: slice) -> Floats:
     (weight,) = arrays
     out = np.zeros(table.size)
     for rows, codes in table.blocks(part):
         counts = weight[rows] if len(weight) else np.ones(codes.shape[1])
         for term, cells in enumerate(table.parts(out)):
-            table.scatter_block(term, codes[term], rows, counts, cells, 0)
+            table.scatter_block(term, codes[term], rows, counts, cells, power)
     return out
+
+
+class _FitHere(RowsFit):
+    def __init__(self, table: RowTable, mean: Floats) -> None:
+        self._table, self._rows = table, table.gather(mean)
+
+    def scatter(self, term: int, weight: Floats) -> Floats:
+        return self._table.scatter(term, self._rows * weight if len(weight) else self._rows)
+
+    def add(self, term: int, table: Floats) -> None:
+        self._table.gather_add(term, table, 1.0, self._rows)
 
 
 class _ChosenCodes:

@@ -201,6 +201,20 @@ def test_a_host_whose_key_is_not_known_is_refused(folder, sshd, tmp_path, capsys
     assert "Host key is not trusted" in capsys.readouterr().err
 
 
+def test_hosts_without_the_certificates_are_named_before_anything_starts(
+    folder, sshd, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(ssh, "SSHCluster", lambda *_, **__: pytest.fail("started"))
+    there = (folder / "ca.pem", folder / "node.pem", tmp_path / "other-home" / "node-key.pem")
+    monkeypatch.setattr(ssh.encryption, "files", lambda _: there)
+    config = written(tmp_path, tls_directory=folder, **sshd)
+    with pytest.raises(SystemExit):
+        ssh.main(["--config", config, "--", "true"])
+    told = capsys.readouterr().err
+    assert f"{getpass.getuser()} cannot read node-key.pem in" in told
+    assert "on 127.0.0.1: copy them" in told
+
+
 # ---------------------------------------------------------------- SLURM
 
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import dask
@@ -13,9 +14,12 @@ import distributed  # noqa: F401 - its settings
 import pytest
 import yaml
 
+from cluster.compose import launch as compose
 from cluster.kubernetes import launch as kubernetes
 from cluster.launching import Recipe, read_config
+from dsgp.locks import only_here
 
+LOCK = "dsgp-compose-mine.lock"
 FOLDER = Path(__file__).parents[2] / "cluster"
 PLATFORMS = ["local", "ssh", "slurm", "tls", "kubernetes", "compose"]
 
@@ -128,6 +132,9 @@ case "$*" in
   *"get pods"*) echo '{{"items": [{{"metadata": {{"name": "pod-1"}}, "status": {{"phase": "Running"}}}}]}}' ;;
   *"get pod "*) echo '{{"status": {{"containerStatuses": [{{"state": {{"terminated": {{"exitCode": 3}}}}}}]}}}}' ;;
   *logs*) echo "what the command says" ;;
+  *create*) if [ -e {log}.there ]; then
+      echo 'Error from server (AlreadyExists): daskclusters "dsgp" already exists' >&2; exit 1
+    fi ;;
   *apply*) cat >> {log}; echo >> {log} ;;
 esac
 """  # fmt: skip  # noqa: E501
@@ -145,16 +152,35 @@ def test_a_command_on_kubernetes_waits_for_workers_as_long_as_its_scheduler():
         assert variables["DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"] == "7s"
 
 
-def test_a_command_on_kubernetes_ends_with_its_exit_code_and_leaves_nothing(
-    tmp_path, monkeypatch, capfd
-):
-    log = tmp_path / "log"
-    program = tmp_path / "kubectl"
-    program.write_text(KUBECTL.format(log=log))
+def acted(tmp_path, monkeypatch, name, text):
+    """Put a program in place of another one, which logs how it is called; return the log."""
+    program, log = tmp_path / name, tmp_path / "log"
+    program.write_text(text.format(log=log))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    config = tmp_path / "config.yaml"
-    config.write_text("namespace: gp\nimage: example.org/dsgp:1\n")
+    return log
+
+
+@pytest.fixture
+def kubectl(tmp_path, monkeypatch):
+    (tmp_path / "config.yaml").write_text("namespace: gp\nimage: example.org/dsgp:1\n")
+    return acted(tmp_path, monkeypatch, "kubectl", KUBECTL)
+
+
+def test_a_second_launch_on_kubernetes_is_refused_and_the_first_goes_on(kubectl, tmp_path, capfd):
+    kubectl.with_name("log.there").touch()
+    with pytest.raises(SystemExit):
+        kubernetes.main(["--config", str(tmp_path / "config.yaml"), "--", "dsgp", "info"])
+    told = capfd.readouterr().err
+    assert "there is a cluster 'dsgp' in the namespace 'gp' already" in told
+    assert "kubectl --namespace gp delete daskcluster/dsgp job/dsgp-command" in told
+    assert "create" in kubectl.read_text(encoding="utf-8").splitlines()[-1]
+
+
+def test_a_command_on_kubernetes_ends_with_its_exit_code_and_leaves_nothing(
+    kubectl, tmp_path, capfd
+):
+    log, config = kubectl, tmp_path / "config.yaml"
     code = kubernetes.main(["--config", str(config), "--", "dsgp", "info", "/data/model.zarr"])
     assert code == 3
     assert "what the command says" in capfd.readouterr().out
@@ -162,7 +188,7 @@ def test_a_command_on_kubernetes_ends_with_its_exit_code_and_leaves_nothing(
     command = f'"args": ["dsgp", "info", "/data/model.zarr", "--scheduler", "{kubernetes.ADDRESS}"]'
     assert command in said
     called = [line for line in said.splitlines() if line.startswith("--namespace gp ")]
-    assert called[0].endswith("apply --filename -")
+    assert [line.split()[2] for line in called[:2]] == ["create", "apply"]
     assert [line.split()[2] for line in called[-2:]] == ["delete", "delete"]
 
 
@@ -179,6 +205,53 @@ def test_containers_can_be_reached_by_the_dashboard_on_loopback_only():
     assert set(services) == {"scheduler", "worker", "command"}
     ports = [port for service in services.values() for port in service.get("ports", [])]
     assert ports == ["127.0.0.1:8787:8787"]
+
+
+DOCKER = """#!/bin/sh
+echo "$COMPOSE_PROJECT_NAME: $@" >> {log}
+case "$*" in
+  *" ps "*) [ -e {log}.there ] && echo 0123456789ab ; exit 0 ;;
+  *" run "*) exit 3 ;;
+esac
+"""
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    (tmp_path / "config.yaml").write_text("name: mine\n")
+    monkeypatch.setattr(compose.tempfile, "gettempdir", lambda: str(tmp_path))
+    for variable in compose.Compose().environment():
+        monkeypatch.setenv(variable, "")  # as before at the end
+    return acted(tmp_path, monkeypatch, "docker", DOCKER)
+
+
+def asked(docker, verb):
+    calls = docker.read_text(encoding="utf-8").splitlines()
+    return [call for call in calls if verb in call.split()]
+
+
+@pytest.mark.parametrize("other", ["its containers", "just starting"])
+def test_a_second_launch_of_containers_is_refused_and_the_first_goes_on(
+    docker, tmp_path, capfd, other
+):
+    arguments = ["--config", str(tmp_path / "config.yaml"), "--", "dsgp", "info"]
+    with nullcontext() if other == "its containers" else only_here(tmp_path / LOCK, ""):
+        if other == "its containers":
+            docker.with_name("log.there").touch()
+        with pytest.raises(SystemExit):
+            compose.main(arguments)
+    told = capfd.readouterr().err
+    assert "containers of the name 'mine' are there already" in told
+    assert "--project-name mine down" in told
+    assert not asked(docker, "up")
+    assert not asked(docker, "down")
+
+
+def test_a_command_in_containers_ends_with_its_exit_code_and_leaves_nothing(docker, tmp_path):
+    assert compose.main(["--config", str(tmp_path / "config.yaml"), "--", "dsgp", "info"]) == 3
+    assert len(asked(docker, "up")) == len(asked(docker, "down")) == 1
+    assert all(call.startswith("mine: ") for call in asked(docker, "down"))
+    assert not (tmp_path / LOCK).exists()
 
 
 def command_of(line):

@@ -87,7 +87,7 @@ def _outcomes(
         return
     try:
         sends = (partial(_sent, client, job, task) for task in todo)
-        with closing(in_order(sends, 2 * n_threads(client), client)) as outcomes:
+        with closing(in_order(sends, 2 * n_threads(client), client, light=True)) as outcomes:
             yield from zip(todo, outcomes, strict=True)
     except ClusterError as error:
         raise ClusterError(

@@ -234,7 +234,7 @@ class GaussianFit:
                         outcome, hyper.kernels, hyper.noise_variance, noise_bounds
                     )
                 outcome = self._without_structure(outcome, noise_bounds, clock)
-        return outcome
+        return outcome.at_home()
 
     def _without_structure(
         self, outcome: GaussianOutcome, noise_bounds: tuple[float, float], clock: Clock

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from dsgp.additive import AdditiveSystem, RowEquations
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.gaussian.learner import Hyperparameters
 from dsgp.models.gaussian.mean import Fit
@@ -40,6 +41,23 @@ class GaussianOutcome:
         """Whether solver and learner met their tolerances, and nothing was seen to be missed."""
         met = self.fit.solution.converged and self.hyper.converged
         return met and not self.unresolved and not self.too_wide
+
+    def at_home(self) -> GaussianOutcome:
+        """Bring here what workers keep of the rows: draws, and a model that is stored, need it."""
+        system = self.fit.system
+        equations = system.equations.at_home()
+        if equations is system.equations:
+            return self
+        system = AdditiveSystem(
+            equations, system.kernels, system.noise_variance, system.unfelt, system.constant
+        )
+        # They share the codes; their targets are not those of the fit.
+        ours, theirs = self.training.equations, equations
+        assert isinstance(ours, RowEquations)
+        assert isinstance(theirs, RowEquations)
+        ours = replace(ours, layout=theirs.layout, table=theirs.table)
+        training = replace(self.training, equations=ours)
+        return replace(self, training=training, fit=replace(self.fit, system=system))
 
     @property
     def log_posterior(self) -> float:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dsgp.additive import Equations, RowEquations
+from dsgp.additive.streaming import n_parts
 from dsgp.additive.survey import Survey, survey
 from dsgp.models.clock import Watch
-from dsgp.models.rows.bins import summed_by_bins
-from dsgp.models.rows.budget import plan_memory
+from dsgp.models.rows.bins import BinPlan, summed_by_bins
+from dsgp.models.rows.budget import code_bytes, plan_memory
 from dsgp.models.rows.columns import TermRows, missing_of
 from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
 from dsgp.rows.coded import Extremes, report_columns
@@ -23,11 +25,14 @@ from dsgp.rows.usable import (
     require_usable_target,
 )
 from dsgp.terms import BoundTerm, Floats
+from dsgp.worker_blocks import workers_that_keep
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
 EXACT_INPUTS = 100_000
 # Rough kernels lose by bins, and are worth more work.
 EXACT_ROUGH_INPUTS = 10_000_000
+# Kept of a row by workers, beside its code.
+_ROW_NUMBERS = 3
 
 
 @dataclass(frozen=True)
@@ -156,7 +161,12 @@ def binned(
         pilot = _pilot(surveyed)
         require_usable_scale(pilot[1])
     plan, summed, too_wide = summed_by_bins(
-        rows, surveyed, bins, pilot, partial(watch, "summing rows")
+        rows,
+        surveyed,
+        bins,
+        pilot,
+        partial(watch, "summing rows"),
+        workers=partial(_workers, surveyed.n_rows),
     )
     training = Training(
         names=tuple(source.names),
@@ -171,6 +181,18 @@ def binned(
         n_missing=missing_of(rows, surveyed),
     )
     return replace(training, too_wide=too_wide)
+
+
+def _workers(n_rows: int, plan: BinPlan) -> Any | None:
+    """Return the client whose workers are to keep the codes, if there are passes over them.
+
+    Tables of one part take as long to come from a worker as its rows take here.
+    """
+    multiplied = any(cut.term.multiplier is not None for cut in plan.cuts)
+    if plan.with_pairs or multiplied or n_parts(n_rows, plan.cuts) < 2:
+        return None
+    # Codes, weights, and what the rows get of all terms before and after a change.
+    return workers_that_keep(n_rows * (code_bytes(plan.cuts) + 8.0 * _ROW_NUMBERS))
 
 
 def _pilot(surveyed: Survey) -> tuple[float, float]:

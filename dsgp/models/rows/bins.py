@@ -61,8 +61,8 @@ def summed_by_bins(
 ) -> tuple[BinPlan, Statistics, dict[str, int]]:
     """Sum the rows by bins, with ``bins="auto"`` again by more where a target varies within them.
 
-    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too: by the
-    workers of the client that ``workers`` returns, if any.
+    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too. Codes
+    that are kept are so by the workers of the client that ``workers`` returns, if any.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def summed_by_bins(
             cells=plan.cells(surveyed),
             codes_on_disk=plan.on_disk,
             keep=keep or (),
-            workers=workers(plan) if keep else None,
+            workers=workers(plan),
             watch=watch,
         )
         too_wide = {}
