@@ -42,6 +42,7 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     "newton_max_iter": (Model.classifier, *GENERALIZED),
     "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
     "class_weight": (Model.classifier,),
+    "interactions": (Model.additive,),
     "multi_class": (Model.classifier,),
     "exposure": (Model.poisson, Model.negative_binomial, Model.gamma),
     "offset": GENERALIZED,
@@ -151,6 +152,7 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     if model is Model.additive:
         if options["method"] is not None:
             shared |= {"method": str(options["method"]), **_drawn(options)}
+        shared["interactions"] = _interactions(options["interactions"] or ())
         return AdditiveGPRegressor(
             kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )
@@ -193,6 +195,21 @@ def _terms(texts: Sequence[str]) -> dict[str, list[Term]] | None:
             raise ParameterError(f"--term: {error}") from error
         terms.setdefault(str(term.column), []).append(term)
     return terms or None
+
+
+def _interactions(texts: Sequence[str]) -> Any:
+    """Return "auto", a number, or pairs of names."""
+    if len(texts) == 1 and texts[0] == "auto":
+        return "auto"
+    if len(texts) == 1 and texts[0].isdecimal():
+        return int(texts[0])
+    pairs = [tuple(part.strip() for part in text.split(":")) for text in texts]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ParameterError(
+            f"--interactions must be auto, a number, or pairs of inputs such as 'hour:day', got "
+            f"{' '.join(map(repr, texts))}"
+        )
+    return pairs
 
 
 def _projections(text: str) -> str | int:

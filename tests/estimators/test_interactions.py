@@ -9,6 +9,7 @@ import dsgp
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP, Levels, Tensor
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern32, Matern52, Periodic
+from dsgp.learning.pair_scores import PairedColumn, gain
 from dsgp.terms import parse_term
 
 
@@ -276,3 +277,117 @@ def test_a_constant_column_has_no_interaction():
     with pytest.warns(UserWarning, match="a × c"):
         model = AdditiveGPRegressor(terms=["a", Tensor("a", "c")]).fit(X.assign(c=1.0), y)
     assert list(model.kernels_) == ["a"]
+
+
+# ---------------------------------------------------------------- pairs that are found
+
+
+def test_auto_finds_the_pairs_and_no_others():
+    X, f = table(2500)
+    X["nothing"] = np.random.default_rng(5).normal(size=len(X))
+    y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
+    model = AdditiveGPRegressor(interactions="auto").fit(X, y)
+    assert {frozenset(pair) for pair in model.interactions_} == {
+        frozenset("ab"), frozenset("bg"), frozenset("gh"),
+    }  # fmt: skip
+    scores = model.interaction_scores_
+    assert len(scores) == 10
+    assert scores["chosen"].sum() == 3
+    assert scores.loc[~scores["chosen"], "gain"].max() < scores.loc[scores["chosen"], "gain"].min()
+    assert any("3 of 10 pairs" in note for note in model.learner_notes_)
+    assert any("leave-one-out" in note for note in model.learner_notes_)
+    new, f_new = table(300, seed=4)
+    assert np.mean((model.predict(new.assign(nothing=0.0)) - f_new) ** 2) < 0.03 * np.var(f_new)
+
+
+def test_auto_adds_none_where_there_is_none():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 6)) + rng.standard_normal((1500, 1))
+    y = np.sin(X[:, 0]) + X[:, 1] ** 2 + rng.standard_normal(1500)
+    model = AdditiveGPRegressor(interactions="auto").fit(X, y)
+    assert model.interactions_ == []
+    assert list(model.kernels_) == [f"x{d}" for d in range(6)]
+    plain = AdditiveGPRegressor().fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+
+
+def test_numbers_and_names_of_pairs(tmp_path):
+    X, f = table(600)
+    y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
+    one = AdditiveGPRegressor(interactions=1).fit(X, y)
+    assert [set(pair) for pair in one.interactions_] == [{"b", "g"}]
+    named = AdditiveGPRegressor(interactions=[("b", "g")]).fit(X, y)
+    assert list(named.kernels_) == ["a", "b", "g", "h", "b × g"]
+    one.save(tmp_path / "m.zarr")
+    again = dsgp.load(tmp_path / "m.zarr")
+    assert again.interactions_ == one.interactions_
+    pd.testing.assert_frame_equal(again.interaction_scores_, one.interaction_scores_)
+    named.save(tmp_path / "n.zarr")
+    restored = dsgp.load(tmp_path / "n.zarr")
+    np.testing.assert_array_equal(restored.predict(X), named.predict(X))
+    refitted = restored.fit(X, y)
+    np.testing.assert_allclose(refitted.predict(X), named.predict(X), atol=1e-9)
+
+
+def test_blocks_of_rows_give_the_same_pairs():
+    X, f = table(2500)
+    y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
+    frame = dd.from_pandas(X.assign(y=y), npartitions=3)
+    streamed = AdditiveGPRegressor(interactions=2).fit(frame[list(X)], frame["y"])
+    again = AdditiveGPRegressor(interactions=2, bins="auto").fit(X, y)
+    assert streamed.interactions_ == again.interactions_
+    np.testing.assert_allclose(
+        streamed.interaction_scores_["gain"], again.interaction_scores_["gain"], rtol=0.05, atol=0.5
+    )
+
+
+def test_gains_are_those_of_the_marginal_likelihood():
+    """All rows at the bins' places: the gain of a table is that of the model with the features."""
+    rng = np.random.default_rng(0)
+    shares = np.array([0.2, 0.3, 0.1, 0.4])
+    first = PairedColumn(shares, False).features()[0]
+    other = PairedColumn(np.array([0.5, 0.25, 0.25]), True).features()[0]
+    n = 300
+    a, b = rng.choice(4, n, p=shares), rng.choice(3, n)
+    y = 0.5 * first[a, 0] * other[b, 1] + 0.7 * rng.standard_normal(n)
+    noise = 0.49
+    precision, score = np.zeros((4, 3)), np.zeros((4, 3))
+    np.add.at(precision, (a, b), 1 / noise)
+    np.add.at(score, (a, b), y / noise)
+    found, variance = gain(precision, score, [first], [other])
+    features = (first[a][:, :, None] * other[b][:, None, :]).reshape(n, -1)
+
+    def likelihood(v):
+        covariance = noise * np.eye(n) + v * features @ features.T
+        return -0.5 * (y @ np.linalg.solve(covariance, y) + np.linalg.slogdet(covariance)[1])
+
+    assert found == pytest.approx(likelihood(variance) - likelihood(0.0), abs=1e-8)
+    for factor in (0.3, 3.0):
+        assert likelihood(factor * variance) - likelihood(0.0) < found
+    # Features average to zero over the rows of each column.
+    np.testing.assert_allclose(shares @ first, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("interactions", "match"),
+    [
+        ("all", "must be"),
+        (-1, "must be"),
+        (True, "must be"),
+        ([("a",)], "must be"),
+        ([("a", "a")], "with itself"),
+        ([("a", "b"), ("b", "a")], "twice"),
+        ([("a", "nothing")], "names 'nothing'"),
+    ],
+)
+def test_what_names_no_pairs_is_refused(interactions, match):
+    X, y = table(60)
+    with pytest.raises(ParameterError, match=match):
+        AdditiveGPRegressor(interactions=interactions).fit(X, y)
+
+
+def test_given_hyperparameters_are_not_searched():
+    X, y = table(60)
+    model = AdditiveGPRegressor(learner=None, noise_variance=1.0, interactions="auto")
+    with pytest.raises(ParameterError, match="interactions are learned"):
+        model.fit(X, y)

@@ -41,7 +41,8 @@ Categories, groups and seasons (text needs nothing said):
       --term 'date: Levels(part=weekday)' --out births.zarr
 
 \b
-Interactions, by projections:
+Interactions of pairs of inputs that are found, and by projections:
+  dsgp fit train.csv --target price --interactions auto --out price.zarr
   dsgp fit train.csv --target price --model pursuit --out price.zarr
   dsgp fit train.csv --target price --model pursuit --projections 10 \\
       --starts 20 --seed 1 --out price.zarr
@@ -80,6 +81,7 @@ def fit(
     multi_class: options.MultiClass = MultiClass.softmax,
     kernel: options.Kernel = None,
     term: options.Term = None,
+    interactions: options.Interactions = None,
     lengthscale: options.Lengthscale = None,
     variance: options.Variance = None,
     noise_variance: options.NoiseVariance = None,

@@ -96,6 +96,14 @@ Term = Annotated[
         "without one are projected.",
     ),
 ]
+Interactions = Annotated[
+    list[str] | None,
+    Option(
+        metavar="auto|N|'A:B'",
+        help="additive: what inputs do together. auto: as many pairs as the rows tell of; N: so "
+        "many; 'hour:day': these two, can be repeated.",
+    ),
+]
 Lengthscale = Annotated[
     float | None,
     Option(metavar="L", help="All but pursuit: start for every input, in its units."),

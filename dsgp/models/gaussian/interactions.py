@@ -269,8 +269,13 @@ class _Search:
         self, outcome: GaussianOutcome, added: list[tuple[int, int]], more: list[tuple[int, int]]
     ) -> GaussianOutcome | None:
         """Fit with more pairs; None where the marginal likelihood gains too little by them."""
-        terms = [interaction_of(self.columns[j], self.columns[k]) for j, k in [*added, *more]]
-        better = self.fit(self.source, [*self.terms, *terms], self.clock)
+        pairs = [interaction_of(self.columns[j], self.columns[k]) for j, k in [*added, *more]]
+        # Learning begins where it ended before.
+        known = {term.name: term.kernel for term in outcome.terms()}
+        terms = [
+            term.with_kernel(known.get(term.name, term.kernel)) for term in [*self.terms, *pairs]
+        ]
+        better = self.fit(self.source, terms, self.clock)
         gained = better.log_posterior - outcome.log_posterior
         return better if gained > self.least else None
 
