@@ -42,8 +42,10 @@ def keep_freed_memory() -> bool:
         return False
     _is_due = False
     mallopt = _mallopt()
-    # Every one is set, whether or not the others could be.
-    return mallopt is not None and all([mallopt(*setting) for setting in _SETTINGS])
+    if mallopt is None:
+        return False
+    done = [mallopt(*setting) for setting in _SETTINGS]  # each, whether or not the others could be
+    return all(done)
 
 
 def _mallopt() -> Callable[[int, int], int] | None:
