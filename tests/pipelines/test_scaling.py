@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from dsgp.errors import DsgpError, ParameterError
+from dsgp.rows.sources import source_of
 from pipelines.datasets import load
 from pipelines.peers import PEERS, Mgcv, PyGam, peer_of
 from pipelines.scaling import __main__ as scaling
@@ -82,6 +83,22 @@ def test_a_chunk_of_inputs_and_targets_is_made_once(monkeypatch):
     assert made == []  # building the arrays makes no row
     dask.compute(X, y, scheduler="synchronous")
     assert sorted(made) == [50, 100, 100]
+
+
+def test_a_fit_makes_every_chunk_once_in_each_pass(monkeypatch):
+    made = []
+
+    def counted(n, *rest):
+        made.append(rest[-1])
+        return synth8d_arrays(n, *rest)
+
+    monkeypatch.setattr(rows, "synth8d_arrays", counted)
+    X, y = synth8d_blocks(600, seed=2, chunk=200)
+    source = source_of(X, y, None)
+    for _ in range(2):
+        made.clear()
+        assert sum(len(chunk()) for chunk in source.chunks()) == 600
+        assert sorted(made) == [0, 200, 400]
 
 
 def test_functions_and_noise_are_those_of_synth8d():
