@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dask.utils import key_split
+import re
 
 from dsgp.errors import ClusterError
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
+# What makes the name of a task its own, at its end.
+_NUMBERS = re.compile(r"(-[0-9a-f]{4,})+$")
 # What holds after every fault, so that each message can say it.
 SAFE = "results are written whole or not at all, and nothing that was there is lost"
 
@@ -24,7 +26,7 @@ def translated(error: BaseException) -> BaseException:
     if kind == "KilledWorker":
         task, worker, failures = error.args
         return ClusterError(
-            f"the task {key_split(task)!r} has ended {failures + 1} workers "
+            f"the task {_NUMBERS.sub('', str(task))!r} has ended {failures + 1} workers "
             f"one after the other, the last at {getattr(worker, 'address', worker)}: as a rule "
             "they ran out of memory, else they crashed, which their logs tell; "
             f"{SAFE}: give workers more memory (memory_limit), cut the rows into smaller chunks, "
