@@ -5,7 +5,6 @@ processor seconds unless they are called wall seconds: those do not depend on wh
 """
 
 import json
-import math
 import os
 import platform
 import socket
@@ -175,7 +174,6 @@ def measure(settings: Settings, client: Client, addresses: list[str]) -> dict[st
         "spent": spent,
         "probes": probes,
         "read_bytes": PASSES * settings.n * ROW_BYTES,
-        "blocks": math.ceil(settings.n / CHUNK),
         "stages": {name: float(value) for name, value in model.fit_seconds_.items()},
         "workers_peak_memory_mb": max(peaks.values()),
         "driver_peak_memory_mb": own_peak_memory_mb(),

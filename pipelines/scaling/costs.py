@@ -5,10 +5,11 @@ Processor seconds, of which everything but the last line is fitted by non-negati
     workers  = compute · rows + read · bytes read + worker_task · tasks + worker_byte · bytes sent
     driver   = serial + block · blocks + driver_task · tasks + driver_byte · bytes sent
     tasks    = tasks_0 + tasks_1 · blocks,    bytes sent = sent_0 + sent_1 · blocks
-    wall     = waiting · (serial + max(workers / w, driver − serial, both / cores))
+    wall     = waiting · (serial + max(workers · rounds / blocks, driver − serial, both / cores))
 
-The driver works on one block while workers are at the next ones, so that the slower of the two
-counts; on one machine both share its cores. Errors are those of the jackknife over the fits, and
+In each of the rounds, blocks / w and rounded up, every worker has one block. The driver works on a
+block while workers are at the next ones, so that the slower of the two counts; on one machine both
+share its cores. Errors are those of the jackknife over the fits, and
 how far measured wall times are from the model's.
 """
 
@@ -68,7 +69,7 @@ class Costs:
 
     def seconds(self, n: int) -> dict[str, float]:
         """Processor seconds of a fit to so many rows: of workers and driver, by what they do."""
-        blocks = -(-n // CHUNK)
+        blocks = n_blocks(n)
         tasks, sent = self.tasks_0 + self.tasks_1 * blocks, self.sent_0 + self.sent_1 * blocks
         return {
             "computing": self.compute * n,
@@ -99,11 +100,33 @@ class Costs:
         """
         workers, driver = self.of_workers(n), self.of_driver(n)
         shared = 0.0 if cores is None else (workers + driver) / cores
-        return self.waiting * (self.serial + max(workers / threads, driver, shared))
+        blocks = n_blocks(n)
+        rounds = -(-blocks // threads)
+        return self.waiting * (self.serial + max(workers * rounds / blocks, driver, shared))
 
     def most_useful_workers(self, n: int) -> int:
         """Threads of workers from which on the driver is what takes the time."""
         return max(1, int(np.ceil(self.of_workers(n) / max(self.of_driver(n), 1e-9))))
+
+
+def n_blocks(n: int) -> int:
+    """Blocks of so many rows: what workers sum at a time, and chunks that they read."""
+    return -(-n // CHUNK)
+
+
+def require_enough(sizes: Sequence[int]) -> None:
+    """Refuse rows of fits that do not tell what grows with them from what does not.
+
+    Raises
+    ------
+    ParameterError
+        If there are fewer than three, or all have as many blocks.
+    """
+    if len(sizes) < FEWEST_CELLS or len(set(map(n_blocks, sizes))) < 2:
+        raise ParameterError(
+            f"the cost model needs at least {FEWEST_CELLS} fits, with different numbers of blocks "
+            f"of {CHUNK:,} rows; name more --sizes, such as 1e6,4e6, or more --workers"
+        )
 
 
 def fit_costs(cells: Sequence[Cell]) -> Costs:
@@ -112,13 +135,9 @@ def fit_costs(cells: Sequence[Cell]) -> Costs:
     Raises
     ------
     ParameterError
-        If there are fewer cells than the parts of the model need, or all have the same rows.
+        As ``require_enough`` says.
     """
-    if len(cells) < FEWEST_CELLS or len({cell["settings"]["n"] for cell in cells}) < 2:
-        raise ParameterError(
-            f"the cost model needs at least {FEWEST_CELLS} fits, of at least two sizes; got "
-            f"{len(cells)}: ask for more with --sizes or --workers"
-        )
+    require_enough([cell["settings"]["n"] for cell in cells])
     spent = [cell["spent"] for cell in cells]
     n = [cell["settings"]["n"] for cell in cells]
     compute = _solve([[rows] for rows in n], [each["computing"] for each in spent])
@@ -127,7 +146,7 @@ def fit_costs(cells: Sequence[Cell]) -> Costs:
     tasks_and_bytes = [[each["tasks"], each["sent_bytes"]] for each in spent + probes]
     beside = [sum(each["workers"]) - each["computing"] - each["reading"] for each in spent + probes]
     of_worker = _solve(tasks_and_bytes, beside)
-    blocks = [[1.0, cell["blocks"]] for cell in cells]
+    blocks = [[1.0, n_blocks(rows)] for rows in n]
     rows_of_driver = [*blocks, *([0.0, 0.0] for _ in probes)]
     of_driver = _solve(
         [[*row, *more] for row, more in zip(rows_of_driver, tasks_and_bytes, strict=True)],

@@ -12,7 +12,7 @@ from dask.system import CPU_COUNT
 
 from dsgp.errors import ParameterError
 from pipelines.reporting import REPORT, environment, write_report
-from pipelines.scaling.costs import FEWEST_CELLS, Fitted
+from pipelines.scaling.costs import Fitted, require_enough
 from pipelines.scaling.rows import N_COLUMNS
 from pipelines.scaling.run import OURS, Settings
 from pipelines.scaling.running import RUNS, require_own, run_all, say
@@ -23,7 +23,7 @@ PIPELINE = "scaling-workers"
 MODULE = "pipelines.scaling.cell"
 COSTS, TABLE, PICTURE = "costs.json", "table.csv", "workers.png"
 OWN_FILES = {RUNS, REPORT, "report.md", COSTS, TABLE, PICTURE}
-SIZES, QUICK_SIZES = "1e6,2e6,4e6", "1e5,3e5"
+SIZES, QUICK_SIZES = "1e6,2e6,4e6", "5e5,2e6"
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,7 @@ def measure_workers(plan: Plan) -> None:
         raise ParameterError(
             f"--check {check.n} is one of the fits that the model is fitted to; name another size"
         )
-    if len(cells) < FEWEST_CELLS or len({cell.n for cell in cells}) < 2:
-        raise ParameterError(
-            f"the cost model needs at least {FEWEST_CELLS} fits, of two sizes at least; "
-            "name more --sizes or --workers"
-        )
+    require_enough([cell.n for cell in cells])
     require_own(plan.out, OWN_FILES)
     measured = _measured(plan)
     records, notes = measured(cells)

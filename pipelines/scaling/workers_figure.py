@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullFormatter, PercentFormatter, ScalarFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    NullFormatter,
+    PercentFormatter,
+    ScalarFormatter,
+)
 
 from dsgp.plotting.style import ACCENT, GREY, INK, frame
 from pipelines.reporting import DPI
@@ -48,7 +55,10 @@ def draw_workers(report: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
     ):
         _finish(ax, numbers, report["cores"], title, label)
     strong.set_yscale("log")
-    strong.yaxis.set_major_formatter(ScalarFormatter())
+    walls = [line["wall"] for line in lines]
+    strong.set_ylim(min(walls) / 1.5, max(walls) * 1.5)
+    strong.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    strong.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     strong.yaxis.set_minor_formatter(NullFormatter())
     efficiency.yaxis.set_major_formatter(PercentFormatter(1))
     _legend(fig, strong, any(line["oversubscribed"] for line in lines))
