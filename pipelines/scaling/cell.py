@@ -154,6 +154,12 @@ def workers_of(scheduler: str | None, n_workers: int) -> Iterator[tuple[Client, 
                 f"the cluster at {scheduler} has {len(addresses)} workers, and {n_workers} are "
                 "asked for; start more, or ask for fewer with --workers"
             )
+        threads = {address: client.nthreads()[address] for address in addresses}
+        if set(threads.values()) != {1}:
+            raise ParameterError(
+                f"workers of one thread are measured, and those of {scheduler} have "
+                f"{max(threads.values())}; start them with threads_per_worker: 1"
+            )
         with dask.annotate(workers=addresses, allow_other_workers=False):
             yield client, addresses
 
@@ -167,7 +173,6 @@ def measure(settings: Settings, client: Client, addresses: list[str]) -> dict[st
     model = model_of(settings.model).fit(*rows)
     spent = Spent.so_far(client).since(before)
     hosts = dict([_of_host(), *client.run(_of_host, workers=addresses).values()])
-    threads = client.nthreads()
     peaks = client.run(own_peak_memory_mb, workers=addresses)
     return {
         "seconds": {"fit": spent["wall"]},
@@ -179,7 +184,6 @@ def measure(settings: Settings, client: Client, addresses: list[str]) -> dict[st
         "driver_peak_memory_mb": own_peak_memory_mb(),
         # All that is there for driver and workers together.
         "cores": sum(hosts.values()),
-        "threads": sum(threads[address] for address in addresses),
     }
 
 

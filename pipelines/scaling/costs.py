@@ -93,19 +93,19 @@ class Costs:
         seconds = self.seconds(n)
         return sum(seconds[name] for name in ("adding", "scheduling", "transfer"))
 
-    def wall(self, n: int, threads: int, cores: int | None = None) -> float:
-        """Wall seconds on so many threads of workers.
+    def wall(self, n: int, n_workers: int, cores: int | None = None) -> float:
+        """Wall seconds on so many workers of one thread.
 
         ``cores`` are those that driver and workers share; None: each has its own.
         """
         workers, driver = self.of_workers(n), self.of_driver(n)
         shared = 0.0 if cores is None else (workers + driver) / cores
         blocks = n_blocks(n)
-        rounds = -(-blocks // threads)
+        rounds = -(-blocks // n_workers)
         return self.waiting * (self.serial + max(workers * rounds / blocks, driver, shared))
 
     def most_useful_workers(self, n: int) -> int:
-        """Threads of workers from which on the driver is what takes the time."""
+        """Workers from which on the driver is what takes the time."""
         return max(1, int(np.ceil(self.of_workers(n) / max(self.of_driver(n), 1e-9))))
 
 
@@ -174,7 +174,8 @@ def _solve(rows: Sequence[Sequence[float]], measured: Sequence[float]) -> Vector
 
 def modelled(costs: Costs, cell: Cell) -> float:
     """Wall seconds that the model says of a fit that was measured."""
-    return costs.wall(cell["settings"]["n"], cell["threads"], cell["cores"])
+    settings = cell["settings"]
+    return costs.wall(settings["n"], settings["cluster"]["workers"], cell["cores"])
 
 
 @dataclass(frozen=True)
@@ -208,11 +209,11 @@ class Fitted:
         scatter = np.sqrt(np.sum(np.square(off)) / (len(cells) - 1))
         return cls(costs, without, float(scatter))
 
-    def predict(self, n: int, threads: int, cores: int | None = None) -> tuple[float, float]:
+    def predict(self, n: int, n_workers: int, cores: int | None = None) -> tuple[float, float]:
         """Predict wall seconds; return them and their standard error."""
 
         def wall(costs: Costs) -> float:
-            return costs.wall(n, threads, cores)
+            return costs.wall(n, n_workers, cores)
 
         value = wall(self.costs)
         return value, float(np.hypot(self._jackknife(wall), self.scatter * value))

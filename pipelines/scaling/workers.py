@@ -100,8 +100,8 @@ def measure_workers(plan: Plan) -> None:
         # Without one of them the model would be another one, and look the same.
         raise ParameterError(f"{' '.join(notes)} The same command goes on with what is missing")
     fitted = Fitted.of(records)
-    threads = records[0]["threads"] // records[0]["settings"]["cluster"]["workers"]
-    predicted = fitted.predict(check.n, threads * check.cluster["workers"], records[0]["cores"])
+    like = next(each for each in records if each["settings"]["cluster"] == check.cluster)
+    predicted = fitted.predict(check.n, check.cluster["workers"], like["cores"])
     say(f"predicted before it is measured: {told(*predicted)} s for {check.told}")
     checked, failures = measured([check])
     report = _report(plan, records, fitted, predicted, checked)
@@ -139,7 +139,7 @@ def _report(
         "data": {"name": "synth8d", "columns": N_COLUMNS},
         "seed": plan.seed,
         "model": plan.model,
-        "cores": records[0]["cores"],
+        "cores": max(record["cores"] for record in records),
         "lines": rows_of(records, fitted.costs),
         "check": check,
         "predictions": predictions(fitted),

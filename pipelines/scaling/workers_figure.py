@@ -33,27 +33,28 @@ def draw_workers(report: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
     fig = Figure((10.2, 3.8), layout="constrained")
     strong, efficiency, weak = fig.subplots(1, 3)
     lines = report["lines"]
-    numbers = sorted({line["workers"] for line in lines})
+    cores = {line["workers"]: line["cores"] for line in sorted(lines, key=_workers)}
+    numbers = list(cores)
     sizes = _strong_sizes(lines, numbers)
     for n, colour in zip(sizes, cycle(COLOURS), strict=False):
         these = [line for line in lines if line["n"] == n]
         _points(strong, these, "wall", colour, f"{n:,} rows")
         _points(efficiency, these, "efficiency", colour, "")
-        walls = _predicted(fitted, report["cores"], numbers, [n] * len(numbers))
+        walls = _predicted(fitted, cores, [n] * len(numbers))
         strong.plot(numbers, walls, "--", color=colour, linewidth=1)
         share = walls[0] / walls * numbers[0] / np.array(numbers)
         efficiency.plot(numbers, share, "--", color=colour, linewidth=1)
     each = min(line["n"] for line in lines)
     grown = [line for line in lines if line["n"] == each * line["workers"]]  # rows of a worker
     _points(weak, grown, "wall", INK, "")
-    walls = _predicted(fitted, report["cores"], numbers, [each * w for w in numbers])
+    walls = _predicted(fitted, cores, [each * w for w in numbers])
     weak.plot(numbers, walls, "--", color=INK, linewidth=1)
     for ax, title, label in (
         (strong, "strong scaling: the same rows", "wall seconds"),
         (efficiency, "efficiency of strong scaling", "speedup / workers"),
         (weak, f"weak scaling: {each:,} rows a worker", "wall seconds"),
     ):
-        _finish(ax, numbers, report["cores"], title, label)
+        _finish(ax, lines, title, label)
     strong.set_yscale("log")
     walls = [line["wall"] for line in lines]
     strong.set_ylim(min(walls) / 1.5, max(walls) * 1.5)
@@ -71,9 +72,15 @@ def _strong_sizes(lines: list[Line], numbers: list[int]) -> list[int]:
     return [n for n in sizes if sum(line["n"] == n for line in lines) == len(numbers)]
 
 
-def _predicted(fitted: Fitted, cores: int, numbers: list[int], rows: list[int]) -> Any:
-    pairs = zip(rows, numbers, strict=True)
-    return np.array([fitted.costs.wall(n, workers, cores) for n, workers in pairs])
+def _workers(line: Line) -> int:
+    number: int = line["workers"]
+    return number
+
+
+def _predicted(fitted: Fitted, cores: dict[int, int], rows: list[int]) -> Any:
+    """Wall seconds on each number of workers, which have so many cores with the driver."""
+    pairs = zip(rows, cores, strict=True)
+    return np.array([fitted.costs.wall(n, workers, cores[workers]) for n, workers in pairs])
 
 
 def _points(ax: Axes, lines: list[Line], name: str, colour: str, label: str) -> None:
@@ -86,14 +93,18 @@ def _points(ax: Axes, lines: list[Line], name: str, colour: str, label: str) -> 
         )  # fmt: skip
 
 
-def _finish(ax: Axes, numbers: list[int], cores: int, title: str, label: str) -> None:
+def _finish(ax: Axes, lines: list[Line], title: str, label: str) -> None:
+    numbers = sorted({line["workers"] for line in lines})
+    shared = [line["workers"] for line in lines if line["oversubscribed"]]
     ax.set_xscale("log", base=2)
     ax.set_xlim(numbers[0] / 1.25, numbers[-1] * 1.25)
     ax.xaxis.set_major_locator(FixedLocator(numbers))
     ax.xaxis.set_major_formatter(ScalarFormatter())
     ax.xaxis.set_minor_formatter(NullFormatter())
-    if numbers[-1] > cores:
-        ax.axvspan(cores * 1.1, numbers[-1] * 1.25, color=GREY, alpha=0.15, linewidth=0, zorder=0)
+    if shared:
+        ax.axvspan(
+            min(shared) / 1.25, numbers[-1] * 1.25, color=GREY, alpha=0.15, linewidth=0, zorder=0
+        )
     ax.set_ylim(0 if label != "wall seconds" or "weak" in title else None)
     ax.set_title(title, fontsize=9)
     ax.set_xlabel("workers of one thread", fontsize=9)

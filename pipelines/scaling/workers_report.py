@@ -48,7 +48,8 @@ def _line(n: int, workers: int, runs: Sequence[Mapping[str, Any]], costs: Costs)
         "n": n,
         "workers": workers,
         "runs": len(runs),
-        "oversubscribed": runs[0]["threads"] > runs[0]["cores"],
+        "cores": runs[0]["cores"],
+        "oversubscribed": workers > runs[0]["cores"],
         "wall": middle("wall"),
         "modelled": modelled(costs, runs[0]),
         "driver": middle("driver"),
@@ -125,7 +126,8 @@ def table_of(lines: Iterable[Line]) -> list[list[str]]:
 
 def cost_lines(report: Mapping[str, Any]) -> list[str]:
     """Say in words how many cores there are, what was checked, and what is predicted."""
-    said = [f"There are {report['cores']} cores for driver and workers."]
+    cores = max(line["cores"] for line in report["lines"])
+    said = [f"There are {cores} cores for driver and workers."]
     if any(line["oversubscribed"] for line in report["lines"]):
         said.append("* more workers than cores: these share them, and can gain nothing.")
     if check := report["check"]:

@@ -78,7 +78,6 @@ def measured(n, n_workers, truth=TRUTH, noise=0.0, repeat=0):
             "bytes": spent_by(truth, 20, 8e7),
         },
         "read_bytes": n * PASSES * ROW_BYTES,
-        "threads": n_workers,
         "cores": 2,
         "workers_peak_memory_mb": 500.0,
         "machine": {"processors": 2},
@@ -182,8 +181,18 @@ def test_a_cell_counts_its_tasks_and_bytes_on_the_workers_asked_for(cluster, mon
     # In each pass three chunks are made, taken apart and read, and sketched or summed.
     assert 2 * 3 * 3 <= spent["tasks"] <= 2 * 3 * 12
     assert found["read_bytes"] == 2 * 1500 * 72
-    assert found["threads"] == 1
     assert found["cores"] >= 1
+
+
+def test_workers_of_more_threads_are_refused():
+    with (
+        LocalCluster(
+            processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
+        ) as cluster,
+        pytest.raises(ParameterError, match="workers of one thread are measured"),
+        cells.workers_of(cluster.scheduler_address, 1),
+    ):
+        pass
 
 
 def test_more_workers_than_there_are_is_an_error(cluster):
