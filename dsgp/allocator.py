@@ -2,7 +2,7 @@
 
 Dask starts workers with ``MALLOC_TRIM_THRESHOLD_=65536``, so that freed memory goes back to the
 system at once. By the same setting glibc takes every array of 128 KiB and more from the system and
-gives it back, page by page: of a streamed fit that was two thirds of what workers did. Within a
+gives it back, page by page: of a streamed fit that was more than half of what workers did. Within a
 task of a worker both limits are therefore those that glibc comes to by itself in other processes,
 unless the user has chosen the setting: what stays in the process is some 64 MiB for each thread.
 """
