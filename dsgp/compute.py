@@ -24,6 +24,7 @@ from dask import threaded
 from dask.system import CPU_COUNT
 from threadpoolctl import threadpool_limits
 
+from dsgp import allocator
 from dsgp.ahead import are_light
 from dsgp.clients import active_client, in_task
 from dsgp.errors import ClusterError, ParameterError
@@ -369,6 +370,8 @@ def _apply_joined(function: Callable[[Any], Result], *pieces: tuple[Any, int, in
 
 def run_alone(task: Callable[[], Result]) -> Result:
     """Run a task that itself must not use threads: others run beside it."""
+    if allocator.is_due() and in_task():
+        allocator.keep_freed_memory()
     before = getattr(_inside, "task", False)
     _inside.task = True
     try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -48,3 +50,24 @@ def require(what: str, needed: float, remedy: str) -> None:
             f"{what} needs about {needed / _GIB:.1f} GiB of memory, and {free / _GIB:.1f} GiB are "
             f"available: {remedy}"
         )
+
+
+def held(value: Any) -> int:
+    """Bytes of the arrays that containers and objects of ours hold.
+
+    Dask asks each object for its size (``__sizeof__``), to count memory and to let tasks run where
+    what they need is; Python itself tells that of an object without what it refers to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.memory import held
+    >>> held({"x": [np.zeros(10), np.zeros(5)], "y": None}) >= 120
+    True
+    """
+    if isinstance(value, dict):
+        return sum(map(held, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(held, value))
+    n_bytes = getattr(value, "nbytes", None)
+    return int(sys.getsizeof(value) if n_bytes is None else n_bytes)

@@ -16,6 +16,7 @@ from dsgp.additive.survey import of_positive_weight
 from dsgp.additive.tables import pairs_of
 from dsgp.compute import run
 from dsgp.jit.sketch import count_pairs, sum_bins, sum_cells, sum_multiplied_cells
+from dsgp.memory import held
 from dsgp.rows.coding import TermCut, code_type, multiplier_of
 from dsgp.rows.encode import Cells
 from dsgp.rows.sources import Rows
@@ -42,7 +43,7 @@ class BlockSums:
     cell_squares, cell_rows : list of ndarray of shape (n_bins,)
         Σ w y², and rows of positive weight, where there are cells.
     pairs : dict of (int, int) to ndarray
-        Empty where there are too many bins for tables.
+        Empty where there are too many bins for tables. Of any type once ``pack`` was called.
     multiplied : list of ndarray of shape (n_bins,)
         Σ w z, of terms with multipliers z; their other sums are of w z² and y / z.
     total : ndarray of shape (5,)
@@ -56,7 +57,7 @@ class BlockSums:
     cell_sums: list[Floats]
     cell_squares: list[Floats]
     cell_rows: list[Floats]
-    pairs: dict[tuple[int, int], Floats]
+    pairs: dict[tuple[int, int], NDArray[Any]]
     multiplied: list[Floats]
     total: Floats = field(default_factory=lambda: np.zeros(5))
 
@@ -92,7 +93,14 @@ class BlockSums:
         for mine, theirs in zip(self._arrays(), other._arrays(), strict=True):
             mine += theirs
 
-    def _arrays(self) -> list[Floats]:
+    def pack(self) -> None:
+        """Keep whole numbers of the tables in the smallest type that holds them, to travel."""
+        self.pairs = {key: _packed(table) for key, table in self.pairs.items()}
+
+    def __sizeof__(self) -> int:
+        return held(vars(self))
+
+    def _arrays(self) -> list[NDArray[Any]]:
         by_term = (
             self.weights,
             self.information,
@@ -123,6 +131,9 @@ class CodedRows:
     weight: Floats
     numbers: dict[str, Floats]
     multipliers: dict[int, Floats]
+
+    def __sizeof__(self) -> int:
+        return held(vars(self))
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,7 @@ class BlockRecipe:
             len(y),
             np.sum(np.log(weight)),
         )
+        sums.pack()
         if not self.with_codes:
             return sums, CodedRows(codes[:, :0], UNWEIGHTED, {}, {}), n_read
         kept = {name: rows.y if name == "y" else rows.extra[name] for name in self.keep}
@@ -251,6 +263,14 @@ class BlockRecipe:
             sum_multiplied_cells(
                 codes, value, y, weight, multiplier, *where, sums.cell_sums[d], *by_bin
             )
+
+
+def _packed(table: Floats) -> NDArray[Any]:
+    """Return the same numbers in the smallest type that holds them."""
+    if not table.size or table.min() < 0 or not table.max() < 2**32:
+        return table
+    whole = table.astype(np.min_scalar_type(int(table.max())))
+    return whole if np.array_equal(whole, table) else table
 
 
 def codes_type(cuts: list[TermCut]) -> Any:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dsgp.compute import over_chunks
 from dsgp.errors import DataError
+from dsgp.memory import held
 from dsgp.rows.coded import Extremes
 from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import Rows, Source
@@ -51,6 +52,9 @@ class Survey:
     def n_rows(self) -> int:
         """All rows, those without weight too."""
         return sum(self.lengths)
+
+    def __sizeof__(self) -> int:
+        return held(vars(self))
 
     def merge(self, other: Survey) -> Survey:
         """Put two parts together."""

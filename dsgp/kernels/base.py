@@ -120,8 +120,10 @@ class Kernel(ABC):
     def _require_number(self, name: str) -> None:
         """Make an attribute a float, or raise ``ParameterError``."""
         value = getattr(self, name)
+        if type(value) is float and is_allowed(value):
+            return  # as it is of all kernels that a learner makes, which are many
         number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (number and SMALLEST <= float(value) <= LARGEST):
+        if not (number and is_allowed(float(value))):
             raise ParameterError(
                 f"{type(self).__name__}: {name} must be a number from {SMALLEST:g} to "
                 f"{LARGEST:g}, got {value!r}"
@@ -348,6 +350,11 @@ class Kernel(ABC):
                 "from a fitted model's kernels_"
             )
         return value
+
+
+def is_allowed(value: float) -> bool:
+    """Whether a parameter may have such a value."""
+    return SMALLEST <= value <= LARGEST
 
 
 class Stationary(Kernel):

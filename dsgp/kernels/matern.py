@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar
+from functools import cache
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import comb, gammainc
 
 from dsgp.errors import ParameterError
-from dsgp.kernels.base import Stationary
+from dsgp.kernels.base import Stationary, is_allowed
 from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, checked_steps
 
@@ -61,6 +61,15 @@ class Matern(Stationary, is_base=True):
         if type(self) is Matern:
             raise ParameterError("Matern is the base of the kernels; take Matern12 … Matern72")
         super().__post_init__()
+
+    def with_parameters(self, **values: float) -> Self:
+        for name, value in values.items():
+            if name not in self.parameters or type(value) is not float or not is_allowed(value):
+                return super().with_parameters(**values)
+        # Nothing else is to be checked. A search along a lengthscale makes thousands of these.
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self), **values)
+        return copy
 
     @property
     def smoothness(self) -> float:
@@ -116,20 +125,11 @@ class Matern(Stationary, is_base=True):
     @property
     def inverse_factorials(self) -> tuple[float, ...]:
         """1/k! for k < m: the coefficients of exp(Sτ). Its length tells compiled loops m."""
-        return tuple(1.0 / math.factorial(k) for k in range(self.order))
-
-    @cached_property
-    def _unit_stationary_covariance(self) -> NDArray[np.float64]:
-        # u_i is white noise filtered by e^{-s} s^a / a!, a = m-1-i, so that its covariance with
-        # u_j is the integral of two such filters: C(a+b, a) / 2^{a+b+1}.
-        a = np.arange(self.order)[::-1]
-        total = a[:, None] + a[None, :]
-        stationary = comb(total, a[:, None]) / 2.0**total
-        return stationary / stationary[0, 0]
+        return _inverse_factorials(self.order)
 
     def stationary_covariance(self) -> NDArray[np.float64]:
         """P∞ of the damped state, shape (m, m); its entry [0, 0] is the variance."""
-        return self._values()[1] * self._unit_stationary_covariance
+        return self._values()[1] * _unit_stationary_covariance(self.order)
 
     @property
     def n_states(self) -> int:
@@ -187,6 +187,24 @@ def _dense_coefficients(order: int) -> list[float]:
         * 2.0**k
         for k in range(order)
     ]
+
+
+@cache
+def _inverse_factorials(order: int) -> tuple[float, ...]:
+    return tuple(1.0 / math.factorial(k) for k in range(order))
+
+
+@cache
+def _unit_stationary_covariance(order: int) -> NDArray[np.float64]:
+    """Return P∞ of a process of variance 1, which many kernels share: nobody may write to it."""
+    # u_i is white noise filtered by e^{-s} s^a / a!, a = m-1-i, so that its covariance with
+    # u_j is the integral of two such filters: C(a+b, a) / 2^{a+b+1}.
+    a = np.arange(order)[::-1]
+    total = a[:, None] + a[None, :]
+    stationary = comb(total, a[:, None]) / 2.0**total
+    stationary /= stationary[0, 0]
+    stationary.flags.writeable = False
+    return np.asarray(stationary)
 
 
 @dataclass(frozen=True, repr=False)

@@ -96,6 +96,9 @@ class Sketch:
     high: float
     complete: bool
 
+    def __sizeof__(self) -> int:
+        return int(self.values.nbytes + self.counts.nbytes)
+
     @classmethod
     def of(cls, column: Floats) -> Sketch:
         """Sketch one block of a column, without its NaN."""

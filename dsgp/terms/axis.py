@@ -8,7 +8,6 @@ posterior; ``Observations`` keeps what the likelihood of the rows needs besides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -371,6 +370,5 @@ def _require_slope(kernel: Matern) -> None:
         raise ParameterError(f"{kernel!r} has no derivative; take Matern32 or smoother")
 
 
-@lru_cache(maxsize=256)  # a product of a short axis takes no longer than these
 def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:
     return kernel.inverse_factorials, kernel.stationary_covariance(), kernel.rate

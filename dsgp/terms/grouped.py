@@ -292,6 +292,11 @@ class GroupedDense(_Grouped, DenseCells):
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
         return np.asarray(kernel.diagonal(inputs[:, 1]))
 
+    def prior_by_log_to(self, kernel: Any, name: str, chosen: NDArray[np.intp]) -> Floats:
+        some = self.points[chosen]
+        same = self.points[:, 0][:, None] == some[:, 0][None, :]
+        return np.asarray(kernel.by_log(name, self.points[:, 1], some[:, 1])) * same
+
     def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
         # Level by level, as there are no covariances between them.
         parts = [

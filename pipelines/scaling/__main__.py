@@ -1,11 +1,10 @@
 """Fit synth8d at several sizes, each in a fresh process, beside peers; report and figures.
 
 ``python -m pipelines.scaling --sizes 1e3,1e4,1e5,1e6 --peer mgcv --out results/scaling``
+
+With ``--workers`` on so many workers, with a cost model (``pipelines.scaling.workers``).
 """
 
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from rich.table import Table
 from typer import Option
 
 from dsgp.cli.endings import run_app
-from dsgp.errors import ParameterError, StorageError
+from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from pipelines.peers import PEERS, Peer, peer_of
 from pipelines.scaling.rows import N_COLUMNS, NOISE_VARIANCE
@@ -28,18 +27,20 @@ from pipelines.scaling.rows import N_COLUMNS, NOISE_VARIANCE
 try:
     from pipelines.reporting import REPORT, environment, plain_errors, write_report
     from pipelines.scaling.figures import draw
-    from pipelines.scaling.run import KERNELS, OURS, Settings, request
+    from pipelines.scaling.run import KERNELS, OURS, Settings
+    from pipelines.scaling.running import RUNS, console, require_own, run_all, say
     from pipelines.scaling.summary import HEADER, markdown, slope_lines, slopes, summarise, table_of
+    from pipelines.scaling.workers import QUICK_SIZES, Plan, measure_workers, numbers_of
+    from pipelines.scaling.workers import SIZES as WORKERS_SIZES
 except ImportError as error:
     if __name__ != "__main__":
         raise
     sys.exit(f"Error: {error}")
 
 PIPELINE = "scaling"
-ROOT = Path(__file__).parents[2]
+SIZES = "1e3,1e4,1e5,1e6"
 IN_MEMORY = 1_000_000  # rows; more come as dask arrays
 MOST_ROWS = 100_000_000
-RUNS = "runs"
 OWN_FILES = {RUNS, REPORT, "report.md", "stages.png", "time.png", "memory.png", "accuracy.png"}
 
 EXAMPLES = """\b
@@ -47,17 +48,42 @@ Examples:
   python -m pipelines.scaling --sizes 1e3,1e4,1e5
   python -m pipelines.scaling --sizes 1e5,1e6,1e7 --bins 2048 --peer mgcv:40
   python cluster/local/launch.py -- python -m pipelines.scaling --sizes 1e7
+  python -m pipelines.scaling --workers 1,2,4 --quick
+  python -m pipelines.scaling --workers 1,2 --sizes 1e6,1e7 --check 2e7
+  python -m pipelines.scaling --workers 4,8,16 --scheduler tls://head:8786
 """
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-console = Console()
 
 
 @app.command(epilog=EXAMPLES)
 def main(
     sizes: Annotated[
-        str, Option(metavar="N,N,…", help="Training rows, up to 1e8.")
-    ] = "1e3,1e4,1e5,1e6",
+        str | None,
+        Option(
+            metavar="N,N,…",
+            help=f"Training rows, up to 1e8: {SIZES}, or {WORKERS_SIZES} with --workers.",
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        Option(
+            metavar="W,W,…",
+            help="Fit each size on so many workers of one thread, and the least one times the "
+            "number of workers; fit a cost model, and predict.",
+        ),
+    ] = None,
+    check: Annotated[
+        str | None,
+        Option(
+            metavar="N",
+            help="With --workers: rows of a fit that is predicted and then measured; twice the "
+            "largest size by default.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, Option("--quick", help="With --workers: small sizes, in a few minutes.")
+    ] = False,
     seed: Annotated[int, Option(metavar="N", help="Of the rows.")] = 2,
     n_test: Annotated[int, Option(metavar="N", help="Test rows, the same for every size.")] = (
         100_000
@@ -82,11 +108,19 @@ def main(
         bool, Option("--streamed", help=f"Dask arrays at every size, not from {IN_MEMORY:,} rows.")
     ] = False,
     scheduler: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Of a dask scheduler that runs the fits.")
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="Of a dask scheduler that runs the fits; --workers are then among its own.",
+        ),
     ] = None,
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
-        "results/scaling"
-    ),
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="FOLDER",
+            help="What is written: results/scaling, or results/scaling-workers.",
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Run again what is finished already.")
     ] = False,
@@ -98,60 +132,97 @@ def main(
     """
     exit_on_termination()
     with plain_errors():
-        rows = _sizes(sizes)
         if repeats < 1 or n_test < 2:
             raise ParameterError("--repeats must be at least 1 and --n-test at least 2")
-        if kernel not in KERNELS:
-            raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
-        model: dict[str, Any] = {"kernel": kernel}
-        model |= {} if bins is None else {"bins": _bins(bins)}
-        model |= {} if learner is None else {"learner": learner}
-        peers = dict(map(peer_of, peer or ()))
-        for method in peers.values():
-            method.require()
-        cluster = _describe(scheduler)
-        _require_own(out)
-        planned = [
-            settings
-            for n in rows
-            for repeat in range(repeats)
-            for settings in _planned(
-                n, repeat, seed, n_test, streamed or n > IN_MEMORY, model, cluster, peers
-            )
-        ]
-        notes = [
-            f"{name} is left out at {n:,} rows: it takes {method.max_rows:,} at most."
-            for name, method in peers.items()
-            for n in rows
-            if n > method.max_rows
-        ]
-        records, failures = _run_all(planned, out / RUNS, scheduler, overwrite)
-        notes += failures
-        if not records:
-            raise ParameterError("no run came to its end, so there is nothing to report")
-        report = {
-            "data": {"name": "synth8d", "columns": N_COLUMNS, "noise_variance": NOISE_VARIANCE},
-            "seed": seed,
-            "model": model,
-            "cluster": cluster,
-            "notes": notes,
-            "versions": environment(),
-            "machine": records[0]["machine"],
-        }
-        write(records, report, out)
-        show(records, notes, out)
-        if failures:
-            raise typer.Exit(1)
+        model = _model(kernel, bins, learner)
+        if workers is not None:
+            if peer:
+                raise ParameterError("--peer and --workers exclude each other: peers use no worker")
+            rows = _sizes(sizes or (QUICK_SIZES if quick else WORKERS_SIZES))
+            numbers = numbers_of(workers, "--workers")
+            checked = 2 * rows[-1] if check is None else _sizes(check, "--check")[0]
+            plan = Plan(
+                numbers, rows, checked, repeats, seed, model, scheduler,
+                out or Path("results/scaling-workers"), overwrite,
+            )  # fmt: skip
+            measure_workers(plan)
+            return
+        if quick or check is not None:
+            raise ParameterError("--quick and --check are of --workers; name some")
+        _measure_sizes(
+            _sizes(sizes or SIZES), seed, n_test, model, repeats, peer or [], streamed, scheduler,
+            out or Path("results/scaling"), overwrite,
+        )  # fmt: skip
 
 
-def _sizes(text: str) -> list[int]:
+def _model(kernel: str, bins: str | None, learner: str | None) -> dict[str, Any]:
+    """Options of the model that are given."""
+    if kernel not in KERNELS:
+        raise ParameterError(f"kernel must be one of {', '.join(KERNELS)}, got {kernel!r}")
+    model: dict[str, Any] = {"kernel": kernel}
+    model |= {} if bins is None else {"bins": _bins(bins)}
+    return model | ({} if learner is None else {"learner": learner})
+
+
+def _measure_sizes(
+    rows: list[int],
+    seed: int,
+    n_test: int,
+    model: dict[str, Any],
+    repeats: int,
+    peer: list[str],
+    streamed: bool,
+    scheduler: str | None,
+    out: Path,
+    overwrite: bool,
+) -> None:
+    """Measure each size, beside peers; write and show the report."""
+    peers = dict(map(peer_of, peer))
+    for method in peers.values():
+        method.require()
+    cluster = _describe(scheduler)
+    require_own(out, OWN_FILES)
+    planned = [
+        settings
+        for n in rows
+        for repeat in range(repeats)
+        for settings in _planned(
+            n, repeat, seed, n_test, streamed or n > IN_MEMORY, model, cluster, peers
+        )
+    ]
+    notes = [
+        f"{name} is left out at {n:,} rows: it takes {method.max_rows:,} at most."
+        for name, method in peers.items()
+        for n in rows
+        if n > method.max_rows
+    ]
+    records, failures = run_all(planned, out / RUNS, scheduler, overwrite)
+    notes += failures
+    if not records:
+        raise ParameterError("no run came to its end, so there is nothing to report")
+    report = {
+        "data": {"name": "synth8d", "columns": N_COLUMNS, "noise_variance": NOISE_VARIANCE},
+        "seed": seed,
+        "model": model,
+        "cluster": cluster,
+        "notes": notes,
+        "versions": environment(),
+        "machine": records[0]["machine"],
+    }
+    write(records, report, out)
+    show(records, notes, out)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _sizes(text: str, option: str = "--sizes") -> list[int]:
     try:
         numbers = [float(word) for word in text.split(",") if word.strip()]
     except ValueError:
         numbers = []
     if not numbers or not all(n == int(n) and 10 <= n <= MOST_ROWS for n in numbers):
         raise ParameterError(
-            f"--sizes takes whole numbers from 10 to {MOST_ROWS:,}, such as 1e5,1e6; got {text!r}"
+            f"{option} takes whole numbers from 10 to {MOST_ROWS:,}, such as 1e5,1e6; got {text!r}"
         )
     return sorted({int(n) for n in numbers})
 
@@ -191,74 +262,7 @@ def _planned(
             yield Settings(name, n, repeat, seed, n_test)
 
 
-# ---- running
-
-
-def _run_all(
-    planned: list[Settings], folder: Path, scheduler: str | None, overwrite: bool
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run what is not finished yet; return the records, and a line for each run that failed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for leftover in folder.glob("*.part"):
-        leftover.unlink()
-    records, failures = [], []
-    for settings in planned:
-        path = folder / settings.file_name
-        label = f"{settings.method}, {settings.n:,} rows, run {settings.repeat + 1}"
-        if overwrite or not path.exists():
-            code = _run_apart(request(settings, path, scheduler))
-            if code:
-                # The kernel ends a process that takes too much memory by signal 9.
-                reason = f"signal {-code}, memory?" if code < 0 else f"exit code {code}"
-                failures.append(f"{label}: FAILED ({reason}).")
-                _say(failures[-1])
-                continue
-            state = ""
-        else:
-            state = " (kept)"
-        record = json.loads(path.read_text(encoding="utf-8"))
-        records.append(record)
-        _say(f"{label}: fit {record['seconds']['fit']:.3g} s{state}")
-    return records, failures
-
-
-def _run_apart(asked: str) -> int:
-    """Run in a fresh process, and do not leave it behind."""
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipelines.scaling.run"],
-        stdin=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        text=True,
-    )
-    try:
-        process.communicate(asked)
-        return process.returncode
-    finally:
-        if process.poll() is None:
-            process.terminate()  # it may have a process of its own to end
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
 # ---- writing
-
-
-def _require_own(out: Path) -> None:
-    """Refuse a folder that holds anything else."""
-    if out.exists() and not out.is_dir():
-        raise StorageError(f"{str(out)!r} is a file; choose a folder for the results")
-    if not out.exists():
-        return
-    foreign = sorted({entry.name for entry in out.iterdir()} - OWN_FILES)
-    if foreign:
-        raise StorageError(
-            f"{str(out)!r} holds {foreign[0]!r}, which is no file of this pipeline; "
-            "choose another folder"
-        )
 
 
 def write(records: list[dict[str, Any]], report: dict[str, Any], out: Path) -> None:
@@ -287,11 +291,7 @@ def show(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:
     wide = Console(width=max(console.width, 140))
     wide.print(table)
     for line in [*slope_lines(lines), *notes, f"everything is in {out}"]:
-        _say(line)
-
-
-def _say(line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,13 @@ class Settings:
         return hashlib.sha256(json.dumps(key_parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
+    def told(self) -> str:
+        """What this is, for people."""
+        workers = self.cluster.get("workers")
+        where = f" on {workers} workers" if workers and self.method == OURS else ""
+        return f"{self.method}, {self.n:,} rows{where}, run {self.repeat + 1}"
+
+    @property
     def file_name(self) -> str:
         return f"{self.method.replace(':', '-')}-{self.n}-{self.repeat}-{self.key}.json"
 
@@ -167,7 +174,7 @@ def run_ours(settings: Settings, clock: Clock) -> dict[str, Any]:
         with clock.stage("generate"):
             X, y, _ = synth8d_arrays(settings.n, settings.seed)
     before = own_peak_memory_mb()
-    model = _model(settings.model)
+    model = model_of(settings.model)
     with clock.stage("fit"):
         model.fit(X, y)
     fitted = own_peak_memory_mb()
@@ -271,7 +278,7 @@ def own_peak_memory_mb() -> float | None:
         return peak_memory_mb()
 
 
-def _model(options: dict[str, Any]) -> AdditiveGPRegressor:
+def model_of(options: dict[str, Any]) -> AdditiveGPRegressor:
     """Make the model; options that are not given keep the defaults of the library."""
     options = dict(options)
     name = options.pop("kernel")
@@ -292,7 +299,7 @@ def _warm_up(settings: Settings, X_test: Floats) -> None:
         if settings.streamed
         else synth8d_arrays(n, settings.seed)[:2]
     )
-    _model(settings.model).fit(*rows).predict(X_test, return_std=True)
+    model_of(settings.model).fit(*rows).predict(X_test, return_std=True)
 
 
 def _stages(model: Any) -> dict[str, float]:

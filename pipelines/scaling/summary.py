@@ -147,14 +147,14 @@ def table_of(lines: Iterable[Line]) -> list[list[str]]:
 def markdown(lines: list[Line], notes: Iterable[str]) -> str:
     """Return the report as a page: the table, the stages of our fit, slopes and notes."""
     ours = [line for line in lines if line["method"] == OURS]
-    text = ["# Scaling of dsgp on synth8d", "", *_markdown_table(HEADER, table_of(lines))]
+    text = ["# Scaling of dsgp on synth8d", "", *markdown_table(HEADER, table_of(lines))]
     if stages := list(dict.fromkeys(stage for line in ours for stage in line["stages"])):
         rows = [
             [f"{line['n']:,}", *(_seconds(line["stages"].get(stage)) for stage in stages)]
             for line in ours
         ]
         text += ["", "## Seconds of the fit by stage", ""]
-        text += _markdown_table(["rows", *stages], rows)
+        text += markdown_table(["rows", *stages], rows)
     text += ["", *slope_lines(lines), *notes]
     return "\n".join(text) + "\n"
 
@@ -170,7 +170,8 @@ def slope_lines(lines: list[Line]) -> list[str]:
     ]
 
 
-def _markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
+    """Lines of a table."""
     header = list(header)
     return [
         f"| {' | '.join(header)} |",

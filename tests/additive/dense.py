@@ -1,8 +1,10 @@
 """Random additive problems and their answers by dense linear algebra."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from dsgp.additive import AdditiveSystem, BinEquations, RowEquations, TwoWayTables
 from dsgp.kernels import Matern52
@@ -50,7 +52,10 @@ def covariance(kernel, a, b):
 
 @dataclass
 class Problem:
-    """Rows and hyperparameters; everything by dense algebra on the rows of positive weight."""
+    """Rows and hyperparameters; everything by dense algebra on the rows of positive weight.
+
+    What is cubic in the rows is kept for every later answer; ``__post_init__`` forgets it.
+    """
 
     X: np.ndarray
     y: np.ndarray
@@ -59,6 +64,8 @@ class Problem:
     noise: float
 
     def __post_init__(self):
+        for name in ("among_rows", "marginal", "factor"):
+            self.__dict__.pop(name, None)
         self.table = table_of(self.X)
         self.equations = RowEquations.of(self.table, self.y, self.weight)
         self.system = AdditiveSystem(self.equations, self.kernels, self.noise)
@@ -72,21 +79,37 @@ class Problem:
     def rows(self):
         return self.X[self.kept]
 
-    @property
+    @cached_property
+    def among_rows(self):
+        """Prior covariance of every term at the rows."""
+        return [
+            covariance(kernel, own, own)
+            for kernel, own in zip(self.kernels, self.rows.T, strict=True)
+        ]
+
+    @cached_property
     def marginal(self):
         """Covariance of the targets."""
-        return self.prior(self.rows, self.rows) + np.diag(self.noise / self.weight[self.kept])
+        return sum(self.among_rows) + np.diag(self.noise / self.weight[self.kept])
+
+    @cached_property
+    def factor(self):
+        return cho_factor(self.marginal)
+
+    def solve(self, b):
+        """The inverse of the covariance of the targets times b."""
+        return cho_solve(self.factor, b)
 
     @property
     def log_marginal_likelihood(self):
         y = self.y[self.kept]
-        log_det = np.linalg.slogdet(self.marginal)[1]
-        quadratic = y @ np.linalg.solve(self.marginal, y)
+        log_det = 2 * np.sum(np.log(np.diag(self.factor[0])))
+        quadratic = y @ self.solve(y)
         return -0.5 * (log_det + quadratic + len(y) * np.log(2 * np.pi))
 
     @property
     def alpha(self):
-        return np.linalg.solve(self.marginal, self.y[self.kept])
+        return self.solve(self.y[self.kept])
 
     @property
     def tables(self):
@@ -107,18 +130,18 @@ class Problem:
     def covariance(self, A):
         """Posterior covariance of the sum at some rows."""
         cross = self.prior(self.rows, A)
-        return self.prior(A, A) - cross.T @ np.linalg.solve(self.marginal, cross)
+        return self.prior(A, A) - cross.T @ self.solve(cross)
 
     def centred_variance(self, term, x):
         """Posterior variance of one term minus its weighted mean over the rows that have it."""
         kernel, own = self.kernels[term], self.rows[:, term]
         share = np.where(np.isfinite(own), self.weight[self.kept], 0.0)
         share /= share.sum()
-        among_rows = covariance(kernel, own, own)
+        among_rows = self.among_rows[term]
         with_mean = share @ covariance(kernel, own, x)
         prior = kernel.variance - 2 * with_mean + share @ among_rows @ share
         cross = covariance(kernel, own, x) - (among_rows @ share)[:, None]
-        return prior - np.sum(cross * np.linalg.solve(self.marginal, cross), axis=0)
+        return prior - np.sum(cross * self.solve(cross), axis=0)
 
 
 def problem(

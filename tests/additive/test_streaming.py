@@ -1,19 +1,22 @@
 """Sums over rows that stream: brute force, and the same bits however the rows come."""
 
+import sys
+
 import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
 
-from dsgp import compute
+from dsgp import allocator, compute
 from dsgp.additive import RowEquations, kept_rows, streaming
+from dsgp.additive.block_sums import BlockSums
 from dsgp.additive.streaming import statistics
 from dsgp.additive.survey import survey
 from dsgp.errors import DataError
 from dsgp.kernels import Matern32
 from dsgp.rows import table as rows_table
 from dsgp.rows.coding import TermCut
-from dsgp.rows.encode import Bins, encode
+from dsgp.rows.encode import Bins, Cells, encode
 from dsgp.rows.sources import source_of
 from dsgp.rows.table import RowTable
 from dsgp.terms.bound import BoundTerm
@@ -183,10 +186,37 @@ def test_a_cluster_changes_no_bit(rows, n_workers):
 
 
 def test_worker_processes_change_no_bit(rows):
-    expected = fit(source(rows, None), with_pairs=True)[2]
-    with Client(dashboard_address=None, n_workers=2, threads_per_worker=1):
+    expected = {kind: fit(source(rows, None, kind), with_pairs=True)[2] for kind in (True, False)}
+    with Client(dashboard_address=None, n_workers=2, threads_per_worker=1) as client:
+        assert set(client.run(allocator.is_due).values()) == {sys.platform == "linux"}
         for chunks in (None, CHUNKS[3]):
-            same(fit(source(rows, chunks), with_pairs=True)[2], expected)
+            for weighted, alone in expected.items():
+                same(fit(source(rows, chunks, weighted), with_pairs=True)[2], alone)
+        assert not any(client.run(allocator.is_due).values())
+
+
+@pytest.mark.parametrize(
+    ("table", "itemsize"),
+    [
+        ([[0, 255], [3, 1]], 1),
+        ([[0, 256], [3, 1]], 2),
+        ([[0, 2**16], [3, 1]], 4),
+        ([[0, 2.0**32], [3, 1]], 8),
+        ([[0, 2.5], [3, 1]], 8),
+        ([[0, -1], [3, 1]], 8),
+        ([[0, np.nan], [3, 1]], 8),
+        (np.empty((0, 3)), 8),
+    ],
+)
+def test_tables_travel_in_the_smallest_type_that_holds_them(table, itemsize):
+    cut = TermCut(BoundTerm.of_column("x", Matern32()), Bins.of_values(np.arange(2.0)))
+    sums = BlockSums.zeros([cut] * 2, [Cells.none()] * 2, with_pairs=True)
+    sums.pairs[0, 1] = np.array(table, dtype=float)
+    before = sys.getsizeof(sums)
+    sums.pack()
+    assert sums.pairs[0, 1].dtype.itemsize == itemsize
+    np.testing.assert_array_equal(sums.pairs[0, 1], table)
+    assert before - sys.getsizeof(sums) == (8 - itemsize) * np.size(table)
 
 
 @pytest.mark.parametrize("weighted", [True, False])

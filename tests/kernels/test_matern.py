@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 
 from dsgp.errors import ParameterError
-from dsgp.kernels import Matern, Matern12, Matern32, Matern52, Matern72
+from dsgp.kernels import LogNormal, Matern, Matern12, Matern32, Matern52, Matern72
 
 KERNELS = (Matern12, Matern32, Matern52, Matern72)
 every_kernel = pytest.mark.parametrize("make", KERNELS)
@@ -110,3 +110,19 @@ def test_the_derivative_by_the_lengthscale_against_finite_differences(make):
         - make(0.8 * np.exp(-step), 2.5).covariance(x, y)
     ) / (2 * step)
     np.testing.assert_allclose(found, expected, atol=1e-8)
+
+
+@every_kernel
+def test_copies_with_other_parameters_are_checked_as_any_kernel(make):
+    kernel = make(2.0, 3.0, priors={"variance": LogNormal(1.0, 1.0)})
+    for value in (4.0, np.float64(4.0), 4):
+        copy = kernel.with_parameters(lengthscale=value)
+        assert copy == make(4.0, 3.0, priors=kernel.priors)
+        assert hash(copy) == hash(make(4.0, 3.0, priors=kernel.priors))
+        assert type(copy.lengthscale) is float
+    assert kernel.lengthscale == 2.0
+    for wrong in (0.0, -1.0, np.nan, np.inf, 1e200):
+        with pytest.raises(ParameterError, match="lengthscale must be a number from 1e-150"):
+            kernel.with_parameters(lengthscale=wrong)
+    with pytest.raises(TypeError, match="nonsense"):
+        kernel.with_parameters(nonsense=1.0)

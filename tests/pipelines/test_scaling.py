@@ -20,10 +20,10 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from dsgp.errors import DsgpError, ParameterError
+from dsgp.rows.sources import source_of
 from pipelines.datasets import load
 from pipelines.peers import PEERS, Mgcv, PyGam, peer_of
-from pipelines.scaling import __main__ as scaling
-from pipelines.scaling import rows, synth8d_arrays, synth8d_blocks
+from pipelines.scaling import rows, running, synth8d_arrays, synth8d_blocks
 from pipelines.scaling import run as scaling_run
 from pipelines.scaling.__main__ import app
 from pipelines.scaling.figures import draw
@@ -84,6 +84,22 @@ def test_a_chunk_of_inputs_and_targets_is_made_once(monkeypatch):
     assert sorted(made) == [50, 100, 100]
 
 
+def test_a_fit_makes_every_chunk_once_in_each_pass(monkeypatch):
+    made = []
+
+    def counted(n, *rest):
+        made.append(rest[-1])
+        return synth8d_arrays(n, *rest)
+
+    monkeypatch.setattr(rows, "synth8d_arrays", counted)
+    X, y = synth8d_blocks(600, seed=2, chunk=200)
+    source = source_of(X, y, None)
+    for _ in range(2):
+        made.clear()
+        assert sum(len(chunk()) for chunk in source.chunks()) == 600
+        assert sorted(made) == [0, 200, 400]
+
+
 def test_functions_and_noise_are_those_of_synth8d():
     X, y, f = synth8d_arrays(20_000, seed=2)
     assert np.var(y - f) == pytest.approx(0.01, rel=0.05)
@@ -111,13 +127,14 @@ def run_here(text):
 def finished(tmp_path_factory):
     """The larger size is run in this process, which is quicker."""
     out = tmp_path_factory.mktemp("scaling") / "deep" / "out"
-    apart = scaling._run_apart
+    apart = running.run_apart
 
-    def run(text):
-        return (apart if json.loads(text)["settings"]["n"] == 200 else run_here)(text)
+    def run(text, module):
+        small = json.loads(text)["settings"]["n"] == 200
+        return apart(text, module) if small else run_here(text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scaling, "_run_apart", run)
+        patch.setattr(running, "run_apart", run)
         result = invoke(*options(out))
     assert result.exit_code == 0, result.output
     return out, result.stdout
@@ -170,7 +187,7 @@ def test_finished_runs_are_kept_and_only_missing_ones_made(finished, monkeypatch
     (out / "runs" / lost).unlink()
     (out / "runs" / "torn.part").write_text("{")
     asked = []
-    monkeypatch.setattr(scaling, "_run_apart", lambda text: asked.append(text) or run_here(text))
+    monkeypatch.setattr(running, "run_apart", lambda text, _: asked.append(text) or run_here(text))
     result = invoke(*options(out))
     assert result.exit_code == 0, result.output
     assert [json.loads(text)["settings"]["n"] for text in asked] == [400]
@@ -220,7 +237,7 @@ def test_a_terminated_benchmark_ends_its_run_and_keeps_nothing_half_written(tmp_
 
 def test_a_run_that_fails_is_told_and_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        scaling, "_run_apart", lambda text: -9 if json.loads(text)["settings"]["n"] == 30 else 1
+        running, "run_apart", lambda text, _: -9 if json.loads(text)["settings"]["n"] == 30 else 1
     )
     result = invoke("--sizes", "30,40", "--out", tmp_path / "out")
     assert result.exit_code == 1
@@ -365,13 +382,13 @@ def test_peers_that_are_not_installed_say_what_to_do(monkeypatch, tmp_path):
 
 
 def test_a_peer_beyond_its_size_is_left_out_with_a_note(monkeypatch, tmp_path):
-    def pretend(text):
+    def pretend(text, module):
         asked = json.loads(text)
         record = run_record(asked["settings"]["method"], asked["settings"]["n"], 1.0)
         Path(asked["path"]).write_text(json.dumps(record | {"machine": {}}))
         return 0
 
-    monkeypatch.setattr(scaling, "_run_apart", pretend)
+    monkeypatch.setattr(running, "run_apart", pretend)
     monkeypatch.setattr(PEERS["splines"], "max_rows", 100)
     out = tmp_path / "out"
     result = invoke("--sizes", "90,150", "--peer", "splines:5", "--out", out)

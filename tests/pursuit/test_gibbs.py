@@ -1,5 +1,6 @@
 """The sampler against its own joint distribution, a grid, dense algebra; then what it is for."""
 
+import math
 from functools import partial
 from itertools import pairwise
 
@@ -91,20 +92,18 @@ def test_joint_distribution(relevance):
     chain.ellipses = [Ellipse(np.array([0.0, 0.0, -0.5]), np.diag([0.6, 0.4, 0.5]))] * 2
     seen = weight > 0
 
-    def prior():
-        """State of the prior: log s², w, log σ², α, f."""
-        alpha = rng.gamma(3.0, 2.0 / 3.0, 2) if relevance else np.full(2, 2.0)
-        w = rng.standard_normal((2, 2)) / np.sqrt(alpha)
-        logs = -0.5 + 0.7 * rng.standard_normal(2)
-        noise = 1.0 / rng.gamma(3.0)
-        covariances = (
-            Matern32(1.0, np.exp(log)).covariance(inputs @ v)
-            for v, log in zip(w, logs, strict=True)
-        )
-        f = [
-            np.linalg.cholesky(k + 1e-10 * np.eye(6)) @ rng.standard_normal(6) for k in covariances
-        ]
-        return w, logs, noise, alpha, np.array(f)
+    def prior(n):
+        """Draws from the prior: w, log s², σ², α, f, each with the draws along its first axis."""
+        alpha = rng.gamma(3.0, 2.0 / 3.0, (n, 2)) if relevance else np.full((n, 2), 2.0)
+        w = rng.standard_normal((n, 2, 2)) / np.sqrt(alpha)[:, None, :]
+        logs = -0.5 + 0.7 * rng.standard_normal((n, 2))
+        noise = 1.0 / rng.gamma(3.0, size=n)
+        along = w @ inputs.T
+        tau = math.sqrt(3) * np.abs(along[..., :, None] - along[..., None, :])
+        covariances = np.exp(logs)[..., None, None] * (1 + tau) * np.exp(-tau)
+        roots = np.linalg.cholesky(covariances + 1e-10 * np.eye(6))
+        f = (roots @ rng.standard_normal((n, 2, 6, 1)))[..., 0]
+        return w, logs, noise, alpha, f
 
     def numbers(w, logs, noise, alpha, f):
         total = f.sum(axis=0)
@@ -123,8 +122,9 @@ def test_joint_distribution(relevance):
             logs[0] * np.log(noise),
         ]
 
-    chain.theta[:, :2], logs, chain.noise_variance, chain.precision, chain.functions = prior()
-    chain.theta[:, 2] = logs
+    start = [part[0] for part in prior(1)]
+    chain.theta[:, :2], chain.theta[:, 2], noise, chain.precision, chain.functions = start
+    chain.noise_variance = float(noise)
     draws = []
     for _ in range(3000):
         noise = np.zeros(6)
@@ -141,7 +141,7 @@ def test_joint_distribution(relevance):
                 chain.functions,
             )
         )
-    expected = np.array([numbers(*prior()) for _ in range(20_000)])
+    expected = np.array([numbers(*draw) for draw in zip(*prior(20_000), strict=True)])
     for column, exact in zip(np.array(draws).T, expected.T, strict=True):
         error = np.hypot(
             np.std(column) / np.sqrt(effective_sample_size(column)), exact.std() / 20_000**0.5

@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from dsgp.errors import DataWarning
 from dsgp.kernels import (
     DampedOscillation,
     Matern,
@@ -16,7 +17,7 @@ from dsgp.kernels import (
     RationalQuadratic,
     SquaredExponential,
 )
-from dsgp.terms import Axis, DenseCells, MarkovCells, Observations
+from dsgp.terms import Axis, DenseCells, GroupedDense, MarkovCells, Observations
 
 # By the lengthscale, in units of the range of the inputs, which is 1.
 KERNELS = {
@@ -87,3 +88,61 @@ def test_hardly_any_noise_and_extreme_lengthscales(name, noise, length):
         np.testing.assert_array_less(np.abs(std**2 - deviation**2), 0.02 * unknown + left)
         assert np.isfinite(posterior.evidence.value)
         assert np.isfinite([*posterior.evidence.by_log.values()]).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["matern32", "matern52", "matern72", "squared exponential", "rational quadratic", "periodic",
+     "oscillation"],
+)  # fmt: skip
+def test_a_million_points_within_one_lengthscale(name):
+    """As a thousand means of a thousand targets each, at the means of their inputs."""
+    n, n_means, noise, kernel = 1_000_000, 1000, 1e-2, KERNELS[name](1.0)
+    rng = np.random.default_rng(0)
+    x = np.sort(rng.uniform(0, 1, n))
+    y = np.sin(9 * x) + np.sqrt(noise) * rng.standard_normal(n)
+    means, targets = (part.reshape(n_means, -1).mean(axis=1) for part in (x, y))
+    few = all_cells(kernel, means)[0]
+    known = few.posterior(kernel, Observations(targets, np.full(n_means, n / n_means / noise)))
+    many = all_cells(kernel, x)[-1 if name == "oscillation" else 0]
+    posterior = many.posterior(kernel, Observations(y, np.full(n, 1 / noise)))
+    middle = np.arange(n_means) * (n // n_means) + n // n_means // 2
+    expected, variance = known.predict(x[middle])
+    away = np.abs(posterior.mean[middle] - expected) / np.sqrt(variance)
+    # The rougher a function, the more a mean hides of it.
+    assert away.max() < {"matern32": 0.2, "oscillation": 0.4}.get(name, 0.05)
+    rtol = 3e-2 if name == "oscillation" else 6e-3
+    np.testing.assert_allclose(posterior.variance[middle], variance, rtol=rtol)
+    for parameter, slope in posterior.evidence.by_log.items():
+        # What spreads within a mean is noise to it: some thousandths of a nat.
+        expected_slope = pytest.approx(known.evidence.by_log[parameter], rel=2e-2)
+        assert slope == expected_slope, parameter
+
+
+def test_slopes_of_many_dense_cells_are_those_of_the_whole_matrix(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, weight = np.sort(rng.uniform(0, 10, 300)), rng.uniform(0.5, 2.0, 300)
+    pairs = np.column_stack([np.repeat([0.0, 1.0, 4.0], 100), np.tile(x[:100], 3)])
+    kinds = [(DenseCells, x), (GroupedDense, pairs)]
+    for noise in (1e-2, 1e-6):
+        seen = Observations(np.sin(3 * x) + noise**0.5 * rng.standard_normal(300), weight / noise)
+        for name in ("squared exponential", "rational quadratic", "sum"):
+            kernel = KERNELS[name](1.0)
+            for make, points in kinds:
+                whole = make(points).posterior(kernel, seen).evidence.by_log
+                with monkeypatch.context() as patch:
+                    patch.setattr("dsgp.terms.dense._AT_ONCE", 100)
+                    by_factor = make(points).posterior(kernel, seen).evidence.by_log
+                assert by_factor == pytest.approx(whole, rel=1e-4 if noise < 1e-3 else 1e-7)
+
+
+def test_rough_dense_covariances_name_the_form_that_is_exact(monkeypatch):
+    monkeypatch.setattr("dsgp.terms.dense._AT_ONCE", 10)
+    monkeypatch.setattr("dsgp.terms.dense.MOST_COLUMNS", 20)
+    cells = DenseCells(np.linspace(0, 1, 60))
+    for kernel, form in (
+        (DampedOscillation(0.1, 0.01, 1.0), "form of 2 components, which is exact"),
+        (RationalQuadratic(0.01, 1.0, 0.7), "a kernel that states its error"),
+    ):
+        with pytest.warns(DataWarning, match=f"20 columns .* is left out.*{form}"):
+            cells.multiply(kernel, np.ones(60))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -166,8 +166,7 @@ def lazy_source(
             present, needed = match.names, match.needed
     if match is None and not needed:
         raise DataError(f"the {kind} has no input column (0 feature(s)); at least one is needed")
-    beside = any(is_lazy(values) and _is_series(values) for values in roles.values)
-    blocks, sizes = blocks_of(X, as_cut=beside)
+    blocks, sizes = blocks_of(X, as_cut=_is_shared(X, roles.values))
     n_rows = None if np.isnan(sizes).any() else int(sum(sizes))
     if n_rows == 0:
         raise DataError(f"the {kind} is empty: 0 sample(s) (rows); at least 1 is required")
@@ -300,7 +299,7 @@ def map_table(
         for role, values in (extra or {}).items()
         if values is not None
     }
-    blocks, sizes = blocks_of(X, as_cut=any(map(_is_series, beside.values())))
+    blocks, sizes = blocks_of(X, as_cut=_is_shared(X, beside.values()))
     names = {role: values for role, values in beside.items() if isinstance(values, str)}
     cut = {
         role: _beside(values, role, sizes, kind)
@@ -357,14 +356,23 @@ def _is_frame(X: Any) -> bool:
     return hasattr(X, "map_partitions") and hasattr(X, "columns")
 
 
-def _is_series(values: Any) -> bool:
-    return hasattr(values, "map_partitions")
+def _is_shared(X: Any, beside: Iterable[Any]) -> bool:
+    """Tell whether dask must leave the blocks of X as they are, for what is beside it.
+
+    Beside an array that is any collection: both may be parts of a block that is then made once. Of
+    a frame dask reads only the columns that are wanted, unless series need its partitions.
+    """
+    return any(
+        is_lazy(values) and (not _is_frame(X) or hasattr(values, "map_partitions"))
+        for values in beside
+    )
 
 
 def blocks_of(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
     """Cut into delayed blocks; NaN is a length that is not known.
 
-    Dask may fuse the partitions of a narrow frame; ``as_cut`` keeps them, for those beside it.
+    Dask may fuse the partitions of a narrow frame, or the making of a block with the taking of X
+    from it; ``as_cut`` keeps them.
     """
     blocks = X.to_delayed(optimize_graph=not as_cut)
     if isinstance(blocks, np.ndarray):
