@@ -138,6 +138,26 @@ def test_defaults_are_those_of_the_library(tmp_path):
     assert given["kernel"] == dsgp.kernels.Matern52()
 
 
+def test_interactions_are_found_or_named(tmp_path):
+    data = saved(rows(), tmp_path / "d.csv")
+    for number, (given, expected) in enumerate(
+        [(["a:b"], [("a", "b")]), (["1"], None), (["auto"], None)]
+    ):
+        out = tmp_path / f"{number}.zarr"
+        options = [part for one in given for part in ("--interactions", one)]
+        result = run("fit", data, "--target", "y", "--out", out, *options)
+        assert result.exit_code == 0, result.output
+        found = dsgp.load(out).interactions_
+        if expected is not None:
+            assert [set(pair) for pair in found] == [set(pair) for pair in expected]
+    for wrong in ("all", "a:b:c", "a:"):
+        result = run(
+            "fit", data, "--target", "y", "--out", tmp_path / "w.zarr", "--interactions", wrong
+        )
+        assert result.exit_code == 1
+        assert "--interactions must be auto, a number, or pairs" in result.output
+
+
 def test_drop_leaves_columns_out(tmp_path):
     data = saved(rows().assign(id="r", other="s"), tmp_path / "d.csv")
     out = tmp_path / "m.zarr"

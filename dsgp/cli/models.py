@@ -152,7 +152,8 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     if model is Model.additive:
         if options["method"] is not None:
             shared |= {"method": str(options["method"]), **_drawn(options)}
-        shared["interactions"] = _interactions(options["interactions"] or ())
+        if options["interactions"]:
+            shared["interactions"] = _interactions(options["interactions"])
         return AdditiveGPRegressor(
             kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )

@@ -50,7 +50,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         of text, categories and booleans. A sequence of terms names all there are.
     interactions : "auto", int, or list of pairs of names
         What columns do together beyond what each does by itself, as a ``Tensor`` of two terms of
-        single columns: pairs that are named; or so many, those that the rows tell most of; or, with
+        single columns: pairs that are named; or so many at most, those that gain most; or, with
         "auto", as many as raise the marginal likelihood by more than chance among so many
         candidates would, 20 at most, and left out again where leave-one-out predictions are worse
         with them (``learner_notes_`` tells). ``interaction_scores_`` says what was considered.
