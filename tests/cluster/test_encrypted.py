@@ -42,16 +42,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def settings_of_dask():
-    """Recipes set dask's configuration, as scripts do."""
-    with dask.config.set({}):
-        before = dict(dask.config.config)
-        yield
-        dask.config.config.clear()
-        dask.config.config.update(before)
-
-
 def written(tmp_path, **settings):
     path = tmp_path / "config.yaml"
     path.write_text("".join(f"{key}: {setting}\n" for key, setting in settings.items()))

@@ -621,8 +621,9 @@ def test_a_loaded_model_is_the_whole_model(tmp_path):
         assert loaded.get_params() == model.get_params()
         ours, theirs = vars(model), vars(loaded)
         assert set(ours) == set(theirs)
-        for name in set(ours) - {"model_", "feature_names_in_"}:
+        for name in set(ours) - {"model_", "feature_names_in_", "interaction_scores_"}:
             assert ours[name] == theirs[name], name
+        pd.testing.assert_frame_equal(model.interaction_scores_, loaded.interaction_scores_)
         assert (loaded.kernels_, loaded.intercept_) == (model.kernels_, model.intercept_)
         for now, then in zip(
             loaded.predict(data, return_std=True), model.predict(data, return_std=True), strict=True
