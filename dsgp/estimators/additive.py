@@ -315,6 +315,11 @@ class AdditiveGPRegressor(DrawnEstimator):
                 "interactions are learned, and learner=None keeps what is given: take a learner, "
                 "or give Tensor(column, other, kernel, other_kernel) among the terms"
             )
+        if self.interactions and self.learner == "em":
+            raise ParameterError(
+                'learner="em" learns functions of single columns, and interactions are of two: '
+                'take learner="vbem", which has the same optimum, or "marginal"'
+            )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)
@@ -360,7 +365,11 @@ class AdditiveGPRegressor(DrawnEstimator):
     def _fitted_settings(self) -> dict[str, Any]:
         pairs = [list(pair) for pair in self.interactions_]
         scores = self.interaction_scores_.to_dict("records")
-        kept = {"_interactions": {"pairs": pairs, "scores": scores}} if self.interactions else {}
+        kept = (
+            {"_interactions": {"pairs": pairs, "scores": scores}}
+            if self.interactions_ or len(scores)
+            else {}
+        )
         return super()._fitted_settings() | kept
 
     @classmethod

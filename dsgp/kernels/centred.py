@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 # Points that hold the distribution of an input, where it has more distinct values.
 MARGIN_POINTS = 64
+# Of the sum of shares that have been divided by it.
+_SUMMED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class Margin:
         if not (np.isfinite(points).all() and (shares > 0).all()):
             raise ParameterError("points of a margin must be finite, and their shares positive")
         object.__setattr__(self, "points", tuple(points.tolist()))
-        object.__setattr__(self, "shares", tuple((shares / shares.sum()).tolist()))
+        total = float(shares.sum())
+        if abs(total - 1.0) > _SUMMED:  # shares that are read back stay the same bits
+            shares = shares / total
+        object.__setattr__(self, "shares", tuple(shares.tolist()))
 
 
 @dataclass(frozen=True, repr=False)

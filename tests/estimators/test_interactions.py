@@ -391,3 +391,34 @@ def test_given_hyperparameters_are_not_searched():
     model = AdditiveGPRegressor(learner=None, noise_variance=1.0, interactions="auto")
     with pytest.raises(ParameterError, match="interactions are learned"):
         model.fit(X, y)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_columns_that_do_not_vary_are_no_candidates():
+    X, f = table(300)
+    last = np.arange(300) < 2
+    for extra, weight in [(3.0, None), ("k", None), (np.where(last, 1.0, 0.0), 1.0 * ~last)]:
+        model = AdditiveGPRegressor(interactions=1).fit(X.assign(c=extra), f, weight)
+        assert len(model.interactions_) == 1
+        assert not (model.interaction_scores_[["first", "other"]] == "c").any(axis=None)
+    gaps = X.assign(c=np.nan)
+    AdditiveGPRegressor(interactions=1, missing="ignore").fit(gaps, f)
+
+
+def test_missing_inputs_give_nothing():
+    X, f = table(400)
+    X.loc[::7, "b"] = np.nan
+    model = AdditiveGPRegressor(terms=TERMS, missing="ignore").fit(X, f)
+    parts = model.components(X)["mean"].to_pandas()
+    gone = X["b"].isna().to_numpy()
+    centres = {term.name: term.centre for term in model.terms_}
+    for name in ("a × b", "b × g"):  # the function is 0 there, before it is centred
+        np.testing.assert_allclose(parts.loc[gone, name], -centres[name], atol=1e-12)
+        assert parts.loc[~gone, name].nunique() > 200
+
+
+def test_a_pair_is_not_fitted_twice():
+    X, y = table(60)
+    for terms in (["a", "b", Tensor("a", "b")], ["a", "b", Tensor("b", "a")]):
+        with pytest.raises(ParameterError, match="among the terms already"):
+            AdditiveGPRegressor(terms=terms, interactions=[("a", "b")]).fit(X, y)

@@ -102,6 +102,13 @@ def test_settings_are_those_of_json(kernel):
     assert from_settings(stored) == kernel
 
 
+def test_margins_that_are_read_back_are_the_same_bits():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        margin = Margin(tuple(range(24)), tuple(rng.uniform(0.1, 9.0, 24)))
+        assert Margin(margin.points, margin.shares) == margin
+
+
 def test_priors_of_its_parts_count():
     prior = LogNormal(1.0, 0.5)
     kernel = CentredProduct((Matern52(priors={"lengthscale": prior}), Matern52()))

@@ -42,6 +42,8 @@ from dsgp.terms.interaction import FAMILIES
 COARSE_BINS, COARSE_LEVELS = 12, 24
 # Nats beyond the log of the number of candidates that "auto" asks of a pair.
 LEAST_GAIN = 4.0
+# Nats that a pair must gain where a number of them is asked for.
+ANY_GAIN = 1.0
 # Pairs that "auto" adds at most, and those of one round: a share of the best one's gain at least.
 MOST_ADDED, MOST_IN_ROUND, SHARE_OF_BEST = 20, 4, 0.15
 # Rows by which the leave-one-out check of "auto" is made.
@@ -173,10 +175,26 @@ def with_interactions(
     """
     if isinstance(wanted, (list, tuple)):
         pairs = [interaction_of(*pair) for pair in chosen_pairs(terms, wanted)]
+        _require_new(terms, pairs)
         names = [(str(first), str(other)) for first, other in wanted]
         return Found(fit(source, [*terms, *pairs], clock), names, _scores({}))
     search = _Search(fit, source, terms, clock, wanted == "auto")
     return search.run(MOST_ADDED if wanted == "auto" else int(wanted))
+
+
+def _require_new(terms: list[BoundTerm], pairs: list[BoundTerm]) -> None:
+    """Raise ``ParameterError`` if a pair that is named is among the terms already."""
+    by_inputs = {frozenset(term.inputs): term.name for term in terms if term.other is not None}
+    names = {term.name for term in terms}
+    for pair in pairs:
+        present = by_inputs.get(frozenset(pair.inputs))
+        if present is None and pair.name in names:
+            present = pair.name
+        if present is not None:
+            raise ParameterError(
+                f"interactions names a pair that is among the terms already, as {present!r}: leave "
+                "one of them out"
+            )
 
 
 def _scores(rows: dict[tuple[str, str], dict[str, Any]]) -> pd.DataFrame:
@@ -204,7 +222,7 @@ class _Search:
             and self.columns[j].columns != self.columns[k].columns
         ]
         # Of as many candidates some promise a little by chance.
-        self.least = math.log(max(len(self.pairs), 1)) + LEAST_GAIN if is_auto else 0.0
+        self.least = math.log(max(len(self.pairs), 1)) + LEAST_GAIN if is_auto else ANY_GAIN
 
     def run(self, most: int) -> Found:
         """Add pairs while they gain, so many at most."""
@@ -215,10 +233,10 @@ class _Search:
         if most and self.pairs:
             self.clock.stage("look for interactions")
             tables = PairTables.of(self.source, self.columns, self.pairs)
-            if len(tables.pairs) < len(self.pairs):
+            if tables.n_too_many:
                 notes.append(
-                    f"{len(self.pairs) - len(tables.pairs)} of {len(self.pairs)} pairs of columns "
-                    "have too many levels and were not considered"
+                    f"{tables.n_too_many} pairs of columns have too many levels and were not "
+                    "considered"
                 )
             self.pairs = tables.pairs
         number = 0
@@ -362,6 +380,11 @@ class CoarseColumn:
         return cls(term, bins, kept, counts / max(counts.sum(), 1.0))
 
     @property
+    def varies(self) -> bool:
+        """Whether its rows are in more than one bin."""
+        return int(np.count_nonzero(self.shares)) > 1
+
+    @property
     def n_levels(self) -> int:
         """How many levels it has; 0 of a smooth column."""
         return len(self.bins) if self.term.family == "levels" else 0
@@ -422,11 +445,18 @@ class PairTables:
     """Coarse columns, and how rows are summed by pairs of them."""
 
     def __init__(
-        self, columns: list[CoarseColumn], pairs: list[tuple[int, int]], lengths: list[int]
+        self,
+        columns: list[CoarseColumn],
+        pairs: list[tuple[int, int]],
+        lengths: list[int],
+        n_too_many: int,
     ) -> None:
         self.columns, self.pairs, self.lengths = columns, pairs, lengths
+        self.n_too_many = n_too_many
         self.features = [
             PairedColumn(column.shares, column.term.family == "levels").features()
+            if column.varies
+            else []
             for column in columns
         ]
 
@@ -437,9 +467,11 @@ class PairTables:
         surveyed = survey(rows.source, levels=rows.levels)
         columns = [
             CoarseColumn.of(term, sketch, surveyed.levels.get(position))
-            for position, (term, sketch) in enumerate(zip(terms, surveyed.sketches, strict=False))
+            for position, (term, sketch) in enumerate(zip(terms, surveyed.sketches, strict=True))
         ]
-        return cls(columns, [p for p in pairs if _fits(columns, p)], surveyed.lengths)
+        varying = [p for p in pairs if all(columns[k].varies for k in p)]
+        fitting = [p for p in varying if _fits(columns, p)]
+        return cls(columns, fitting, surveyed.lengths, len(varying) - len(fitting))
 
     def gains(self, source: Source, outcome: GaussianOutcome) -> dict[tuple[int, int], float]:
         """What each pair would gain beside a model, in nats."""
