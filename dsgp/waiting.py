@@ -35,7 +35,6 @@ def in_order(
         Tasks under way.
     client : distributed.Client, optional
         None: futures are those of threads.
-
     light : bool
         Whether tasks bring no rows along: on a cluster more are under way where they are short, and
         as many as its threads want where these become more (``Ahead``).

@@ -45,9 +45,9 @@ class AdditiveGPRegressor(DrawnEstimator):
         are starts for the learner, kept where the kernel marks them ``fixed``.
     terms : mapping of str to term or kernel, or sequence of terms, optional
         What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
-        ``Smooth``, ``Levels`` or ``Linear``, its text, or a list of these. All other columns keep
-        their defaults: a smooth function of numbers and of dates (in days), an effect of each level
-        of text, categories and booleans. A sequence of terms names all there are.
+        ``Smooth``, ``Levels``, ``Linear`` or ``Tensor``, its text, or a list of these. All other
+        columns keep their defaults: a smooth function of numbers and of dates (in days), an effect
+        of each level of text, categories and booleans. A sequence of terms names all there are.
     interactions : "auto", int, or list of pairs of names
         What columns do together beyond what each does by itself, as a ``Tensor`` of two terms of
         single columns: pairs that are named; or so many at most, those that gain most; or, with

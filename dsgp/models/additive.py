@@ -155,7 +155,7 @@ class AdditiveModel:
         inputs = self.inputs(rows.columns)
         mean = np.full(len(rows), self.intercept)
         for term, values in zip(self.terms, inputs, strict=True):
-            mean += _centred(term, values)
+            mean += centred_mean(term, values)
         if not with_variance:
             return mean, None
         return mean, self._variance(rows, inputs)
@@ -174,7 +174,7 @@ class AdditiveModel:
         mean, std = np.empty(shape), np.zeros(shape)
         inputs = self.inputs(rows.columns)
         for position, (term, values) in enumerate(zip(self.terms, inputs, strict=True)):
-            mean[:, position] = _centred(term, values)
+            mean[:, position] = centred_mean(term, values)
             seen = ~term.cells.is_missing(values)
             centred = self.posterior.centred_variance(position, values[seen])
             std[seen, position] = np.sqrt(centred)
@@ -409,7 +409,7 @@ def _padded(inputs: Floats, length: int) -> Floats:
     return np.concatenate([inputs, gaps])
 
 
-def _centred(term: FittedTerm, inputs: Floats) -> Floats:
+def centred_mean(term: FittedTerm, inputs: Floats) -> Floats:
     """Centred mean of a term; where its input is missing the function itself is 0."""
     seen = ~term.cells.is_missing(inputs)
     if seen.all():

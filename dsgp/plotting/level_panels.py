@@ -15,7 +15,7 @@ from dsgp.plotting.style import FAINT, INK, label
 from dsgp.terms import Floats
 
 # Levels that have their names beside them, and curves drawn of one term.
-_NAMED, CURVES = 24, 8
+_NAMED, _CURVES = 24, 8
 NAME_LENGTH = 14
 
 
@@ -179,19 +179,22 @@ def levels_panel(model: Any, term: FittedTerm, z: float) -> LevelsPanel:
 
 def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> CurvesPanel:
     """Evaluate the curves of the levels with most rows, each where its rows are."""
-    points, group = term.cells.points, term.bound.group
+    # Cells of a group begin with the level, and those of an interaction end with it.
+    is_grouped = term.bound.group is not None
+    group = term.bound.group if is_grouped else term.bound.other
     assert group is not None
-    levels, starts = np.unique(points[:, 0], return_index=True)
-    weights = np.add.reduceat(term.weight, starts)
-    ends = np.append(starts[1:], len(points))
-    chosen = np.sort(np.argsort(-weights, kind="stable")[:CURVES])
+    points, column = term.cells.points, 0 if is_grouped else 1
+    levels, codes = np.unique(points[:, column], return_inverse=True)
+    weights = np.bincount(codes.ravel(), term.weight, len(levels))
+    chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
     kind = model._columns.kinds.get(group.column)
     labels = () if kind is None else kind.labels
     names, inputs, means, lows, highs, cell_inputs = [], [], [], [], [], []
     for k in chosen:
-        values = points[starts[k] : ends[k], 1]
-        x = np.linspace(values[0], values[-1], n_points) if len(values) > 1 else values
-        at = np.column_stack([np.full(len(x), levels[k]), x])
+        values = points[codes.ravel() == k, 1 - column]
+        x = np.linspace(values.min(), values.max(), n_points) if len(values) > 1 else values
+        level = np.full(len(x), levels[k])
+        at = np.column_stack([level, x] if is_grouped else [x, level])
         if term.cells.multipliers(points[:1]) is not None:
             at = np.column_stack([at, np.ones(len(x))])
         mean, std = moments(model, term, at)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import TwoSlopeNorm
 
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.level_panels import CURVES, NAME_LENGTH, CurvesPanel, moments
+from dsgp.plotting.level_panels import NAME_LENGTH, CurvesPanel, curves_panel, moments
 from dsgp.plotting.panels import shown_range
 from dsgp.plotting.style import GREY, label
 from dsgp.terms import Floats, sum_by
@@ -114,7 +114,7 @@ def pair_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> MapPane
     """Evaluate an interaction as its columns ask for."""
     are_levels = [each in term.bound.level_inputs for each in term.bound.inputs]
     if are_levels == [False, True]:
-        return _curves(model, term, n_points, z)
+        return curves_panel(model, term, n_points, z)
     return _map(model, term, z, are_levels[0])
 
 
@@ -171,24 +171,3 @@ def _is_near(points: Floats, at: Floats, are_levels: bool) -> np.ndarray:
         apart = np.abs(at[:, None, :] - points[None, start : start + 256]) / scale
         near |= (apart < (0.5 if are_levels else 1.0)).all(axis=2).any(axis=1)
     return near
-
-
-def _curves(model: Any, term: FittedTerm, n_points: int, z: float) -> CurvesPanel:
-    points = term.cells.points
-    levels, weight = _by_weight(term, 1)
-    chosen = np.sort(np.argsort(-weight, kind="stable")[:CURVES])
-    names = _names(model, term, 1, levels[chosen])
-    inputs, means, lows, highs, cell_inputs = [], [], [], [], []
-    for level in levels[chosen]:
-        values = points[points[:, 1] == level, 0]
-        x = np.linspace(values.min(), values.max(), n_points) if len(values) > 1 else values
-        at = np.column_stack([x, np.full(len(x), level)])
-        mean, std = moments(model, term, at)
-        inputs.append(x)
-        cell_inputs.append(at)
-        means.append(mean)
-        lows.append(mean - z * std)
-        highs.append(mean + z * std)
-    return CurvesPanel(
-        term, names, inputs, means, lows, highs, np.concatenate(cell_inputs), len(levels)
-    )

@@ -133,7 +133,6 @@ class TensorCells(Factored):
             for k, (_, places) in enumerate(self._values)
         ]
         pairs = codes[0] * (int(codes[1].max()) + 1) + codes[1]
-        # Numbered by their first cells, so that the bins are in the order of the cells' means.
         return np.asarray(np.unique(pairs, return_inverse=True)[1].ravel())
 
     def _bins_of_input(self, k: int, weight: Floats, n_bins: int) -> Codes:

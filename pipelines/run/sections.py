@@ -36,6 +36,7 @@ KernelName = Literal["matern12", "matern32", "matern52", "matern72"]
 Solver = Literal["multigrid", "cg", "backfitting"]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
+ColumnPair = Annotated[list[str], Field(min_length=2, max_length=2)]
 # A folder of its own is named after the model.
 ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]{0,63}$")]
 
@@ -176,6 +177,7 @@ class Additive(Section):
 
     kernel: Kernel = Kernel()
     terms: dict[str, ColumnTerms] = {}
+    interactions: Literal["auto"] | Annotated[int, Field(ge=0)] | list[ColumnPair] = 0
     noise_variance: Positive | None = None
     fixed_noise: bool = False
     solver: Solver = "multigrid"

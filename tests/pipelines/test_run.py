@@ -241,6 +241,7 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
     path.write_text(
         "load: {data: a.csv, target: y, drop: [no, on, y2]}\n"
         "models:\n  m:\n    additive:\n      tol: 1e-5\n      learner: none\n      bins: none\n"
+        "      interactions: [[a, b], [b, c]]\n"
         "      kernel: {type: matern32, lengthscale: 2, variance: 1.5, fixed: [variance]}\n"
         "  defaults:\n    additive:\n",
         encoding="utf-8",
@@ -253,6 +254,10 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
     additive = config.models["m"].additive
     assert (additive.tol, additive.learner, additive.bins) == (1e-5, None, None)
     assert additive.solver == "cg"
+    assert additive.interactions == [["a", "b"], ["b", "c"]]
+    for wanted in ("auto", "3"):
+        found = read(path, [f"models.m.additive.interactions={wanted}"])
+        assert found.models["m"].additive.interactions == (3 if wanted == "3" else "auto")
     assert additive.kernel.build() == Matern32(2.0, 1.5, fixed=("variance",))
     assert config.models["defaults"].additive.solver == "multigrid"
 

@@ -10,36 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from dsgp.additive.streaming import LOGICAL_BLOCK
-from dsgp.additive.survey import of_positive_weight, survey
-from dsgp.compute import over_blocks, run
+from dsgp.additive.survey import of_positive_weight
 from dsgp.errors import ParameterError
-from dsgp.jit.sketch import count_pairs
 from dsgp.kernels import CentredProduct, Independent, Kernel, Matern52
-from dsgp.learning.pair_scores import PairedColumn, gain
 from dsgp.learning.search import without_starts
-from dsgp.models.additive import AdditiveModel
 from dsgp.models.clock import Clock
 from dsgp.models.gaussian.outcome import GaussianOutcome
+from dsgp.models.gaussian.pair_tables import PairTables
 from dsgp.models.gaussian_model import GaussianModel
-from dsgp.models.rows.columns import TermRows
-from dsgp.rows.coding import FEWEST_OF_PAIRS, MOST_FILLED_PAIRS, MOST_PAIRS
-from dsgp.rows.encode import Bins, Sketch
-from dsgp.rows.sources import Rows, Source
+from dsgp.rows.sources import Source
 from dsgp.terms import BoundTerm, Floats, Input
 from dsgp.terms.interaction import FAMILIES
 
-# Bins of a smooth column, and levels of a category (those with most rows), by which pairs are
-# judged.
-COARSE_BINS, COARSE_LEVELS = 12, 24
 # Nats beyond the log of the number of candidates that "auto" asks of a pair.
 LEAST_GAIN = 4.0
 # Nats that a pair must gain where a number of them is asked for.
@@ -48,8 +36,6 @@ ANY_GAIN = 1.0
 MOST_ADDED, MOST_IN_ROUND, SHARE_OF_BEST = 20, 4, 0.15
 # Rows by which the leave-one-out check of "auto" is made.
 CHECKED_ROWS = 20_000
-_COUNT = 2e-9  # seconds per row and pair
-
 
 SCORE_COLUMNS = ["first", "other", "gain", "round", "chosen"]
 
@@ -128,8 +114,7 @@ def candidates_of(terms: list[BoundTerm]) -> list[BoundTerm]:
             column = Input(term.multiplier.column)  # of a line, the function that it may become
             by_input.setdefault(column, BoundTerm.of_column(term.name, Matern52()))
             continue
-        is_single = len(term.inputs) == 1 and term.value is not None
-        if is_single and term.value is not None:
+        if len(term.inputs) == 1 and term.value is not None:
             by_input.setdefault(term.value, term)
     return list(by_input.values())
 
@@ -299,17 +284,25 @@ class _Search:
 
     def _checked(self, first: GaussianOutcome, last: GaussianOutcome) -> tuple[float, float, int]:
         """Difference of leave-one-out log densities a row, its standard error, and the rows."""
-        models = [GaussianModel(one.model(), one.noise_variance, None) for one in (first, last)]
+        latents = [one.model() for one in (first, last)]
+        models = [
+            GaussianModel(latent, one.noise_variance, None)
+            for latent, one in zip(latents, (first, last), strict=True)
+        ]
         apart: list[Floats] = []
         n_rows = 0
         for load in self.source.chunks():
-            rows = of_positive_weight(load())
-            rows = _head(rows, CHECKED_ROWS - n_rows)
+            rows = of_positive_weight(load()).part(slice(CHECKED_ROWS - n_rows))
             assert rows.y is not None
             weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+            by_name = dict(zip(self.source.names, rows.columns, strict=True))
             densities = [
-                model.leave_one_out_at(_used(model, self.source, rows), rows.y, weight)[0]
-                for model in models
+                model.leave_one_out_at(
+                    replace(rows, columns=[by_name[name] for name in latent.used_columns]),
+                    rows.y,
+                    weight,
+                )[0]
+                for model, latent in zip(models, latents, strict=True)
             ]
             apart.append(densities[1] - densities[0])
             n_rows += len(rows)
@@ -319,180 +312,3 @@ class _Search:
         together = together[np.isfinite(together)]
         error = float(np.std(together)) / math.sqrt(max(len(together), 1))
         return float(np.mean(together)), error, len(together)
-
-
-def _head(rows: Rows, number: int) -> Rows:
-    """Return the first rows."""
-    if len(rows) <= number:
-        return rows
-    return replace(
-        rows,
-        columns=[column[:number] for column in rows.columns],
-        y=None if rows.y is None else rows.y[:number],
-        weight=None if rows.weight is None else rows.weight[:number],
-        n_rows=number,
-        extra={name: values[:number] for name, values in rows.extra.items()},
-    )
-
-
-def _used(model: GaussianModel, source: Source, rows: Rows) -> Rows:
-    """Return rows with the columns that a model uses."""
-    return replace(rows, columns=_columns_of(model.latent, source.names, rows))  # type: ignore[arg-type]
-
-
-def _columns_of(model: AdditiveModel, names: Sequence[str], rows: Rows) -> list[Floats]:
-    by_name = dict(zip(names, rows.columns, strict=True))
-    return [by_name[name] for name in model.used_columns]
-
-
-# ---------------------------------------------------------------- tables
-
-
-@dataclass(frozen=True)
-class CoarseColumn:
-    """A term's input, cut coarsely.
-
-    Attributes
-    ----------
-    term : BoundTerm
-    bins : Bins
-    kept : ndarray of int, or None
-        Of levels: which of the bins count, all others are left out.
-    shares : ndarray of shape (n_codes,)
-        Of the rows with each code.
-    """
-
-    term: BoundTerm
-    bins: Bins
-    kept: NDArray[np.intp] | None
-    shares: Floats
-
-    @classmethod
-    def of(cls, term: BoundTerm, sketch: Sketch, levels: Floats | None) -> CoarseColumn:
-        """Cut by a sketch, or by all levels."""
-        bins = Bins.of(sketch, COARSE_BINS) if levels is None else Bins.of_values(levels)
-        codes = np.searchsorted(bins.edges, sketch.values, side="right")
-        counts = np.bincount(codes, sketch.counts, len(bins))
-        kept = None
-        if levels is not None and len(levels) > COARSE_LEVELS:
-            kept = np.sort(np.argsort(-counts, kind="stable")[:COARSE_LEVELS])
-            counts = counts[kept]
-        return cls(term, bins, kept, counts / max(counts.sum(), 1.0))
-
-    @property
-    def varies(self) -> bool:
-        """Whether its rows are in more than one bin."""
-        return int(np.count_nonzero(self.shares)) > 1
-
-    @property
-    def n_levels(self) -> int:
-        """How many levels it has; 0 of a smooth column."""
-        return len(self.bins) if self.term.family == "levels" else 0
-
-    def codes(self, by_name: dict[str, Floats]) -> NDArray[np.uint16]:
-        """Code of each row; beyond all codes where it does not count."""
-        values = self.term.read(by_name)[0]
-        found = np.searchsorted(self.bins.edges, values, side="right")
-        if self.kept is not None:
-            place = np.minimum(np.searchsorted(self.kept, found), len(self.kept) - 1)
-            found = np.where(self.kept[place] == found, place, len(self.kept))
-        return np.where(np.isnan(values), np.iinfo(np.uint16).max, found).astype(np.uint16)
-
-
-@dataclass(frozen=True)
-class PairRecipe:
-    """How a block of rows is summed by pairs; it travels to workers."""
-
-    columns: list[CoarseColumn]
-    pairs: list[tuple[int, int]]
-    names: tuple[str, ...]
-    model: AdditiveModel
-    row_variance: float
-
-    def __call__(self, rows: Rows) -> list[Floats]:
-        """Precisions and scores of each pair, (2, n_first, n_other)."""
-        rows = of_positive_weight(rows)
-        assert rows.y is not None
-        by_name = dict(zip(self.names, rows.columns, strict=True))
-        codes = [column.codes(by_name) for column in self.columns]
-        used = replace(rows, columns=_columns_of(self.model, self.names, rows))
-        mean, _ = self.model.moments(used, False)
-        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-        precision = weight / self.row_variance
-        score = precision * (rows.y - mean)
-        out = [
-            np.zeros((2, len(self.columns[j].shares), len(self.columns[k].shares)))
-            for j, k in self.pairs
-        ]
-        tasks = [
-            partial(count_pairs, codes[j], codes[k], numbers, table[side])
-            for (j, k), table in zip(self.pairs, out, strict=True)
-            for side, numbers in enumerate((precision, score))
-        ]
-        run(tasks, _COUNT * len(rows) * len(tasks), in_place=True)
-        return out
-
-
-def _fits(columns: list[CoarseColumn], pair: tuple[int, int]) -> bool:
-    """Whether an interaction of two columns has no more levels than one is made of."""
-    sizes = [columns[k].n_levels for k in pair if columns[k].n_levels]
-    if len(sizes) == 2:
-        return sizes[0] * sizes[1] <= MOST_FILLED_PAIRS
-    return not sizes or sizes[0] <= MOST_PAIRS // FEWEST_OF_PAIRS
-
-
-class PairTables:
-    """Coarse columns, and how rows are summed by pairs of them."""
-
-    def __init__(
-        self,
-        columns: list[CoarseColumn],
-        pairs: list[tuple[int, int]],
-        lengths: list[int],
-        n_too_many: int,
-    ) -> None:
-        self.columns, self.pairs, self.lengths = columns, pairs, lengths
-        self.n_too_many = n_too_many
-        self.features = [
-            PairedColumn(column.shares, column.term.family == "levels").features()
-            if column.varies
-            else []
-            for column in columns
-        ]
-
-    @classmethod
-    def of(cls, source: Source, terms: list[BoundTerm], pairs: list[tuple[int, int]]) -> PairTables:
-        """Cut the inputs of terms, in one pass over the rows."""
-        rows = TermRows(source, terms)
-        surveyed = survey(rows.source, levels=rows.levels)
-        columns = [
-            CoarseColumn.of(term, sketch, surveyed.levels.get(position))
-            for position, (term, sketch) in enumerate(zip(terms, surveyed.sketches, strict=True))
-        ]
-        varying = [p for p in pairs if all(columns[k].varies for k in p)]
-        fitting = [p for p in varying if _fits(columns, p)]
-        return cls(columns, fitting, surveyed.lengths, len(varying) - len(fitting))
-
-    def gains(self, source: Source, outcome: GaussianOutcome) -> dict[tuple[int, int], float]:
-        """What each pair would gain beside a model, in nats."""
-        model = outcome.model()
-        recipe = PairRecipe(
-            self.columns, self.pairs, tuple(source.names), model, outcome.noise_variance
-        )
-        total: list[Floats] | None = None
-        for part in over_blocks(source.chunks(), self.lengths, LOGICAL_BLOCK, recipe, "pairs"):
-            if total is None:
-                total = part
-                continue
-            for mine, theirs in zip(total, part, strict=True):
-                mine += theirs
-        assert total is not None
-        found = np.empty(len(self.pairs))
-
-        def judge(position: int) -> None:
-            j, k = self.pairs[position]
-            precision, score = total[position]
-            found[position] = gain(precision, score, self.features[j], self.features[k])[0]
-
-        run([partial(judge, k) for k in range(len(self.pairs))], 1e-3 * len(found), in_place=True)
-        return dict(zip(self.pairs, found.tolist(), strict=True))

@@ -1,0 +1,186 @@
+"""Two-way tables of what a model leaves, by coarse bins of every two columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsgp.additive.streaming import LOGICAL_BLOCK
+from dsgp.additive.survey import of_positive_weight, survey
+from dsgp.compute import over_blocks, run
+from dsgp.jit.sketch import count_pairs
+from dsgp.learning.pair_scores import PairedColumn, gain
+from dsgp.models.additive import centred_mean
+from dsgp.models.gaussian.outcome import GaussianOutcome
+from dsgp.models.rows.columns import TermRows
+from dsgp.models.term import FittedTerm
+from dsgp.rows.coding import FEWEST_OF_PAIRS, MOST_FILLED_PAIRS, MOST_PAIRS
+from dsgp.rows.encode import Bins, Sketch
+from dsgp.rows.sources import Rows, Source
+from dsgp.terms import BoundTerm, Floats
+
+# Bins of a smooth column, and levels of a category (those with most rows), by which pairs are
+# judged.
+COARSE_BINS, COARSE_LEVELS = 12, 24
+_COUNT, _JUDGE = 2e-9, 1e-3  # seconds per row and pair; per pair
+
+
+@dataclass(frozen=True)
+class CoarseColumn:
+    """A term's input, cut coarsely.
+
+    Attributes
+    ----------
+    term : BoundTerm
+    bins : Bins
+    kept : ndarray of int, or None
+        Of levels: which of the bins count, all others are left out.
+    shares : ndarray of shape (n_codes,)
+        Of the rows with each code.
+    """
+
+    term: BoundTerm
+    bins: Bins
+    kept: NDArray[np.intp] | None
+    shares: Floats
+
+    @classmethod
+    def of(cls, term: BoundTerm, sketch: Sketch, levels: Floats | None) -> CoarseColumn:
+        """Cut by a sketch, or by all levels."""
+        bins = Bins.of(sketch, COARSE_BINS) if levels is None else Bins.of_values(levels)
+        codes = np.searchsorted(bins.edges, sketch.values, side="right")
+        counts = np.bincount(codes, sketch.counts, len(bins))
+        kept = None
+        if levels is not None and len(levels) > COARSE_LEVELS:
+            kept = np.sort(np.argsort(-counts, kind="stable")[:COARSE_LEVELS])
+            counts = counts[kept]
+        return cls(term, bins, kept, counts / max(counts.sum(), 1.0))
+
+    @property
+    def varies(self) -> bool:
+        """Whether its rows are in more than one bin."""
+        return int(np.count_nonzero(self.shares)) > 1
+
+    @property
+    def n_levels(self) -> int:
+        """How many levels it has; 0 of a smooth column."""
+        return len(self.bins) if self.term.family == "levels" else 0
+
+    def codes(self, by_name: dict[str, Floats]) -> NDArray[np.uint16]:
+        """Code of each row; beyond all codes where it does not count."""
+        found = self.bins.codes(self.term.read(by_name)[0])
+        if self.kept is None:
+            return found
+        place = np.full(np.iinfo(np.uint16).max + 1, np.iinfo(np.uint16).max, dtype=np.uint16)
+        place[self.kept] = np.arange(len(self.kept))
+        return place[found]
+
+
+@dataclass(frozen=True)
+class PairRecipe:
+    """How a block of rows is summed by pairs; it travels to workers, without a model's tables."""
+
+    columns: list[CoarseColumn]
+    pairs: list[tuple[int, int]]
+    names: tuple[str, ...]
+    terms: list[FittedTerm]
+    intercept: float
+    row_variance: float
+
+    def __call__(self, rows: Rows) -> list[Floats]:
+        """Precisions and scores of each pair, (2, n_first, n_other)."""
+        rows = of_positive_weight(rows)
+        assert rows.y is not None
+        by_name = dict(zip(self.names, rows.columns, strict=True))
+        codes = {j: self.columns[j].codes(by_name) for j in sorted({*chain(*self.pairs)})}
+        score = rows.y - self.intercept
+        for term in self.terms:
+            score -= centred_mean(term, term.bound.joined(term.bound.read(by_name)))
+        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+        precision = weight / self.row_variance
+        score *= precision
+        out = [
+            np.zeros((2, len(self.columns[j].shares), len(self.columns[k].shares)))
+            for j, k in self.pairs
+        ]
+        tasks = [
+            partial(count_pairs, codes[j], codes[k], numbers, table[side])
+            for (j, k), table in zip(self.pairs, out, strict=True)
+            for side, numbers in enumerate((precision, score))
+        ]
+        run(tasks, _COUNT * len(rows) * len(tasks), in_place=True)
+        return out
+
+
+def _fits(columns: list[CoarseColumn], pair: tuple[int, int]) -> bool:
+    """Whether an interaction of two columns has no more levels than one is made of."""
+    sizes = [columns[k].n_levels for k in pair if columns[k].n_levels]
+    if len(sizes) == 2:
+        return sizes[0] * sizes[1] <= MOST_FILLED_PAIRS
+    return not sizes or sizes[0] <= MOST_PAIRS // FEWEST_OF_PAIRS
+
+
+class PairTables:
+    """Coarse columns, and how rows are summed by pairs of them."""
+
+    def __init__(
+        self,
+        columns: list[CoarseColumn],
+        pairs: list[tuple[int, int]],
+        lengths: list[int],
+        n_too_many: int,
+    ) -> None:
+        self.columns, self.pairs, self.lengths = columns, pairs, lengths
+        self.n_too_many = n_too_many
+        self.features = [
+            PairedColumn(column.shares, column.term.family == "levels").features()
+            if column.varies
+            else []
+            for column in columns
+        ]
+
+    @classmethod
+    def of(cls, source: Source, terms: list[BoundTerm], pairs: list[tuple[int, int]]) -> PairTables:
+        """Cut the inputs of terms, in one pass over the rows."""
+        rows = TermRows(source, terms)
+        surveyed = survey(rows.source, levels=rows.levels)
+        columns = [
+            CoarseColumn.of(term, sketch, surveyed.levels.get(position))
+            for position, (term, sketch) in enumerate(zip(terms, surveyed.sketches, strict=True))
+        ]
+        varying = [p for p in pairs if all(columns[k].varies for k in p)]
+        fitting = [p for p in varying if _fits(columns, p)]
+        return cls(columns, fitting, surveyed.lengths, len(varying) - len(fitting))
+
+    def gains(self, source: Source, outcome: GaussianOutcome) -> dict[tuple[int, int], float]:
+        """What each pair would gain beside a model, in nats."""
+        model = outcome.model()
+        recipe = PairRecipe(
+            self.columns,
+            self.pairs,
+            tuple(source.names),
+            model.terms,
+            model.intercept,
+            outcome.noise_variance,
+        )
+        total: list[Floats] | None = None
+        for part in over_blocks(source.chunks(), self.lengths, LOGICAL_BLOCK, recipe, "pairs"):
+            if total is None:
+                total = part
+                continue
+            for mine, theirs in zip(total, part, strict=True):
+                mine += theirs
+        assert total is not None
+        found = np.empty(len(self.pairs))
+
+        def judge(position: int) -> None:
+            j, k = self.pairs[position]
+            precision, score = total[position]
+            found[position] = gain(precision, score, self.features[j], self.features[k])[0]
+
+        run([partial(judge, k) for k in range(len(self.pairs))], _JUDGE * len(found), in_place=True)
+        return dict(zip(self.pairs, found.tolist(), strict=True))
