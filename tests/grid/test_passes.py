@@ -1,14 +1,17 @@
 """Passes over stores: dense agreement, bounded memory, and what is left after any interruption."""
 
+import contextlib
 import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -403,7 +406,7 @@ def test_a_killed_process_is_taken_over_bit_for_bit(tmp_path):
     folder = tmp_path / ".out.zarr.passes"
     deadline = time.monotonic() + 60
     # In the second pass: the third store between passes is not there yet.
-    while not (folder / "pass-2-mean.zarr").exists() and time.monotonic() < deadline:
+    while not list(folder.glob("work-*/pass-2-mean.zarr")) and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.01)
     time.sleep(0.1)
@@ -412,6 +415,47 @@ def test_a_killed_process_is_taken_over_bit_for_bit(tmp_path):
     report = posterior_to_store(source, bases, NOISE, 0.5, out, memory=memory)
     assert 0 < report.n_resumed < report.plan.n_tasks
     np.testing.assert_array_equal(read(out), read(tmp_path / "whole.zarr"))
+
+
+def test_what_a_lost_task_still_writes_does_not_keep_a_store_from_being_made_anew(tmp_path):
+    """Its driver has failed, and the next one makes the store of that pass again."""
+    source, _, _ = small(tmp_path)
+    plan = SimpleNamespace(
+        shape=(16, 16), chunks=(4, 4), intermediate_dtype="float64", passes=[None, None]
+    )
+    job = tasks.Job(str(tmp_path), source, plan, NOISE, include_noise=False)
+    tasks.create_stage(job, 0, "mean")
+    place, ended = tasks.stage(job, 0, "mean"), threading.Event()
+
+    def write():
+        while not ended.is_set():
+            with contextlib.suppress(OSError):  # of folders that are moved away
+                zarr.open_array(str(place), mode="r+")[:] = 1.0
+
+    with ThreadPoolExecutor(2) as pool:
+        lost = [pool.submit(write) for _ in range(2)]
+        try:
+            for _ in range(15):
+                tasks.create_stage(job, 0, "mean")
+        finally:
+            ended.set()
+        assert [one.result() for one in lost] == [None, None]
+    assert zarr.open_array(str(place), mode="r").shape == (16, 16)
+
+
+def test_a_job_that_is_begun_anew_writes_where_none_of_an_earlier_one_does(tmp_path, monkeypatch):
+    source, bases, memory = small(tmp_path)
+    places = set()
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            stopping(patched, 1)
+            with pytest.raises(KeyboardInterrupt):
+                posterior_to_store(
+                    source, bases, NOISE, 0.5, tmp_path / "o.zarr", memory=memory, resume=False
+                )
+        (place,) = (tmp_path / ".o.zarr.passes").glob("work-*")
+        places.add(place.name)
+    assert len(places) == 2
 
 
 def test_what_was_begun_with_other_inputs_is_not_gone_on_with(tmp_path, monkeypatch):
@@ -486,7 +530,7 @@ def test_a_damaged_chunk_is_told_of_and_computed_anew(
         stopping(patched, first + (middle if store != "pass-1-mean" else 0))
         with pytest.raises(KeyboardInterrupt):
             posterior_to_store(source, bases, NOISE, 0.5, out, memory=memory)
-    chunks = tmp_path / ".out.zarr.passes" / f"{store}.zarr" / "c"
+    (chunks,) = (tmp_path / ".out.zarr.passes").glob(f"work-*/{store}.zarr/c")
     harm(sorted(one for one in chunks.rglob("*") if one.is_file())[-1])
 
     def go_on():

@@ -311,11 +311,12 @@ def _carry_out_alone(
     else:
         require_disk(manifest.plan, out.parent, size_of(folder))
     job = Job(
-        str(folder), source, manifest.plan, float(order.noise_variance), order.include_noise,
+        str(manifest.work), source, manifest.plan, float(order.noise_variance), order.include_noise,
         order.tiles, order.labels, order.constant_precision,
     )  # fmt: skip
-    if not (folder / RESULT / "zarr.json").exists():
-        results.create(folder / RESULT, source, manifest.plan, order.labels)
+    result = manifest.work / RESULT
+    if not (result / "zarr.json").exists():
+        results.create(result, source, manifest.plan, order.labels)
     forget_what_is_gone(job, manifest)
     n_resumed = manifest.n_done
     with (
@@ -333,9 +334,9 @@ def _carry_out_alone(
         report = replace(
             report,
             tile_error=tile_error(source, order.tiles, manifest.plan, mean),
-            residual=_largest_residual(folder),
+            residual=_largest_residual(manifest.work),
         )
-    results.install(folder / RESULT, out)
+    results.install(result, out)
     shutil.rmtree(folder, ignore_errors=True)
     return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +33,15 @@ def begun(
     labels: Labels,
 ) -> Manifest:
     """Make the folder of a new job, with its inputs and an empty result."""
+    manifest = Manifest(folder, fingerprint, plan, f"work-{secrets.token_hex(4)}")
     try:
-        folder.mkdir()
-        tasks.save_inputs(folder, vectors, values, mean)
+        manifest.work.mkdir(parents=True)
+        tasks.save_inputs(manifest.work, vectors, values, mean)
         if domain is not None:
-            tasks.save_domain(folder, domain)
-        results.create(folder / RESULT, source, plan, labels)
+            tasks.save_domain(manifest.work, domain)
+        results.create(manifest.work / RESULT, source, plan, labels)
     except OSError as error:
         raise StorageError(f"cannot write in {str(folder)!r}: {error}") from error
-    manifest = Manifest(folder, fingerprint, plan)
     manifest.save()  # last: a folder with a manifest has everything
     return manifest
 
@@ -62,11 +63,11 @@ def resumed(
     ]
     if not differing:
         try:
-            if not np.array_equal(tasks.load_inputs(folder, "mean", 0), mean):
+            if not np.array_equal(tasks.load_inputs(manifest.work, "mean", 0), mean):
                 differing.append("mean")
             for axis in range(len(vectors)):
-                columns = tasks.load_inputs(folder, "vectors", axis)
-                numbers = tasks.load_inputs(folder, "values", axis)
+                columns = tasks.load_inputs(manifest.work, "vectors", axis)
+                numbers = tasks.load_inputs(manifest.work, "values", axis)
                 if not same_covariance(columns, numbers, vectors[axis], values[axis]):
                     differing.append(f"basis of axis {axis}")
         except (OSError, ValueError) as error:

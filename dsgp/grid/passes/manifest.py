@@ -15,7 +15,7 @@ from dsgp.errors import StorageError
 from dsgp.grid.passes.plan import Plan
 from dsgp.places import replace_text
 
-_FORMAT = 1
+_FORMAT = 2
 _NAME = "manifest.json"
 _EVERY = 1.0  # seconds: flushing a file to a busy disk takes a part of that
 
@@ -31,6 +31,9 @@ class Manifest:
     fingerprint : dict
         Of what must be the same when the job is resumed; JSON.
     plan : Plan
+    name : str
+        Of the folder in it where tasks read and write: another one for every job that is begun, so
+        that what a cluster still runs for a driver that is gone does not write among its results.
     done : dict
         Finished regions of each pass: (pass, "mean" or "variance") to their indices.
     """
@@ -38,6 +41,7 @@ class Manifest:
     folder: Path
     fingerprint: dict[str, Any]
     plan: Plan
+    name: str
     done: dict[tuple[int, str], set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -45,6 +49,11 @@ class Manifest:
         for p, one in enumerate(self.plan.passes):
             for chain in one.chains:
                 self.done.setdefault((p, chain), set())
+
+    @property
+    def work(self) -> Path:
+        """Where tasks read and write."""
+        return self.folder / self.name
 
     @property
     def n_done(self) -> int:
@@ -68,6 +77,7 @@ class Manifest:
                 "format": _FORMAT,
                 "fingerprint": self.fingerprint,
                 "plan": self.plan.as_json(),
+                "name": self.name,
                 "done": [[p, chain, sorted(which)] for (p, chain), which in self.done.items()],
             }
         )
@@ -97,7 +107,10 @@ class Manifest:
             stored = json.loads(text)
             if stored["format"] == _FORMAT:
                 done = {(p, chain): set(which) for p, chain, which in stored["done"]}
-                return cls(folder, stored["fingerprint"], Plan.from_json(stored["plan"]), done)
+                plan, name = Plan.from_json(stored["plan"]), stored["name"]
+                if name != Path(name).name:
+                    raise ValueError(f"{name!r} is not the name of a folder")
+                return cls(folder, stored["fingerprint"], plan, name, done)
             why = "is of another release"
         except (ValueError, KeyError, TypeError) as error:
             why = f"is damaged ({error})"

@@ -7,6 +7,8 @@ be repeated after any failure.
 from __future__ import annotations
 
 import json
+import secrets
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,17 +90,38 @@ def stage(job: Job, p: int, chain: str) -> Path:
 
 
 def create_stage(job: Job, p: int, chain: str) -> None:
-    """Make an empty store between two passes."""
+    """Make an empty store between two passes, in the place of one that is there.
+
+    It is made aside and moved into place: a task of a driver that failed, or was killed, may still
+    write to the one before. That is no harm in the new one (the same numbers), but keeps a folder
+    from being emptied.
+    """
+    place = stage(job, p, chain)
+    made = _aside(place)
     zarr.create_array(
-        str(stage(job, p, chain)),
+        str(made),
         shape=job.plan.shape,
         chunks=job.plan.chunks,
         dtype=job.plan.intermediate_dtype,
         # Not compressed: rotated noise is incompressible. A flipped bit must not go unseen.
         compressors=[Crc32cCodec()],
         fill_value=np.nan,  # so that a chunk not there is seen
-        overwrite=True,
     )
+    gone = []
+    while True:
+        try:
+            made.rename(place)
+            break
+        except OSError:  # it is there, or again since it was moved away
+            if not place.exists():
+                raise
+            gone.append(place.rename(_aside(place)))
+    for one in gone:
+        shutil.rmtree(one, ignore_errors=True)
+
+
+def _aside(place: Path) -> Path:
+    return place.with_name(f"{place.name}.{secrets.token_hex(4)}")
 
 
 # ---------------------------------------------------------------------- what a worker does
