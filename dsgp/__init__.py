@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         load,
         term_tests,
     )
+    from dsgp.remainder import Remainder
     from dsgp.rows.sources import read_table
     from dsgp.terms import Levels, Linear, Smooth, Tensor
 
@@ -37,6 +38,7 @@ __all__ = [
     "Linear",
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
+    "Remainder",
     "Smooth",
     "SmoothingSpline",
     "Tensor",
@@ -59,6 +61,7 @@ _HOMES = {
     "GridGP": "dsgp.estimators",
     "ProjectionPursuitGPClassifier": "dsgp.estimators",
     "ProjectionPursuitGPRegressor": "dsgp.estimators",
+    "Remainder": "dsgp.remainder",
     "SmoothingSpline": "dsgp.estimators",
     **dict.fromkeys(("Levels", "Linear", "Smooth", "Tensor"), "dsgp.terms"),
     "compare_models": "dsgp.estimators",

@@ -18,10 +18,12 @@ from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit
 from dsgp.models.gaussian.interactions import SCORE_COLUMNS, require_interactions, with_interactions
+from dsgp.models.gaussian.remainder import with_remainder
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.priors import HyperPriors
+from dsgp.remainder import Remainder
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
@@ -216,6 +218,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         *,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
         interactions: str | int | Sequence[Sequence[str]] = 0,
+        remainder: bool | Sequence[str] | Remainder = False,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
         solver: str = "multigrid",
@@ -239,6 +242,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         self.kernel = kernel
         self.terms = terms
         self.interactions = interactions
+        self.remainder = remainder
         self.noise_variance = noise_variance
         self.fixed_noise = fixed_noise
         self.solver = solver
@@ -322,7 +326,13 @@ class AdditiveGPRegressor(DrawnEstimator):
             )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        asked = GivenTerms.of(self.kernel, self.terms)
+        remainder = Remainder.of(self.remainder)
+        if remainder is not None and self.method is not None:
+            raise ParameterError(
+                f"method={self.method!r} draws the hyperparameters of terms, and remainder= is not "
+                "among what it draws: leave one of them out"
+            )
+        asked = GivenTerms.of(self.kernel, self.terms, may_be_empty=remainder is not None)
         require_transform("target_transform", self.target_transform)
         clock = Clock()
         source = source_of(
@@ -331,7 +341,7 @@ class AdditiveGPRegressor(DrawnEstimator):
             sample_weight,
             missing=self.missing,
             missing_values=self.missing_values,
-            wanted=asked.wanted,
+            wanted=asked.wanted if remainder is None else remainder.widened(asked.wanted),
         )
         heeded = self.learner in ("marginal", "vbem") and self.method is None
         terms = asked.bound(source, priors_count=heeded)
@@ -352,12 +362,27 @@ class AdditiveGPRegressor(DrawnEstimator):
             clock.stage("draw")
             random = generator(self.random_state)
             model, facts = sampling.model(outcome, facts, target, random)
+        if remainder is not None:
+            beside = with_remainder(
+                outcome.model(),
+                outcome.noise_variance,
+                target.of_rows(source),
+                terms,
+                remainder,
+                clock,
+                fixed_noise=self.fixed_noise,
+                verbose=self.verbose,
+            )
+            model = GaussianModel(beside.model, beside.noise_variance, target.transform)
+            facts = beside.told(facts)
         clock.stage("keep")
         self._take(model, facts, Columns.of(source))
         self.interactions_, self.interaction_scores_ = found.pairs, found.scores
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         fit.warn(outcome)
+        if remainder is not None:
+            beside.warn()
         if sampling is not None:
             self._mixture("draws_").draws.warn()
         return self

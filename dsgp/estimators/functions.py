@@ -160,7 +160,7 @@ class FunctionEstimator(TableEstimator):
         latent = self._fitted.latent
         rows = Rows.join(self._loaded_rows(X))
         self._report_rows(rows)
-        shape = (len(rows), len(latent.terms))
+        shape = (len(rows), len(latent.names))
         mean, std = np.empty(shape), np.empty(shape)
 
         def block(part: slice) -> None:

@@ -38,8 +38,10 @@ class GivenTerms:
     listed: list[Term] | None
 
     @classmethod
-    def of(cls, kernel: Any, terms: Any, default: Kernel | None = None) -> Self:
-        """Check and take the parameters.
+    def of(
+        cls, kernel: Any, terms: Any, default: Kernel | None = None, *, may_be_empty: bool = False
+    ) -> Self:
+        """Check and take the parameters; an empty list where there may be no term.
 
         Raises
         ------
@@ -68,7 +70,7 @@ class GivenTerms:
             ]
             for one in listed:
                 one.label  # noqa: B018 - which says so if it names no column
-            if not listed:
+            if not listed and not may_be_empty:
                 raise ParameterError("terms is an empty list; None gives every column a term")
             return cls(fallback, {}, listed)
         raise ParameterError(

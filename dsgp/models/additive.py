@@ -183,7 +183,7 @@ class AdditiveModel:
     def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
         """Call a function for blocks of rows, on threads where that pays."""
         self.prepare(with_std)
-        tasks = [partial(block, part) for part in _blocks(n_rows)]
+        tasks = [partial(block, part) for part in row_blocks(n_rows)]
         work = _PREDICT_STD if with_std else _PREDICT
         with one_blas_thread():
             run(tasks, work * n_rows * len(self.terms), in_place=True)
@@ -393,14 +393,15 @@ class AdditiveModel:
         return np.concatenate(drawn, axis=1)
 
 
-def _blocks(n_rows: int) -> list[slice]:
+def row_blocks(n_rows: int) -> list[slice]:
+    """Cut rows into the blocks of predictions."""
     return [slice(start, min(start + _ROW_BLOCK, n_rows)) for start in range(0, n_rows, _ROW_BLOCK)]
 
 
 def _in_blocks(rows: Sequence[Rows]) -> Iterator[Rows]:
     """Rows in blocks as those of predictions."""
     for some in rows:
-        yield from map(some.part, _blocks(len(some)) or [slice(0, 0)])
+        yield from map(some.part, row_blocks(len(some)) or [slice(0, 0)])
 
 
 def _padded(inputs: Floats, length: int) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, create_model
 
@@ -43,6 +43,7 @@ class Fitted(_Facts):
     told: Annotated[dict[str, Any] | None, Field(alias="_told")] = None
     transform: Annotated[dict[str, Any] | None, Field(alias="_transform_settings")] = None
     interactions: Annotated[InteractionSettings | None, Field(alias="_interactions")] = None
+    remainder: Annotated[RemainderSettings | None, Field(alias="_remainder")] = None
     newton_iterations_: _Count | None = None
     newton_trace_: list[float] | None = None
 
@@ -65,6 +66,19 @@ class InteractionSettings(Open):
 
     pairs: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
     scores: list[dict[str, Any]]
+
+
+class RemainderSettings(Open):
+    """Of a remainder, beside its arrays."""
+
+    columns: Annotated[list[str], Field(min_length=1)]
+    smoothness: Literal[1, 3, 5]
+    variance: _Positive
+    noise_variance: _Positive
+    n_levels: list[Annotated[int, Field(ge=1)]]
+    n_neighbours: Annotated[int, Field(ge=1)]
+    centre: float
+    share: _NotNegative
 
 
 class TermSettings(Open):
@@ -252,6 +266,14 @@ def _fitted(checked: TableSettings, size: int, drawn: bool) -> dict[str, Array]:
         n_parameters = len(fitted.mixture.parameters) + 1
         declared[f"{at}/values"] = Array(("chains", "draws of a chain", n_parameters))
         declared[f"{at}/log_likelihood"] = Array(("chains", "draws of a chain"))
+    if fitted.remainder is not None:
+        at, n_columns = "fitted/_remainder", len(fitted.remainder.columns)
+        declared[f"{at}/inputs"] = Array(("rows of the remainder", n_columns))
+        declared[f"{at}/target"] = Array(("rows of the remainder",))
+        declared[f"{at}/relative_noise"] = Array(("rows of the remainder",), values="positive")
+        declared[f"{at}/lengthscales"] = Array((n_columns,), values="positive")
+        declared[f"{at}/offsets"] = Array((n_columns,))
+        declared[f"{at}/spreads"] = Array((n_columns,), values="positive")
     return declared
 
 

@@ -25,10 +25,12 @@ from dsgp.models.columns import Columns
 from dsgp.models.mixture import MixtureModel
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.projections import ARRAYS, Projections
+from dsgp.models.remainder import FittedRemainder, RemainderModel
 from dsgp.models.sampled import DrawsModel
 from dsgp.models.store_schema import check_table
 from dsgp.models.term import FittedTerm
 from dsgp.priors import HyperPriors
+from dsgp.remainder import Remainder
 from dsgp.rows.sources import kind_from_settings
 from dsgp.rows.table import Layout, RowTable
 from dsgp.terms import BoundTerm, Floats, Term
@@ -73,6 +75,9 @@ def described(
     relevance : ndarray of shape (D,), optional
         Of the columns of projections.
     """
+    remainder = latent.remainder if isinstance(latent, RemainderModel) else None
+    if isinstance(latent, RemainderModel):
+        latent = latent.structure
     start = latent.start if isinstance(latent, DrawsModel | MixtureModel) else latent
     assert isinstance(start, AdditiveModel)
     settings: dict[str, Any] = {
@@ -116,6 +121,9 @@ def described(
             settings["fitted"]["_sampling"] = numbers
             kept |= {"_drawn": drawn, "_diagnostics": latent.diagnostics}
         tree["fitted"] = kept | {"_relevance": relevance}
+    if remainder is not None:
+        settings["fitted"]["_remainder"], arrays = remainder.stored()
+        tree["fitted"] = tree.get("fitted", {}) | {"_remainder": arrays}
     return settings, tree
 
 
@@ -142,6 +150,9 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
     )
     if "_mixture" in fitted:
         return MixtureModel.restored(model, fitted["_mixture"], tree["fitted"]["_mixture"])
+    if "_remainder" in fitted:
+        kept_of_it = FittedRemainder.restored(fitted["_remainder"], tree["fitted"]["_remainder"])
+        return RemainderModel(model, kept_of_it)
     if "_used" not in fitted:
         return model
     arrays = tree["fitted"]
@@ -315,6 +326,8 @@ def _parameter_settings(value: Any) -> Any:
         return {"terms_by_column": named}
     if isinstance(value, Likelihood):
         return {"likelihood": value.to_settings()}
+    if isinstance(value, Remainder):
+        return {"remainder": value.to_settings()}
     if isinstance(value, Transform):
         return {"transform": value.settings()}
     if isinstance(value, HyperPriors):
@@ -345,6 +358,8 @@ def _parameter_from(stored: Any) -> Any:
         return from_settings(stored["likelihood"])
     if isinstance(stored.get("transform"), dict) and "name" in stored["transform"]:
         return transform_from_settings(stored["transform"])
+    if isinstance(stored.get("remainder"), dict) and "n_neighbours" in stored["remainder"]:
+        return Remainder.from_settings(stored["remainder"])
     if isinstance(stored.get("priors"), dict) and "noise_shape" in stored["priors"]:
         return HyperPriors(**stored["priors"])
     if isinstance(stored.get("by_label"), list):

@@ -1,0 +1,398 @@
+"""A remainder is fitted beside the terms: both as one posterior, in turn with what is learned."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dsgp import memory
+from dsgp.additive import AdditiveSystem
+from dsgp.additive.survey import of_positive_weight
+from dsgp.compute import one_blas_thread, over_chunks
+from dsgp.errors import ConvergenceWarning, DataError, ParameterError
+from dsgp.models.additive import AdditiveModel
+from dsgp.models.clock import Clock
+from dsgp.models.facts import FitFacts
+from dsgp.models.remainder import FittedRemainder, RemainderModel, inputs_of
+from dsgp.progress import progress
+from dsgp.remainder import (
+    NEIGHBOURS,
+    Metric,
+    NeighbourFunction,
+    Precision,
+    Problem,
+    Remainder,
+    RowTerm,
+    learn,
+    solve,
+)
+from dsgp.rows.sources import Rows, Source
+from dsgp.terms import BoundTerm, Floats
+
+# Neighbours in the factor by which terms and remainder become one posterior.
+_FACTOR_NEIGHBOURS = 30
+# Times that hyperparameters of the remainder are learned, from what the terms leave.
+_ROUNDS = 2
+# Change of what the terms leave, as a share of its size, that ends them.
+_SETTLED = 0.02
+# Rows whose value of the remainder its centre and its share of the variance are taken from.
+_MEASURED = 5000
+_SEED = 0
+# Error of the neighbours that is warned of.
+_NEIGHBOUR_LIMIT = 0.5
+
+
+@dataclass(frozen=True)
+class RemainderOutcome:
+    """What a fit with a remainder came to.
+
+    Attributes
+    ----------
+    model : RemainderModel
+    noise_variance : float
+        Of a row of weight 1.
+    notes : list of str
+    converged : bool
+    neighbour_error : float
+        As of ``NeighbourFunction.checked``.
+    """
+
+    model: RemainderModel
+    noise_variance: float
+    notes: list[str]
+    converged: bool
+    neighbour_error: float
+
+    def told(self, facts: FitFacts) -> FitFacts:
+        """Return the facts of the fit of the terms with those of the remainder."""
+        return replace(
+            facts,
+            noise_variance=self.noise_variance,
+            learner_notes=[*facts.learner_notes, *self.notes],
+            converged=facts.converged and self.converged,
+        )
+
+    def warn(self) -> None:
+        """Warn of what did not converge; called by ``fit``."""
+        if not self.converged:
+            warnings.warn(
+                "the hyperparameters of the remainder had not settled, or terms and remainder had "
+                "not converged as one posterior: learner_notes_ tells more",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.neighbour_error > _NEIGHBOUR_LIMIT:
+            warnings.warn(
+                f"twice as many neighbours change predictions by {self.neighbour_error:.2g} of "
+                "their standard deviations: take more, remainder=Remainder(n_neighbours=...)",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def with_remainder(
+    structure: AdditiveModel,
+    noise_variance: float,
+    source: Source,
+    terms: list[BoundTerm],
+    asked: Remainder,
+    clock: Clock,
+    *,
+    fixed_noise: bool,
+    verbose: bool,
+) -> RemainderOutcome:
+    """Fit a remainder beside fitted terms.
+
+    Parameters
+    ----------
+    structure : AdditiveModel
+        The terms by themselves, in the user's units.
+    noise_variance : float
+        Of that fit: to the terms the remainder is noise.
+    source : Source
+    terms : list of BoundTerm
+        Columns that one of them takes for levels are levels here.
+    asked : Remainder
+    clock : Clock
+    fixed_noise : bool
+        Whether the noise variance is known.
+    verbose : bool
+
+    Raises
+    ------
+    DataError, ParameterError, MemoryLimitError
+        As ``AdditiveGPRegressor.fit`` does.
+    """
+    clock.stage("read rows of the remainder")
+    levels = _levels_of(source, terms)
+    columns = _columns_of(source, asked, levels)
+    rows = _read(source, asked, len(columns))
+    fit = _Fit.of(source, rows, columns, levels)
+    with one_blas_thread():
+        return fit.run(structure, noise_variance, asked, clock, fixed_noise, verbose)
+
+
+def _levels_of(source: Source, terms: list[BoundTerm]) -> set[str]:
+    """Columns that hold levels, by their types or because a term takes them so."""
+    by_type = {name for name, kind in source.kinds.items() if kind.labels}
+    by_term = {one.column for term in terms for one in term.level_inputs}
+    return (by_type | by_term) & set(source.names)
+
+
+def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]:
+    """Columns of the remainder, numbers first."""
+    names = list(source.names) if asked.columns is None else list(asked.columns)
+    for name in names:
+        if name not in source.names:
+            raise ParameterError(
+                f"remainder names the column {name!r}, and the table has {list(source.names)}"
+            )
+    numbers = [name for name in names if name not in levels]
+    if not numbers:
+        raise DataError(
+            f"a remainder of {names} has levels only, between which nothing is near: "
+            "take interactions of them, or give it a column of numbers"
+        )
+    return [*numbers, *(name for name in names if name in levels)]
+
+
+def _read(source: Source, asked: Remainder, n_columns: int) -> Rows:
+    """Read all rows into memory."""
+    if source.n_rows is not None:
+        per_row = 8.0 * (
+            len(source.names) + 6 * n_columns + 6 * _FACTOR_NEIGHBOURS + 2 * NEIGHBOURS
+        )
+        memory.require(
+            f"a remainder of {source.n_rows} rows, all of which are kept in memory",
+            per_row * source.n_rows,
+            "fit fewer rows, or leave the remainder out",
+        )
+    parts = [part for part in over_chunks(source.chunks(), of_positive_weight, "read") if len(part)]
+    if sum(map(len, parts)) < 2:
+        raise DataError("a remainder needs 2 rows of positive weight at least")
+    return Rows.join(parts)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Rows in memory, and the columns of the remainder.
+
+    ``inputs`` (n, D) are standardised, ``offsets`` and ``spreads`` (D,) undo that.
+    """
+
+    rows: Rows
+    by_name: dict[str, Floats]
+    columns: tuple[str, ...]
+    n_levels: tuple[int, ...]
+    inputs: Floats
+    offsets: Floats
+    spreads: Floats
+    relative_noise: Floats
+
+    @classmethod
+    def of(cls, source: Source, rows: Rows, columns: list[str], levels: set[str]) -> _Fit:
+        by_name = dict(zip(source.names, rows.columns, strict=True))
+        gaps = {
+            name: int(np.count_nonzero(np.isnan(by_name[name])))
+            for name in columns
+            if np.isnan(by_name[name]).any()
+        }
+        if gaps:
+            told = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
+            raise DataError(
+                f"the remainder needs complete columns, and values are missing in {told}: fill "
+                "them, or name the columns that are complete (remainder=[...])"
+            )
+        kept = [name for name in columns if np.ptp(by_name[name]) > 0]
+        if not [name for name in kept if name not in levels]:
+            raise DataError("no column of numbers varies, and a remainder needs one")
+        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
+        offsets, spreads, n_levels = np.zeros(len(kept)), np.ones(len(kept)), []
+        for d, name in enumerate(kept):
+            values = by_name[name]
+            if name in levels:
+                if values.min() < 0 or (values != np.floor(values)).any():
+                    _, codes = np.unique(values, return_inverse=True)
+                    raise DataError(
+                        f"the remainder takes input column {name!r} for levels by their numbers, "
+                        f"and it holds {len(codes)} values that are none: turn it into text or a "
+                        "category"
+                    )
+                n_levels.append(int(values.max()) + 1)
+                continue
+            offsets[d] = np.average(values, weights=weight)
+            spreads[d] = math.sqrt(np.average((values - offsets[d]) ** 2, weights=weight))
+        inputs = inputs_of([by_name[name] for name in kept], offsets, spreads)
+        return cls(
+            rows, by_name, tuple(kept), tuple(n_levels), inputs, offsets, spreads, 1.0 / weight
+        )
+
+    @property
+    def target(self) -> Floats:
+        assert self.rows.y is not None
+        return self.rows.y
+
+    def run(
+        self,
+        structure: AdditiveModel,
+        noise_variance: float,
+        asked: Remainder,
+        clock: Clock,
+        fixed_noise: bool,
+        verbose: bool,
+    ) -> RemainderOutcome:
+        """Learn, and solve for terms and remainder, until what the terms leave settles."""
+        n, d = self.inputs.shape
+        row_terms = [
+            RowTerm.of(term.cells, term.kernel, term.bound.joined(term.bound.read(self.by_name)))
+            for term in structure.terms
+        ]
+        left = alone = self._left_by(structure)
+        sample = np.sort(
+            np.random.default_rng(_SEED).choice(n, min(asked.n_sampled, n), replace=False)
+        )
+        metric: Metric | None = None
+        solved = learned = None
+        for _ in range(_ROUNDS):
+            clock.stage("learn the remainder")
+            scale = math.sqrt(float(np.average(left**2, weights=1 / self.relative_noise))) or 1.0
+            start = self._start(metric, noise_variance / scale**2, scale, d, fixed_noise)
+            problem = Problem(
+                self.inputs, left / scale, self.relative_noise, sample, min(NEIGHBOURS, n - 1)
+            )
+            with progress("learning the remainder", enabled=verbose) as bar:
+                learned = learn(
+                    problem,
+                    start,
+                    fixed_noise=fixed_noise,
+                    smoothness=asked.twice_smoothness if metric is None else metric.smoothness,
+                    watch=lambda value, bar=bar: bar.update(value=value),
+                )
+            metric = learned.metric.in_units(scale, np.ones(d))
+            clock.stage("solve for terms and remainder")
+            precision = Precision.of(
+                self.inputs, metric, self.relative_noise, _FACTOR_NEIGHBOURS, _SEED
+            )
+            solved = solve(precision, row_terms, self.target)
+            structure = _moved(structure, row_terms, solved.alpha, solved.constant)
+            before, left = left, self._left_by(structure)
+            if np.sqrt(np.mean((left - before) ** 2)) <= _SETTLED * np.sqrt(np.mean(left**2)):
+                break
+        assert metric is not None
+        assert learned is not None
+        assert solved is not None
+        clock.stage("keep")
+        function = NeighbourFunction(
+            self.inputs, left, self.relative_noise, metric, min(asked.n_neighbours, n)
+        )
+        return self._told(structure, function, alone, noise_variance, learned.converged, solved)
+
+    def _start(
+        self,
+        metric: Metric | None,
+        noise: float,
+        scale: float,
+        n_columns: int,
+        fixed_noise: bool,
+    ) -> Metric:
+        """Where learning begins, in units of the target's scale."""
+        if metric is not None:
+            return metric.in_units(1 / scale, np.ones(n_columns))
+        wide = 1.5 * math.sqrt(n_columns)
+        return Metric(
+            smoothness=3,
+            variance=1.0,
+            lengthscales=np.full(n_columns, wide),
+            noise_variance=noise if fixed_noise else min(0.2, noise),
+            n_levels=self.n_levels,
+        )
+
+    def _left_by(self, structure: AdditiveModel) -> Floats:
+        """What the terms leave of the target, (n,)."""
+        rows = replace(
+            self.rows,
+            columns=[self.by_name[name] for name in structure.used_columns],
+            n_rows=len(self.rows),
+        )
+        return self.target - structure.moments(rows, False)[0]
+
+    def _told(
+        self,
+        structure: AdditiveModel,
+        function: NeighbourFunction,
+        alone: Floats,
+        noise_before: float,
+        learned: bool,
+        solved: Any,
+    ) -> RemainderOutcome:
+        """Measure the function, and compare predictions of rows left out with those without it."""
+        random = np.random.default_rng(_SEED)
+        n = len(self.target)
+        some = np.sort(random.choice(n, min(_MEASURED, n), replace=False))
+        values = function.moments(self.inputs[some])[0]
+        weight = 1.0 / self.relative_noise[some]
+        centre = float(np.average(values, weights=weight))
+        share = float(np.average((values - centre) ** 2, weights=weight))
+        function = replace(function, centre=centre, share=share)
+        rows, mean, variance, error = function.checked(random)
+        noise = function.metric.noise_variance
+        with_it = _log_density(
+            function.target[rows] - mean, variance + noise * self.relative_noise[rows]
+        )
+        without = _log_density(alone[rows], noise_before * self.relative_noise[rows])
+        gained = with_it - without
+        spread = float(np.std(gained)) / math.sqrt(len(gained))
+        notes = [
+            f"remainder: Matérn {function.metric.smoothness}/2 of {len(self.columns)} columns, "
+            f"{function.n_neighbours} neighbours; twice as many change a prediction by "
+            f"{error:.2g} of its standard deviation",
+            "log density of a row left out with the remainder, less that of a fit without: "
+            f"{float(np.mean(gained)):.3g} ± {spread:.2g} ({len(rows)} rows)",
+            f"terms and remainder: {solved.iterations} iterations of conjugate gradients",
+        ]
+        remainder = FittedRemainder(self.columns, self.offsets, self.spreads, function)
+        return RemainderOutcome(
+            RemainderModel(structure, remainder),
+            noise,
+            notes,
+            learned and solved.converged,
+            error,
+        )
+
+
+def _log_density(errors: Floats, variance: Floats) -> Floats:
+    return np.asarray(-0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance))
+
+
+def _moved(
+    structure: AdditiveModel, row_terms: list[RowTerm], alpha: Floats, constant: float
+) -> AdditiveModel:
+    """Return the terms with their means in the joint posterior, from which draws are made too."""
+    equations = structure.equations
+    terms, duals, means = [], [], []
+    for d, (term, row_term) in enumerate(zip(structure.terms, row_terms, strict=True)):
+        dual = row_term.dual(alpha)
+        mean = term.cells.multiply(term.kernel, dual)
+        centre, variance = equations.moments(d, mean)
+        terms.append(replace(term, dual=dual, centre=centre, explained_variance=variance))
+        duals.append(dual)
+        means.append(mean)
+    if terms:
+        # The targets of which these means are the posterior mean to white noise.
+        system = AdditiveSystem(
+            equations, [term.kernel for term in terms], structure.row_variance, structure.unfelt
+        )
+        mean = np.concatenate(means)
+        information = np.concatenate(duals) + system.multiply(mean[None])[0]
+        information *= structure.row_variance / structure.information_scale
+        equations = replace(equations, information=information)
+    return replace(
+        structure,
+        terms=terms,
+        equations=equations,
+        intercept=constant + sum(term.centre for term in terms),
+    )

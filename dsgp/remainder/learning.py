@@ -1,0 +1,189 @@
+"""Hyperparameters of a Gaussian process of many inputs, from some rows and their neighbours.
+
+Vecchia's likelihood: the density of each of the sampled rows given its nearest neighbours among
+*all* rows, in the metric that is learned, which moves meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from scipy.optimize import minimize
+
+from dsgp.compute import run
+from dsgp.jit import nearest as loops
+from dsgp.remainder.metric import SMOOTHNESSES, Metric
+from dsgp.remainder.search import Finder, Places, others
+from dsgp.terms import Floats
+
+# Rows of the likelihood, neighbours of each, and times that neighbours are looked for again.
+SAMPLED, NEIGHBOURS, ROUNDS = 2000, 24, 8
+# Gain in the log density of a row, with neighbours looked for again, that is not worth the time.
+_SETTLED = 3e-3
+_BLOCK = 125
+_SECONDS = 6e-5  # of a row, by 24 neighbours
+# Of the target's variance, and of the inputs' standard deviations. A remainder of much more
+# variance, and longer lengthscales, is a polynomial, which neighbours hardly tell apart from it.
+_NOISE, _VARIANCE, _LENGTHSCALE = (1e-7, 4.0), (1e-4, 4.0), (1e-2, 3e3)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned.
+
+    Attributes
+    ----------
+    metric : Metric
+    log_density : float
+        Of a row given its neighbours, on average.
+    rounds : int
+        Times that neighbours were looked for.
+    converged : bool
+        Whether the metric had settled.
+    """
+
+    metric: Metric
+    log_density: float
+    rounds: int
+    converged: bool
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows whose hyperparameters are looked for, in units where targets and inputs are about 1.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n, D)
+    target : ndarray of shape (n,)
+    relative_noise : ndarray of shape (n,)
+        Noise variances of the rows as multiples of that of a row of weight 1.
+    sample : ndarray of int, shape (k,)
+        Rows whose densities are summed.
+    n_neighbours : int
+    """
+
+    inputs: Floats
+    target: Floats
+    relative_noise: Floats
+    sample: Places
+    n_neighbours: int
+
+    def neighbours(self, metric: Metric) -> Places:
+        """Find the neighbours of the sampled rows."""
+        finder = Finder(metric.coordinates(metric.scaled(self.inputs)))
+        return others(finder, self.sample, self.n_neighbours)
+
+    def compact(self, neighbours: Places) -> tuple[Problem, Places]:
+        """Keep the rows that are looked at only."""
+        used, places = np.unique(
+            np.concatenate([self.sample[:, None], neighbours], axis=1), return_inverse=True
+        )
+        places = places.reshape(len(self.sample), -1)
+        if used[0] < 0:
+            used, places = used[1:], places - 1
+        some = replace(
+            self,
+            inputs=self.inputs[used],
+            target=self.target[used],
+            relative_noise=self.relative_noise[used],
+            sample=np.ascontiguousarray(places[:, 0]),
+        )
+        return some, np.ascontiguousarray(places[:, 1:])
+
+    def log_density(self, metric: Metric, neighbours: Places) -> tuple[float, Floats]:
+        """Return the mean log density of the sampled rows, and its derivatives by logs (D + 2,)."""
+        x = metric.scaled(self.inputs)
+        noise = metric.noise_variance * self.relative_noise
+        n = len(self.sample)
+        starts = range(0, n, _BLOCK)
+        slopes = np.zeros((len(starts), x.shape[1] + 2))
+        tasks = [
+            partial(
+                loops.likelihood, *metric.arguments(x), noise, self.target, self.sample,
+                neighbours, start, min(start + _BLOCK, n), slope,
+            )
+            for start, slope in zip(starts, slopes, strict=True)
+        ]  # fmt: skip
+        values = run(tasks, _SECONDS * n, in_place=True)
+        return math.fsum(values) / n, slopes.sum(axis=0) / n
+
+
+def learn(
+    problem: Problem,
+    start: Metric,
+    *,
+    fixed_noise: bool = False,
+    smoothness: int | None = None,
+    watch: Callable[[float], None] = lambda value: None,
+) -> Learned:
+    """Maximise the likelihood, with neighbours in the metric that it ends with.
+
+    Parameters
+    ----------
+    problem : Problem
+    start : Metric
+    fixed_noise : bool
+    smoothness : {1, 3, 5}, optional
+        None: that of the largest likelihood.
+    watch : callable
+        Told the log density of a row.
+    """
+    metric = start if smoothness is None else replace(start, smoothness=smoothness)
+    best: tuple[Metric, float] | None = None
+    for rounds in range(ROUNDS + 1):
+        neighbours = problem.neighbours(metric)
+        value, _ = problem.log_density(metric, neighbours)
+        watch(value)
+        if best is not None and not value > best[1] + _SETTLED:
+            return Learned(*max(best, (metric, value), key=lambda pair: pair[1]), rounds, True)
+        best = (metric, value)
+        choices = [metric.smoothness]
+        if smoothness is None and rounds == 1:  # the neighbours are about right by now
+            choices = list(SMOOTHNESSES)
+        ascended = [
+            _ascended(problem, neighbours, replace(metric, smoothness=one), fixed_noise)
+            for one in choices
+        ]
+        metric = max(ascended, key=lambda pair: pair[1])[0]
+    assert best is not None
+    return Learned(*best, ROUNDS, False)
+
+
+def _ascended(
+    problem: Problem, neighbours: Places, start: Metric, fixed_noise: bool
+) -> tuple[Metric, float]:
+    """Maximise with the same neighbours."""
+    some, places = problem.compact(neighbours)
+
+    def metric_at(logs: Floats) -> Metric:
+        values = np.exp(logs)
+        noise = start.noise_variance if fixed_noise else float(values[-1])
+        return replace(
+            start, lengthscales=values[:-2], variance=float(values[-2]), noise_variance=noise
+        )
+
+    def objective(logs: Floats) -> tuple[float, Floats]:
+        value, slopes = some.log_density(metric_at(logs), places)
+        if fixed_noise:
+            slopes[-1] = 0.0
+        if not math.isfinite(value):
+            return 1e10, np.zeros_like(slopes)
+        return -value, -slopes
+
+    bounds = [_LENGTHSCALE] * len(start.lengthscales) + [_VARIANCE, _NOISE]
+    logs = np.log([*start.lengthscales, start.variance, start.noise_variance])
+    limits = np.log(bounds)
+    result = minimize(
+        objective,
+        np.clip(logs, limits[:, 0], limits[:, 1]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"maxiter": 40, "ftol": 1e-6, "gtol": 1e-4},
+    )
+    return metric_at(result.x), float(-result.fun)

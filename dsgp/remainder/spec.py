@@ -1,0 +1,106 @@
+"""What a user asks for as a remainder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from dsgp.errors import ParameterError
+from dsgp.remainder.metric import SMOOTHNESSES
+from dsgp.rows.sources import Wanted
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """A Gaussian process of several columns at once: what the other terms leave.
+
+    A Matérn covariance with a lengthscale for each column of numbers, and for each column of levels
+    a distance at which two different levels are, by Vecchia's approximation on nearest neighbours.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        None: all columns of the table that vary.
+    n_neighbours : int
+        Training rows that a prediction is given; twice as many change it by the error that the
+        notes of the fit tell. The work grows with the cube.
+    smoothness : {None, "1/2", "3/2", "5/2"}
+        ν of the covariance; None: the one of the largest likelihood.
+    n_sampled : int
+        Rows whose densities hyperparameters are learned from, each given neighbours among all rows.
+
+    Examples
+    --------
+    >>> from dsgp import Remainder
+    >>> Remainder(["age", "income"], n_neighbours=100).n_neighbours
+    100
+    """
+
+    columns: tuple[str, ...] | None = None
+    n_neighbours: int = 64
+    smoothness: str | None = None
+    n_sampled: int = 2000
+
+    def __post_init__(self) -> None:
+        if isinstance(self.columns, str) or (
+            self.columns is not None
+            and not (self.columns and all(isinstance(name, str) for name in self.columns))
+        ):
+            raise ParameterError(
+                f"columns of a remainder must be a list of names of columns, got {self.columns!r}"
+            )
+        if self.columns is not None:
+            object.__setattr__(self, "columns", tuple(dict.fromkeys(self.columns)))
+        for name in ("n_neighbours", "n_sampled"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ParameterError(f"{name} of a remainder must be a positive int, got {value!r}")
+        if self.smoothness is not None and self.twice_smoothness not in SMOOTHNESSES:
+            raise ParameterError(
+                f"smoothness of a remainder must be '1/2', '3/2' or '5/2', got {self.smoothness!r}"
+            )
+
+    @property
+    def twice_smoothness(self) -> int | None:
+        """2ν, or None where it is learned."""
+        if self.smoothness is None:
+            return None
+        return {f"{twice}/2": twice for twice in SMOOTHNESSES}.get(str(self.smoothness), 0)
+
+    @classmethod
+    def of(cls, value: Any) -> Self | None:
+        """Return what an estimator's ``remainder`` asks for; None where it is False.
+
+        Raises
+        ------
+        ParameterError
+            If it is nothing of the kind.
+        """
+        if value is None or value is False:
+            return None
+        if value is True:
+            return cls()
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, (list, tuple)):
+            return cls(tuple(value))
+        raise ParameterError(
+            f"remainder must be True, False, a list of columns or a dsgp.Remainder, got {value!r}"
+        )
+
+    def widened(self, wanted: Wanted) -> Wanted:
+        """Return what is asked of a table's columns, those of the remainder too."""
+        if wanted.columns is None or self.columns is None:
+            return replace(wanted, columns=None)
+        return replace(wanted, columns=tuple(dict.fromkeys([*wanted.columns, *self.columns])))
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return it as values that JSON can hold."""
+        columns = None if self.columns is None else list(self.columns)
+        return asdict(self) | {"columns": columns}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Self:
+        """Undo ``to_settings``."""
+        return cls(**settings)
