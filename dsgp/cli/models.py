@@ -43,6 +43,7 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
     "class_weight": (Model.classifier,),
     "interactions": (Model.additive,),
+    "remainder": (Model.additive,),
     "multi_class": (Model.classifier,),
     "exposure": (Model.poisson, Model.negative_binomial, Model.gamma),
     "offset": GENERALIZED,
@@ -154,6 +155,8 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
             shared |= {"method": str(options["method"]), **_drawn(options)}
         if options["interactions"]:
             shared["interactions"] = _interactions(options["interactions"])
+        if options["remainder"]:
+            shared["remainder"] = _remainder(options["remainder"])
         return AdditiveGPRegressor(
             kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )
@@ -212,6 +215,11 @@ def _interactions(texts: Sequence[str]) -> Any:
             f"{' '.join(map(repr, texts))}"
         )
     return pairs
+
+
+def _remainder(texts: Sequence[str]) -> Any:
+    """Return True or the names of columns."""
+    return True if list(texts) == ["all"] else list(texts)
 
 
 def _projections(text: str) -> str | int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 
 from dsgp.addresses import Place
@@ -15,13 +15,14 @@ from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
-from dsgp.models.facts import FitFacts
+from dsgp.models.gaussian.beyond import Beyond
 from dsgp.models.gaussian.fit import GaussianFit
 from dsgp.models.gaussian.interactions import SCORE_COLUMNS, require_interactions, with_interactions
-from dsgp.models.gaussian.remainder import with_remainder
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.projected import directions_of
+from dsgp.models.remainder import RemainderModel
 from dsgp.priors import HyperPriors
 from dsgp.remainder import Remainder
 from dsgp.rows.sources import source_of
@@ -56,6 +57,14 @@ class AdditiveGPRegressor(DrawnEstimator):
         "auto", as many as raise the marginal likelihood by more than chance among so many
         candidates would, 20 at most, and left out again where leave-one-out predictions are worse
         with them (``learner_notes_`` tells). ``interaction_scores_`` says what was considered.
+    projections : "auto" or int
+        Functions of learned mixtures of the columns of numbers beside the terms, as of
+        ``ProjectionPursuitGPRegressor``: so many, or, with "auto", as many as the evidence calls
+        for. They are searched for in what the terms leave, and fitted together with them.
+    remainder : bool, list of str, or Remainder
+        A function of all columns at once beside the terms (True), of some (their names), or with
+        settings of its own: a Gaussian process on nearest neighbours, in one posterior with the
+        terms. All rows are kept in memory. With ``terms=[]`` there is nothing beside it.
     noise_variance : float, optional
         σ² of a row of weight 1: a start for the learner, which goes down to 10⁻⁶ of the target's
         variance, or to this value if it is smaller.
@@ -156,6 +165,8 @@ class AdditiveGPRegressor(DrawnEstimator):
     converged_ : bool
         Whether solver and learner met their tolerances, and no structure is seen to be missed: at
         lengthscales that the learner did not come to, or within the bins that were asked for.
+    projections_ : pandas.DataFrame
+        Weights of the standardised columns in each projection.
     intercept_ : float
         The prediction where every centred component is 0.
     terms_ : list of Term
@@ -218,6 +229,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         *,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
         interactions: str | int | Sequence[Sequence[str]] = 0,
+        projections: str | int = 0,
         remainder: bool | Sequence[str] | Remainder = False,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
@@ -242,6 +254,7 @@ class AdditiveGPRegressor(DrawnEstimator):
         self.kernel = kernel
         self.terms = terms
         self.interactions = interactions
+        self.projections = projections
         self.remainder = remainder
         self.noise_variance = noise_variance
         self.fixed_noise = fixed_noise
@@ -326,13 +339,8 @@ class AdditiveGPRegressor(DrawnEstimator):
             )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
-        remainder = Remainder.of(self.remainder)
-        if remainder is not None and self.method is not None:
-            raise ParameterError(
-                f"method={self.method!r} draws the hyperparameters of terms, and remainder= is not "
-                "among what it draws: leave one of them out"
-            )
-        asked = GivenTerms.of(self.kernel, self.terms, may_be_empty=remainder is not None)
+        beyond = Beyond.of(self.get_params(deep=False))
+        asked = GivenTerms.of(self.kernel, self.terms, may_be_empty=beyond.remainder is not None)
         require_transform("target_transform", self.target_transform)
         clock = Clock()
         source = source_of(
@@ -341,7 +349,7 @@ class AdditiveGPRegressor(DrawnEstimator):
             sample_weight,
             missing=self.missing,
             missing_values=self.missing_values,
-            wanted=asked.wanted if remainder is None else remainder.widened(asked.wanted),
+            wanted=beyond.wanted(asked.wanted),
         )
         heeded = self.learner in ("marginal", "vbem") and self.method is None
         terms = asked.bound(source, priors_count=heeded)
@@ -354,38 +362,30 @@ class AdditiveGPRegressor(DrawnEstimator):
                 )
         target = Target.of(source, self.target_transform)
         found = with_interactions(fit, target.of_rows(source), terms, self.interactions, clock)
-        outcome = found.outcome
-        facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
-        facts = replace(facts, learner_notes=[*facts.learner_notes, *found.notes])
-        model = GaussianModel(outcome.model(), outcome.noise_variance, target.transform)
+        whole = beyond(found, source, target, terms, clock)
+        model = GaussianModel(whole.latent, whole.noise_variance, target.transform)
+        facts = whole.facts
         if sampling is not None:
             clock.stage("draw")
             random = generator(self.random_state)
-            model, facts = sampling.model(outcome, facts, target, random)
-        if remainder is not None:
-            beside = with_remainder(
-                outcome.model(),
-                outcome.noise_variance,
-                target.of_rows(source),
-                terms,
-                remainder,
-                clock,
-                fixed_noise=self.fixed_noise,
-                verbose=self.verbose,
-            )
-            model = GaussianModel(beside.model, beside.noise_variance, target.transform)
-            facts = beside.told(facts)
+            model, facts = sampling.model(found.outcome, facts, target, random)
         clock.stage("keep")
         self._take(model, facts, Columns.of(source))
+        self._relevance = whole.relevance
         self.interactions_, self.interaction_scores_ = found.pairs, found.scores
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
-        fit.warn(outcome)
-        if remainder is not None:
-            beside.warn()
+        beyond.warn(whole, fit)
         if sampling is not None:
             self._mixture("draws_").draws.warn()
         return self
+
+    @property
+    def projections_(self) -> pd.DataFrame:
+        """Weights of the standardised columns in each projection; empty without projections."""
+        latent = self._fitted.latent
+        structure = latent.structure if isinstance(latent, RemainderModel) else latent
+        return directions_of(structure)
 
     def _fitted_settings(self) -> dict[str, Any]:
         pairs = [list(pair) for pair in self.interactions_]
@@ -400,6 +400,8 @@ class AdditiveGPRegressor(DrawnEstimator):
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
         model = super()._restore(settings, tree)
+        relevance = tree.get("fitted", {}).get("_relevance")
+        model._relevance = None if relevance is None else np.asarray(relevance)
         kept = settings["fitted"].get("_interactions", {"pairs": [], "scores": []})
         model.interactions_ = [(first, other) for first, other in kept["pairs"]]
         model.interaction_scores_ = pd.DataFrame(kept["scores"], columns=SCORE_COLUMNS)

@@ -11,7 +11,7 @@ import pandas as pd
 from dsgp.estimators.functions import FunctionEstimator
 from dsgp.models import report
 from dsgp.models.columns import Columns
-from dsgp.models.projected import ProjectedModel
+from dsgp.models.projected import ProjectedModel, directions_of
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
 from dsgp.models.report import Summary
 from dsgp.models.sampled import DrawsModel
@@ -68,11 +68,7 @@ class PursuitEstimator(FunctionEstimator):
     @property
     def projections_(self) -> pd.DataFrame:
         """Weights of the standardised inputs in each projection."""
-        model = self._projected
-        assert model.projections is not None
-        directions = model.projections.directions
-        names = [f"projection {m + 1}" for m in range(len(directions))]
-        return pd.DataFrame(directions, index=names, columns=list(model.projected))
+        return directions_of(self._projected)
 
     @property
     def relevance_(self) -> pd.Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from dsgp.models.gaussian.outcome import GaussianOutcome
@@ -106,6 +106,10 @@ class FitFacts:
             constant_columns=outcome.responses.constant,
             n_rows=outcome.responses.rows.n_rows,
         )
+
+    def with_notes(self, notes: list[str]) -> FitFacts:
+        """Return them with further notes of how hyperparameters were learned."""
+        return replace(self, learner_notes=[*self.learner_notes, *notes])
 
     @classmethod
     def names(cls) -> list[str]:

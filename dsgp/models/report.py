@@ -15,13 +15,15 @@ from dsgp.models.base import FittedModel
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.pursuit.outcome import SearchFacts
+from dsgp.models.remainder import NAME as REMAINDER
+from dsgp.models.remainder import RemainderModel
 from dsgp.models.response_model import ResponseModel
 from dsgp.models.term import FittedTerm
 
 _FORMATS = {
     "lengthscale": lambda value: "–" if np.isnan(value) else f"{value:.4g}",
     "std": "{:.4g}".format,
-    "edf": "{:.1f}".format,
+    "edf": lambda value: "–" if np.isnan(value) else f"{value:.1f}",
     "share": "{:.1%}".format,
 }
 LEGEND = (
@@ -248,9 +250,26 @@ def terms_table(latent: FittedModel, target_variance: float) -> pd.DataFrame:
                 "share": term.explained_variance / target_variance,
             }
             for term in latent.terms
-        ],
+        ]
+        + _remainder_row(latent, target_variance),
         columns=["term", "kernel", "lengthscale", "std", "points", "edf", "share"],
     ).set_index("term")
+
+
+def _remainder_row(latent: FittedModel, target_variance: float) -> list[dict[str, Any]]:
+    if not isinstance(latent, RemainderModel):
+        return []
+    one = latent.remainder
+    row = {
+        "term": REMAINDER,
+        "kernel": one.kernel_text,
+        "lengthscale": np.nan,
+        "std": math.sqrt(one.function.metric.variance),
+        "points": len(one.function.target),
+        "edf": np.nan,
+        "share": one.function.share / target_variance,
+    }
+    return [row]
 
 
 def kernel_name(term: FittedTerm) -> str:
@@ -298,7 +317,27 @@ def _gaussian_lines(
         else "none: every distinct value is a point",
         "std of predictions": latent.std_note,
     }
-    return [*fields.items(), *_form_lines(latent), *_column_lines(facts)]
+    return [
+        *fields.items(),
+        *_form_lines(latent),
+        *_remainder_lines(latent),
+        *_column_lines(facts),
+    ]
+
+
+def _remainder_lines(latent: FittedModel) -> list[tuple[str, str]]:
+    """Say in which inputs the remainder varies quickly, those of the shortest lengthscales first.
+
+    In standard deviations of the column; of levels, how far apart two different ones are.
+    """
+    if not isinstance(latent, RemainderModel):
+        return []
+    one = latent.remainder
+    lengths = dict(zip(one.columns, one.function.metric.lengthscales, strict=True))
+    ranked = sorted(lengths, key=lambda name: lengths[name])
+    listed = ", ".join(f"{name} {lengths[name]:.2g}" for name in ranked[:8])
+    rest = f" and {len(ranked) - 8} longer ones" if len(ranked) > 8 else ""
+    return [("remainder", f"lengthscales by standard deviations of the inputs: {listed}{rest}")]
 
 
 def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:

@@ -150,27 +150,36 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
     )
     if "_mixture" in fitted:
         return MixtureModel.restored(model, fitted["_mixture"], tree["fitted"]["_mixture"])
+    if "_used" in fitted:
+        start = _projected_of(model, settings, tree["fitted"])
+        if tree["fitted"].get("_drawn"):
+            arrays = tree["fitted"]
+            numbers = fitted["_sampling"]
+            return DrawsModel.restored(start, numbers, arrays["_drawn"], arrays["_diagnostics"])
+        model = start
     if "_remainder" in fitted:
-        kept_of_it = FittedRemainder.restored(fitted["_remainder"], tree["fitted"]["_remainder"])
-        return RemainderModel(model, kept_of_it)
-    if "_used" not in fitted:
-        return model
-    arrays = tree["fitted"]
+        rest = FittedRemainder.restored(fitted["_remainder"], tree["fitted"]["_remainder"])
+        return RemainderModel(model, rest)
+    return model
+
+
+def _projected_of(
+    model: AdditiveModel, settings: dict[str, Any], arrays: dict[str, Any]
+) -> ProjectedModel:
+    """Return a sum whose first terms are functions of projections."""
+    fitted = settings["fitted"]
     projected = tuple(settings["columns"][j] for j in fitted["_used"])
     projections = Projections(**{name: arrays[f"_{name}"] for name in ARRAYS})
     if not len(projected) == len(projections.centre) == len(arrays["_relevance"]):
         raise ValueError("the columns used and the projections do not agree")
-    start = ProjectedModel.around(
+    return ProjectedModel.around(
         model,
         projections,
         projected,
         # Stores of earlier versions have the unit of the functions of a likelihood only.
         fitted.get("_response_unit", math.sqrt(fitted["target_variance_"])),
-        settings["parameters"]["direction_uncertainty"],
+        settings["parameters"].get("direction_uncertainty", True),
     )
-    if not arrays.get("_drawn"):
-        return start
-    return DrawsModel.restored(start, fitted["_sampling"], arrays["_drawn"], arrays["_diagnostics"])
 
 
 def parameters_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,11 @@ class Metric:
             else:
                 square += self.apart[d] * (difference != 0)
         r = np.sqrt(square * self.smoothness)
-        polynomial = {1: 1.0, 3: 1.0 + r, 5: 1.0 + r + r**2 / 3}[self.smoothness]
+        polynomial = np.ones_like(r)
+        if self.smoothness > 1:
+            polynomial += r
+        if self.smoothness == 5:
+            polynomial += r**2 / 3
         return np.asarray(self.variance * polynomial * np.exp(-r))
 
     def in_units(self, scale: float, spreads: Floats) -> Metric:

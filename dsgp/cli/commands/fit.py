@@ -82,6 +82,7 @@ def fit(
     kernel: options.Kernel = None,
     term: options.Term = None,
     interactions: options.Interactions = None,
+    remainder: options.Remainder = None,
     lengthscale: options.Lengthscale = None,
     variance: options.Variance = None,
     noise_variance: options.NoiseVariance = None,

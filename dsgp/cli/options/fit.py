@@ -104,6 +104,14 @@ Interactions = Annotated[
         "many; 'hour:day': these two, can be repeated.",
     ),
 ]
+Remainder = Annotated[
+    list[str] | None,
+    Option(
+        metavar="all|INPUT",
+        help="additive: a function of all inputs at once beside the terms, for what interacts "
+        "beyond pairs. all, or the name of an input, once for each. Keeps all rows in memory.",
+    ),
+]
 Lengthscale = Annotated[
     float | None,
     Option(metavar="L", help="All but pursuit: start for every input, in its units."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,11 +70,9 @@ class RemainderOutcome:
 
     def told(self, facts: FitFacts) -> FitFacts:
         """Return the facts of the fit of the terms with those of the remainder."""
+        converged = facts.converged and self.converged
         return replace(
-            facts,
-            noise_variance=self.noise_variance,
-            learner_notes=[*facts.learner_notes, *self.notes],
-            converged=facts.converged and self.converged,
+            facts.with_notes(self.notes), noise_variance=self.noise_variance, converged=converged
         )
 
     def warn(self) -> None:
@@ -83,19 +82,19 @@ class RemainderOutcome:
                 "the hyperparameters of the remainder had not settled, or terms and remainder had "
                 "not converged as one posterior: learner_notes_ tells more",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         if self.neighbour_error > _NEIGHBOUR_LIMIT:
             warnings.warn(
                 f"twice as many neighbours change predictions by {self.neighbour_error:.2g} of "
                 "their standard deviations: take more, remainder=Remainder(n_neighbours=...)",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
 def with_remainder(
-    structure: AdditiveModel,
+    structure: Any,
     noise_variance: float,
     source: Source,
     terms: list[BoundTerm],
@@ -109,7 +108,7 @@ def with_remainder(
 
     Parameters
     ----------
-    structure : AdditiveModel
+    structure : AdditiveModel or ProjectedModel
         The terms by themselves, in the user's units.
     noise_variance : float
         Of that fit: to the terms the remainder is noise.
@@ -248,8 +247,8 @@ class _Fit:
         """Learn, and solve for terms and remainder, until what the terms leave settles."""
         n, d = self.inputs.shape
         row_terms = [
-            RowTerm.of(term.cells, term.kernel, term.bound.joined(term.bound.read(self.by_name)))
-            for term in structure.terms
+            RowTerm.of(term.cells, term.kernel, inputs)
+            for term, inputs in zip(structure.terms, self._inputs_of(structure), strict=True)
         ]
         left = alone = self._left_by(structure)
         sample = np.sort(
@@ -270,7 +269,7 @@ class _Fit:
                     start,
                     fixed_noise=fixed_noise,
                     smoothness=asked.twice_smoothness if metric is None else metric.smoothness,
-                    watch=lambda value, bar=bar: bar.update(value=value),
+                    watch=partial(_shown, bar),
                 )
             metric = learned.metric.in_units(scale, np.ones(d))
             clock.stage("solve for terms and remainder")
@@ -310,6 +309,10 @@ class _Fit:
             noise_variance=noise if fixed_noise else min(0.2, noise),
             n_levels=self.n_levels,
         )
+
+    def _inputs_of(self, structure: AdditiveModel) -> list[Floats]:
+        """Inputs of the terms at all rows."""
+        return structure.inputs([self.by_name[name] for name in structure.used_columns])
 
     def _left_by(self, structure: AdditiveModel) -> Floats:
         """What the terms leave of the target, (n,)."""
@@ -362,6 +365,10 @@ class _Fit:
             learned and solved.converged,
             error,
         )
+
+
+def _shown(bar: Any, value: float) -> None:
+    bar.update(value=value)
 
 
 def _log_density(errors: Floats, variance: Floats) -> Floats:

@@ -55,8 +55,9 @@ class Beside:
         return tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
 
     def all_terms(self, kernel: Matern) -> list[BoundTerm]:
-        """Return the terms, and a smooth function of each projected column."""
-        return [*self.terms, *plain_terms(dict.fromkeys(self.projected, kernel))]
+        """Return the terms, and a smooth function of every other projected column."""
+        others = [name for name in self.projected if name not in self.columns]
+        return [*self.terms, *plain_terms(dict.fromkeys(others, kernel))]
 
     def of(self, terms: list[FittedTerm]) -> list[FittedTerm]:
         """Return those of fitted terms that are beside the projections."""

@@ -1,0 +1,147 @@
+"""What a sum of terms can have beyond terms of columns and pairs: projections and a remainder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from dsgp.errors import ParameterError
+from dsgp.models.base import FittedModel
+from dsgp.models.clock import Clock
+from dsgp.models.facts import FitFacts
+from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian.interactions import Found
+from dsgp.models.gaussian.projections import pursuit_of, with_projections
+from dsgp.models.gaussian.remainder import RemainderOutcome, with_remainder
+from dsgp.models.gaussian.target import Target
+from dsgp.models.pursuit.gaussian import GaussianPursuit
+from dsgp.models.pursuit.outcome import PursuitOutcome
+from dsgp.remainder import Remainder
+from dsgp.rows.sources import Source, Wanted
+from dsgp.terms import BoundTerm, Floats
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A fitted sum with all that it has.
+
+    Attributes
+    ----------
+    latent : FittedModel
+    noise_variance : float
+        Of a row of weight 1.
+    facts : FitFacts
+    found : Found
+        Terms and interactions by themselves.
+    pursued : PursuitOutcome or None
+    beside : RemainderOutcome or None
+    """
+
+    latent: FittedModel
+    noise_variance: float
+    facts: FitFacts
+    found: Found
+    pursued: PursuitOutcome | None = None
+    beside: RemainderOutcome | None = None
+
+    @property
+    def relevance(self) -> Floats | None:
+        """Of the columns of projections, if there are any."""
+        return None if self.pursued is None else self.pursued.relevance
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What is to be fitted beyond terms of columns and pairs.
+
+    Attributes
+    ----------
+    pursuit : GaussianPursuit or None
+    remainder : Remainder or None
+    fixed_noise, verbose : bool
+        As of the estimator.
+    """
+
+    pursuit: GaussianPursuit | None
+    remainder: Remainder | None
+    fixed_noise: bool
+    verbose: bool
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
+        """Check and take the parameters of an estimator.
+
+        Raises
+        ------
+        ParameterError
+            If one is out of its range, or they do not go together.
+        """
+        remainder = Remainder.of(parameters["remainder"])
+        if remainder is not None and parameters["method"] is not None:
+            raise ParameterError(
+                f"method={parameters['method']!r} draws the hyperparameters of terms, and "
+                "remainder= is not among what it draws: leave one of them out"
+            )
+        return cls(
+            pursuit_of(parameters), remainder, parameters["fixed_noise"], parameters["verbose"]
+        )
+
+    def wanted(self, wanted: Wanted) -> Wanted:
+        """Return what is asked of a table's columns, where the terms ask for some."""
+        if self.pursuit is not None:
+            return replace(wanted, columns=None)
+        return wanted if self.remainder is None else self.remainder.widened(wanted)
+
+    def __call__(
+        self, found: Found, source: Source, target: Target, terms: list[BoundTerm], clock: Clock
+    ) -> Whole:
+        """Fit what is asked for, to what terms and interactions leave and together with them.
+
+        Parameters
+        ----------
+        found : Found
+        source : Source
+            Its target is that of the user.
+        target : Target
+        terms : list of BoundTerm
+            As they were asked for.
+        clock : Clock
+        """
+        outcome = found.outcome
+        facts = FitFacts.of_gaussian(outcome, target.log_jacobian)
+        whole = Whole(outcome.model(), outcome.noise_variance, facts, found)
+        rows = target.of_rows(source)
+        if self.pursuit is not None:
+            fitted = with_projections(self.pursuit, outcome, rows, target.log_jacobian, clock)
+            noise_variance = fitted.outcome.noise_variance
+            whole = Whole(fitted.latent, noise_variance, fitted.facts, found, fitted)
+        whole = replace(whole, facts=whole.facts.with_notes(found.notes))
+        if self.remainder is None:
+            return whole
+        beside = with_remainder(
+            whole.latent,
+            whole.noise_variance,
+            rows,
+            terms,
+            self.remainder,
+            clock,
+            fixed_noise=self.fixed_noise,
+            verbose=self.verbose,
+        )
+        return replace(
+            whole,
+            latent=beside.model,
+            noise_variance=beside.noise_variance,
+            facts=beside.told(whole.facts),
+            beside=beside,
+        )
+
+    def warn(self, whole: Whole, fit: GaussianFit) -> None:
+        """Warn of what did not converge; called by ``fit``s."""
+        if self.pursuit is not None and whole.pursued is not None:
+            self.pursuit.warn(whole.pursued)
+        else:
+            fit.warn(whole.found.outcome, stacklevel=4)
+        if whole.beside is not None:
+            whole.beside.warn()
