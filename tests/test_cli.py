@@ -253,6 +253,22 @@ def test_a_pursuit_model_takes_text_and_terms(tmp_path):
     assert run("predict", out, data, "--out", tmp_path / "p.csv").exit_code == 0
 
 
+@pytest.mark.filterwarnings("ignore:n_projections=1, but only")
+def test_an_additive_model_takes_projections_and_a_remainder(tmp_path):
+    table = rows()
+    data, out = saved(table, tmp_path / "d.csv"), tmp_path / "m.zarr"
+    options = ["--projections", "1", "--remainder", "a", "--remainder", "b"]
+    result = run("fit", data, "--target", "y", "--out", out, *options)
+    assert result.exit_code == 0, result.output
+    for told in ("projections of 2 columns", "remainder", "neighbours"):
+        assert told in result.stdout
+    model = dsgp.load(out)
+    assert (model.projections, model.remainder) == (1, ("a", "b"))
+    assert run("predict", out, data, "--out", tmp_path / "p.csv").exit_code == 0
+    mean = pd.read_csv(tmp_path / "p.csv")["mean"]
+    np.testing.assert_allclose(mean, model.predict(table[["a", "b"]]), rtol=1e-9)
+
+
 def test_a_pursuit_model_takes_its_options(tmp_path, monkeypatch):
     monkeypatch.setattr(models, "ProjectionPursuitGPRegressor", given := Given())
     data = saved(rows(), tmp_path / "d.csv")
@@ -312,7 +328,12 @@ def test_an_additive_model_is_drawn_on_request(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--projections", "3"], ["--projections is an option of --model pursuit"]),
+        (
+            ["--model", "poisson", "--projections", "3"],
+            ["--projections is an option of --model additive or pursuit"],
+        ),
+        (["--remainder", "nothing"], ["remainder names the column 'nothing'"]),
+        (["--model", "pursuit", "--remainder", "all"], ["--remainder is an option of --model"]),
         (["--model", "additive", "--method", "refit"], ["--method refit is of --model pursuit"]),
         (["--model", "gamma", "--method", "gibbs"], ["--method is an option of --model additive"]),
         ([*PURSUIT, "--method", "collapsed"], ["--method collapsed is of --model additive"]),

@@ -44,13 +44,13 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     "class_weight": (Model.classifier,),
     "interactions": (Model.additive,),
     "remainder": (Model.additive,),
+    "projections": (Model.additive, Model.pursuit),
     "multi_class": (Model.classifier,),
     "exposure": (Model.poisson, Model.negative_binomial, Model.gamma),
     "offset": GENERALIZED,
     "trials": (Model.binomial,),
     **dict.fromkeys(
         (
-            "projections",
             "no_relevance",
             "starts",
         ),
@@ -135,7 +135,7 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
             terms=_terms(options["term"] or ()),
             target_transform=transform,
             noise_variance=options["noise_variance"],
-            n_projections=_projections(options["projections"]),
+            n_projections=_projections(options["projections"] or "auto"),
             method=str(options["method"] or Method.refit),
             relevance=not options["no_relevance"],
             n_starts=options["starts"],
@@ -155,6 +155,8 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
             shared |= {"method": str(options["method"]), **_drawn(options)}
         if options["interactions"]:
             shared["interactions"] = _interactions(options["interactions"])
+        if options["projections"] is not None:
+            shared["projections"] = _projections(options["projections"])
         if options["remainder"]:
             shared["remainder"] = _remainder(options["remainder"])
         return AdditiveGPRegressor(

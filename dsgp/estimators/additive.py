@@ -12,6 +12,7 @@ from dsgp.addresses import Place
 from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
+from dsgp.estimators.with_projections import WithProjections
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
@@ -21,15 +22,14 @@ from dsgp.models.gaussian.interactions import SCORE_COLUMNS, require_interaction
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
-from dsgp.models.projected import directions_of
-from dsgp.models.remainder import RemainderModel
+from dsgp.models.pursuit.outcome import SearchFacts
 from dsgp.priors import HyperPriors
 from dsgp.remainder import Remainder
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(DrawnEstimator):
+class AdditiveGPRegressor(WithProjections, DrawnEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -165,8 +165,9 @@ class AdditiveGPRegressor(DrawnEstimator):
     converged_ : bool
         Whether solver and learner met their tolerances, and no structure is seen to be missed: at
         lengthscales that the learner did not come to, or within the bins that were asked for.
-    projections_ : pandas.DataFrame
-        Weights of the standardised columns in each projection.
+    n_projections_ : int
+    projections_, relevance_, evidence_, evidence_trace_, search_gain_, search_limited_
+        With ``projections``: as of ``ProjectionPursuitGPRegressor``.
     intercept_ : float
         The prediction where every centred component is 0.
     terms_ : list of Term
@@ -371,7 +372,9 @@ class AdditiveGPRegressor(DrawnEstimator):
             model, facts = sampling.model(found.outcome, facts, target, random)
         clock.stage("keep")
         self._take(model, facts, Columns.of(source))
-        self._relevance = whole.relevance
+        self._forget_search()
+        if whole.pursued is not None:
+            self._take_search(whole.pursued.search_facts, whole.pursued.relevance)
         self.interactions_, self.interaction_scores_ = found.pairs, found.scores
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
@@ -379,13 +382,6 @@ class AdditiveGPRegressor(DrawnEstimator):
         if sampling is not None:
             self._mixture("draws_").draws.warn()
         return self
-
-    @property
-    def projections_(self) -> pd.DataFrame:
-        """Weights of the standardised columns in each projection; empty without projections."""
-        latent = self._fitted.latent
-        structure = latent.structure if isinstance(latent, RemainderModel) else latent
-        return directions_of(structure)
 
     def _fitted_settings(self) -> dict[str, Any]:
         pairs = [list(pair) for pair in self.interactions_]
@@ -395,13 +391,16 @@ class AdditiveGPRegressor(DrawnEstimator):
             if self.interactions_ or len(scores)
             else {}
         )
+        if hasattr(self, "projections_"):
+            kept |= self._search_facts.shown()
         return super()._fitted_settings() | kept
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], tree: dict[str, Any]) -> Self:
         model = super()._restore(settings, tree)
-        relevance = tree.get("fitted", {}).get("_relevance")
-        model._relevance = None if relevance is None else np.asarray(relevance)
+        if "_used" in settings["fitted"]:
+            facts = SearchFacts.of_settings(settings["fitted"])
+            model._take_search(facts, np.asarray(tree["fitted"]["_relevance"]))
         kept = settings["fitted"].get("_interactions", {"pairs": [], "scores": []})
         model.interactions_ = [(first, other) for first, other in kept["pairs"]]
         model.interaction_scores_ = pd.DataFrame(kept["scores"], columns=SCORE_COLUMNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dsgp.errors import ParameterError
+from dsgp.models.remainder import RemainderModel
 
 
 def compare_models(
@@ -25,9 +27,10 @@ def compare_models(
     Returns
     -------
     pandas.DataFrame
-        A row a model: ``log_likelihood`` (marginal), ``leave_one_out`` (the sum of the log
-        densities of all rows), its ``difference`` to the best model and the ``standard_error`` of
-        that, from the differences of the rows as if independent, and ``effective_dof``.
+        A row a model: ``log_likelihood`` (marginal; NaN with a remainder), ``leave_one_out`` (the
+        sum of the log densities of all rows), its ``difference`` to the best model and the
+        ``standard_error`` of that, from the differences of the rows as if independent, and
+        ``effective_dof``.
 
     Raises
     ------
@@ -70,7 +73,7 @@ def compare_models(
         rows.append(
             {
                 "model": name,
-                "log_likelihood": model.log_marginal_likelihood_,
+                "log_likelihood": _log_likelihood(model),
                 "leave_one_out": sums[name],
                 "difference": sums[name] - sums[best],
                 "standard_error": error,
@@ -79,3 +82,10 @@ def compare_models(
         )
     table = pd.DataFrame(rows).set_index("model")
     return table.sort_values("leave_one_out", ascending=False)
+
+
+def _log_likelihood(model: Any) -> float:
+    """Return the marginal one; NaN where a remainder is no part of it."""
+    if isinstance(getattr(model.model_, "latent", None), RemainderModel):
+        return math.nan
+    return float(model.log_marginal_likelihood_)

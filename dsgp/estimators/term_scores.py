@@ -27,6 +27,7 @@ from dsgp.learning.score_tests import (
 )
 from dsgp.learning.search import NOISE, search_for, without_starts
 from dsgp.models.gaussian.structure import learn_from, lengthscales_given
+from dsgp.models.remainder import RemainderModel
 
 # A term that explains less than this share of what all are to explain may have shrunk for the sake
 # of the tested one: without that it begins anew.
@@ -133,6 +134,11 @@ def _require_one_model(model: Any) -> None:
             f"{type(model).__name__} has learned directions for its terms: a test of a term that "
             "was chosen by the same rows would find an effect where there is none; "
             "component_bands tells how far its functions are from zero"
+        )
+    if isinstance(getattr(getattr(model, "model_", None), "latent", None), RemainderModel):
+        raise ParameterError(
+            "the model has a remainder, which is no part of what the tests of terms know of the "
+            "rows: fit it without (remainder=False) for tests of its terms"
         )
     if not hasattr(model, "sample_components"):
         raise ParameterError(

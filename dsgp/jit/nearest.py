@@ -46,15 +46,18 @@ def _correlation(square, smoothness):
 
 
 @compiled
-def _slope(square, smoothness):
-    """Return minus twice the derivative of the correlation by the square of the distance."""
+def _correlation_and_slope(square, smoothness):
+    """Return it, and minus twice its derivative by the square of the distance."""
+    r = math.sqrt(square)
     if smoothness == 1:
-        r = math.sqrt(square)
-        return math.exp(-r) / r if r > 0.0 else 0.0
+        alike = math.exp(-r)
+        return alike, alike / r if r > 0.0 else 0.0
     if smoothness == 3:
-        return 3.0 * math.exp(-SQRT3 * math.sqrt(square))
-    s = SQRT5 * math.sqrt(square)
-    return 5.0 / 3.0 * (1.0 + s) * math.exp(-s)
+        falling = math.exp(-SQRT3 * r)
+        return (1.0 + SQRT3 * r) * falling, 3.0 * falling
+    s = SQRT5 * r
+    falling = math.exp(-s)
+    return (1.0 + s + s * s / 3.0) * falling, 5.0 / 3.0 * (1.0 + s) * falling
 
 
 @compiled
@@ -186,13 +189,24 @@ def likelihood(
     """
     m, n_columns = neighbours.shape[1], x.shape[1]
     matrix, cross = np.empty((m, m)), np.empty(m)
+    # Correlations and their slopes, of neighbours below the diagonal and with the row in the last.
+    alike, steep = np.empty((m + 1, m)), np.empty((m + 1, m))
     v, w = np.empty(m), np.empty(m)
     total = 0.0
     for r in range(first, last):
         i = rows[r]
         near = neighbours[r]
         n = _count(near)
-        _system(x, x[i], near, n, n_numbers, apart, smoothness, variance, noise, matrix, cross)
+        for a in range(n):
+            j = near[a]
+            for b in range(a):
+                square = _square_distance(x[j], x[near[b]], n_numbers, apart)
+                alike[a, b], steep[a, b] = _correlation_and_slope(square, smoothness)
+                matrix[a, b] = variance * alike[a, b]
+            matrix[a, a] = variance + noise[j]
+            square = _square_distance(x[j], x[i], n_numbers, apart)
+            alike[m, a], steep[m, a] = _correlation_and_slope(square, smoothness)
+            cross[a] = variance * alike[m, a]
         if not _factorise(matrix, n):
             return math.nan
         for a in range(n):
@@ -215,30 +229,25 @@ def likelihood(
         by_noise = by_rest * noise[i]
         for a in range(n):
             # rest = … - 2 cross·v + v·C v and mean = cross·w, as C changes by C⁻¹ dC.
-            by_cross = by_mean * w[a] - 2.0 * by_rest * v[a]
-            by_variance += by_cross * cross[a]
-            _add_slopes(x, x[i], near[a], n_numbers, apart, smoothness, variance * by_cross, slopes)
+            by_cross = variance * (by_mean * w[a] - 2.0 * by_rest * v[a])
+            by_variance += by_cross * alike[m, a]
+            _add_slopes(x[near[a]], x[i], n_numbers, apart, by_cross * steep[m, a], slopes)
             diagonal = v[a] * (by_rest * v[a] - by_mean * w[a])
             by_variance += diagonal * variance
             by_noise += diagonal * noise[near[a]]
             for b in range(a):
                 by_pair = 2.0 * by_rest * v[a] * v[b] - by_mean * (v[a] * w[b] + v[b] * w[a])
-                square = _square_distance(x[near[a]], x[near[b]], n_numbers, apart)
-                by_variance += by_pair * variance * _correlation(square, smoothness)
-                _add_slopes(
-                    x, x[near[a]], near[b], n_numbers, apart, smoothness, variance * by_pair, slopes
-                )
+                by_pair *= variance
+                by_variance += by_pair * alike[a, b]
+                _add_slopes(x[near[a]], x[near[b]], n_numbers, apart, by_pair * steep[a, b], slopes)
         slopes[n_columns] += by_variance
         slopes[n_columns + 1] += by_noise
     return total
 
 
 @compiled
-def _add_slopes(x, point, j, n_numbers, apart, smoothness, factor, slopes):
+def _add_slopes(point, other, n_numbers, apart, factor, slopes):
     """Add the derivatives of a covariance by the logs of the lengthscales, times a factor."""
-    other = x[j]
-    square = _square_distance(point, other, n_numbers, apart)
-    factor *= _slope(square, smoothness)
     for d in range(n_numbers):
         difference = point[d] - other[d]
         slopes[d] += factor * difference * difference

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.pursuit.projections import Projections
@@ -128,18 +127,3 @@ class ProjectedModel(AdditiveModel):
         size = np.linalg.norm(deviations, axis=1, keepdims=True)
         deviations *= most / np.maximum(size, most)
         return deviations
-
-
-def directions_of(model: object) -> pd.DataFrame:
-    """Weights of the standardised columns in each projection of a model; of others a table of none.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row a projection, a column each of the columns that they are of.
-    """
-    if not isinstance(model, ProjectedModel) or model.projections is None:
-        return pd.DataFrame(index=pd.Index([], dtype=object))
-    directions = model.projections.directions
-    names = [f"projection {m + 1}" for m in range(len(directions))]
-    return pd.DataFrame(directions, index=names, columns=list(model.projected))

@@ -301,7 +301,8 @@ def _gaussian_lines(
         "noise std": f"{math.sqrt(facts.noise_variance or 0.0):.6g}",
         "explained variance": f"{_explained(latent, facts):.1%} of the target's",
         "effective dof": f"{facts.effective_dof:.1f} of all terms together",
-        "log likelihood": f"{facts.log_marginal_likelihood:.6g} (marginal)",
+        "log likelihood": f"{facts.log_marginal_likelihood:.6g} (marginal"
+        + (", of the terms without the remainder)" if isinstance(latent, RemainderModel) else ")"),
         "solver": f"{parameters['solver']}, {count_of(facts.solver_iterations)}; error of any "
         f"component at most {facts.error_bound:.2g} prior std (tol {parameters['tol']:g})",
         "learner": f"{facts.learner}, {facts.n_iter} evaluations"

@@ -24,6 +24,9 @@ from dsgp.terms import Floats
 SAMPLED, NEIGHBOURS, ROUNDS = 2000, 24, 8
 # Gain in the log density of a row, with neighbours looked for again, that is not worth the time.
 _SETTLED = 3e-3
+# An ascent begins within these, beyond which the likelihood is flat in the log of a parameter: it
+# would stay there.
+_LEAST_NOISE, _LONGEST = 0.03, 30.0
 _BLOCK = 125
 _SECONDS = 6e-5  # of a row, by 24 neighbours
 # Of the target's variance, and of the inputs' standard deviations. A remainder of much more
@@ -176,7 +179,10 @@ def _ascended(
         return -value, -slopes
 
     bounds = [_LENGTHSCALE] * len(start.lengthscales) + [_VARIANCE, _NOISE]
-    logs = np.log([*start.lengthscales, start.variance, start.noise_variance])
+    noise = start.noise_variance
+    if not fixed_noise:
+        noise = max(noise, _LEAST_NOISE)
+    logs = np.log([*np.minimum(start.lengthscales, _LONGEST), start.variance, noise])
     limits = np.log(bounds)
     result = minimize(
         objective,

@@ -178,6 +178,7 @@ class Additive(Section):
     kernel: Kernel = Kernel()
     terms: dict[str, ColumnTerms] = {}
     interactions: Literal["auto"] | Annotated[int, Field(ge=0)] | list[ColumnPair] = 0
+    projections: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
     remainder: bool | Annotated[list[str], Field(min_length=1)] = False
     noise_variance: Positive | None = None
     fixed_noise: bool = False

@@ -92,7 +92,7 @@ def fit(
     newton_max_iter: options.NewtonMaxIter = 100,
     missing: options.Missing = Missing.error,
     missing_value: options.MissingValue = None,
-    projections: options.Projections = "auto",
+    projections: options.Projections = None,
     method: options.Method = None,
     no_relevance: options.NoRelevance = False,
     starts: options.Starts = 10,

@@ -176,8 +176,12 @@ MissingValue = Annotated[
 
 # Projection pursuit.
 Projections = Annotated[
-    str,
-    Option(metavar="auto|M", help="pursuit: how many; auto as many as help."),
+    str | None,
+    Option(
+        metavar="auto|M",
+        help="How many functions of mixtures of inputs; auto: as many as help, the default of "
+        "pursuit. additive: so many beside the terms of inputs; none by default.",
+    ),
 ]
 Method = Annotated[
     choices.Method | None,

@@ -19,7 +19,7 @@ from dsgp.models.pursuit.gaussian import GaussianPursuit
 from dsgp.models.pursuit.outcome import PursuitOutcome
 from dsgp.remainder import Remainder
 from dsgp.rows.sources import Source, Wanted
-from dsgp.terms import BoundTerm, Floats
+from dsgp.terms import BoundTerm
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class Whole:
     found: Found
     pursued: PursuitOutcome | None = None
     beside: RemainderOutcome | None = None
-
-    @property
-    def relevance(self) -> Floats | None:
-        """Of the columns of projections, if there are any."""
-        return None if self.pursued is None else self.pursued.relevance
 
 
 @dataclass(frozen=True)

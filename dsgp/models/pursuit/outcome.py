@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -37,6 +38,16 @@ class SearchFacts:
     def names(cls) -> list[str]:
         """Return the names of all facts."""
         return [field.name for field in fields(cls)]
+
+    @classmethod
+    def of_settings(cls, fitted: Mapping[str, Any]) -> SearchFacts:
+        """Return the facts of a stored fit."""
+        return cls(**{name: fitted[f"{name}_"] for name in cls.names()})
+
+    @classmethod
+    def shown_names(cls) -> list[str]:
+        """Return the names that an estimator has for them."""
+        return [f"{name}_" for name in cls.names()]
 
     def shown(self) -> dict[str, Any]:
         """Return the facts under the names that an estimator has for them."""
