@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,7 @@ from uuid import uuid4
 
 from dask import threaded
 from dask.system import CPU_COUNT
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dsgp import allocator
 from dsgp.ahead import are_light
@@ -390,7 +391,11 @@ class one_blas_thread:
 
     _lock = threading.Lock()
     _n_within = 0
-    _limits: threadpool_limits | None = None
+    _limits: Any = None
+    # To look for libraries takes 3 ms, more than a small prediction, and to set their limits 20 µs.
+    # Those that numpy and scipy use come with modules.
+    _controller: ThreadpoolController | None = None
+    _n_modules = 0
     # Sets all limits: of OpenBLAS (0.3.30), what one thread sets may be without effect once another
     # one has set a limit.
     _setter: ThreadPoolExecutor | None = None
@@ -400,8 +405,7 @@ class one_blas_thread:
         with cls._lock:
             if cls._n_within == 0:
                 cls._setter = cls._setter or ThreadPoolExecutor(1, "dsgp-blas")
-                limited = cls._setter.submit(threadpool_limits, limits=1, user_api="blas")
-                cls._limits = limited.result()
+                cls._limits = cls._setter.submit(cls._limited).result()
             cls._n_within += 1
 
     def __exit__(self, *_: object) -> None:
@@ -412,6 +416,14 @@ class one_blas_thread:
                 cls._setter = cls._setter or ThreadPoolExecutor(1, "dsgp-blas")
                 cls._setter.submit(cls._limits.restore_original_limits).result()
                 cls._limits = None
+
+    @classmethod
+    def _limited(cls) -> Any:
+        """Limit all libraries of BLAS, looked for again where modules were imported since."""
+        if cls._controller is None or cls._n_modules != len(sys.modules):
+            cls._controller = ThreadpoolController()
+            cls._n_modules = len(sys.modules)
+        return cls._controller.limit(limits=1, user_api="blas")
 
 
 def _start_anew() -> None:
