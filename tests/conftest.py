@@ -1,5 +1,6 @@
 """Fixtures and settings for every test."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -23,6 +24,14 @@ def pytest_xdist_setupnodes(specs):
     if len(specs) > 1:
         for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             os.environ.setdefault(name, "1")
+
+
+def pytest_collection_finish():
+    """Keep the garbage collector from the thousands of modules and tests, which stay to the end.
+
+    To look through them whenever new objects are as many takes some per cent of the run.
+    """
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
