@@ -90,7 +90,7 @@ def run(
     >>> run([lambda: 1, lambda: 2], seconds=0.0)
     [1, 2]
     """
-    if len(tasks) < 2 or seconds < WORTH_A_GRAPH or alone():
+    if len(tasks) < 2 or is_small(seconds):
         return [task() for task in tasks]
     if not in_place and seconds > WORTH_A_WORKER * len(tasks) and (client := active_client()):
         return gathered(client, [partial(_sent, client, name, _call, task) for task in tasks])
@@ -108,6 +108,11 @@ def run(
 
 def _run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
     return [task() for task in tasks]
+
+
+def is_small(seconds: float) -> bool:
+    """Tell whether ``run`` keeps such work to the thread of its caller."""
+    return seconds < WORTH_A_GRAPH or alone()
 
 
 def alone() -> bool:

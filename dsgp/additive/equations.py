@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky
 
 from dsgp.additive.tables import TABLE_BYTES, TwoWayTables, affordable_bins
-from dsgp.compute import run
+from dsgp.compute import is_small, run
+from dsgp.jit.rows import gather_and_scatter
 from dsgp.rows.table import CodesElsewhere, Layout, RowTable, total_of
 from dsgp.terms import Floats
 
@@ -333,6 +334,12 @@ def _multiplied(
     (weight,) = arrays
     out = np.zeros(flats.shape)
     for rows, codes in table.blocks(part):
+        n = codes.shape[1]
+        # The calls for every vector and term would cost more than the work on few rows.
+        if not table.multipliers and is_small(_MOVE * n * table.n_terms):
+            some = weight[rows] if len(weight) else _UNWEIGHTED
+            gather_and_scatter(codes, table.offsets, flats, some, np.empty(n), out)
+            continue
         for vector, total in zip(flats, out, strict=True):
             values = _gathered(table, codes, rows, vector)
             if len(weight):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dsgp.additive.equations import Equations
 from dsgp.compute import run
 from dsgp.kernels import Kernel
-from dsgp.terms import Cells, Floats, Solver
+from dsgp.terms import Floats, Solver
 
 # Compiled work in seconds per point; they only decide whether a graph is worth its cost.
 _SOLVE = 2e-8
@@ -187,7 +187,7 @@ class AdditiveSystem:
     def multiply_prior(self, flat: Floats) -> Floats:
         """K̃ times vectors."""
         tasks = [
-            partial(_multiply, cells, kernel, part)
+            partial(cells.multiply_each, kernel, part)
             for cells, kernel, part in zip(
                 self.layout.cells, self.kernels, self.layout.parts(flat), strict=True
             )
@@ -210,13 +210,6 @@ def _solve(solver: Solver, information: Floats) -> Pair:
     for k, vector in enumerate(information):
         means[k], duals[k] = solver.solve(vector)
     return means, duals
-
-
-def _multiply(cells: Cells, kernel: Kernel, vectors: Floats) -> Floats:
-    out = np.empty(vectors.shape)
-    for k, vector in enumerate(vectors):
-        out[k] = cells.multiply(kernel, vector)
-    return out
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,36 @@ def scatter_add(codes, rows, out):
 
 
 @compiled
+def gather_and_scatter(codes, offsets, tables, weight, values, out):
+    """Add ZᵀWZ tables[k] to each out[k]: as ``gather``, times the weight, and ``scatter_add``.
+
+    ``values`` (n_rows,) is written over; ``weight`` of length 0 counts every row once.
+    """
+    n_rows = codes.shape[1]
+    weighted = weight.shape[0] > 0
+    for k in range(tables.shape[0]):
+        for i in range(n_rows):
+            values[i] = 0.0
+        for d in range(codes.shape[0]):
+            offset = offsets[d]
+            size = offsets[d + 1] - offset
+            for i in range(n_rows):
+                code = codes[d, i]
+                if code < size:
+                    values[i] += tables[k, offset + code]
+        if weighted:
+            for i in range(n_rows):
+                values[i] *= weight[i]
+        for d in range(codes.shape[0]):
+            offset = offsets[d]
+            size = offsets[d + 1] - offset
+            for i in range(n_rows):
+                code = codes[d, i]
+                if code < size:
+                    out[k, offset + code] += values[i]
+
+
+@compiled
 def two_way_table(codes_d, codes_e, bins_d, bins_e, weight, out):
     """Add the weight of each row to the cell of the bins of its two points.
 

@@ -197,6 +197,12 @@ class Axis(PassedLine):
         multiply(*_dynamics(kernel), self.step, vector, out)
         return out
 
+    def multiply_each(self, kernel: Matern, vectors: Floats) -> Floats:
+        dynamics, out = _dynamics(kernel), np.empty(vectors.shape)
+        for vector, product in zip(vectors, out, strict=True):
+            multiply(*dynamics, self.step, vector, product)
+        return out
+
     def kernel_sum(self, kernel: Matern, vector: Floats) -> KernelSum:
         """Return the function x ↦ k(x, points) @ vector, ready to be evaluated anywhere."""
         shape = (len(self), kernel.order)

@@ -279,6 +279,13 @@ class Cells(ABC):
     def multiply(self, kernel: Any, vector: Floats) -> Floats:
         """Return K @ vector."""
 
+    def multiply_each(self, kernel: Any, vectors: Floats) -> Floats:
+        """Return K @ vector of each of the vectors (k, n_cells), to the same bits."""
+        out = np.empty(vectors.shape)
+        for k, vector in enumerate(vectors):
+            out[k] = self.multiply(kernel, vector)
+        return out
+
     @abstractmethod
     def solver(self, kernel: Any, weight: Floats) -> Solver:
         """Prepare repeated solves with the same kernel and weights."""

@@ -50,6 +50,9 @@ class LevelCells(Cells):
     def multiply(self, kernel: Any, vector: Floats) -> Floats:
         return kernel.std**2 * vector
 
+    def multiply_each(self, kernel: Any, vectors: Floats) -> Floats:
+        return self.multiply(kernel, vectors)
+
     def solver(self, kernel: Any, weight: Floats) -> LevelSolver:
         return LevelSolver(kernel.std**2, 1.0 + kernel.std**2 * weight)
 

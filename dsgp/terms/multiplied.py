@@ -71,6 +71,9 @@ class MultipliedCells(Cells):
     def multiply(self, kernel: Any, vector: Floats) -> Floats:
         return self.inner.multiply(kernel, vector)
 
+    def multiply_each(self, kernel: Any, vectors: Floats) -> Floats:
+        return self.inner.multiply_each(kernel, vectors)
+
     def solver(self, kernel: Any, weight: Floats) -> Solver:
         return self.inner.solver(kernel, weight)
 
