@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
+from itertools import chain, islice
 from typing import Any, Generic, Protocol, Self, TypeVar
 from uuid import uuid4
 
@@ -184,9 +185,12 @@ def over_chunks(
     ------
     The results, in the order of the chunks. A few chunks are in memory at a time.
     """
-    if alone():
+    client = None if (inside := alone()) else active_client()
+    if client is None and not inside:
+        inside, loaders = _are_single(loaders)
+    if inside:
         yield from (_load(loader, function) for loader in loaders)
-    elif (client := active_client()) is None:
+    elif client is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-chunk") as pool:
             yield from in_order(
                 (partial(pool.submit, _load, loader, function) for loader in loaders), CPU_COUNT
@@ -200,6 +204,13 @@ def over_chunks(
             client,
             light=light,
         )
+
+
+def _are_single(loaders: Iterable[Loaded]) -> tuple[bool, Iterator[Loaded]]:
+    """Tell whether there is one loader at most, for which threads are not worth their start."""
+    further = iter(loaders)
+    first = list(islice(further, 2))
+    return len(first) < 2, chain(first, further)
 
 
 def over_blocks(
@@ -230,9 +241,10 @@ def over_blocks(
     ------
     The results, in the order of the blocks.
     """
-    if alone():
+    client = None if (inside := alone()) else active_client()
+    if inside or (client is None and len(lengths) < 2):
         yield from map(function, _rebatched((loader() for loader in loaders), block))
-    elif (client := active_client()) is None:
+    elif client is None:
         with ThreadPoolExecutor(CPU_COUNT, "dsgp-read") as pool:
             chunks = in_order((partial(pool.submit, loader) for loader in loaders), CPU_COUNT)
             yield from map(function, _rebatched(chunks, block))

@@ -350,23 +350,28 @@ class Scan:
     def _free(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> Candidate:
         """Climb in the ratio of the variance to the noise."""
 
-        def at(ratio: float) -> Candidate:
-            noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
-            scaled = _with_variance(kernel, ratio * noise)
-            return Candidate(scaled, noise, value + scaled.log_prior)
+        def scaled(ratio: float, noise: float) -> Kernel:
+            return _with_variance(kernel, ratio * noise)
 
-        return _climbed(at, ratio)
+        def at(ratio: float) -> tuple[float, float]:
+            noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
+            # Without priors the kernel itself is not asked for.
+            return noise, value + scaled(ratio, noise).log_prior if kernel.priors else value
+
+        ratio, noise, value = _climbed(at, ratio)
+        return Candidate(scaled(ratio, noise), noise, value)
 
     def _fixed(self, kernel: Kernel, ratio: float, noise_bounds: tuple[float, float]) -> Candidate:
         """Climb in the noise alone."""
         variance = kernel.std**2
 
-        def at(ratio: float) -> Candidate:
+        def at(ratio: float) -> tuple[float, float]:
             noise = min(max(variance / ratio, noise_bounds[0]), noise_bounds[1])
             _, value = self._value(_with_variance(kernel, variance / noise), (noise, noise))
-            return Candidate(kernel, noise, value + kernel.log_prior)
+            return noise, value + kernel.log_prior
 
-        return _climbed(at, ratio)
+        _, noise, value = _climbed(at, ratio)
+        return Candidate(kernel, noise, value)
 
     def _value(self, unit: Kernel, noise_bounds: tuple[float, float]) -> tuple[float, float]:
         """Best noise, and the log likelihood but for a constant; ``unit`` is of noise 1."""
@@ -393,16 +398,19 @@ def _with_variance(kernel: Kernel, variance: float) -> Kernel:
     return kernel.scaled(math.sqrt(variance) / kernel.std)
 
 
-def _climbed(at: Callable[[float], Candidate], start: float) -> Candidate:
-    start = min(max(start, _SMALLEST_RATIO), _LARGEST_RATIO)
-    best, ratio = at(start), start
+def _climbed(
+    at: Callable[[float], tuple[float, float]], start: float
+) -> tuple[float, float, float]:
+    """Return the best ratio, and the noise variance and the value there, which ``at`` gives."""
+    ratio = min(max(start, _SMALLEST_RATIO), _LARGEST_RATIO)
+    noise, value = at(ratio)
     for factor in (_RATIO_STEP, 1 / _RATIO_STEP):
         moved = False
         while _SMALLEST_RATIO <= ratio * factor <= _LARGEST_RATIO:
-            tried = at(ratio * factor)
-            if tried.value <= best.value:
+            tried_noise, tried_value = at(ratio * factor)
+            if tried_value <= value:
                 break
-            best, ratio, moved = tried, ratio * factor, True
+            ratio, noise, value, moved = ratio * factor, tried_noise, tried_value, True
         if moved:
             break
-    return best
+    return ratio, noise, value
