@@ -71,6 +71,11 @@ class Matern(Stationary, is_base=True):
         vars(copy).update(vars(self), **values)
         return copy
 
+    def scaled(self, factor: float) -> Self:
+        if self.priors or self.variance is None:
+            return super().scaled(factor)
+        return self.with_parameters(variance=float(self.variance) * factor**2)
+
     @property
     def smoothness(self) -> float:
         """ν, half an odd number: the process has order − 1 derivatives."""
@@ -120,7 +125,7 @@ class Matern(Stationary, is_base=True):
     @property
     def rate(self) -> float:
         """λ = sqrt(2ν) / ℓ: one unit of input is λ units of τ."""
-        return math.sqrt(2 * self.smoothness) / self._values()[0]
+        return math.sqrt(2 * self.order - 1) / self._complete("lengthscale")
 
     @property
     def inverse_factorials(self) -> tuple[float, ...]:
@@ -129,7 +134,7 @@ class Matern(Stationary, is_base=True):
 
     def stationary_covariance(self) -> NDArray[np.float64]:
         """P∞ of the damped state, shape (m, m); its entry [0, 0] is the variance."""
-        return self._values()[1] * _unit_stationary_covariance(self.order)
+        return self._complete("variance") * _unit_stationary_covariance(self.order)
 
     @property
     def n_states(self) -> int:

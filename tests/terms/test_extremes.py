@@ -50,12 +50,17 @@ def exact(covariance, cross, prior, noise, y):
     """Posterior mean and standard deviation, of covariances as float64 has them."""
     with mpmath.workdps(60):
         matrix = mpmath.matrix(covariance.tolist()) + noise * mpmath.eye(len(y))
-        solved = mpmath.lu_solve(matrix, mpmath.matrix(y.tolist()))
+        factors, order = mpmath.mp.LU_decomp(matrix)
+
+        def solve(right):
+            return mpmath.mp.U_solve(factors, mpmath.mp.L_solve(factors, right, order))
+
+        solved = solve(mpmath.matrix(y.tolist()))
         mean = mpmath.matrix(cross.tolist()) * solved
         std = []
         for row, variance in zip(cross, prior, strict=True):
             column = mpmath.matrix(row.tolist())
-            left = mpmath.mpf(float(variance)) - (column.T * mpmath.lu_solve(matrix, column))[0]
+            left = mpmath.mpf(float(variance)) - (column.T * solve(column))[0]
             std.append(float(mpmath.sqrt(max(left, 0))))
         return np.array(mean.tolist(), dtype=float)[:, 0], np.array(std)
 
