@@ -117,8 +117,9 @@ def test_fixed_parameters_are_kept_too(monkeypatch, tmp_path):
 
 def test_chains_run_on_workers_and_give_the_same_bits(monkeypatch, tmp_path):
     expected = {method: fitted(method=method).draws_ for method in METHODS}
-    monkeypatch.setattr("dsgp.compute.WORTH_A_GRAPH", 0.0)
-    monkeypatch.setattr("dsgp.compute.WORTH_A_WORKER", 0.0)
+    # Sweeps are said to be long, so that chains go to workers, and not every product of the fit.
+    monkeypatch.setattr("dsgp.sampling.chains._POINT", 1.0)
+    monkeypatch.setattr("dsgp.sampling.chains._NODE", 1.0)
     monkeypatch.setattr("dsgp.sampling.chains._SEGMENTS", 3)
     sent = []
     original = distributed.Client.submit
