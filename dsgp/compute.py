@@ -9,6 +9,7 @@ them do not depend on the scheduler.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -138,9 +139,10 @@ def connected(address: str | None) -> Iterator[None]:
     # Imported when wanted only: it takes half a second.
     make = import_module("distributed").Client
     try:
-        # One that fails would stay what everything after it takes for the active client.
-        make(address, timeout=_PATIENCE, set_as_default=False).close(timeout=_PATIENCE)
-        client = make(address, timeout=_PATIENCE)
+        with _without_collection():
+            # One that fails would stay what everything after it takes for the active client.
+            make(address, timeout=_PATIENCE, set_as_default=False).close(timeout=_PATIENCE)
+            client = make(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError, AssertionError) as error:
         # The last three: dask's configuration has no certificates for tls://, or wants encryption,
         # and the client that it gives up meanwhile has no loop any more.
@@ -164,6 +166,22 @@ def connected(address: str | None) -> Iterator[None]:
         with suppress(TimeoutError, OSError):
             client.close(timeout=patience)
         log.setLevel(before)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Leave alone what could be collected as garbage meanwhile.
+
+    A client that has failed closes when it is collected, by a lock that distributed holds while it
+    starts another client: in the same thread that would wait for ever.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def over_chunks(

@@ -1,6 +1,8 @@
 """Tasks and blocks of rows give the same results, in order, wherever they run."""
 
+import gc
 import operator
+import sys
 import threading
 import time
 from functools import partial
@@ -9,11 +11,13 @@ import dask.array as da
 import numpy as np
 import pytest
 from distributed import Client
+from distributed.utils import LoopRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsgp import compute
-from dsgp.compute import active_client, over_blocks, over_chunks, run
+from dsgp.compute import active_client, connected, one_blas_thread, over_blocks, over_chunks, run
+from dsgp.errors import ParameterError
 from dsgp.rows.sources import source_of
 
 
@@ -241,3 +245,38 @@ def rows_of_dask(n):
 
 def _task_names(client):
     return set(client.cluster.scheduler.task_prefixes)
+
+
+def test_no_client_is_collected_while_another_one_starts(monkeypatch):
+    """It would close by the lock that the start holds, and wait for ever."""
+    enabled = []
+    start = LoopRunner._start_unlocked
+    monkeypatch.setattr(
+        LoopRunner, "_start_unlocked", lambda self: enabled.append(gc.isenabled()) or start(self)
+    )
+    for _ in range(2):
+        with pytest.raises(ParameterError, match="no dask scheduler"), connected("nonsense://x"):
+            pass
+    assert enabled == [False, False]
+    assert gc.isenabled()
+
+
+def test_libraries_of_blas_are_looked_for_again_after_an_import(monkeypatch):
+    looked = []
+    make = compute.ThreadpoolController
+    monkeypatch.setattr(compute, "ThreadpoolController", lambda: looked.append(1) or make())
+    monkeypatch.setattr(one_blas_thread, "_controller", None)
+    for _ in range(2):
+        with one_blas_thread():
+            pass
+    assert len(looked) == 1
+    monkeypatch.setitem(sys.modules, "a_module_with_a_library", None)
+    with one_blas_thread():
+        pass
+    assert len(looked) == 2
+
+
+def test_one_chunk_is_read_in_the_thread_of_the_caller():
+    for pieces, here in ((1, True), (2, False)):
+        loaders = [threading.get_ident] * pieces
+        assert (set(over_chunks(loaders, int)) == {threading.get_ident()}) == here

@@ -165,7 +165,10 @@ def test_the_prior_is_a_covariance(name):
 def test_products_solves_and_posterior_are_dense_ones(name):
     cells, kernel, _, prior, weight, target = case(name)
     vector = np.random.default_rng(1).standard_normal(len(cells))
-    np.testing.assert_allclose(cells.multiply(kernel, vector), prior @ vector, atol=1e-9)
+    product = cells.multiply(kernel, vector)
+    np.testing.assert_allclose(product, prior @ vector, atol=1e-9)
+    of_each = cells.multiply_each(kernel, np.stack([-vector, vector]))
+    np.testing.assert_array_equal(of_each, [-product, product])
     covariance = prior - prior @ np.linalg.solve(
         np.eye(len(cells)) + weight[:, None] * prior, weight[:, None] * prior
     )
