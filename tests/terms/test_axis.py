@@ -97,23 +97,30 @@ def reference(order, name, noise):
         prior = table(xs, xs)
         noises = [mp.mpf(noise) / mp.mpf(float(w)) for w in weight]
         covariance = prior + mp.diag(noises)
-        inverse = covariance**-1
+        # mp.inverse and mp.det would factorise it twice.
+        factors, order_of_rows = mp.mp.LU_decomp(covariance)
+        inverse = mp.matrix(n, n)
+        for column in range(n):
+            unit = mp.matrix([mp.mpf(row == column) for row in range(n)])
+            solved = mp.mp.U_solve(factors, mp.mp.L_solve(factors, unit, order_of_rows))
+            for row in range(n):
+                inverse[row, column] = solved[row]
         target = mp.matrix([mp.mpf(float(v)) for v in y])
         alpha = inverse * target
-        log_det = mp.log(mp.det(covariance))
+        log_det = mp.fsum(mp.log(abs(factors[i, i])) for i in range(n))
         value = -((target.T * alpha)[0] + log_det + n * mp.log(2 * mp.pi)) / 2
 
         def gradient(derivative):
             trace = mp.fsum(along(inverse, derivative, i) for i in range(n))  # all symmetric
             return ((alpha.T * derivative * alpha)[0] - trace) / 2
 
-        def moments(inputs):
+        def moments(inputs, gain):
             cross = table(inputs, xs)
-            gain = cross * inverse
             mean = cross * alpha
             variance = [1 - along(gain, cross, i) for i in range(len(inputs))]
             return np.array(mean, dtype=float).ravel(), np.array(variance, dtype=float)
 
+        gain_at_points = table(points, xs) * inverse
         result = {
             "value": float(value),
             "gradient": [
@@ -121,8 +128,8 @@ def reference(order, name, noise):
                 float(gradient(prior)),
                 float(gradient(mp.diag(noises))),
             ],
-            "points": moments(points),
-            "new": moments(new),
+            "points": moments(points, gain_at_points),
+            "new": moments(new, table(new, xs) * inverse),
         }
         if order > 1:
             cross = slope_table(points, xs)
@@ -133,9 +140,8 @@ def reference(order, name, noise):
                 [prior_slope - along(gain, cross, i) for i in range(len(points))], dtype=float
             )
             # Cov(f, f') = −Σ_j (K (K + R)⁻¹)_ij ∂k(x_i, x_j)/∂x_i; a priori they are independent.
-            function_gain = table(points, xs) * inverse
             result["slope_covariance"] = np.array(
-                [-along(function_gain, cross, i) for i in range(len(points))], dtype=float
+                [-along(gain_at_points, cross, i) for i in range(len(points))], dtype=float
             )
         return result
 
