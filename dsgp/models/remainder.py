@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dsgp import memory
 from dsgp.additive import Equations
 from dsgp.compute import one_blas_thread, run
+from dsgp.errors import DataError
 from dsgp.kernels import Kernel
 from dsgp.models.additive import AdditiveModel, Solved, row_blocks
 from dsgp.models.posterior import Posterior
@@ -58,7 +59,15 @@ class FittedRemainder:
 
     def inputs(self, by_name: dict[str, Floats]) -> Floats:
         """Turn columns into inputs of the function, (n, D)."""
-        return inputs_of([by_name[name] for name in self.columns], self.offsets, self.spreads)
+        n_levels = self.function.metric.n_levels
+        for name in self.columns[: len(self.columns) - len(n_levels)]:
+            if gaps := int(np.count_nonzero(np.isnan(by_name[name]))):
+                raise DataError(
+                    f"input column {name!r} is missing in {gaps} of {len(by_name[name])} rows, and "
+                    "the remainder needs it: fill it, or fit with remainder=[...] of other columns"
+                )
+        columns = [by_name[name] for name in self.columns]
+        return inputs_of(columns, self.offsets, self.spreads, n_levels)
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return settings and arrays, from which ``restored`` makes it again."""
@@ -100,12 +109,19 @@ class FittedRemainder:
         return cls(tuple(settings["columns"]), arrays["offsets"], arrays["spreads"], function)
 
 
-def inputs_of(columns: Sequence[Floats], offsets: Floats, spreads: Floats) -> Floats:
-    """Return standardised columns side by side, (n, D)."""
+def inputs_of(
+    columns: Sequence[Floats], offsets: Floats, spreads: Floats, n_levels: Sequence[int]
+) -> Floats:
+    """Return standardised columns side by side, (n, D).
+
+    A missing level, of the columns at the end that hold levels, is the last of their numbers.
+    """
     out = np.empty((len(columns[0]), len(columns)))
     for d, values in enumerate(columns):
         np.subtract(values, offsets[d], out=out[:, d])
         out[:, d] /= spreads[d]
+    for d, count in enumerate(n_levels, len(columns) - len(n_levels)):
+        out[np.isnan(out[:, d]), d] = count - 1
     return out
 
 

@@ -178,10 +178,24 @@ def test_levels_only_are_refused(table):
 def test_missing_values_are_refused_by_column(table):
     gappy = table.drop(columns="y").assign(b=table["b"].where(table["b"] > -1.5))
     model = AdditiveGPRegressor(remainder=True, missing="ignore")
-    with pytest.raises(DataError, match=r"complete columns.*'b' \(\d+ rows\)"):
+    with pytest.raises(DataError, match=r"complete columns of numbers.*'b' \(\d+ rows\)"):
         model.fit(gappy, table["y"])
     kept = AdditiveGPRegressor(remainder=["a", "group"], missing="ignore").fit(gappy, table["y"])
     assert np.isfinite(kept.predict(gappy)).all()
+    with pytest.raises(DataError, match="'a' is missing in 1 of 700 rows, and the remainder"):
+        kept.predict(gappy.assign(a=gappy["a"].where(np.arange(700) != 3)))
+
+
+def test_a_missing_level_is_a_level_of_the_remainder():
+    table = table_of(700)
+    hidden = table["group"] == "q"
+    gappy = table.drop(columns="y").assign(group=table["group"].where(~hidden))
+    model = AdditiveGPRegressor(remainder=True, missing="ignore").fit(gappy, table["y"])
+    whole = AdditiveGPRegressor(remainder=True).fit(table.drop(columns="y"), table["y"])
+    new = table_of(200, seed=1)
+    blank = new.drop(columns="y").assign(group=new["group"].where(new["group"] != "q"))
+    difference = model.predict(blank) - whole.predict(new)
+    assert np.std(difference) < 0.1 * np.std(truth(new))
 
 
 def test_draws_of_hyperparameters_are_refused(table):

@@ -198,15 +198,15 @@ class _Fit:
         gaps = {
             name: int(np.count_nonzero(np.isnan(by_name[name])))
             for name in columns
-            if np.isnan(by_name[name]).any()
+            if name not in levels and np.isnan(by_name[name]).any()
         }
         if gaps:
             told = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
             raise DataError(
-                f"the remainder needs complete columns, and values are missing in {told}: fill "
-                "them, or name the columns that are complete (remainder=[...])"
+                f"the remainder needs complete columns of numbers, and values are missing in "
+                f"{told}: fill them, or name the columns that are complete (remainder=[...])"
             )
-        kept = [name for name in columns if np.ptp(by_name[name]) > 0]
+        kept = [name for name in columns if len(np.unique(by_name[name])) > 1]
         if not [name for name in kept if name not in levels]:
             raise DataError("no column of numbers varies, and a remainder needs one")
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
@@ -214,18 +214,19 @@ class _Fit:
         for d, name in enumerate(kept):
             values = by_name[name]
             if name in levels:
-                if values.min() < 0 or (values != np.floor(values)).any():
-                    _, codes = np.unique(values, return_inverse=True)
+                seen = values[~np.isnan(values)]
+                if seen.min(initial=0.0) < 0 or (seen != np.floor(seen)).any():
+                    codes = np.unique(seen)
                     raise DataError(
                         f"the remainder takes input column {name!r} for levels by their numbers, "
                         f"and it holds {len(codes)} values that are none: turn it into text or a "
                         "category"
                     )
-                n_levels.append(int(values.max()) + 1)
+                n_levels.append(int(seen.max(initial=0.0)) + 2)  # and one for a missing level
                 continue
             offsets[d] = np.average(values, weights=weight)
             spreads[d] = math.sqrt(np.average((values - offsets[d]) ** 2, weights=weight))
-        inputs = inputs_of([by_name[name] for name in kept], offsets, spreads)
+        inputs = inputs_of([by_name[name] for name in kept], offsets, spreads, n_levels)
         return cls(
             rows, by_name, tuple(kept), tuple(n_levels), inputs, offsets, spreads, 1.0 / weight
         )
