@@ -85,6 +85,16 @@ class AdditiveModel:
         return [term.name for term in self.terms]
 
     @property
+    def roles(self) -> list[str]:
+        """What each term is to a reader."""
+        return [term.bound.role for term in self.terms]
+
+    @property
+    def conditional(self) -> Sequence[AdditiveModel]:
+        """Models given hyperparameters: itself."""
+        return [self]
+
+    @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernel of each term."""
         return {term.name: term.kernel for term in self.terms}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dsgp.additive import Equations
 from dsgp.kernels import Kernel
-from dsgp.models.additive import Solved
+from dsgp.models.additive import AdditiveModel, Solved
 from dsgp.models.posterior import Posterior
 from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
@@ -33,12 +33,20 @@ class FittedModel(Protocol):
         """Their names."""
 
     @property
+    def roles(self) -> list[str]:
+        """What each of them is to a reader: of main effects, interactions, projections, …"""
+
+    @property
     def kernels(self) -> dict[str, Kernel]:
         """Their kernels, by name."""
 
     @property
     def equations(self) -> Equations:
         """What is kept of the training rows."""
+
+    @property
+    def conditional(self) -> Sequence[AdditiveModel]:
+        """Models given hyperparameters, of equal weight: itself, or those of some draws."""
 
     @property
     def intercept(self) -> float:

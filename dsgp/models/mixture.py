@@ -75,6 +75,11 @@ class MixtureModel(StartedModel):
             self.equations.tables(max(BINS[order] for order in orders))
         return [self._member(r) for r in range(len(self.duals))]
 
+    @property
+    def conditional(self) -> Sequence[AdditiveModel]:
+        """The conditional models."""
+        return self.members
+
     @cached_property
     def noise_variances(self) -> Floats:
         """σ² of the members, (R,)."""

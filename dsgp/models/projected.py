@@ -12,6 +12,7 @@ from dsgp.models.pursuit.projections import Projections
 from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
+from dsgp.terms.bound import PROJECTIONS
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class ProjectedModel(AdditiveModel):
         """Number of projections."""
         assert self.projections is not None
         return len(self.projections.directions)
+
+    @property
+    def roles(self) -> list[str]:
+        """What each term is to a reader: functions of projections come first."""
+        return [PROJECTIONS] * self.n_projections + [term.bound.role for term in self.others]
 
     @property
     def others(self) -> list[FittedTerm]:

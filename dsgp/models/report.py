@@ -18,40 +18,54 @@ from dsgp.models.pursuit.outcome import SearchFacts
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
 from dsgp.models.response_model import ResponseModel
+from dsgp.models.shares import Shares, rounded_percent
 from dsgp.models.term import FittedTerm
+from dsgp.terms.bound import INTERACTIONS
 
+_OF_F, _INTERVAL, _LEVEL = "of f", "90 % interval", 0.9
 _FORMATS = {
-    "lengthscale": lambda value: "–" if np.isnan(value) else f"{value:.4g}",
     "std": "{:.4g}".format,
     "edf": lambda value: "–" if np.isnan(value) else f"{value:.1f}",
     "share": "{:.1%}".format,
+    _OF_F: rounded_percent,
 }
+# Lengthscales that are written of a term: one of each input of a surface.
+_LENGTHSCALES = 2
+_OF_F_LEGEND = (
+    "of f: Cov(term, f) / Var(f) over the training rows, which adds up to 100 % and is negative",
+    "where a term mostly cancels others; the mean and the 90 % interval of posterior draws",
+)
 LEGEND = (
-    "lengthscale and std (prior standard deviation of the function) are in the data's units;",
-    "points: distinct values or bins; edf: effective degrees of freedom;",
+    "lengthscale (of dates in days) and std (prior standard deviation of the function) are in the",
+    "data's units; points: distinct values or bins; edf: effective degrees of freedom;",
     "share: variance of the term / variance of the target (shares add up to more or less than",
-    "100 % where terms correlate)",
+    "100 % where terms correlate);",
+    *_OF_F_LEGEND,
 )
 
 
 RESPONSE_LEGEND = (
-    "lengthscale is in the column's units, std (prior standard deviation of the function) on the",
-    "scale of the link; points: distinct values or bins; edf: effective degrees of freedom;",
-    "share: variance of the term / variance of f over the rows (shares add up to more or less than",
-    "100 % where terms correlate)",
+    "lengthscale is in the column's units (of dates in days), std (prior standard deviation of the",
+    "function) on the scale of the link; points: distinct values or bins; edf: effective degrees",
+    "of freedom; share: variance of the term / variance of f over the rows (shares add up to more",
+    "or less than 100 % where terms correlate);",
+    *_OF_F_LEGEND,
+    "(rows count by how much each tells)",
 )
 PROJECTED_LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
     "function, in units of the target; points: distinct values or bins; edf: effective degrees of",
     "freedom; share: variance of the function / variance of the target (functions may cancel, and",
-    "shares add up to more than 100 %); direction: the largest weights of the standardised inputs",
+    "shares add up to more than 100 %); direction: the largest weights of the standardised inputs;",
+    *_OF_F_LEGEND,
 )
 PROJECTED_RESPONSE_LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
     "function, on the scale of the link; points: distinct values or bins; edf: effective degrees",
     "of freedom; share: variance of the function / variance of f over the rows by how much they",
     "tell (functions may cancel, and shares add up to more than 100 %); direction: the largest",
-    "weights of the standardised inputs",
+    "weights of the standardised inputs;",
+    *_OF_F_LEGEND,
 )
 _TOLD = 0.02  # weights that are told of, as a share of the largest
 
@@ -119,11 +133,12 @@ def of_gaussian(
             ),
             ("", "the log likelihood is that of the target, and predictions are in its unit"),
         ]
+    shares = Shares.of(model.latent)
     return Summary(
         f"{title}: {facts.n_rows} rows, {len(model.latent.terms)} terms",
-        terms_table(model.latent, facts.target_variance),
+        terms_table(model.latent, facts.target_variance, shares),
         LEGEND,
-        lines + _gaussian_lines(model.latent, facts, parameters),
+        lines + shares.lines(_LEVEL) + _gaussian_lines(model.latent, facts, parameters),
     )
 
 
@@ -152,11 +167,17 @@ def of_response(
         else "none: every distinct value is a point",
         "std of f": latent.std_note,
     }
+    shares = Shares.of(latent)
     return Summary(
         f"{title}: {facts.n_rows} rows, {len(latent.terms)} terms",
-        terms_table(latent, facts.target_variance),
+        terms_table(latent, facts.target_variance, shares),
         RESPONSE_LEGEND,
-        [*fields.items(), *_form_lines(latent), *_column_lines(facts)],
+        [
+            *shares.lines(_LEVEL),
+            *fields.items(),
+            *_form_lines(latent),
+            *_column_lines(facts),
+        ],
     )
 
 
@@ -236,38 +257,50 @@ def _relevance_of(shares: pd.Series) -> str:
     return listed + (rest if len(ranked) > 8 else "")
 
 
-def terms_table(latent: FittedModel, target_variance: float) -> pd.DataFrame:
-    """A row a term: kernel, hyperparameters, effective degrees of freedom, share of variance."""
-    return pd.DataFrame(
+def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> pd.DataFrame:
+    """A row a term: kernel, hyperparameters, effective degrees of freedom, shares of variance."""
+    low, high = shares.interval(_LEVEL)
+    table = pd.DataFrame(
         [
             {
                 "term": term.name,
                 "kernel": kernel_name(term),
-                "lengthscale": lengthscale_of(term.kernel),
+                "lengthscale": _written_lengthscales(term.kernel),
                 "std": term.kernel.std,
                 "points": len(term.cells),
                 "edf": term.effective_dof,
                 "share": term.explained_variance / target_variance,
+                _OF_F: mean,
+                _INTERVAL: f"{rounded_percent(first)} to {rounded_percent(last)}",
             }
-            for term in latent.terms
+            for term, mean, first, last in zip(latent.terms, shares.mean, low, high, strict=False)
         ]
-        + _remainder_row(latent, target_variance),
-        columns=["term", "kernel", "lengthscale", "std", "points", "edf", "share"],
-    ).set_index("term")
+        + _remainder_row(latent, target_variance, shares),
+        columns=[
+            *("term", "kernel", "lengthscale", "std", "points", "edf", "share"),
+            *(_OF_F, _INTERVAL),
+        ],
+    )
+    return table.set_index("term")
 
 
-def _remainder_row(latent: FittedModel, target_variance: float) -> list[dict[str, Any]]:
+def _remainder_row(
+    latent: FittedModel, target_variance: float, shares: Shares
+) -> list[dict[str, Any]]:
     if not isinstance(latent, RemainderModel):
         return []
     one = latent.remainder
+    low, high = (rounded_percent(float(ends[-1])) for ends in shares.interval(_LEVEL))
     row = {
         "term": REMAINDER,
         "kernel": one.kernel_text,
-        "lengthscale": np.nan,
+        "lengthscale": "–",
         "std": math.sqrt(one.function.metric.variance),
         "points": len(one.function.target),
         "edf": np.nan,
         "share": one.function.share / target_variance,
+        _OF_F: float(shares.mean[-1]),
+        _INTERVAL: f"{low} to {high}",
     }
     return [row]
 
@@ -283,6 +316,20 @@ def _name_of(kernel: Kernel) -> str:
     if isinstance(kernel, (Sum, Product)):
         return kernel.sign.join(_name_of(part) for part in kernel.parts)
     return type(kernel).__name__
+
+
+def lengthscales_of(kernel: Kernel) -> list[float]:
+    """Lengthscales of a kernel that are known, in the order of its inputs or parts."""
+    values = (kernel.value(name) for name in kernel.parameters if name.startswith("lengthscale"))
+    return [value for value in values if value is not None]
+
+
+def _written_lengthscales(kernel: Kernel) -> str:
+    """Write down the lengthscale of a function, or both of a surface."""
+    lengthscales = lengthscales_of(kernel)
+    if not 0 < len(lengthscales) <= _LENGTHSCALES:
+        return "–"
+    return " × ".join(f"{value:.4g}" for value in lengthscales)
 
 
 def lengthscale_of(kernel: Kernel) -> float:
@@ -360,7 +407,12 @@ def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
 
 def _column_lines(facts: FitFacts) -> list[tuple[str, str]]:
     """Notes of the learner, missing values, and columns left out."""
-    lines = [("" if i else "nodes", note) for i, note in enumerate(facts.learner_notes)]
+    lines: list[tuple[str, str]] = []
+    labels = {"nodes": False, INTERACTIONS: False}
+    for note in facts.learner_notes:
+        label = INTERACTIONS if note.startswith(f"{INTERACTIONS}: ") else "nodes"
+        lines.append(("" if labels[label] else label, note.removeprefix(f"{label}: ")))
+        labels[label] = True
     if facts.n_missing:
         counts = ", ".join(f"{name} {n}" for name, n in facts.n_missing.items())
         lines.append(("missing inputs", f"{counts}: they add nothing through that term"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,16 @@ class StartedModel:
     def names(self) -> list[str]:
         """Names of the terms."""
         return self.start.names
+
+    @property
+    def roles(self) -> list[str]:
+        """What each term is to a reader."""
+        return self.start.roles
+
+    @property
+    def conditional(self) -> Sequence[AdditiveModel]:
+        """Models given hyperparameters: the start."""
+        return [self.start]
 
     @property
     def kernels(self) -> dict[str, Kernel]:

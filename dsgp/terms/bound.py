@@ -34,6 +34,13 @@ CELLS: dict[tuple[str, bool], type[Any]] = {
     ("tensor by levels", False): SmoothByLevels,
     ("tensor of levels", False): LevelPairs,
 }
+# What terms are to a reader, by their family; those that are not here are effects of single inputs.
+MAIN_EFFECTS, INTERACTIONS, PROJECTIONS = "main effects", "interactions", "projections"
+ROLES: dict[str, str] = {
+    "tensor": INTERACTIONS,
+    "tensor by levels": INTERACTIONS,
+    "tensor of levels": INTERACTIONS,
+}
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,15 @@ class BoundTerm:
     def columns(self) -> tuple[str, ...]:
         """Columns that it reads, each once."""
         return tuple(dict.fromkeys(term_input.column for term_input in self.inputs))
+
+    @property
+    def role(self) -> str:
+        """What the term is to a reader, in the plural: terms of one role are told of together.
+
+        A curve for each level of a group, or a coefficient that a column multiplies, has an
+        effect of its first input in it and counts as a main effect.
+        """
+        return ROLES.get(self.family, MAIN_EFFECTS)
 
     @property
     def is_dense(self) -> bool:

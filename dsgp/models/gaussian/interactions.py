@@ -26,6 +26,7 @@ from dsgp.models.gaussian.pair_tables import PairTables
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.rows.sources import Source
 from dsgp.terms import BoundTerm, Floats, Input
+from dsgp.terms.bound import INTERACTIONS
 from dsgp.terms.interaction import FAMILIES
 
 # Nats beyond the log of the number of candidates that "auto" asks of a pair.
@@ -220,8 +221,8 @@ class _Search:
             tables = PairTables.of(self.source, self.columns, self.pairs)
             if tables.n_too_many:
                 notes.append(
-                    f"{tables.n_too_many} pairs of columns have too many levels and were not "
-                    "considered"
+                    f"{INTERACTIONS}: {tables.n_too_many} pairs of columns have too many levels "
+                    "and were not considered"
                 )
             self.pairs = tables.pairs
         number = 0
@@ -249,17 +250,19 @@ class _Search:
                 rows[self._names(pair)]["chosen"] = True
         if added:
             notes.append(
-                f"{len(added)} of {len(self.pairs)} pairs of columns interact, by "
+                f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
                 f"{outcome.log_posterior - first.log_posterior:.4g} nats of marginal likelihood"
             )
         if added and self.is_auto:
             difference, error, n_checked = self._checked(first, outcome)
             notes.append(
-                f"leave-one-out log density of a row with them, less that without: "
+                f"{INTERACTIONS}: leave-one-out log density of a row with them, less that without: "
                 f"{difference:.3g} ± {error:.2g} ({n_checked} rows)"
             )
             if difference < -error:
-                notes.append("predictions are better without them: they are left out")
+                notes.append(
+                    f"{INTERACTIONS}: predictions are better without them: they are left out"
+                )
                 outcome, added = first, []
                 for row in rows.values():
                     row["chosen"] = False
