@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         ProjectionPursuitGPClassifier,
         ProjectionPursuitGPRegressor,
         SmoothingSpline,
+        accumulated_effects,
         compare_models,
         component_bands,
         load,
         term_tests,
+        variance_shares,
     )
     from dsgp.remainder import Remainder
     from dsgp.rows.sources import read_table
@@ -43,12 +45,14 @@ __all__ = [
     "SmoothingSpline",
     "Tensor",
     "__version__",
+    "accumulated_effects",
     "compare_models",
     "component_bands",
     "kernels",
     "load",
     "read_table",
     "term_tests",
+    "variance_shares",
 ]
 
 # Imported when first used: scikit-learn, zarr and dask behind them take seconds, and the command
@@ -64,11 +68,13 @@ _HOMES = {
     "Remainder": "dsgp.remainder",
     "SmoothingSpline": "dsgp.estimators",
     **dict.fromkeys(("Levels", "Linear", "Smooth", "Tensor"), "dsgp.terms"),
+    "accumulated_effects": "dsgp.estimators",
     "compare_models": "dsgp.estimators",
     "component_bands": "dsgp.estimators",
     "load": "dsgp.estimators",
     "read_table": "dsgp.rows.sources",
     "term_tests": "dsgp.estimators",
+    "variance_shares": "dsgp.estimators",
 }
 
 

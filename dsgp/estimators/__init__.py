@@ -8,6 +8,7 @@ from typing import Any
 from dsgp import storage
 from dsgp.addresses import Place
 from dsgp.errors import MemoryLimitError, StorageError
+from dsgp.estimators.accumulated import accumulated_effects
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.bands import component_bands
 from dsgp.estimators.classifier import AdditiveGPClassifier
@@ -17,6 +18,7 @@ from dsgp.estimators.generalized_pursuit import GeneralizedPursuitGP
 from dsgp.estimators.grid import GridGP
 from dsgp.estimators.pursuit import ProjectionPursuitGPRegressor
 from dsgp.estimators.pursuit_classifier import ProjectionPursuitGPClassifier
+from dsgp.estimators.shares import variance_shares
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.estimators.term_scores import term_tests
 
@@ -29,10 +31,12 @@ __all__ = [
     "ProjectionPursuitGPClassifier",
     "ProjectionPursuitGPRegressor",
     "SmoothingSpline",
+    "accumulated_effects",
     "compare_models",
     "component_bands",
     "load",
     "term_tests",
+    "variance_shares",
 ]
 
 _MODELS: dict[str, Any] = {

@@ -11,6 +11,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
+from dsgp.errors import ParameterError
+from dsgp.estimators.explaining import of_classes
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
@@ -199,6 +201,25 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         together = xr.concat(parts, dim="class", data_vars="all")
         return together.assign_coords({"class": self.classes_})
 
+    def explain(self, X: Any) -> xr.Dataset:
+        """Explain f row by row on the scale of the link: what each term adds.
+
+        Parameters
+        ----------
+        X : table
+
+        Returns
+        -------
+        xarray.Dataset
+            As of ``AdditiveGPRegressor.explain``: ``contribution``, ``std``, ``prediction`` (the
+            f that probabilities are made of) and ``intercept``, of the second of two classes; with
+            more there is a further dimension, ``class``, and the terms are in the order of the
+            first class.
+        """
+        check_is_fitted(self)
+        parts = [model.explain(X) for model in self.estimators_]
+        return parts[0] if len(parts) == 1 else of_classes(parts, self.classes_)
+
     # ------------------------------------------------------------------ telling and keeping
 
     def summary(self) -> str:
@@ -246,6 +267,28 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             settings["settled"],
         )
         return model
+
+
+def model_of_terms(model: Any) -> Any:
+    """Return the model that has the functions: that of a classifier of two classes, or itself.
+
+    Raises
+    ------
+    ParameterError
+        If there are more classes, with functions for each, or it has no terms.
+    """
+    check_is_fitted(model)
+    models = getattr(model, "estimators_", [model])
+    if len(models) > 1:
+        raise ParameterError(
+            f"the model has functions for each of its {len(model.classes_)} classes: pass "
+            "model.estimators_[k], of the class model.classes_[k]"
+        )
+    if not hasattr(models[0], "terms_"):
+        raise ParameterError(
+            f"a model of terms is needed, such as AdditiveGPRegressor, got {type(model).__name__}"
+        )
+    return models[0]
 
 
 # Attributes of every f.

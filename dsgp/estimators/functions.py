@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.errors import ConvergenceWarning
+from dsgp.estimators.explaining import Explanation
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
 from dsgp.kernels import Kernel
@@ -42,8 +43,8 @@ class HoldsFunction(Protocol):
 class FunctionEstimator(TableEstimator):
     """An estimator whose model is one fitted f, and what observations are around it.
 
-    A ``fit`` calls ``_take``. A class says in ``_summary``, ``_fitted_settings`` and
-    ``_model_of`` what its model is beyond f.
+    A ``fit`` calls ``_take``. A class says in ``_summary``, ``_scale``, ``_fitted_settings``
+    and ``_model_of`` what its model is beyond f.
     """
 
     # Parameters of the estimator.
@@ -176,6 +177,58 @@ class FunctionEstimator(TableEstimator):
             },
             coords={"row": _index_of(X, len(rows)), "term": latent.names},
         )
+
+    def explain(self, X: Any) -> xr.Dataset:
+        """Explain predictions of f row by row: what each term adds, the largest terms first.
+
+        Parameters
+        ----------
+        X : table
+            As for ``predict``.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``contribution`` and ``std`` with dims (row, term), ``prediction`` with dim (row,), and
+            ``intercept``: a prediction is the intercept plus the sum of its contributions, exactly.
+            ``contribution`` and ``std`` are ``mean`` and ``std`` of ``components``: the term at the
+            row minus its mean over the training rows, and its posterior standard deviation. Terms
+            are in the order of their variance over the training rows, so that explanations of
+            different rows can be compared; ``kind`` says which are main effects, interactions or
+            projections. Lazy where X is a dask collection that knows how many rows it has.
+
+        Notes
+        -----
+        All is on the scale of f: that of the target, of its transform (``target_transform``) or of
+        the link, where contributions add up; offsets are not part of it. Behind a link the
+        prediction is that of ``predict_latent``.
+
+        A contribution compares the row with the average training row, as a Shapley value does, and
+        of an additive function it equals the interventional one. An interaction is a term of its
+        own here, and not shared out between its columns.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dsgp import AdditiveGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = {"a": rng.uniform(-3, 3, 200), "b": rng.uniform(-3, 3, 200)}
+        >>> y = np.sin(X["a"]) + 0.1 * X["b"] + 0.1 * rng.standard_normal(200)
+        >>> parts = AdditiveGPRegressor().fit(X, y).explain({"a": [1.5], "b": [2.0]})
+        >>> parts["contribution"].to_pandas().round(1)
+        term    a    b
+        row
+        0     1.0  0.2
+        """
+        explanation = Explanation(self._fitted.latent)
+        answered = self._answers(X, explanation, explanation.n_columns, with_std=True)
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return explanation.dataset(answered, index, self._scale)
+
+    @property
+    def _scale(self) -> str:
+        """What f is on the scale of, for people."""
+        raise NotImplementedError
 
     def sample_components(
         self,

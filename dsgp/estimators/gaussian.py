@@ -284,6 +284,11 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
+    @property
+    def _scale(self) -> str:
+        transform = self.transform_
+        return "target" if transform is None else f"transform {transform.name} of the target"
+
     def _summary(self) -> Summary:
         return report.of_gaussian(
             type(self).__name__, self.model_, self._facts, self.get_params(deep=False)

@@ -377,6 +377,10 @@ class ResponseEstimator(FunctionEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
+    @property
+    def _scale(self) -> str:
+        return f"{self.likelihood_.link_name} link"
+
     def _summary(self) -> Summary:
         return report.of_response(
             type(self).__name__,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
 from dsgp.estimators.bands import band_factors
+from dsgp.estimators.classes import model_of_terms
 from dsgp.models.checks import require_choice
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.figures import DisplayedFigure
@@ -27,7 +28,6 @@ from dsgp.plotting.panels import (
     draw_points,
     limits_of,
     link_of,
-    model_of_terms,
     panels_of,
     scale_of,
     title_of,

@@ -10,8 +10,8 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
+from dsgp.estimators.classes import model_of_terms
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.panels import model_of_terms
 from dsgp.plotting.style import ACCENT, INK, frame, write_below
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
-from dsgp.errors import ParameterError
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
 from dsgp.terms import Floats
@@ -319,20 +318,3 @@ def scale_of(model: Any) -> str:
     """What to add to the label of an effect where the target was transformed."""
     transform = getattr(model, "transform_", None)
     return "" if transform is None else f" (on the scale of transform {transform.name})"
-
-
-def model_of_terms(model: Any) -> Any:
-    """Return the model that has the functions: that of a classifier of two classes, or itself.
-
-    Raises
-    ------
-    ParameterError
-        If there are more classes, with functions for each.
-    """
-    models = getattr(model, "estimators_", [model])
-    if len(models) > 1:
-        raise ParameterError(
-            f"the model has functions for each of its {len(model.classes_)} classes: pass "
-            "model.estimators_[k], of the class model.classes_[k]"
-        )
-    return models[0]

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
+from dsgp.estimators.classes import model_of_terms
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import (
     Panel,
@@ -20,7 +21,6 @@ from dsgp.plotting.panels import (
     draw_points,
     limits_of,
     link_of,
-    model_of_terms,
     panels_of,
     scale_of,
     title_of,
