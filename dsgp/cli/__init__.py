@@ -1,4 +1,4 @@
-"""The command ``dsgp``: fit, predict, smooth and info on files; the library does the work."""
+"""The command ``dsgp``: fit, predict, explain, plot, smooth and info on files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from typer import Option
 
 from dsgp import __version__
+from dsgp.cli.commands.explain import EXPLAIN_EXAMPLES, explain
 from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
 from dsgp.cli.commands.info import INFO_EXAMPLES, info
 from dsgp.cli.commands.predict import PREDICT_EXAMPLES, predict
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 app.command(epilog=FIT_EXAMPLES)(fit)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=SMOOTH_EXAMPLES)(smooth)
 app.command(epilog=INFO_EXAMPLES)(info)
 

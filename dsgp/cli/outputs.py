@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from dsgp.errors import ParameterError
-from dsgp.estimators.classes import ClassEstimator
+from dsgp.estimators.classes import ClassEstimator, model_of_terms
+from dsgp.estimators.explaining import Explanation
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.likelihoods import Likelihood, Ordered
-from dsgp.rows.sinks import MEDIANS, MOMENTS
+from dsgp.rows.sinks import EXPLAINED, MEDIANS, MOMENTS
 
 Further = Mapping[str, pd.Series]
 
@@ -145,3 +146,26 @@ def _of_classes(model: ClassEstimator) -> Outputs:
     return Outputs(
         ("predicted", *(f"probability_{label}" for label in labels), *of_latents), predict
     )
+
+
+def explanation_of(model: Any) -> Outputs:
+    """Return what the terms of a model contribute to a prediction, by ``explain``."""
+    classes = model.classes_ if isinstance(model, ClassEstimator) else ()
+    models = model.estimators_ if len(classes) > 2 else [model_of_terms(model)]
+    names: list[str] = []
+    for k, each in enumerate(models):
+        of_class = f"_{classes[k]}" if len(models) > 1 else ""
+        terms = [each.terms_[d].name for d in Explanation(each.model_.latent).order]
+        names += [f"{name}{of_class}" for name in EXPLAINED]
+        names += [f"{what}{of_class}_{name}" for name in terms for what in ("contribution", "std")]
+
+    def explain(X: pd.DataFrame, _further: Further) -> Iterable[Any]:
+        for each in models:
+            parts = each.explain(X)
+            yield parts["prediction"].to_numpy()
+            yield np.full(len(X), float(parts["intercept"]))
+            for k in range(parts.sizes["term"]):
+                yield parts["contribution"].to_numpy()[:, k]
+                yield parts["std"].to_numpy()[:, k]
+
+    return Outputs(tuple(names), explain)

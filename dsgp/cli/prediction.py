@@ -1,4 +1,4 @@
-"""The work of ``dsgp predict`` and ``dsgp info``: what is done with a saved model."""
+"""The work of ``dsgp predict``, ``explain`` and ``info``: what is done with a saved model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.clusters import on_cluster
 from dsgp.cli.keeping import Copied
-from dsgp.cli.outputs import Outputs, outputs_of
+from dsgp.cli.outputs import Outputs, explanation_of, outputs_of
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
 from dsgp.clients import active_client
@@ -48,15 +48,70 @@ def predict(
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
-    kept = list(dict.fromkeys(name for listed in keep or [] for name in names_of(listed)))
     if level is not None and not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
     if statistic not in (None, "mean", "median"):
         raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
-    columns = _Columns(
-        kept, {role: name for role, name in (further or {}).items() if name is not None}
+    numbers = {role: name for role, name in (further or {}).items() if name is not None}
+    n_rows = _row_by_row(
+        model,
+        data,
+        out,
+        _Columns.of(keep, numbers),
+        lambda fitted: outputs_of(fitted, level, numbers, statistic),
+        "predicting",
+        CsvFormat(*csv_format),
+        storage_options,
+        scheduler,
+        performance_report,
+        overwrite,
     )
-    form = CsvFormat(*csv_format)
+    typer.echo(f"{n_rows} predictions saved in {without_secrets(str(out))}")
+
+
+def explain(
+    model: Path,
+    data: Path,
+    out: Path,
+    *,
+    keep: Sequence[str] | None = None,
+    csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
+    storage_options: Sequence[str] | None = None,
+    scheduler: str | None = None,
+    performance_report: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Explain every row of a table; `dsgp.cli.commands.explain` describes the options."""
+    n_rows = _row_by_row(
+        model,
+        data,
+        out,
+        _Columns.of(keep, {}),
+        explanation_of,
+        "explaining",
+        CsvFormat(*csv_format),
+        storage_options,
+        scheduler,
+        performance_report,
+        overwrite,
+    )
+    typer.echo(f"explanations of {n_rows} rows saved in {without_secrets(str(out))}")
+
+
+def _row_by_row(
+    model: Path,
+    data: Path,
+    out: Path,
+    columns: _Columns,
+    asked: Callable[[Any], Outputs],
+    stage: str,
+    form: CsvFormat,
+    storage_options: Sequence[str] | None,
+    scheduler: str | None,
+    performance_report: Path | None,
+    overwrite: bool,
+) -> int:
+    """Write what is asked of a model for every row of a table; return the number of rows."""
     require_apart(out, [data, model])
     reach = Reach.of(storage_options, [model, data, out])
     with _sink(reach.place(out), overwrite) as write:
@@ -66,23 +121,25 @@ def predict(
                 f"{str(model)!r} is a model of a grid, not of rows; smooth a field with its "
                 "hyperparameters: dsgp smooth --model"
             )
-        outputs = outputs_of(fitted, level, columns.further, statistic)
-        for name in kept:
+        outputs = asked(fitted)
+        for name in columns.kept:
             if name in outputs.names:
                 raise ParameterError(f"--keep {name!r} has the name of a column of the predictions")
         stored = open_table(reach.place(data), form)
-        copy = Copied.of(stored, kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz")))
+        copy = Copied.of(
+            stored, columns.kept, to_csv=out.name.lower().endswith((".csv", ".csv.gz"))
+        )
         predicted = _Predicted(fitted, outputs, columns, copy)
         n_rows = 0
         with (
             on_cluster(scheduler, performance_report),
-            progress("predicting", stored.n_rows) as bar,
+            progress(stage, stored.n_rows) as bar,
         ):
             for table in _each(predicted, _blocks(stored, fitted, columns)):
                 write(table)
                 n_rows += table.num_rows
                 bar.update(table.num_rows)
-    typer.echo(f"{n_rows} predictions saved in {without_secrets(str(out))}")
+    return n_rows
 
 
 def _each(predicted: _Predicted, blocks: Iterator[Block]) -> Iterator[pa.Table]:
@@ -133,6 +190,12 @@ class _Columns:
 
     kept: list[str]
     further: dict[str, str]
+
+    @classmethod
+    def of(cls, keep: Sequence[str] | None, further: dict[str, str]) -> _Columns:
+        """Take the names of an option that can be repeated, each once."""
+        kept = dict.fromkeys(name for listed in keep or [] for name in names_of(listed))
+        return cls(list(kept), further)
 
     def wanted(self, model: Any) -> list[str]:
         """Names of all columns that must be there."""

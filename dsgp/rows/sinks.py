@@ -26,6 +26,8 @@ _PART = re.compile(r"part-\d{5,}\.parquet")
 # Columns, in this order, of predictions of numbers.
 MOMENTS = ("mean", "std", "lower", "upper")
 MEDIANS = ("median", *MOMENTS[1:])
+# And of explanations; the label of a class may follow.
+EXPLAINED = ("prediction", "intercept")
 
 
 @contextmanager
@@ -133,7 +135,7 @@ def _require_replaceable(path: Place, ours: bool, overwrite: bool) -> None:
         ", or --overwrite"
         if ours
         else f", or delete it yourself: it does not hold predictions ({', '.join(MOMENTS)}; "
-        "predicted, probability_…), and nothing else is overwritten"
+        "predicted, probability_…; prediction, intercept), and nothing else is overwritten"
     )
     raise StorageError(f"{str(path)!r} exists; choose another path{remedy}")
 
@@ -156,6 +158,8 @@ def _is_predicted(path: Place) -> bool:
         of_classes = name == "predicted" and "".join(names[at + 1 : at + 2]).startswith(
             "probability_"
         )
-        if of_numbers or of_classes:
+        after = "".join(names[at + 1 : at + 2])
+        is_explained = name.startswith(EXPLAINED[0]) and after.startswith(EXPLAINED[1])
+        if of_numbers or of_classes or is_explained:
             return True
     return False

@@ -79,7 +79,7 @@ def test_dask_tables_are_explained_later_and_the_same():
 
 def test_accumulated_effect_of_an_additive_function_is_its_component():
     model = AdditiveGPRegressor(terms=["a", "b", "g"]).fit(X, Y)
-    effect = accumulated_effects(model, "a", X, n_intervals=N)
+    effect = accumulated_effects(model, "a", X, n_intervals=20 * N)
     at = pd.DataFrame({"a": effect.index, "b": 0.0, "g": "u"})
     component = model.components(at)["mean"].sel(term="a").to_numpy()
     # Every row is an end of an interval, so that the mean over the rows is exact as well.

@@ -1,0 +1,49 @@
+"""The command ``dsgp explain``, its help and examples; `dsgp.cli.prediction` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.options import predict as options
+from dsgp.cli.options import shared
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+EXPLAIN_EXAMPLES = """\b
+Examples:
+  dsgp explain price.zarr new.csv --keep id --out reasons.csv
+  dsgp explain price.zarr sales/ --out reasons/
+  dsgp explain species.zarr new.parquet --out reasons.parquet
+"""
+
+
+def explain(
+    model: shared.Model,
+    data: shared.Data,
+    out: options.Out,
+    keep: options.Keep = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    scheduler: shared.Scheduler = None,
+    performance_report: shared.PerformanceReport = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Explain the prediction of every row of a table: what each term adds to it.
+
+    Writes the columns prediction and intercept, and contribution_TERM and std_TERM of each term,
+    those that vary most first: the prediction is the intercept plus all contributions. All are on
+    the scale of the target, of its transform (fit --transform) or of the link (classes, counts and
+    the like), without exposure and offset. Of more than two classes the label of the class follows:
+    prediction_LABEL, contribution_LABEL_TERM.
+    """
+    work_of("prediction").explain(
+        model,
+        data,
+        out,
+        keep=keep,
+        csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
+        scheduler=scheduler,
+        performance_report=performance_report,
+        overwrite=overwrite,
+    )
