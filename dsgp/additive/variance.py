@@ -14,7 +14,7 @@ feels that the others take up degrees of freedom. docs/mathematics.md has the me
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Protocol
@@ -66,6 +66,12 @@ class Covariance(Protocol):
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one term minus its weighted mean over the training rows, (n,)."""
+
+    def centred_variance_of(self, terms: Sequence[int], columns: Sequence[Floats]) -> Floats:
+        """Of a sum of some terms minus its weighted mean over the training rows, (n,).
+
+        ``columns`` are the inputs of these terms.
+        """
 
 
 def covariance_of(
@@ -187,6 +193,20 @@ class DenseCovariance:
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one centred term, (n,)."""
+        return self.centred_variance_of([term], [inputs])
+
+    def centred_variance_of(self, terms: Sequence[int], columns: Sequence[Floats]) -> Floats:
+        """Of a sum of some centred terms, (n,)."""
+        pairs = [
+            self._centred_prior(term, inputs) for term, inputs in zip(terms, columns, strict=True)
+        ]
+        (prior, cross), *others = pairs
+        for more_prior, more_cross in others:
+            prior, cross = prior + more_prior, cross + more_cross
+        return self._given_rows(prior, cross)
+
+    def _centred_prior(self, term: int, inputs: Floats) -> tuple[Floats, Floats]:
+        """Prior variance of a centred term (n,), and its covariance with the rows, (n_rows, n)."""
         cells, kernel, share = self.cells[term], self.kernels[term], self.shares[term]
         mean_covariance = cells.multiply(kernel, share)
         with_mean = cells.kernel_sum(kernel, share)(inputs)
@@ -196,7 +216,7 @@ class DenseCovariance:
         of_mean = np.append(mean_covariance, 0.0)[code]
         if term in self.multipliers:
             of_mean = of_mean * self.multipliers[term]
-        return self._given_rows(prior, self._cross(term, inputs) - of_mean[:, None])
+        return prior, self._cross(term, inputs) - of_mean[:, None]
 
     def _cross(self, term: int, inputs: Floats) -> Floats:
         cells, kernel, code = self.cells[term], self.kernels[term], self.codes[term]
@@ -310,16 +330,24 @@ class CoupledCovariance:
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one centred term, (n,)."""
-        coupled_term = self.terms[term]
-        smoothed = (
-            coupled_term.smoothed(inputs)
-            - 2 * coupled_term.with_mean(inputs)
-            + coupled_term.mean_variance
-        )
-        sums = np.zeros((len(inputs), len(self.eigenvalues)))
-        coupled_term.functions.add_to(inputs, sums)
-        coupling = _weighed(sums - coupled_term.means, self.eigenvalues)
-        return _positive(np.maximum(smoothed, 0.0), coupling)
+        return self.centred_variance_of([term], [inputs])
+
+    def centred_variance_of(self, terms: Sequence[int], columns: Sequence[Floats]) -> Floats:
+        """Of a sum of some centred terms, (n,)."""
+        n = len(columns[0])
+        smoothed = np.zeros(n)
+        sums = np.zeros((n, len(self.eigenvalues)))
+        for term, inputs in zip(terms, columns, strict=True):
+            coupled_term = self.terms[term]
+            alone = (
+                coupled_term.smoothed(inputs)
+                - 2 * coupled_term.with_mean(inputs)
+                + coupled_term.mean_variance
+            )
+            smoothed += np.maximum(alone, 0.0)
+            coupled_term.functions.add_to(inputs, sums)
+            sums -= coupled_term.means
+        return _positive(smoothed, _weighed(sums, self.eigenvalues))
 
 
 def _weighed(sums: Floats, eigenvalues: Floats) -> Floats:

@@ -312,9 +312,12 @@ class MixedPosterior(Posterior):
 
     members: list[AdditiveModel]
 
-    def centred_variance(self, term: int, inputs: Floats) -> Floats:
-        """Of one term minus its weighted mean over the training rows, (n,)."""
-        terms = [member.terms[term] for member in self.members]
-        means = np.stack([each.mean(inputs) - each.centre for each in terms])
-        variances = [member.posterior.centred_variance(term, inputs) for member in self.members]
-        return np.asarray(np.mean(variances, axis=0) + means.var(axis=0))
+    def centred_variance_of(self, terms: Sequence[int], columns: Sequence[Floats]) -> Floats:
+        """Of a sum of some terms minus its weighted mean over the training rows, (n,)."""
+        means = []
+        for member in self.members:
+            some = [member.terms[term] for term in terms]
+            pairs = zip(some, columns, strict=True)
+            means.append(np.sum([each.mean(at) - each.centre for each, at in pairs], axis=0))
+        variances = [each.posterior.centred_variance_of(terms, columns) for each in self.members]
+        return np.asarray(np.mean(variances, axis=0) + np.var(means, axis=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -54,8 +55,16 @@ class Posterior:
 
     def centred_variance(self, term: int, inputs: Floats) -> Floats:
         """Of one term minus its weighted mean over the training rows, (n,)."""
+        return self.centred_variance_of([term], [inputs])
+
+    def centred_variance_of(self, terms: Sequence[int], columns: Sequence[Floats]) -> Floats:
+        """Of a sum of some terms, each minus its weighted mean over the training rows, (n,).
+
+        ``columns`` are the inputs of these terms.
+        """
         assert self.covariance is not None
-        variance = self.covariance.centred_variance(term, inputs)
+        variance = self.covariance.centred_variance_of(terms, columns)
         if self.constant is not None:
-            variance = variance + self.constant.centred_deviation(term, inputs) ** 2
+            deviations = map(self.constant.centred_deviation, terms, columns)
+            variance = variance + np.sum(list(deviations), axis=0) ** 2
         return variance

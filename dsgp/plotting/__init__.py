@@ -16,18 +16,24 @@ except ImportError as error:
 from dsgp.plotting.classification import plot_calibration, plot_classification, plot_roc
 from dsgp.plotting.components import plot_components
 from dsgp.plotting.grids import plot_field
+from dsgp.plotting.importance import plot_importance
 from dsgp.plotting.learning import plot_learning
 from dsgp.plotting.predictions import plot_predictions
 from dsgp.plotting.projections import plot_projections, plot_relevance
+from dsgp.plotting.report import plot_report
+from dsgp.plotting.slices import plot_slices
 
 __all__ = [
     "plot_calibration",
     "plot_classification",
     "plot_components",
     "plot_field",
+    "plot_importance",
     "plot_learning",
     "plot_predictions",
     "plot_projections",
     "plot_relevance",
+    "plot_report",
     "plot_roc",
+    "plot_slices",
 ]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure, SubFigure
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +16,7 @@ from dsgp.estimators.bands import band_factors
 from dsgp.estimators.classes import model_of_terms
 from dsgp.models.checks import require_choice
 from dsgp.models.term import FittedTerm
+from dsgp.plotting.dates import write_dates
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.inputs import seen_inputs
 from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
@@ -40,7 +40,6 @@ from dsgp.plotting.style import (
     tidy,
     write_below,
 )
-from dsgp.terms.inputs import MONTHS, WEEKDAYS
 
 # What bands and intervals are drawn, in the words of a caption.
 _BANDS = {
@@ -51,8 +50,6 @@ _BANDS = {
         "thick pointwise, thin for a whole panel at once",
     ),
 }
-# Days of a leap year at which months begin.
-_MONTH_STARTS = np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30])
 
 
 def plot_components(
@@ -77,9 +74,10 @@ def plot_components(
     grey term is one whose band contains 0 throughout. At most 0.5 % of the weight is cut off at an
     end, where the tail is long or the band opens so wide there that it would flatten the rest.
 
-    An interaction of two columns of numbers is a map: the colour is the effect, hatched where the
-    band holds zero, blank where no row is near, with dots where rows are. One of two categories is
-    a table, and one of a number and a category a curve for each level.
+    An interaction of two columns of numbers is a map: the colour is the effect, blue below zero and
+    orange above, hatched where the band holds zero, grey where no row is near, with dots where rows
+    are. One of two categories is a table, with crosses where the interval holds zero, and one of a
+    number and a category a curve for each level.
 
     Effects of levels are points in ascending order, with their names where these are few, and
     curves by group are drawn over one another, those of the groups with most rows. A function that
@@ -113,8 +111,8 @@ def plot_components(
     target : str, optional
         Name and unit of the target, for the label.
     scale : {"common", "free"}
-        One vertical scale for all panels, so that effects compare; or one for each, so that small
-        effects are seen.
+        One vertical scale for all panels and one of colours for all maps, so that effects compare;
+        or one for each, so that small effects are seen.
     fig : Figure or SubFigure, optional
         Draw into it; its size is kept.
 
@@ -132,8 +130,7 @@ def plot_components(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from dsgp import AdditiveGPRegressor
+    >>>     >>> from dsgp import AdditiveGPRegressor
     >>> from dsgp.plotting import plot_components
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, (200, 2))
@@ -166,6 +163,10 @@ def plot_components(
         height = {1: 3.4, 2: 2.6, 3: 2.3}.get(n_columns, 1.95)
         fig = DisplayedFigure((width * n_columns, height * n_rows + 0.3), layout="constrained")
     inches = fig.bbox.width / fig.figure.dpi
+    maps = [panel for panel in panels if isinstance(panel, MapPanel)]
+    if maps and scale == "common":
+        size = max(panel.size for panel in maps)
+        panels = [replace(p, size=size) if isinstance(p, MapPanel) else p for p in panels]
     first: Axes | None = None
     for position, panel in enumerate(panels):
         is_map = isinstance(panel, MapPanel)
@@ -181,7 +182,7 @@ def plot_components(
             ax.tick_params(labelleft=False)
     if first is not None and scale == "common":
         first.set_ylim(*limits_of([p for p in panels if not isinstance(p, MapPanel)]))
-    fig.supylabel(_effect(model, target), fontsize=9.5, parse_math=False)
+    fig.supylabel(effect_label(model, target), fontsize=9.5, parse_math=False)
     write_below(fig, _caption(panels, level, bands, link_of(model), X is None), inches)
     return fig.figure
 
@@ -230,14 +231,18 @@ def _draw(ax: Axes, model: Any, panel: AnyPanel, level: float, width: int) -> No
     ax.set_title(title_of(panel, model.target_variance_), fontsize=8.5)
     ax.set_xlabel(label(_xlabel(panel), width), fontsize=9, parse_math=False)
     tidy(ax)
+    bound = panel.term.bound
     if isinstance(panel, Panel):
         draw_inputs(ax, panel)
-        _write_dates(ax, model, panel)
     else:
         panel.write_inputs(ax)
+    if not isinstance(panel, LevelsPanel):
+        write_dates(ax.xaxis, model, bound.value or bound.multiplier)
+    if isinstance(panel, MapPanel):
+        write_dates(ax.yaxis, model, bound.other)
 
 
-def _effect(model: Any, target: str | None) -> str:
+def effect_label(model: Any, target: str | None) -> str:
     """Label of the vertical axes."""
     name = "" if target is None else label(target, 40)
     link = link_of(model)
@@ -254,24 +259,6 @@ def _is_line(term: FittedTerm) -> bool:
 
 def _xlabel(panel: AnyPanel) -> str:
     return panel.term.name if isinstance(panel, Panel) else panel.xlabel
-
-
-def _write_dates(ax: Axes, model: Any, panel: Panel) -> None:
-    """Write dates, or parts of them, along an axis of days."""
-    value = panel.term.bound.value or panel.term.bound.multiplier
-    kind = None if value is None else model._columns.kinds.get(value.column)
-    if value is None or kind is None or not kind.is_date:
-        return
-    if value.period == "year":
-        ax.set_xticks(_MONTH_STARTS, [month[0] for month in MONTHS])
-    elif value.period == "week":
-        ax.set_xticks(np.arange(7) + 0.5, [day[:2] for day in WEEKDAYS])
-    elif value.period == "day":
-        ax.set_xticks(np.arange(0, 25, 6) / 24, [str(hour) for hour in range(0, 25, 6)])
-    else:
-        locator = AutoDateLocator(minticks=3, maxticks=7)
-        ax.xaxis.set_major_locator(locator)
-        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def _chosen_terms(model: Any, names: Iterable[str] | None, sort: str) -> list[FittedTerm]:
@@ -309,9 +296,14 @@ def _caption(
     if any(is_map):
         wide = "wide band" if bands == "both" else "band"
         parts.append(f"colour: effect, hatched or crossed where its {level:.0%} {wide} holds 0")
+        maps = [panel for panel in panels if isinstance(panel, MapPanel)]
+        if any(panel.has_gaps for panel in maps):
+            parts.append("grey: no rows near")
+        if not all(any(panel.names) for panel in maps):
+            parts.append("dots: rows")
     rest = [panel for panel in panels if not isinstance(panel, MapPanel)]
     if not rest:
-        return parts[0].replace(" ", "\N{NO-BREAK SPACE}")
+        return _breaking_between(parts)
     few, grey = [panel.few for panel in rest], [not panel.told for panel in rest]
     if not all(few):
         parts.append(f"band: {level:.0%} credible, {which}")
@@ -319,7 +311,7 @@ def _caption(
         parts.append(f"points (few values): {level:.0%} credible intervals, {which_intervals}")
     if any(grey):
         wide = "the wide band" if bands == "both" else "the band"
-        parts.append(f"grey: {wide} contains 0 everywhere, no visible effect")
+        parts.append(f"grey curve or points: {wide} contains 0 everywhere, no visible effect")
     if not of_training:
         rows = "rows of X"
     else:
@@ -328,5 +320,9 @@ def _caption(
     parts.append("share: of the target's variance" if link is None else "share: of var f")
     if not all(few):
         parts.append("ℓ: lengthscale")
-    # Lines break between the parts.
+    return _breaking_between(parts)
+
+
+def _breaking_between(parts: list[str]) -> str:
+    """Join parts of a caption, whose lines break between them."""
     return ";  ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)

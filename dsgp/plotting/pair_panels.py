@@ -7,20 +7,29 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.colors import LinearSegmentedColormap
 
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.level_panels import NAME_LENGTH, CurvesPanel, curves_panel, moments
 from dsgp.plotting.panels import shown_range
-from dsgp.plotting.style import GREY, label
+from dsgp.plotting.style import TEXT, label
 from dsgp.terms import Floats, sum_by
 
 # Values of each input at which a surface is drawn, and its rows that are dots.
 _GRID, _DOTS = 60, 400
 # Levels of each column of a table, those with most rows.
 _LEVELS = 20
-# From below to above zero, told apart by colour-blind readers, white between.
-_COLOURS = "PuOr_r"
+# From below to above zero: blue and orange, which colour-blind readers tell apart, and white
+# between, in steps that look alike (straight lines in CIELAB).
+COLOURS = LinearSegmentedColormap.from_list(
+    "below and above zero",
+    [
+        *("#005393", "#2e65a0", "#5279ac", "#708db9", "#8ca1c6", "#a8b7d3", "#c3ccdf", "#dee3ec"),
+        "#f9f9f9",
+        *("#f6e2da", "#f0cbbb", "#e9b59d", "#e19f80", "#d78863", "#cc7247", "#c05c2b", "#b24509"),
+    ],
+)
+_NO_ROWS = "#d5d9dc"
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,8 @@ class MapPanel:
         NaN where no row is near, for a surface, or no row has both levels, for a table.
     dots : ndarray of shape (n_dots, 2)
         Where rows are.
+    size : float
+        Effect, above or below zero, that has the darkest colour.
     """
 
     term: FittedTerm
@@ -49,7 +60,13 @@ class MapPanel:
     high: Floats
     cell_inputs: Floats
     dots: Floats
+    size: float
     few: bool = False
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are places without rows near."""
+        return bool(np.isnan(self.mean).any())
 
     def widened(self, factor: float, keep: bool) -> MapPanel:
         """Return the panel for wider bands; there is no room for two of them."""
@@ -63,13 +80,13 @@ class MapPanel:
 
     def draw(self, ax: Axes, level: float) -> None:
         """Draw the mean by colour, hatched where the band holds zero."""
-        size = float(np.nanmax(np.abs(self.mean))) or 1.0
+        ax.set_facecolor(_NO_ROWS)
         mesh = ax.pcolormesh(
-            self.first, self.other, self.mean, cmap=_COLOURS, norm=TwoSlopeNorm(0, -size, size),
+            self.first, self.other, self.mean, cmap=COLOURS, vmin=-self.size, vmax=self.size,
             shading="nearest", rasterized=True,
         )  # fmt: skip
         bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=18)
-        bar.ax.tick_params(labelsize=6.5, length=2)
+        bar.ax.tick_params(labelsize=7, length=2)
         bar.outline.set_visible(False)
         untold = np.where(np.isnan(self.mean), np.nan, (self.low <= 0) & (self.high >= 0))
         if not any(self.names):
@@ -83,7 +100,7 @@ class MapPanel:
             for row, place in enumerate(self.other):
                 for column, at in enumerate(self.first):
                     if untold[row, column] == 1:
-                        ax.plot(at, place, "x", color=GREY, markersize=3)
+                        ax.plot(at, place, "x", color=TEXT, markersize=3.5, markeredgewidth=0.7)
 
     def write_inputs(self, ax: Axes) -> None:
         """Write the names of levels."""
@@ -127,8 +144,8 @@ def _names(model: Any, term: FittedTerm, k: int, values: Floats) -> list[str]:
     return [read.label(float(value), labels) for value in values]
 
 
-def _by_weight(term: FittedTerm, k: int) -> tuple[Floats, Floats]:
-    """Distinct values of an input, and the weight of each."""
+def weights_along(term: FittedTerm, k: int) -> tuple[Floats, Floats]:
+    """Distinct values of the k-th input of an interaction, and the weight of each."""
     values, places = np.unique(term.cells.points[:, k], return_inverse=True)
     return values, sum_by(places.ravel(), len(values), term.weight)
 
@@ -136,7 +153,7 @@ def _by_weight(term: FittedTerm, k: int) -> tuple[Floats, Floats]:
 def _map(model: Any, term: FittedTerm, z: float, are_levels: bool) -> MapPanel:
     points, axes = term.cells.points, []
     for k in (0, 1):
-        values, weight = _by_weight(term, k)
+        values, weight = weights_along(term, k)
         if are_levels:
             axes.append(values[np.sort(np.argsort(-weight, kind="stable")[:_LEVELS])])
         else:
@@ -159,7 +176,7 @@ def _map(model: Any, term: FittedTerm, z: float, are_levels: bool) -> MapPanel:
     return MapPanel(
         term, *places, names, mean.reshape(shape), (mean - z * std).reshape(shape),
         (mean + z * std).reshape(shape), at[known] if known.any() else at,
-        inside[within.all(axis=1)],
+        inside[within.all(axis=1)], float(np.nanmax(np.abs(mean))) or 1.0,
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
+from dsgp.models.report import lengthscales_of
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
 from dsgp.terms import Floats
@@ -53,7 +54,7 @@ class Panel:
     @property
     def cell_inputs(self) -> Floats:
         """Inputs of the term's cells that the panel shows."""
-        return _inputs_at(self.term, self.inputs)
+        return inputs_at(self.term, self.inputs)
 
     def widened(self, factor: float, keep: bool) -> Panel:
         """Return the panel with a wider band; ``keep`` the old one within it."""
@@ -163,11 +164,11 @@ def _evaluate(
                 _level_free(term, at),
                 np.sqrt(posterior.centred_variance(position[term.name], at)),
             )
-            for term, at in zip(terms, map(_inputs_at, terms, inputs), strict=True)
+            for term, at in zip(terms, map(inputs_at, terms, inputs), strict=True)
         ]
 
 
-def _inputs_at(term: FittedTerm, values: Floats) -> Floats:
+def inputs_at(term: FittedTerm, values: Floats) -> Floats:
     """Inputs of the cells of a term at values along its panel."""
     bound = term.bound
     if bound.multiplier is None:
@@ -301,11 +302,12 @@ def limits_of(panels: Sequence[Any]) -> tuple[float, float]:
 
 
 def title_of(panel: Any, target_variance: float) -> str:
-    """Share of the target's variance and lengthscale."""
+    """Share of the target's variance and lengthscale, or both of a surface."""
     title = f"share {percent(panel.term.explained_variance / target_variance)}"
-    names = [name for name in panel.term.kernel.parameters if name.startswith("lengthscale")]
-    lengthscale = panel.term.kernel.value(names[0]) if len(names) == 1 else None
-    return title if panel.few or lengthscale is None else f"{title},  ℓ = {short(lengthscale)}"
+    lengthscales = lengthscales_of(panel.term.kernel)
+    if panel.few or len(lengthscales) not in (1, 2):
+        return title
+    return f"{title},  ℓ = {' × '.join(map(short, lengthscales))}"
 
 
 def link_of(model: Any) -> str | None:
