@@ -13,6 +13,7 @@ from dsgp import __version__
 from dsgp.cli.commands.explain import EXPLAIN_EXAMPLES, explain
 from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
 from dsgp.cli.commands.info import INFO_EXAMPLES, info
+from dsgp.cli.commands.plot import PLOT_EXAMPLES, plot
 from dsgp.cli.commands.predict import PREDICT_EXAMPLES, predict
 from dsgp.cli.commands.smooth import SMOOTH_EXAMPLES, smooth
 from dsgp.cli.endings import DEBUG, run_app
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command(epilog=FIT_EXAMPLES)(fit)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
+app.command(epilog=PLOT_EXAMPLES)(plot)
 app.command(epilog=SMOOTH_EXAMPLES)(smooth)
 app.command(epilog=INFO_EXAMPLES)(info)
 

@@ -312,11 +312,13 @@ def _caption(
     if any(grey):
         wide = "the wide band" if bands == "both" else "the band"
         parts.append(f"grey curve or points: {wide} contains 0 everywhere, no visible effect")
+    has_bars = any(isinstance(panel, Panel) for panel in rest)
     if not of_training:
         rows = "rows of X"
     else:
         rows = "training rows" if link is None else "training rows, by how much each tells"
-    parts.append(f"bars at the bottom: {rows}")
+    if has_bars:
+        parts.append(f"bars at the bottom: {rows}")
     parts.append("share: of the target's variance" if link is None else "share: of var f")
     if not all(few):
         parts.append("ℓ: lengthscale")

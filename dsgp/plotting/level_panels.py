@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from dsgp.compute import one_blas_thread
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.panels import draw_intervals, wider
-from dsgp.plotting.style import FAINT, INK, label
+from dsgp.plotting.style import CURVES, FAINT, INK, label
 from dsgp.terms import Floats
 
 # Levels that have their names beside them, and curves drawn of one term.
-_NAMED, _CURVES = 24, 8
+_NAMED, _CURVES = 24, len(CURVES)
 NAME_LENGTH = 14
 
 
@@ -143,7 +143,7 @@ class CurvesPanel:
         for k, (name, x, mean, low, high) in enumerate(
             zip(self.names, self.inputs, self.means, self.lows, self.highs, strict=True)
         ):
-            colour = f"C{k}"
+            colour = CURVES[k]
             ax.fill_between(x, low, high, color=colour, alpha=0.08 if self.inners else 0.12, lw=0)
             if self.inners:
                 ax.fill_between(x, *self.inners[k], color=colour, alpha=0.15, lw=0)

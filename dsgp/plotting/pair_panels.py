@@ -29,7 +29,7 @@ COLOURS = LinearSegmentedColormap.from_list(
         *("#f6e2da", "#f0cbbb", "#e9b59d", "#e19f80", "#d78863", "#cc7247", "#c05c2b", "#b24509"),
     ],
 )
-_NO_ROWS = "#d5d9dc"
+_NO_ROWS, _HATCH = "#d5d9dc", "#7d868e"
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,12 @@ class MapPanel:
         untold = np.where(np.isnan(self.mean), np.nan, (self.low <= 0) & (self.high >= 0))
         if not any(self.names):
             if np.nanmax(untold) > 0:
-                ax.contourf(
+                hatched = ax.contourf(
                     self.first, self.other, untold, levels=[0.5, 1.5], colors="none",
-                    hatches=["////"],
+                    hatches=["///"],
                 )  # fmt: skip
+                hatched.set_edgecolor(_HATCH)
+                hatched.set_linewidth(0.0)
             ax.plot(*self.dots.T, ".", color="black", markersize=1.0, alpha=0.35, linewidth=0)
         else:
             for row, place in enumerate(self.other):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def plot_report(
         page = _page(len(pairs))
         pages.append(plot_components(model, terms=pairs, fig=page, columns=2, **options))
     if path is not None:
-        save_pages(pages, Path(path))
+        for name, some in files_of(pages, Path(path)).items():
+            save_pages(some, name)
     return pages
 
 
@@ -134,21 +136,21 @@ def require_ending(path: str | Path) -> None:
         raise ParameterError(f"pages are saved as .pdf or .png, got {str(path)!r}")
 
 
-def page_paths(path: Path, n_pages: int) -> list[Path]:
-    """Return the files that pages are saved in: one PDF, or a PNG for each page."""
+def files_of(pages: Sequence[Figure], path: Path) -> dict[Path, Sequence[Figure]]:
+    """Return the files that pages go to, and the pages of each: one PDF, or a PNG for each page."""
     if path.suffix.lower() == ".pdf":
-        return [path]
-    return [path.with_name(f"{path.stem}-{k + 1}{path.suffix}") for k in range(n_pages)]
+        return {path: pages}
+    return {
+        path.with_name(f"{path.stem}-{k + 1}{path.suffix}"): [page] for k, page in enumerate(pages)
+    }
 
 
-def save_pages(pages: list[Figure], path: Path) -> list[Path]:
-    """Save pages, see ``page_paths``."""
-    paths = page_paths(path, len(pages))
+def save_pages(pages: Sequence[Figure], path: Path) -> None:
+    """Save pages in one PDF, or a single one as a PNG."""
     if path.suffix.lower() == ".pdf":
         with PdfPages(path, metadata={"Creator": MADE_BY}) as pdf:
             for page in pages:
                 pdf.savefig(page)
     else:
-        for page, name in zip(pages, paths, strict=True):
-            page.savefig(name, dpi=150, metadata={"Software": MADE_BY})
-    return paths
+        (page,) = pages
+        page.savefig(path, dpi=150, metadata={"Software": MADE_BY})

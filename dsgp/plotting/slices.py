@@ -20,6 +20,7 @@ from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.pair_panels import weights_along
 from dsgp.plotting.panels import inputs_at, shown_range
 from dsgp.plotting.style import (
+    CURVES,
     GREY,
     characters,
     label,
@@ -33,8 +34,6 @@ from dsgp.terms.inputs import Input
 
 # Quantiles of the other column, and levels of it drawn at most.
 QUANTILES, _LEVELS = (0.1, 0.5, 0.9), 6
-# Colours that colour-blind readers tell apart (Okabe and Ito), dark enough for lines.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 
 def plot_slices(
@@ -122,7 +121,7 @@ def plot_slices(
     ax = fig.subplots()
     ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
     for k, (name, middle, reach) in enumerate(zip(names, mean, z * std, strict=True)):
-        colour = _COLOURS[k % len(_COLOURS)]
+        colour = CURVES[k % len(CURVES)]
         ax.fill_between(along, middle - reach, middle + reach, color=colour, alpha=0.16, lw=0)
         ax.plot(along, middle, color=colour, linewidth=1.5, label=label(name, 28))
     ax.legend(fontsize=8, frameon=False)

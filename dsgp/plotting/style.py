@@ -18,6 +18,10 @@ FAINT = "#8a949e"  # of what the data do not tell from zero
 GREY = "#b9c0c7"
 ACCENT = "#c1432e"
 TEXT = "#58626b"  # captions
+# Curves in one panel: told apart by colour-blind readers (Okabe and Ito 2008, without yellow).
+CURVES = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8c6d31"),
+)
 
 
 def limits(values: Floats) -> tuple[float, float]:

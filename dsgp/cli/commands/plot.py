@@ -1,0 +1,39 @@
+"""The command ``dsgp plot``, its help and examples; `dsgp.cli.pictures` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.options import plot as options
+from dsgp.cli.options import shared
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+PLOT_EXAMPLES = """\b
+Examples:
+  dsgp plot price.zarr --out price.pdf
+  dsgp plot price.zarr --out price.png --target 'price, EUR'
+"""
+
+
+def plot(
+    model: shared.Model,
+    out: options.Out,
+    target: options.Target = None,
+    level: options.Level = 0.95,
+    storage_option: shared.StorageOption = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Draw a saved model: shares of its terms, main effects, interactions or projections.
+
+    The first page has the share of the variance that each term has, with an interval, and the
+    largest main effects with their bands; the second one the interactions, or the projections of a
+    pursuit model, if there are any. Of more than two classes there are such pages for each. Needs
+    matplotlib.
+    """
+    work_of("pictures").plot(
+        model,
+        out,
+        target=target,
+        level=level,
+        storage_options=storage_option,
+        overwrite=overwrite,
+    )
