@@ -27,7 +27,8 @@ from sklearn.base import is_classifier
 
 from dsgp import plotting
 from dsgp.errors import DsgpError, StorageError
-from dsgp.models.report import kernel_name, lengthscale_of
+from dsgp.models.lengthscales import lengthscale_of
+from dsgp.models.report import kernel_name
 from dsgp.places import cannot_write, made_aside, require_apart
 from dsgp.progress import progress
 

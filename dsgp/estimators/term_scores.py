@@ -16,7 +16,7 @@ from dsgp.additive import MAX_ITER, AdditiveSystem, Equations, Pair, Solution
 from dsgp.additive.multigrid import multigrid
 from dsgp.compute import one_blas_thread
 from dsgp.errors import ConvergenceWarning, DataWarning, ParameterError
-from dsgp.kernels import Kernel
+from dsgp.kernels import CentredProduct, Independent, Kernel
 from dsgp.learning.score_tests import (
     KernelTest,
     Score,
@@ -263,10 +263,17 @@ def _solve_roughly(system: AdditiveSystem, start: Pair | None) -> Solution:
 
 def _described(tried: list[KernelTest], score: Score) -> str:
     """Say which kernels were tested, and on how many levels where there are no lengthscales."""
-    kind = type(tried[0].kernel).__name__
+    kernel = tried[0].kernel
+    kind, cells = type(kernel).__name__, "levels"
+    if isinstance(kernel, CentredProduct):
+        sides = [
+            "levels" if isinstance(part, Independent) else type(part).__name__
+            for part in kernel.parts
+        ]
+        kind, cells = f"interaction of {' and '.join(sides)}", "pairs"
     lengths = [lengthscales_given(one.kernel) for one in tried]
     if not lengths[0]:
-        return f"{kind}, {len(score.nodes)} levels" if len(score.nodes) > 1 else kind
+        return f"{kind}, {len(score.nodes)} {cells}" if len(score.nodes) > 1 else kind
     written = ", ".join(
         " and ".join(f"{length:.3g}" for length in lengthscales) for lengthscales in lengths
     )

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dsgp.kernels import Kernel, Product, Sum
 from dsgp.models.base import FittedModel
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.lengthscales import fine_lines, written_lengthscales
 from dsgp.models.pursuit.outcome import SearchFacts
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
@@ -29,8 +29,6 @@ _FORMATS = {
     "share": "{:.1%}".format,
     _OF_F: rounded_percent,
 }
-# Lengthscales that are written of a term: one of each input of a surface.
-_LENGTHSCALES = 2
 _OF_F_LEGEND = (
     "of f: Cov(term, f) / Var(f) over the training rows, which adds up to 100 % and is negative",
     "where a term mostly cancels others; the mean and the 90 % interval of posterior draws",
@@ -176,6 +174,7 @@ def of_response(
             *shares.lines(_LEVEL),
             *fields.items(),
             *_form_lines(latent),
+            *fine_lines(latent),
             *_column_lines(facts),
         ],
     )
@@ -265,7 +264,7 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
             {
                 "term": term.name,
                 "kernel": kernel_name(term),
-                "lengthscale": _written_lengthscales(term.kernel),
+                "lengthscale": written_lengthscales(term.kernel),
                 "std": term.kernel.std,
                 "points": len(term.cells),
                 "edf": term.effective_dof,
@@ -318,27 +317,6 @@ def _name_of(kernel: Kernel) -> str:
     return type(kernel).__name__
 
 
-def lengthscales_of(kernel: Kernel) -> list[float]:
-    """Lengthscales of a kernel that are known, in the order of its inputs or parts."""
-    values = (kernel.value(name) for name in kernel.parameters if name.startswith("lengthscale"))
-    return [value for value in values if value is not None]
-
-
-def _written_lengthscales(kernel: Kernel) -> str:
-    """Write down the lengthscale of a function, or both of a surface."""
-    lengthscales = lengthscales_of(kernel)
-    if not 0 < len(lengthscales) <= _LENGTHSCALES:
-        return "–"
-    return " × ".join(f"{value:.4g}" for value in lengthscales)
-
-
-def lengthscale_of(kernel: Kernel) -> float:
-    """The only lengthscale of a kernel; NaN where there is none, or several."""
-    names = [name for name in kernel.parameters if name.startswith("lengthscale")]
-    value = kernel.value(names[0]) if len(names) == 1 else None
-    return np.nan if value is None else value
-
-
 def _gaussian_lines(
     latent: FittedModel, facts: FitFacts, parameters: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
@@ -368,6 +346,7 @@ def _gaussian_lines(
     return [
         *fields.items(),
         *_form_lines(latent),
+        *fine_lines(latent),
         *_remainder_lines(latent),
         *_column_lines(facts),
     ]

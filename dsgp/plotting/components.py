@@ -298,7 +298,7 @@ def _caption(
         parts.append(f"colour: effect, hatched or crossed where its {level:.0%} {wide} holds 0")
         maps = [panel for panel in panels if isinstance(panel, MapPanel)]
         if any(panel.has_gaps for panel in maps):
-            parts.append("grey: no rows near")
+            parts.append("grey ground: no rows near")
         if not all(any(panel.names) for panel in maps):
             parts.append("dots: rows")
     rest = [panel for panel in panels if not isinstance(panel, MapPanel)]
@@ -311,7 +311,7 @@ def _caption(
         parts.append(f"points (few values): {level:.0%} credible intervals, {which_intervals}")
     if any(grey):
         wide = "the wide band" if bands == "both" else "the band"
-        parts.append(f"grey curve or points: {wide} contains 0 everywhere, no visible effect")
+        parts.append(f"grey: {wide} contains 0 everywhere, no visible effect")
     has_bars = any(isinstance(panel, Panel) for panel in rest)
     if not of_training:
         rows = "rows of X"

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
-from dsgp.models.report import lengthscales_of
+from dsgp.models.lengthscales import lengthscales_of
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.style import FAINT, GREY, INK, percent, short
 from dsgp.terms import Floats

@@ -1,0 +1,55 @@
+"""Lengthscales of fitted terms, for people."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dsgp.kernels import Kernel
+from dsgp.models.base import FittedModel
+
+# Lengthscales that are written of a term: one of each input of a surface.
+_LENGTHSCALES = 2
+# Lengthscales, in distances of neighbouring values, at which these tell little of one another.
+_FINE = 1.001
+# As many distinct values are no curve.
+_FEW_VALUES = 10
+
+
+def lengthscales_of(kernel: Kernel) -> list[float]:
+    """Lengthscales of a kernel that are known, in the order of its inputs or parts."""
+    values = (kernel.value(name) for name in kernel.parameters if name.startswith("lengthscale"))
+    return [value for value in values if value is not None]
+
+
+def written_lengthscales(kernel: Kernel) -> str:
+    """Write down the lengthscale of a function, or both of a surface."""
+    lengthscales = lengthscales_of(kernel)
+    if not 0 < len(lengthscales) <= _LENGTHSCALES:
+        return "–"
+    return " × ".join(f"{value:.4g}" for value in lengthscales)
+
+
+def lengthscale_of(kernel: Kernel) -> float:
+    """The only lengthscale of a kernel; NaN where there is none, or several."""
+    names = [name for name in kernel.parameters if name.startswith("lengthscale")]
+    value = kernel.value(names[0]) if len(names) == 1 else None
+    return np.nan if value is None else value
+
+
+def fine_lines(latent: FittedModel) -> list[tuple[str, str]]:
+    """Say of which functions neighbouring values of their column have little in common."""
+    fine = []
+    for term in latent.terms:
+        is_curve = term.bound.kind == "Smooth" and term.bound.group is None
+        is_curve &= len(term.cells) > _FEW_VALUES
+        scale = term.cells.scale(term.weight) if is_curve else None
+        lengthscale = lengthscale_of(term.kernel)
+        if scale is not None and lengthscale <= _FINE * scale.spacing:
+            fine.append(term.name)
+    if not fine:
+        return []
+    text = "ℓ is no longer than the distance of neighbouring values, so that each has an effect of"
+    return [
+        ("rough terms", f"{', '.join(fine)}: {text}"),
+        ("", "its own, which may be chance: term_tests(model) tells"),
+    ]
