@@ -115,10 +115,18 @@ def test_maps_have_calendar_axes_and_one_scale_of_colours(model):
     assert meshes[0].get_clim() != meshes[1].get_clim()
     colours = [line.get_color() for line in free.axes[-1].lines[1:]]
     assert colours == list(CURVES[:2])
-    caption = common.texts[-1].get_text().replace("\n", " ") if common.texts else ""
-    caption += common._supxlabel.get_text().replace("\n", " ")
-    for word in ("hatched", "dots: rows", "grey ground: no rows near"):
-        assert word in caption
+    caption = common.get_supxlabel()
+    assert "hatched" in caption
+    assert "dots:" in caption
+    assert "grey ground" not in caption
+
+
+def test_places_without_rows_are_grey():
+    kept = (X["a"] > 0) | (X["b"] > 5)
+    model = AdditiveGPRegressor(terms=[Tensor("a", "b")]).fit(X[kept], Y[kept])
+    figure = plot_components(model)
+    assert "grey ground: no rows near" in figure.get_supxlabel().replace("\N{NO-BREAK SPACE}", " ")
+    assert np.isnan(np.ma.filled(figure.axes[0].collections[0].get_array(), np.nan)).any()
 
 
 def test_pages_of_a_report_and_of_the_command(model, tmp_path, capsys):
