@@ -155,7 +155,8 @@ def explanation_of(model: Any) -> Outputs:
     names: list[str] = []
     for k, each in enumerate(models):
         of_class = f"_{classes[k]}" if len(models) > 1 else ""
-        terms = [each.terms_[d].name for d in Explanation(each.model_.latent).order]
+        latent = each.model_.latent
+        terms = [latent.names[d] for d in Explanation(latent).order]
         names += [f"{name}{of_class}" for name in EXPLAINED]
         names += [f"{what}{of_class}_{name}" for name in terms for what in ("contribution", "std")]
 

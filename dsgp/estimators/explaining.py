@@ -24,8 +24,7 @@ class Explanation:
 
     def __init__(self, latent: FittedModel) -> None:
         self.latent = latent
-        sizes = [term.explained_variance for term in latent.terms]
-        self.order = np.argsort(-np.array(sizes), kind="stable")
+        self.order = np.argsort(-np.array(latent.variances), kind="stable")
         """Positions of the terms, those that vary most over the training rows first."""
 
     @property

@@ -34,7 +34,8 @@ def variance_shares(
         Of regression, with a likelihood, a classifier of two classes or one of the ``estimators_``
         of more, additive or of projections; read from a store too.
     by : {"term", "kind"}
-        A row for each term, or for each kind of term: main effects, interactions, projections.
+        A row for each term, or for each kind of term: main effects, interactions, projections,
+        remainder.
     level : float in (0, 1)
         Posterior probability of the intervals.
     n_samples : int
@@ -58,7 +59,8 @@ def variance_shares(
     -----
     f is without noise, offsets and the transform or link around it. Rows count by their weights;
     in a model with a likelihood by how much they tell of f, which is all that such a model keeps.
-    They are as binned as in the fit.
+    They are as binned as in the fit. Beside a remainder they are up to 1000 training rows, evenly
+    spread; shares are NaN there if the remainder leaves out columns of terms.
 
     Hyperparameters are as fitted, but in models that draw them, where up to 16 of these draws share
     the samples. Directions of projections are as fitted. Each sample is the posterior mean, which

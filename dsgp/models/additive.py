@@ -90,6 +90,11 @@ class AdditiveModel:
         return [term.bound.role for term in self.terms]
 
     @property
+    def variances(self) -> list[float]:
+        """Variance of each term over the training rows."""
+        return [term.explained_variance for term in self.terms]
+
+    @property
     def conditional(self) -> Sequence[AdditiveModel]:
         """Models given hyperparameters: itself."""
         return [self]

@@ -37,6 +37,10 @@ class FittedModel(Protocol):
         """What each of them is to a reader: of main effects, interactions, projections, …"""
 
     @property
+    def variances(self) -> list[float]:
+        """Variance of each over the training rows."""
+
+    @property
     def kernels(self) -> dict[str, Kernel]:
         """Their kernels, by name."""
 

@@ -156,6 +156,21 @@ class RemainderModel:
         return [*self.structure.names, NAME]
 
     @property
+    def roles(self) -> list[str]:
+        """What the terms are to a reader, and the remainder."""
+        return [*self.structure.roles, NAME]
+
+    @property
+    def variances(self) -> list[float]:
+        """Variance of each over the training rows."""
+        return [*self.structure.variances, self.remainder.function.share]
+
+    @property
+    def conditional(self) -> Sequence[AdditiveModel]:
+        """The terms given hyperparameters, without the remainder."""
+        return self.structure.conditional
+
+    @property
     def kernels(self) -> dict[str, Kernel]:
         """The kernel of each term."""
         return self.structure.kernels

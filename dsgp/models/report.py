@@ -25,7 +25,7 @@ from dsgp.terms.bound import INTERACTIONS
 _OF_F, _INTERVAL, _LEVEL = "of f", "90 % interval", 0.9
 _FORMATS = {
     "std": "{:.4g}".format,
-    "edf": lambda value: "–" if np.isnan(value) else f"{value:.1f}",
+    "edf": lambda value: "–" if math.isnan(value) else f"{value:.1f}",
     "share": "{:.1%}".format,
     _OF_F: rounded_percent,
 }
@@ -296,7 +296,7 @@ def _remainder_row(
         "lengthscale": "–",
         "std": math.sqrt(one.function.metric.variance),
         "points": len(one.function.target),
-        "edf": np.nan,
+        "edf": math.nan,
         "share": one.function.share / target_variance,
         _OF_F: float(shares.mean[-1]),
         _INTERVAL: f"{low} to {high}",

@@ -26,12 +26,18 @@ from dsgp.additive import AdditiveSystem
 from dsgp.additive.evidence import coarse_mean_field
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.compute import one_blas_thread
-from dsgp.models.additive import AdditiveModel
+from dsgp.models.additive import AdditiveModel, centred_mean
 from dsgp.models.base import FittedModel
+from dsgp.models.remainder import RemainderModel
+from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
 # Draws of a summary, and models given hyperparameters that they are shared among at most.
 DRAWS, _MEMBERS = 400, 16
+# Training rows over which shares beside a remainder are.
+_ROWS = 1000
+# Digits of inputs that are read back from standardised ones: levels are numbers as they were.
+_DIGITS = 12
 # Cells whose features are computed at a time.
 _TOGETHER = 4096
 _TINY = np.finfo(float).tiny
@@ -62,6 +68,8 @@ class Shares:
         if not names:
             return cls(names, roles, np.zeros((n_draws, 0)))
         random = np.random.default_rng(0) if random is None else random
+        if isinstance(latent, RemainderModel):
+            return cls(names, roles, beside_remainder(latent, n_draws, random))
         members = _some(latent.conditional, min(_MEMBERS, n_draws))
         counts = [len(part) for part in np.array_split(np.arange(n_draws), len(members))]
         with one_blas_thread():
@@ -71,9 +79,7 @@ class Shares:
                     members, counts, random.spawn(len(members)), strict=True
                 )
             ]
-        values = np.concatenate(drawn)
-        total = values.sum(axis=1, keepdims=True)
-        return cls(names, roles, np.divide(values, total, where=total > 0, out=values * 0.0))
+        return cls(names, roles, _as_shares(np.concatenate(drawn)))
 
     def by_role(self) -> Shares:
         """Return the shares of the terms of each role together, in the order of their first."""
@@ -111,7 +117,13 @@ class Shares:
 
 def rounded_percent(share: float) -> str:
     """Write a share as a percentage with one decimal; zero has no sign."""
-    return f"{round(share, 3) + 0.0:.1%}"
+    return "–" if np.isnan(share) else f"{round(share, 3) + 0.0:.1%}"
+
+
+def _as_shares(covariances: Floats) -> Floats:
+    """Divide covariances with f (n_draws, n_terms) by their sum, the variance of f."""
+    total = covariances.sum(axis=1, keepdims=True)
+    return np.divide(covariances, total, where=total > 0, out=covariances * 0.0)
 
 
 def _some(members: Sequence[AdditiveModel], number: int) -> list[AdditiveModel]:
@@ -128,9 +140,7 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
     )
     coarse = CoarseSpace(system)
     of_means, with_features = _of_means(model, coarse)
-    factor, _ = coarse.factor
-    normal = random.standard_normal((n_draws, len(factor)))
-    deviations = solve_triangular(factor, normal.T, lower=True, trans="T", check_finite=False).T
+    deviations = _deviations(coarse, n_draws, random)
     total = max(model.equations.total_weight, _TINY)
     centred = coarse.normal - np.outer(coarse.sums, coarse.sums) / total
     of_all = with_features.sum(axis=0) + deviations @ centred
@@ -141,6 +151,15 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
         drawn[:, k] += np.einsum("sc,sc->s", deviations[:, rows], of_all[:, rows])
         drawn[:, k] += model.row_variance * max(term.effective_dof - float(held[k]), 0.0)
     return drawn
+
+
+def _deviations(coarse: CoarseSpace, n_draws: int, random: np.random.Generator) -> Floats:
+    """Draw how f deviates from its mean, in coordinates of the coarse spaces."""
+    factor, _ = coarse.factor
+    normal = random.standard_normal((n_draws, len(factor)))
+    return np.asarray(
+        solve_triangular(factor, normal.T, lower=True, trans="T", check_finite=False).T
+    )
 
 
 def _of_means(model: AdditiveModel, coarse: CoarseSpace) -> tuple[Floats, Floats]:
@@ -173,3 +192,58 @@ def _of_means(model: AdditiveModel, coarse: CoarseSpace) -> tuple[Floats, Floats
                 features = space.at(term.cells, term.kernel, points[some])
                 with_features[k, rows] += features @ part[some]
     return of_means, with_features
+
+
+def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Generator) -> Floats:
+    """Draws of the shares of all terms and of a remainder, over some of the training rows.
+
+    The rows, evenly spread, are those that the remainder keeps. NaN where terms read columns that
+    it does not have.
+    """
+    structure, function = model.structure, model.remainder.function
+    missing = set(structure.used_columns) - set(model.remainder.columns)
+    if missing:
+        return np.full((n_draws, len(model.names)), np.nan)
+    some = np.linspace(0, len(function.target) - 1, min(len(function.target), _ROWS)).astype(int)
+    inputs = function.inputs[some]
+    read = inputs * model.remainder.spreads + model.remainder.offsets
+    by_name = dict(zip(model.remainder.columns, _rounded(read).T, strict=True))
+    rows = Rows([by_name[name] for name in structure.used_columns], n_rows=len(some))
+    system = AdditiveSystem(
+        structure.equations,
+        [term.kernel for term in structure.terms],
+        structure.row_variance,
+        structure.unfelt,
+        constant=structure.constant,
+    )
+    with one_blas_thread():
+        drawn = np.zeros((len(model.names), n_draws, len(some)))
+        at_rows = structure.inputs(rows.columns)
+        if structure.terms:
+            coarse = CoarseSpace(system)
+            deviations = _deviations(coarse, n_draws, random)
+            for k, (term, space, part, at) in enumerate(
+                zip(structure.terms, coarse.spaces, coarse.rows, at_rows, strict=True)
+            ):
+                seen = ~term.cells.is_missing(at)
+                features = space.at(term.cells, term.kernel, at[seen])
+                multipliers = term.cells.multipliers(at[seen])
+                if multipliers is not None:
+                    features = features * multipliers
+                drawn[k][:, seen] = deviations[:, part] @ features
+        # The remainder takes back what the terms deviate by, as far as its neighbours tell.
+        taken = function.moments(inputs)[2]
+        drawn[-1] = function.sample(inputs, n_draws, random) - taken * drawn[:-1].sum(axis=0)
+        for values, term, at in zip(drawn, structure.terms, at_rows, strict=False):
+            values += centred_mean(term, at)
+        weight = 1 / function.relative_noise[some]
+        drawn -= np.average(drawn, axis=2, weights=weight)[:, :, None]
+        covariances = np.einsum("n,ksn,sn->sk", weight, drawn, drawn.sum(axis=0))
+    return _as_shares(covariances)
+
+
+def _rounded(values: Floats) -> Floats:
+    """Round columns to as many digits as survive standardising them."""
+    largest = np.maximum(np.abs(values).max(axis=0), _TINY)
+    unit = 10.0 ** (np.ceil(np.log10(largest)) - _DIGITS)
+    return np.asarray(np.round(values / unit) * unit)

@@ -37,6 +37,11 @@ class StartedModel:
         return self.start.roles
 
     @property
+    def variances(self) -> list[float]:
+        """Variance of each term over the training rows."""
+        return self.start.variances
+
+    @property
     def conditional(self) -> Sequence[AdditiveModel]:
         """Models given hyperparameters: the start."""
         return [self.start]

@@ -11,6 +11,7 @@ from dsgp.errors import DataError
 from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows, numbers_of, plain_table
 from dsgp.terms import Floats
+from dsgp.terms.bound import PROJECTIONS
 
 
 def seen_inputs(model: Any, terms: list[FittedTerm], X: Any) -> list[tuple[Floats, Floats]]:
@@ -18,7 +19,8 @@ def seen_inputs(model: Any, terms: list[FittedTerm], X: Any) -> list[tuple[Float
     if X is None:
         return [_of_training(term) for term in terms]
     X = plain_table(X)
-    projected = [term.name for term in model.terms_[: getattr(model, "n_projections_", 0)]]
+    roles = zip(model.terms_, model._rows_model.roles, strict=False)  # a remainder is no term
+    projected = [term.name for term, role in roles if role == PROJECTIONS]
     columns: list[Floats] = []
     if projected:  # inputs of these terms are made of all columns
         rows = Rows.join([load() for load in model._rows_of(X)])

@@ -273,7 +273,7 @@ def _caption(
 ) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
     parts = []
-    count = model.n_projections_
+    count = len(model.projections_)
     if left := count - len(panels):
         share = sum(term.explained_variance for term in model.terms_[len(panels) : count])
         parts.append(

@@ -16,7 +16,7 @@ from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.importance import plot_importance
 from dsgp.plotting.projections import plot_projections
 from dsgp.plotting.style import TEXT
-from dsgp.terms.bound import INTERACTIONS, PROJECTIONS
+from dsgp.terms.bound import INTERACTIONS, MAIN_EFFECTS, PROJECTIONS
 
 # Inches of a page (A4, upright); terms on a page at most, and of those bars on the first.
 _WIDTH, _HEIGHT = 8.27, 11.69
@@ -83,8 +83,7 @@ def plot_report(
     if not model.terms_:
         raise ParameterError("there is no term to draw")
     roles = dict(zip(model.model_.latent.names, model.model_.latent.roles, strict=True))
-    apart = (INTERACTIONS, PROJECTIONS)
-    main = _largest(model, [name for name, role in roles.items() if role not in apart])
+    main = _largest(model, [name for name, role in roles.items() if role == MAIN_EFFECTS])
     pairs = _largest(model, [name for name, role in roles.items() if role == INTERACTIONS])
     options: dict[str, Any] = {"level": level, "target": target}
     pages: list[Figure] = [_first_page(model, main, title, options)]

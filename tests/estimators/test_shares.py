@@ -173,6 +173,27 @@ def test_classes_and_draws_of_hyperparameters():
         variance_shares(two, by="column")
 
 
+def test_a_remainder_has_a_share_and_contributions_of_its_own():
+    X, _ = table_of(300)
+    y = X["a"] + X["a"] * X["b"] * X["c"] + 0.3 * RNG.standard_normal(300)
+    model = AdditiveGPRegressor(remainder=True).fit(X, y)
+    shares = variance_shares(model)
+    drawn = model.sample_components(X, 300, random_state=1).to_numpy()
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    each = np.einsum("snk,sn->sk", drawn, drawn.sum(axis=2))
+    each /= each.sum(axis=1, keepdims=True)
+    close = 0.3 * each.std(axis=0).max()
+    np.testing.assert_allclose(shares["share"], each.mean(axis=0), atol=close)
+    np.testing.assert_allclose(shares["low"], np.quantile(each, 0.05, axis=0), atol=2 * close)
+    kinds = variance_shares(model, by="kind")
+    assert list(kinds.index) == ["main effects", "remainder"]
+    assert "remainder" in model.summary()
+    parts = model.explain(X[:9])
+    assert "remainder" in parts["term"]
+    total = parts["intercept"] + parts["contribution"].sum("term")
+    np.testing.assert_allclose(total, model.predict(X[:9]), rtol=1e-12, atol=1e-12)
+
+
 def test_models_without_terms_have_no_shares():
     X = np.ones((20, 1))
     with pytest.warns(DataWarning, match="constant"):
