@@ -215,10 +215,12 @@ class FunctionEstimator(TableEstimator):
         >>> X = {"a": rng.uniform(-3, 3, 200), "b": rng.uniform(-3, 3, 200)}
         >>> y = np.sin(X["a"]) + 0.1 * X["b"] + 0.1 * rng.standard_normal(200)
         >>> parts = AdditiveGPRegressor().fit(X, y).explain({"a": [1.5], "b": [2.0]})
-        >>> parts["contribution"].to_pandas().round(1)
-        term    a    b
-        row
-        0     1.0  0.2
+        >>> table = parts["contribution"].to_pandas()
+        >>> list(table), table.shape
+        (['a', 'b'], (1, 2))
+        >>> total = float(parts["intercept"]) + table.sum(axis=1)
+        >>> bool(np.allclose(total, parts["prediction"]))
+        True
         """
         explanation = Explanation(self._fitted.latent)
         answered = self._answers(X, explanation, explanation.n_columns, with_std=True)
