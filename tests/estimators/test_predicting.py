@@ -203,7 +203,7 @@ def test_its_summary_has_what_its_class_adds(models):
     model, additive = models
     text = model.summary()
     assert text.startswith("Projected: 400 rows, 2 terms")
-    assert re.search(r"share +along\n", text)
+    assert re.search(r"90 % interval +along\n", text)
     assert text.endswith("directions           given")
     lines = additive.summary().splitlines()
     assert set(lines[7:]) <= set(text.splitlines())
