@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -347,8 +347,7 @@ def _gaussian_lines(
         *fields.items(),
         *_form_lines(latent),
         *fine_lines(latent),
-        *_remainder_lines(latent),
-        *_column_lines(facts),
+        *_column_lines(facts, _remainder_lines(latent)),
     ]
 
 
@@ -364,7 +363,7 @@ def _remainder_lines(latent: FittedModel) -> list[tuple[str, str]]:
     ranked = sorted(lengths, key=lambda name: lengths[name])
     listed = ", ".join(f"{name} {lengths[name]:.2g}" for name in ranked[:8])
     rest = f" and {len(ranked) - 8} longer ones" if len(ranked) > 8 else ""
-    return [("remainder", f"lengthscales by standard deviations of the inputs: {listed}{rest}")]
+    return [(REMAINDER, f"lengthscales by standard deviations of the inputs: {listed}{rest}")]
 
 
 def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
@@ -384,14 +383,15 @@ def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
     return lines
 
 
-def _column_lines(facts: FitFacts) -> list[tuple[str, str]]:
-    """Notes of the learner, missing values, and columns left out."""
-    lines: list[tuple[str, str]] = []
-    labels = {"nodes": False, INTERACTIONS: False}
+def _column_lines(facts: FitFacts, before: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
+    """Notes of the learner, missing values, and columns left out, after lines on the same."""
+    lines = list(before)
+    told = {label for label, _ in lines}
     for note in facts.learner_notes:
-        label = INTERACTIONS if note.startswith(f"{INTERACTIONS}: ") else "nodes"
-        lines.append(("" if labels[label] else label, note.removeprefix(f"{label}: ")))
-        labels[label] = True
+        first = note.partition(": ")[0]
+        label = first if first in (INTERACTIONS, REMAINDER) else "nodes"
+        lines.append(("" if label in told else label, note.removeprefix(f"{label}: ")))
+        told.add(label)
     if facts.n_missing:
         counts = ", ".join(f"{name} {n}" for name, n in facts.n_missing.items())
         lines.append(("missing inputs", f"{counts}: they add nothing through that term"))

@@ -354,9 +354,9 @@ class _Fit:
             f"remainder: Matérn {function.metric.smoothness}/2 of {len(self.columns)} columns, "
             f"{function.n_neighbours} neighbours; twice as many change a prediction by "
             f"{error:.2g} of its standard deviation",
-            "log density of a row left out with the remainder, less that of a fit without: "
+            "remainder: log density of a row left out with it, less that of a fit without: "
             f"{float(np.mean(gained)):.3g} ± {spread:.2g} ({len(rows)} rows)",
-            f"terms and remainder: {solved.iterations} iterations of conjugate gradients",
+            f"remainder: {solved.iterations} iterations of conjugate gradients with the terms",
         ]
         remainder = FittedRemainder(self.columns, self.offsets, self.spreads, function)
         return RemainderOutcome(
