@@ -299,6 +299,21 @@ def test_a_line_can_become_a_function_that_interacts():
         assert any("a" in one and "b" in other for one, other in model.interactions_)
 
 
+def test_a_pair_that_another_one_explains_is_left_out_again():
+    """A strong effect that is hidden shrinks the others, group by group."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    hour, distance = rng.uniform(0, 24, n), rng.gamma(4.0, 1.0, n)
+    day = rng.choice(["Fri", "Sat", "Sun"], n)
+    busy = pd.Series(day).map({"Fri": 1.0, "Sat": 2.0, "Sun": 0.3})
+    minutes = 20 + 3 * busy * np.sin(hour / 24 * 2 * np.pi) + 2 * distance + rng.normal(0, 1, n)
+    X = pd.DataFrame({"hour": hour, "day": day, "distance": distance})
+    model = AdditiveGPClassifier(interactions="auto").fit(X, minutes > 30)
+    assert found(model) == {frozenset(["hour", "day"])}
+    assert model.interaction_scores_["chosen"].sum() == 1
+    assert "day × distance" not in model.kernels_
+
+
 def test_what_cannot_be_searched_is_refused():
     X, f, rng = table(60)
     y = rng.poisson(np.exp(f))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,10 @@ class GaussianFits:
         """What a model leaves of rows."""
         model = outcome.model()
         return Residuals(model.terms, model.intercept, outcome.noise_variance)
+
+    def idle(self, outcome: GaussianOutcome, names: Collection[str]) -> set[str]:
+        """None: what a sum with Gaussian noise leaves out does not change the other terms' size."""
+        return set()
 
     def leave_one_out(self, outcome: GaussianOutcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""

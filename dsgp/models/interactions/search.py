@@ -9,7 +9,7 @@ a row, is told by ``Fits``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Generic, Protocol, TypeVar
@@ -94,6 +94,9 @@ class Fits(Protocol[Outcome]):
 
     def working(self, outcome: Outcome) -> Working:
         """What a model leaves of rows."""
+
+    def idle(self, outcome: Outcome, names: Collection[str]) -> set[str]:
+        """Terms of these that a model has come to do without."""
 
     def leave_one_out(self, outcome: Outcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
@@ -188,6 +191,8 @@ class _Search(Generic[Outcome]):
         # Of as many candidates some promise a little by chance.
         self.least = math.log(max(len(self.pairs), 1)) + LEAST_GAIN if is_auto else ANY_GAIN
         self.least = least_of(self.least, fits.n_functions)
+        # Pairs that another one has made idle.
+        self.left_out: set[tuple[int, int]] = set()
 
     def run(self, most: int) -> Found[Outcome]:
         """Add pairs while they gain, so many at most."""
@@ -218,7 +223,8 @@ class _Search(Generic[Outcome]):
                 if pair not in added:
                     rows[self._names(pair)] = {"gain": found, "round": number, "chosen": False}
             ranked = sorted(gains, key=lambda pair: -gains[pair])
-            ranked = [p for p in ranked if p not in added and gains[p] > self.least]
+            refused = self.left_out.union(added)
+            ranked = [p for p in ranked if p not in refused and gains[p] > self.least]
             if not ranked:
                 break
             room = min(MOST_IN_ROUND, max((most - len(added) + 1) // 2, 1))
@@ -229,10 +235,9 @@ class _Search(Generic[Outcome]):
                 better = self._with(outcome, added, some)
             if better is None:
                 break
-            outcome = better
-            added += some
-            for pair in some:
-                rows[self._names(pair)]["chosen"] = True
+            outcome, added = self._without_idle(better, added + some)
+        for pair in added:
+            rows[self._names(pair)]["chosen"] = True
         if added:
             gained = self.fits.evidence(outcome) - begun
             notes.append(
@@ -259,10 +264,25 @@ class _Search(Generic[Outcome]):
         self, outcome: Outcome, added: list[tuple[int, int]], more: list[tuple[int, int]]
     ) -> Outcome | None:
         """Fit with more pairs; None where the marginal likelihood gains too little by them."""
-        pairs = [interaction_of(self.columns[j], self.columns[k]) for j, k in [*added, *more]]
-        better = self.fits.fitted(self.terms, pairs, outcome)
+        better = self._fitted([*added, *more], outcome)
         gained = self.fits.evidence(better) - self.fits.evidence(outcome)
         return better if gained > self.least else None
+
+    def _fitted(self, pairs: list[tuple[int, int]], before: Outcome) -> Outcome:
+        terms = [interaction_of(self.columns[j], self.columns[k]) for j, k in pairs]
+        return self.fits.fitted(self.terms, terms, before)
+
+    def _without_idle(
+        self, outcome: Outcome, added: list[tuple[int, int]]
+    ) -> tuple[Outcome, list[tuple[int, int]]]:
+        """Leave out pairs that have come to nothing beside the others."""
+        names = {interaction_of(self.columns[j], self.columns[k]).name: (j, k) for j, k in added}
+        idle = {names[name] for name in self.fits.idle(outcome, names)}
+        if not idle:
+            return outcome, added
+        self.left_out |= idle
+        kept = [pair for pair in added if pair not in idle]
+        return self._fitted(kept, outcome), kept
 
     def _checked(self, first: Outcome, last: Outcome) -> tuple[float, float, int]:
         """Difference of leave-one-out log densities a row, its standard error, and the rows."""

@@ -7,7 +7,7 @@ lies s/W beside it, s the gradient of its log density: what a search sums are s 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,8 @@ from dsgp.terms.interaction import FAMILIES, MOST_PAIR_BINS, PAIR_BINS
 
 # Dispersion that bins of pairs may add, as a share of that of the likelihood.
 _BIN_DISPERSION = 0.05
+# Effective degrees of freedom of a pair with less of which a model does without it.
+_IDLE = 0.5
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,24 @@ def _finer(pairs: list[BoundTerm], outcomes: Sequence[LaplaceOutcome]) -> list[B
     ]
 
 
+def _idle(outcomes: Sequence[LaplaceOutcome], names: Collection[str]) -> set[str]:
+    """Terms that have next to no degree of freedom in any of the fits.
+
+    What is left out of a model with a link other than the identity makes the effects of other
+    columns smaller, by more where there is more of it: that looks like further interactions, until
+    it is added.
+    """
+    used = {
+        name
+        for each in outcomes
+        for name, dof in zip(
+            each.responses.rows.table.names, each.complexity.dof_of_terms, strict=True
+        )
+        if dof >= _IDLE
+    }
+    return set(names) - used
+
+
 def _weights(rows: Rows) -> Floats:
     return np.ones(len(rows)) if rows.weight is None else rows.weight
 
@@ -148,6 +168,10 @@ class LaplaceFits:
     def working(self, outcome: LaplaceOutcome) -> WorkingRows:
         """What a model leaves of rows."""
         return WorkingRows(SumOfTerms.of(outcome.model()), outcome.likelihood)
+
+    def idle(self, outcome: LaplaceOutcome, names: Collection[str]) -> set[str]:
+        """Terms of these that a model has come to do without."""
+        return _idle([outcome], names)
 
     def leave_one_out(self, outcome: LaplaceOutcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
@@ -315,6 +339,10 @@ class ClassLaplaceFits:
             self.joint,
             outcome.labels,
         )
+
+    def idle(self, outcome: ClassOutcome, names: Collection[str]) -> set[str]:
+        """Terms of these that all classes have come to do without."""
+        return _idle(outcome.fits.outcomes, names)
 
     def leave_one_out(self, outcome: ClassOutcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
