@@ -48,7 +48,7 @@ class GaussianFits:
         model = outcome.model()
         return Residuals(model.terms, model.intercept, outcome.noise_variance)
 
-    def idle(self, outcome: GaussianOutcome, names: Collection[str]) -> set[str]:
+    def faint(self, outcome: GaussianOutcome, names: Collection[str]) -> set[str]:
         """None: what a sum with Gaussian noise leaves out does not change the other terms' size."""
         return set()
 

@@ -31,6 +31,7 @@ from dsgp.models.interactions.asked import (
 from dsgp.models.interactions.tables import PairTables, Working
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import BoundTerm, Floats
+from dsgp.terms.bound import INTERACTIONS
 
 # Nats beyond the log of the number of candidates that "auto" asks of a pair.
 LEAST_GAIN = 4.0
@@ -95,8 +96,8 @@ class Fits(Protocol[Outcome]):
     def working(self, outcome: Outcome) -> Working:
         """What a model leaves of rows."""
 
-    def idle(self, outcome: Outcome, names: Collection[str]) -> set[str]:
-        """Terms of these that a model has come to do without."""
+    def faint(self, outcome: Outcome, names: Collection[str]) -> set[str]:
+        """Terms of these that a model may do without."""
 
     def leave_one_out(self, outcome: Outcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
@@ -191,7 +192,7 @@ class _Search(Generic[Outcome]):
         # Of as many candidates some promise a little by chance.
         self.least = math.log(max(len(self.pairs), 1)) + LEAST_GAIN if is_auto else ANY_GAIN
         self.least = least_of(self.least, fits.n_functions)
-        # Pairs that another one has made idle.
+        # Pairs that another one explains.
         self.left_out: set[tuple[int, int]] = set()
 
     def run(self, most: int) -> Found[Outcome]:
@@ -207,8 +208,8 @@ class _Search(Generic[Outcome]):
             tables = PairTables.of(self.fits.source, self.columns, self.pairs)
             if tables.n_too_many:
                 notes.append(
-                    f"{tables.n_too_many} pairs of columns have too many levels and were not "
-                    "considered"
+                    f"{INTERACTIONS}: {tables.n_too_many} pairs of columns have too many levels "
+                    "and were not considered"
                 )
             self.pairs = tables.pairs
         number = 0
@@ -235,23 +236,27 @@ class _Search(Generic[Outcome]):
                 better = self._with(outcome, added, some)
             if better is None:
                 break
-            outcome, added = self._without_idle(better, added + some)
+            # That of a single one is known already.
+            judged = added if len(some) == 1 else added + some
+            outcome, added = self._without_idle(better, added + some, judged)
         for pair in added:
             rows[self._names(pair)]["chosen"] = True
         if added:
             gained = self.fits.evidence(outcome) - begun
             notes.append(
-                f"{len(added)} of {len(self.pairs)} pairs of columns interact, by "
+                f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
                 f"{gained:.4g} nats of marginal likelihood"
             )
         if added and first is not None:
             difference, error, n_checked = self._checked(first, outcome)
             notes.append(
-                f"leave-one-out log density of a row with them, less that without: "
+                f"{INTERACTIONS}: leave-one-out log density of a row with them, less that without: "
                 f"{difference:.3g} ± {error:.2g} ({n_checked} rows)"
             )
             if difference < -error:
-                notes.append("predictions are better without them: they are left out")
+                notes.append(
+                    f"{INTERACTIONS}: predictions are better without them: they are left out"
+                )
                 outcome, added = first, []
                 for row in rows.values():
                     row["chosen"] = False
@@ -273,16 +278,19 @@ class _Search(Generic[Outcome]):
         return self.fits.fitted(self.terms, terms, before)
 
     def _without_idle(
-        self, outcome: Outcome, added: list[tuple[int, int]]
+        self, outcome: Outcome, added: list[tuple[int, int]], judged: list[tuple[int, int]]
     ) -> tuple[Outcome, list[tuple[int, int]]]:
-        """Leave out pairs that have come to nothing beside the others."""
-        names = {interaction_of(self.columns[j], self.columns[k]).name: (j, k) for j, k in added}
-        idle = {names[name] for name in self.fits.idle(outcome, names)}
-        if not idle:
+        """Leave out judged pairs that have come to little beside the others, if they may go."""
+        names = {interaction_of(self.columns[j], self.columns[k]).name: (j, k) for j, k in judged}
+        faint = {names[name] for name in self.fits.faint(outcome, names)}
+        if not faint:
             return outcome, added
-        self.left_out |= idle
-        kept = [pair for pair in added if pair not in idle]
-        return self._fitted(kept, outcome), kept
+        kept = [pair for pair in added if pair not in faint]
+        less = self._fitted(kept, outcome)
+        if self.fits.evidence(outcome) - self.fits.evidence(less) > self.least:
+            return outcome, added
+        self.left_out |= faint
+        return less, kept
 
     def _checked(self, first: Outcome, last: Outcome) -> tuple[float, float, int]:
         """Difference of leave-one-out log densities a row, its standard error, and the rows."""

@@ -42,8 +42,8 @@ from dsgp.terms.interaction import FAMILIES, MOST_PAIR_BINS, PAIR_BINS
 
 # Dispersion that bins of pairs may add, as a share of that of the likelihood.
 _BIN_DISPERSION = 0.05
-# Effective degrees of freedom of a pair with less of which a model does without it.
-_IDLE = 0.5
+# Effective degrees of freedom of a pair, with less of which a model may do without it.
+_FAINT = 3.0
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def _finer(pairs: list[BoundTerm], outcomes: Sequence[LaplaceOutcome]) -> list[B
     ]
 
 
-def _idle(outcomes: Sequence[LaplaceOutcome], names: Collection[str]) -> set[str]:
-    """Terms that have next to no degree of freedom in any of the fits.
+def _faint(outcomes: Sequence[LaplaceOutcome], names: Collection[str]) -> set[str]:
+    """Terms that have few degrees of freedom in all of the fits.
 
     What is left out of a model with a link other than the identity makes the effects of other
     columns smaller, by more where there is more of it: that looks like further interactions, until
@@ -119,7 +119,7 @@ def _idle(outcomes: Sequence[LaplaceOutcome], names: Collection[str]) -> set[str
         for name, dof in zip(
             each.responses.rows.table.names, each.complexity.dof_of_terms, strict=True
         )
-        if dof >= _IDLE
+        if dof >= _FAINT
     }
     return set(names) - used
 
@@ -169,9 +169,9 @@ class LaplaceFits:
         """What a model leaves of rows."""
         return WorkingRows(SumOfTerms.of(outcome.model()), outcome.likelihood)
 
-    def idle(self, outcome: LaplaceOutcome, names: Collection[str]) -> set[str]:
-        """Terms of these that a model has come to do without."""
-        return _idle([outcome], names)
+    def faint(self, outcome: LaplaceOutcome, names: Collection[str]) -> set[str]:
+        """Terms of these that a model may do without."""
+        return _faint([outcome], names)
 
     def leave_one_out(self, outcome: LaplaceOutcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
@@ -340,9 +340,9 @@ class ClassLaplaceFits:
             outcome.labels,
         )
 
-    def idle(self, outcome: ClassOutcome, names: Collection[str]) -> set[str]:
-        """Terms of these that all classes have come to do without."""
-        return _idle(outcome.fits.outcomes, names)
+    def faint(self, outcome: ClassOutcome, names: Collection[str]) -> set[str]:
+        """Terms of these that all classes may do without."""
+        return _faint(outcome.fits.outcomes, names)
 
     def leave_one_out(self, outcome: ClassOutcome) -> LeaveOneOut:
         """Log densities of training rows given all others."""
