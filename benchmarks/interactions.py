@@ -1,8 +1,9 @@
 """Whether the pairs of columns that interact are found, and only these.
 
-    python -m benchmarks.interactions [--rows N] [--columns D] [--seeds K]
+    python -m benchmarks.interactions [--rows N] [--columns D] [--seeds K] [--pairs P]
+                                      [--target numbers|labels|counts]
 
-Simulated tables of correlated columns with five known pairs, and with none.
+Simulated tables of correlated columns with known pairs, and with none.
 """
 
 from __future__ import annotations
@@ -10,25 +11,31 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
-from dsgp import AdditiveGPRegressor
+from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP
 
-N_PAIRS = 5
+MODELS: dict[str, Callable[..., Any]] = {
+    "numbers": AdditiveGPRegressor,
+    "labels": AdditiveGPClassifier,
+    "counts": lambda **options: GeneralizedAdditiveGP("poisson", **options),
+}
 CORRELATION = 0.5
 NOISE = 1.0
 
 
 def table(
-    n_rows: int, n_columns: int, seed: int, n_pairs: int
+    n_rows: int, n_columns: int, seed: int, n_pairs: int, target: str = "numbers"
 ) -> tuple[np.ndarray, np.ndarray, set[tuple[str, str]]]:
     """Return rows, targets and the pairs that interact.
 
     Columns are normal with correlation 0.5 of any two. Main effects are sines of six columns, and
     interactions products or differences of the columns of a pair, each with a fifth of the noise's
-    variance.
+    variance. Labels are 1 with the probability of the logit 2 f; counts have the mean exp(f / 2).
     """
     rng = np.random.default_rng(seed)
     common = rng.standard_normal((n_rows, 1))
@@ -47,33 +54,41 @@ def table(
     for number, (j, k) in enumerate(chosen):
         part = kinds[number % len(kinds)](X[:, j], X[:, k])
         f = f + part / part.std() * np.sqrt(0.2) * NOISE
-    y = f + NOISE * rng.standard_normal(n_rows)
+    if target == "labels":
+        y = (rng.random(n_rows) < 1 / (1 + np.exp(-2 * f))).astype(int)
+    elif target == "counts":
+        y = rng.poisson(np.exp(f / 2))
+    else:
+        y = f + NOISE * rng.standard_normal(n_rows)
     return X, y, {(f"x{j}", f"x{k}") for j, k in chosen}
 
 
-def run(n_rows: int, n_columns: int, seeds: int) -> dict[str, float]:
+def run(
+    n_rows: int, n_columns: int, seeds: int, n_pairs: int = 5, target: str = "numbers"
+) -> dict[str, float | str]:
     """Count seeds in which the first pairs are the true ones, and in which none is found."""
     right = silent = 0
     seconds = 0.0
     for seed in range(seeds):
-        X, y, true = table(n_rows, n_columns, seed, N_PAIRS)
+        X, y, true = table(n_rows, n_columns, seed, n_pairs, target)
         began = time.process_time()
-        model = AdditiveGPRegressor(interactions="auto").fit(X, y)
+        model = MODELS[target](interactions="auto").fit(X, y)
         seconds += time.process_time() - began
-        found = set(model.interactions_[:N_PAIRS])
+        found = set(model.interactions_[:n_pairs])
         right += found == true
-        extra = len(model.interactions_) - N_PAIRS
-        X, y, _ = table(n_rows, n_columns, 1000 + seed, 0)
-        none = AdditiveGPRegressor(interactions="auto").fit(X, y)
+        extra = len(model.interactions_) - n_pairs
+        X, y, _ = table(n_rows, n_columns, 1000 + seed, 0, target)
+        none = MODELS[target](interactions="auto").fit(X, y)
         silent += not none.interactions_
         print(
-            f"seed {seed}: {len(found & true)} of {N_PAIRS} pairs first, {extra} more; of none "
+            f"seed {seed}: {len(found & true)} of {n_pairs} pairs first, {extra} more; of none "
             f"{len(none.interactions_)}",
             flush=True,
         )
     return {
-        "rows": n_rows, "columns": n_columns, "seeds": seeds, "the true pairs first": right,
-        "none where there is none": silent, "CPU seconds a fit": seconds / seeds,
+        "target": target, "rows": n_rows, "columns": n_columns, "pairs": n_pairs, "seeds": seeds,
+        "the true pairs first": right, "none where there is none": silent,
+        "CPU seconds a fit": seconds / seeds,
     }  # fmt: skip
 
 
@@ -85,8 +100,11 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--columns", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=20)
-    arguments = parser.parse_args()
-    print(json.dumps(run(arguments.rows, arguments.columns, arguments.seeds), indent=2))
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--target", choices=sorted(MODELS), default="numbers")
+    given = parser.parse_args()
+    found = run(given.rows, given.columns, given.seeds, given.pairs, given.target)
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

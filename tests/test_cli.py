@@ -157,6 +157,19 @@ def test_interactions_are_found_or_named(tmp_path):
         assert "--interactions must be auto, a number, or pairs" in str(result.exception)
 
 
+def test_interactions_of_counts_and_classes_are_named(tmp_path):
+    table = rows(60).assign(n=np.arange(60) % 2)
+    data = saved(table.drop(columns="y"), tmp_path / "d.csv")
+    for model in ("poisson", "classifier"):
+        out = tmp_path / f"{model}.zarr"
+        result = run(
+            *("fit", data, "--target", "n", "--out", out, "--model", model),
+            *("--interactions", "a:b", "--learner-max-iter", "2"),
+        )
+        assert result.exit_code == 0, result.output
+        assert dsgp.load(out).interactions_ == [("a", "b")]
+
+
 def test_drop_leaves_columns_out(tmp_path):
     data = saved(rows().assign(id="r", other="s"), tmp_path / "d.csv")
     out = tmp_path / "m.zarr"

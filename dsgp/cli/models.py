@@ -34,7 +34,7 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     **dict.fromkeys(
         (
             *("lengthscale", "variance"),
-            *("learner", "learner_max_iter", "missing", "missing_value"),
+            *("learner", "learner_max_iter", "missing", "missing_value", "interactions"),
         ),
         BY_INPUT,
     ),
@@ -42,7 +42,6 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     "newton_max_iter": (Model.classifier, *GENERALIZED),
     "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
     "class_weight": (Model.classifier,),
-    "interactions": (Model.additive,),
     "remainder": (Model.additive,),
     "projections": (Model.additive, Model.pursuit),
     "multi_class": (Model.classifier,),
@@ -149,12 +148,12 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     if options["learner_max_iter"] is not None:
         shared["learner_max_iter"] = options["learner_max_iter"]
     shared["terms"] = _terms(options["term"] or ())
+    if options["interactions"]:
+        shared["interactions"] = _interactions(options["interactions"])
     kernel = kernel_class(options["lengthscale"], options["variance"])
     if model is Model.additive:
         if options["method"] is not None:
             shared |= {"method": str(options["method"]), **_drawn(options)}
-        if options["interactions"]:
-            shared["interactions"] = _interactions(options["interactions"])
         if options["projections"] is not None:
             shared["projections"] = _projections(options["projections"])
         if options["remainder"]:

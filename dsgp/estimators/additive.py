@@ -6,22 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 
 from dsgp.addresses import Place
 from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
+from dsgp.estimators.interactions import InteractionEstimator
 from dsgp.estimators.with_projections import WithProjections
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.gaussian.beyond import Beyond
 from dsgp.models.gaussian.fit import GaussianFit
-from dsgp.models.gaussian.interactions import SCORE_COLUMNS, require_interactions, with_interactions
+from dsgp.models.gaussian.interactions import GaussianFits
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
+from dsgp.models.interactions.asked import require_interactions
+from dsgp.models.interactions.search import with_interactions
 from dsgp.models.pursuit.outcome import SearchFacts
 from dsgp.priors import HyperPriors
 from dsgp.remainder import Remainder
@@ -29,7 +31,7 @@ from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(WithProjections, DrawnEstimator):
+class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -327,12 +329,7 @@ class AdditiveGPRegressor(WithProjections, DrawnEstimator):
         """
         fit = GaussianFit.of(self.get_params(deep=False))
         sampling = Sampling.of(self.get_params(deep=False), fit.max_iter, checkpoint)
-        require_interactions(self.interactions)
-        if self.interactions and self.learner is None:
-            raise ParameterError(
-                "interactions are learned, and learner=None keeps what is given: take a learner, "
-                "or give Tensor(column, other, kernel, other_kernel) among the terms"
-            )
+        require_interactions(self.interactions, self.learner)
         if self.interactions and self.learner == "em":
             raise ParameterError(
                 'learner="em" learns functions of single columns, and interactions are of two: '
@@ -362,7 +359,8 @@ class AdditiveGPRegressor(WithProjections, DrawnEstimator):
                     "give it"
                 )
         target = Target.of(source, self.target_transform)
-        found = with_interactions(fit, target.of_rows(source), terms, self.interactions, clock)
+        rows = target.of_rows(source)
+        found = with_interactions(GaussianFits(fit, rows, clock), terms, self.interactions)
         whole = beyond(found, source, target, terms, clock)
         model = GaussianModel(whole.latent, whole.noise_variance, target.transform)
         facts = whole.facts
@@ -375,7 +373,7 @@ class AdditiveGPRegressor(WithProjections, DrawnEstimator):
         self._forget_search()
         if whole.pursued is not None:
             self._take_search(whole.pursued.search_facts, whole.pursued.relevance)
-        self.interactions_, self.interaction_scores_ = found.pairs, found.scores
+        self._take_interactions(found)
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         beyond.warn(whole, fit)
@@ -384,15 +382,7 @@ class AdditiveGPRegressor(WithProjections, DrawnEstimator):
         return self
 
     def _fitted_settings(self) -> dict[str, Any]:
-        pairs = [list(pair) for pair in self.interactions_]
-        scores = self.interaction_scores_.to_dict("records")
-        kept = (
-            {"_interactions": {"pairs": pairs, "scores": scores}}
-            if self.interactions_ or len(scores)
-            else {}
-        )
-        if hasattr(self, "projections_"):
-            kept |= self._search_facts.shown()
+        kept = self._search_facts.shown() if hasattr(self, "projections_") else {}
         return super()._fitted_settings() | kept
 
     @classmethod
@@ -401,7 +391,4 @@ class AdditiveGPRegressor(WithProjections, DrawnEstimator):
         if "_used" in settings["fitted"]:
             facts = SearchFacts.of_settings(settings["fitted"])
             model._take_search(facts, np.asarray(tree["fitted"]["_relevance"]))
-        kept = settings["fitted"].get("_interactions", {"pairs": [], "scores": []})
-        model.interactions_ = [(first, other) for first, other in kept["pairs"]]
-        model.interaction_scores_ = pd.DataFrame(kept["scores"], columns=SCORE_COLUMNS)
         return model

@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
 from dsgp.errors import ConvergenceWarning, ParameterError
 from dsgp.estimators.classes import OF_ONE, ClassEstimator
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
@@ -16,9 +19,12 @@ from dsgp.models.checks import require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
+from dsgp.models.interactions.asked import require_interactions
+from dsgp.models.interactions.search import Found, with_interactions
 from dsgp.models.laplace.fit import LaplaceFit
+from dsgp.models.laplace.interactions import ClassLaplaceFits, ClassOutcome
 from dsgp.models.laplace.outcome import LaplaceOutcome
-from dsgp.models.laplace.softmax import fit_classes, present_classes, require_classes, row_weights
+from dsgp.models.laplace.softmax import require_classes
 from dsgp.models.response_model import ResponseModel
 from dsgp.rows.sources import classes_of, source_of
 
@@ -48,6 +54,10 @@ class AdditiveGPClassifier(ClassEstimator):
     class_weight : mapping of label to float, "balanced" or None
         What the weights of the rows of a class are multiplied by; "balanced" makes all classes
         count alike. Probabilities are then those of such data.
+    interactions : "auto", int, or list of pairs of names
+        As of ``GeneralizedAdditiveGP``. With more than two classes a pair is a term of the f of
+        every class, with hyperparameters of its own in each: pairs are ranked by what all classes
+        together gain, and "auto" asks for more than chance would bring to so many functions.
     terms, intercept, solver, learner, bins, missing, missing_values, tol, max_iter
         As of ``GeneralizedAdditiveGP``.
     newton_max_iter, learner_tol, learner_max_iter, random_state, verbose
@@ -59,6 +69,8 @@ class AdditiveGPClassifier(ClassEstimator):
         Labels, sorted.
     estimators_ : list of GeneralizedAdditiveGP
         The fitted f: one with two classes (of the second one), else one a class.
+    interactions_, interaction_scores_
+        As of ``GeneralizedAdditiveGP``, of all classes together.
     terms_, kernels_, intercept_, log_marginal_likelihood_, learner_trace_, newton_trace_
         Of the f of two classes; with more see ``estimators_``.
     effective_dof_, error_bound_, bin_error_, solver_iterations_, newton_iterations_
@@ -108,6 +120,7 @@ class AdditiveGPClassifier(ClassEstimator):
         multi_class: str = "softmax",
         class_weight: Mapping[Any, float] | str | None = None,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
+        interactions: str | int | Sequence[Sequence[str]] = 0,
         intercept: float | None = None,
         solver: str = "multigrid",
         learner: str | None = "marginal",
@@ -127,6 +140,7 @@ class AdditiveGPClassifier(ClassEstimator):
         self.multi_class = multi_class
         self.class_weight = class_weight
         self.terms = terms
+        self.interactions = interactions
         self.intercept = intercept
         self.solver = solver
         self.learner = learner
@@ -140,6 +154,19 @@ class AdditiveGPClassifier(ClassEstimator):
         self.learner_max_iter = learner_max_iter
         self.random_state = random_state
         self.verbose = verbose
+
+    @property
+    def interactions_(self) -> list[tuple[str, str]]:
+        """Pairs of terms that interact, of all classes, in the order in which they were added."""
+        check_is_fitted(self)
+        pairs: list[tuple[str, str]] = self.estimators_[0].interactions_
+        return pairs
+
+    @property
+    def interaction_scores_(self) -> pd.DataFrame:
+        """What a search for interactions has considered, a row for each pair."""
+        check_is_fitted(self)
+        return self.estimators_[0].interaction_scores_
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model.
@@ -168,6 +195,7 @@ class AdditiveGPClassifier(ClassEstimator):
             If the fit would not fit into memory.
         """
         fit = LaplaceFit.of(self.get_params(deep=False))
+        require_interactions(self.interactions, self.learner)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         require_choice("link", self.link, ("logit", "probit"))
@@ -193,18 +221,23 @@ class AdditiveGPClassifier(ClassEstimator):
                 f"link='probit' is for two classes, and the target has {len(classes)}: a softmax "
                 "has the logit link; take multi_class='ovr', or leave link out"
             )
-        n_functions = 1 if len(classes) == 2 else len(classes)
-        responses = fit.prepare(source, terms, clock, n_functions)
-        responses, classes = present_classes(responses, classes)
-        responses = row_weights(responses, self.class_weight, classes)
-        joint = self.multi_class == "softmax"
-        fitted = fit_classes(fit, responses, len(classes), self.link, joint, clock)
+        fits = ClassLaplaceFits(
+            fit,
+            classes,
+            self.link,
+            self.multi_class == "softmax",
+            self.class_weight,
+            source,
+            clock,
+        )
+        found = with_interactions(fits, terms, self.interactions)
+        fitted, classes = found.outcome.fits, found.outcome.labels.classes
         clock.stage("keep")
         columns = Columns.of(source)
         settled = bool(fitted.change <= fit.tol)
         self._take_classes(
             classes.astype(str) if classes.dtype.kind == "O" else classes,
-            [self._held(outcome, columns) for outcome in fitted.outcomes],
+            [self._held(outcome, columns, found) for outcome in fitted.outcomes],
             clock.finish(),
             fitted.rounds,
             settled,
@@ -221,7 +254,9 @@ class AdditiveGPClassifier(ClassEstimator):
             )
         return self
 
-    def _held(self, outcome: LaplaceOutcome, columns: Columns) -> GeneralizedAdditiveGP:
+    def _held(
+        self, outcome: LaplaceOutcome, columns: Columns, found: Found[ClassOutcome]
+    ) -> GeneralizedAdditiveGP:
         """One fitted f as an estimator."""
         shared = {
             name: value
@@ -232,6 +267,8 @@ class AdditiveGPClassifier(ClassEstimator):
         model = ResponseModel.of(outcome)
         # The offset of a softmax is nobody's but the fit's.
         model = replace(model, told={**model.told, "offset": False})
-        estimator._take(model, FitFacts.of_laplace(outcome, self.learner), columns)
+        facts = FitFacts.of_laplace(outcome, self.learner).with_notes(found.notes)
+        estimator._take(model, facts, columns)
         estimator._take_mode(outcome)
+        estimator._take_interactions(found)
         return estimator

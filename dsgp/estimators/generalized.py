@@ -6,20 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from dsgp.estimators.given_terms import GivenTerms, require_complete
+from dsgp.estimators.interactions import InteractionEstimator
 from dsgp.estimators.response import ResponseEstimator, likelihood_of
 from dsgp.likelihoods import Likelihood
 from dsgp.models.checks import require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
+from dsgp.models.interactions.asked import require_interactions
+from dsgp.models.interactions.search import with_interactions
 from dsgp.models.laplace.fit import LaplaceFit
-from dsgp.models.laplace.rows import require_targets
+from dsgp.models.laplace.interactions import LaplaceFits
 from dsgp.models.response_model import ResponseModel
 from dsgp.rows.response import beside, require_meaning
 from dsgp.rows.sources import source_of
 
 
-class GeneralizedAdditiveGP(ResponseEstimator):
+class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
     r"""Generalized additive Gaussian process: any likelihood around a sum of smooth functions.
 
     .. math:: y_i \sim p(y \mid f_i), \quad f_i = \text{offset}_i + b + \sum_d f_d(x_{id}), \quad
@@ -42,9 +45,14 @@ class GeneralizedAdditiveGP(ResponseEstimator):
         are starts for the learner, kept where the kernel marks them ``fixed``.
     terms : mapping of str to term or kernel, or sequence of terms, optional
         What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
-        ``Smooth``, ``Levels`` or ``Linear``, its text, or a list of these. All other columns keep
-        their defaults: a smooth function of numbers and of dates (in days), an effect of each level
-        of text, categories and booleans. A sequence of terms names all there are.
+        ``Smooth``, ``Levels``, ``Linear`` or ``Tensor``, its text, or a list of these. All other
+        columns keep their defaults: a smooth function of numbers and of dates (in days), an effect
+        of each level of text, categories and booleans. A sequence of terms names all there are.
+    interactions : "auto", int, or list of pairs of names
+        What columns do together beyond what each does by itself, on the scale of the link, as of
+        ``AdditiveGPRegressor``: pairs that are named; or so many at most, those that gain most; or,
+        with "auto", as many as raise Laplace's marginal likelihood by more than chance would, left
+        out again where leave-one-out predictions are worse with them (``learner_notes_`` tells).
     intercept : float, optional
         The constant b, on the scale of the link; None finds it.
     solver : {"multigrid", "cg", "backfitting"}
@@ -92,6 +100,11 @@ class GeneralizedAdditiveGP(ResponseEstimator):
     effective_dof_ : float
     learner_, learner_trace_, learner_notes_
         As of ``AdditiveGPRegressor``; the trace is the marginal likelihood at nodes.
+    interactions_ : list of tuple of str
+        Pairs of terms that interact, in the order in which they were added.
+    interaction_scores_ : pandas.DataFrame
+        As of ``AdditiveGPRegressor``: what each pair promised when it was last judged, from the
+        gradients and weights of the rows at the mode.
     newton_trace_ : list of float
         The objective Ω after each Newton step; it never falls.
     newton_iterations_, solver_iterations_, n_iter_ : int
@@ -134,6 +147,7 @@ class GeneralizedAdditiveGP(ResponseEstimator):
         kernel: Any = None,
         *,
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
+        interactions: str | int | Sequence[Sequence[str]] = 0,
         intercept: float | None = None,
         solver: str = "multigrid",
         learner: str | None = "marginal",
@@ -151,6 +165,7 @@ class GeneralizedAdditiveGP(ResponseEstimator):
         self.likelihood = likelihood
         self.kernel = kernel
         self.terms = terms
+        self.interactions = interactions
         self.intercept = intercept
         self.solver = solver
         self.learner = learner
@@ -208,6 +223,7 @@ class GeneralizedAdditiveGP(ResponseEstimator):
             If the fit would not fit into memory.
         """
         fit = LaplaceFit.of(self.get_params(deep=False))
+        require_interactions(self.interactions, self.learner)
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
         asked = GivenTerms.of(self.kernel, self.terms)
@@ -227,12 +243,13 @@ class GeneralizedAdditiveGP(ResponseEstimator):
         terms = asked.bound(source, priors_count=self.learner is not None)
         if self.learner is None:
             require_complete(terms)
-        responses = fit.prepare(source, terms, clock)
-        require_targets(responses, likelihood, source)
-        outcome = fit(responses, likelihood, clock)
+        fits = LaplaceFits(fit, likelihood, source, clock)
+        found = with_interactions(fits, terms, self.interactions)
+        outcome = found.outcome
         clock.stage("keep")
-        facts = FitFacts.of_laplace(outcome, self.learner)
+        facts = FitFacts.of_laplace(outcome, self.learner).with_notes(found.notes)
         self._take(ResponseModel.of(outcome), facts, Columns.of(source), clock.finish())
         self._take_mode(outcome)
+        self._take_interactions(found)
         fit.warn(outcome)
         return self

@@ -8,13 +8,19 @@ independent with variance v, so that with M = Φᵀ diag(n) Φ = Q diag(m) Qᵀ 
 .. math:: L(v) = \tfrac12 \sum_i \Bigl( \frac{v c_i^2}{1 + v m_i} - \log(1 + v m_i) \Bigr)
 
 is the gain of log marginal likelihood, all else as it is. Main effects are already taken off, which
-leaves scores of less variance than M where columns are correlated: gains are rather too small.
+leaves scores of less variance than M where columns are correlated: gains are rather too small. What
+they are with main effects of the two columns unknown follows from the same table: with Z the
+indicators of the bins of each column, and all but what they span,
+
+.. math:: M = \Phi^\top (N - N Z (Z^\top N Z)^+ Z^\top N) \Phi, \quad
+          c = Q^\top \Phi^\top (s - N Z (Z^\top N Z)^+ Z^\top s).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
@@ -26,6 +32,8 @@ from dsgp.terms import Floats
 _SCALES = (0.6, 0.15)
 # Share of a column's prior variance that its features hold.
 _HELD = 0.98
+# Of the precision of main effects, as a share of the largest: with less they are not told apart.
+_TOLD = 1e-10
 # Prior variances that are tried, in units of what the rows tell of one feature.
 _RATIOS = np.geomspace(1e-4, 1e4, 49)
 
@@ -76,7 +84,12 @@ def _features(prior: Floats, filled: np.ndarray) -> Floats:
 
 
 def gain(
-    precision: Floats, score: Floats, first: Sequence[Floats], other: Sequence[Floats]
+    precision: Floats,
+    score: Floats,
+    first: Sequence[Floats],
+    other: Sequence[Floats],
+    *,
+    main_effects_known: bool = True,
 ) -> tuple[float, float]:
     """Largest gain of an interaction of two columns, in nats, and its variance there.
 
@@ -85,6 +98,8 @@ def gain(
     precision, score : ndarray of shape (n_first, n_other)
     first, other : sequence of ndarray
         Features of each column, one array a scale.
+    main_effects_known : bool
+        Take main effects as they are; else they are unknown, with a flat prior.
 
     Returns
     -------
@@ -92,12 +107,46 @@ def gain(
         The variance is 0 where no interaction gains anything.
     """
     best = (0.0, 0.0)
+    main = None if main_effects_known else _MainEffects.of(precision, score)
     for k in range(max(len(first), len(other))):
-        best = max(best, _gain(precision, score, first[k % len(first)], other[k % len(other)]))
+        found = _gain(precision, score, first[k % len(first)], other[k % len(other)], main)
+        best = max(best, found)
     return best
 
 
-def _gain(precision: Floats, score: Floats, first: Floats, other: Floats) -> tuple[float, float]:
+class _MainEffects(NamedTuple):
+    """Main effects of the bins of two columns, from their two-way table.
+
+    Attributes
+    ----------
+    half : ndarray of shape (n_first + n_other, rank)
+        H with H Hᵀ the pseudo-inverse of Zᵀ N Z.
+    values : ndarray of shape (rank,)
+        Hᵀ Zᵀ s.
+    """
+
+    half: Floats
+    values: Floats
+
+    @classmethod
+    def of(cls, precision: Floats, score: Floats) -> _MainEffects:
+        rows, columns = precision.sum(axis=1), precision.sum(axis=0)
+        normal = np.block([[np.diag(rows), precision], [precision.T, np.diag(columns)]])
+        values, vectors = eigh(normal, check_finite=False)
+        told = values > _TOLD * max(float(values[-1]), np.finfo(float).tiny)
+        half = vectors[:, told] / np.sqrt(values[told])
+        return cls(half, half.T @ np.concatenate([score.sum(axis=1), score.sum(axis=0)]))
+
+    def shared(self, precision: Floats, first: Floats, other: Floats) -> Floats:
+        """Φᵀ N Z H, (n_features, rank)."""
+        by_first = np.einsum("ap,aq->pqa", first, precision @ other)
+        by_other = np.einsum("bp,bq->pqb", precision.T @ first, other)
+        return np.concatenate([by_first, by_other], axis=2).reshape(-1, len(self.half)) @ self.half
+
+
+def _gain(
+    precision: Floats, score: Floats, first: Floats, other: Floats, main: _MainEffects | None
+) -> tuple[float, float]:
     size = first.shape[1] * other.shape[1]
     if not size:
         return 0.0, 0.0
@@ -107,6 +156,10 @@ def _gain(precision: Floats, score: Floats, first: Floats, other: Floats) -> tup
     blocks = of_first.T @ precision @ of_other
     shape = (first.shape[1], first.shape[1], other.shape[1], other.shape[1])
     matrix = blocks.reshape(shape).transpose(0, 2, 1, 3).reshape(size, size)
+    if main is not None:
+        shared = main.shared(precision, first, other)
+        matrix -= shared @ shared.T
+        b -= shared @ main.values
     values, vectors = eigh(matrix, check_finite=False)
     values = np.maximum(values, 0.0)
     largest = float(values[-1])

@@ -10,12 +10,12 @@ from dsgp.kernels import Kernel
 from dsgp.terms import BoundTerm
 
 # Error of the bins in posterior standard deviations that is warned of.
-_BIN_ERROR = 0.3
+BIN_ERROR = 0.3
 
 
 def warn_of_bins(bin_error: float, stacklevel: int) -> None:
     """Warn of bins that change the function; ``stacklevel`` leads to who called ``fit``."""
-    if bin_error > _BIN_ERROR:
+    if bin_error > BIN_ERROR:
         warnings.warn(
             f"bins change the function by about {bin_error:.2g} of its posterior standard "
             "deviation; pass more bins, or bins=None to keep every distinct value",

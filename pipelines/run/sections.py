@@ -172,12 +172,15 @@ class Priors(Section):
         return HyperPriors(**self.model_dump())
 
 
+Interactions = Literal["auto"] | Annotated[int, Field(ge=0)] | list[ColumnPair]
+
+
 class Additive(Section):
     """Least squares by a function of every column: ``AdditiveGPRegressor``."""
 
     kernel: Kernel = Kernel()
     terms: dict[str, ColumnTerms] = {}
-    interactions: Literal["auto"] | Annotated[int, Field(ge=0)] | list[ColumnPair] = 0
+    interactions: Interactions = 0
     projections: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
     remainder: bool | Annotated[list[str], Field(min_length=1)] = False
     noise_variance: Positive | None = None
@@ -228,7 +231,7 @@ class Pursuit(Section):
 
 # Options of local scoring that projections do not have, and those that counts do not.
 ADDITIVE_ONLY = (
-    *("multi_class", "missing", "missing_values"),
+    *("multi_class", "missing", "missing_values", "interactions"),
     *("learner", "learner_tol", "learner_max_iter"),
 )
 LABELS_ONLY = ("link", "multi_class", "class_weight")
@@ -244,6 +247,7 @@ class Scoring(Section):
     class_weight: Literal["balanced"] | None = None
     kernel: Kernel | None = None  # that of the model
     terms: dict[str, ColumnTerms] = {}
+    interactions: Interactions = 0
     n_projections: Literal["auto"] | Count | None = None
     solver: Solver = "multigrid"
     learner: Annotated[Literal["marginal", "independent"] | None, BeforeValidator(_none_of)] = (

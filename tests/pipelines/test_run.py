@@ -26,7 +26,7 @@ from pipelines.reporting import MAKER, output_folder
 from pipelines.run.__main__ import app, run
 from pipelines.run.chain import reasons
 from pipelines.run.config import read, validated
-from pipelines.run.fitting import build_additive
+from pipelines.run.fitting import build_additive, build_scoring
 from pipelines.run.folders import chain_folder, manifest_of
 from pipelines.run.plan import plan_of
 from pipelines.run.sections import Additive
@@ -184,6 +184,7 @@ def test_a_mistake_is_told_with_its_key(change, message):
             for name, value in {
                 "multi_class": "ovr",
                 "missing": "ignore",
+                "interactions": "auto",
                 "learner": None,
                 "learner_tol": 0.1,
                 "learner_max_iter": 3,
@@ -260,6 +261,14 @@ def test_yaml_is_read_as_people_mean_it(tmp_path):
         assert found.models["m"].additive.interactions == (3 if wanted == "3" else "auto")
     assert additive.kernel.build() == Matern32(2.0, 1.5, fixed=("variance",))
     assert config.models["defaults"].additive.solver == "multigrid"
+
+
+@pytest.mark.parametrize("task", ["classification", "counts"])
+@pytest.mark.parametrize("wanted", ["auto", 3, [["a", "b"]]])
+def test_local_scoring_has_interactions(task, wanted):
+    models = {"s": {"scoring": {"interactions": wanted}}}
+    config = validated({"task": task, "load": {"data": "x"}, "models": models}, "test")
+    assert build_scoring(config.models["s"].scoring, task, 0).interactions == wanted
 
 
 @pytest.mark.parametrize(

@@ -100,8 +100,8 @@ Interactions = Annotated[
     list[str] | None,
     Option(
         metavar="auto|N|'A:B'",
-        help="additive: what inputs do together. auto: as many pairs as the rows tell of; N: so "
-        "many; 'hour:day': these two, can be repeated.",
+        help="All but pursuit: what inputs do together. auto: as many pairs as the rows tell of; "
+        "N: so many; 'hour:day': these two, can be repeated.",
     ),
 ]
 Remainder = Annotated[

@@ -11,10 +11,11 @@ from dsgp.models.base import FittedModel
 from dsgp.models.clock import Clock
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit
-from dsgp.models.gaussian.interactions import Found
+from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.models.gaussian.projections import pursuit_of, with_projections
 from dsgp.models.gaussian.remainder import RemainderOutcome, with_remainder
 from dsgp.models.gaussian.target import Target
+from dsgp.models.interactions.search import Found
 from dsgp.models.pursuit.gaussian import GaussianPursuit
 from dsgp.models.pursuit.outcome import PursuitOutcome
 from dsgp.remainder import Remainder
@@ -41,7 +42,7 @@ class Whole:
     latent: FittedModel
     noise_variance: float
     facts: FitFacts
-    found: Found
+    found: Found[GaussianOutcome]
     pursued: PursuitOutcome | None = None
     beside: RemainderOutcome | None = None
 
@@ -89,7 +90,12 @@ class Beyond:
         return wanted if self.remainder is None else self.remainder.widened(wanted)
 
     def __call__(
-        self, found: Found, source: Source, target: Target, terms: list[BoundTerm], clock: Clock
+        self,
+        found: Found[GaussianOutcome],
+        source: Source,
+        target: Target,
+        terms: list[BoundTerm],
+        clock: Clock,
     ) -> Whole:
         """Fit what is asked for, to what terms and interactions leave and together with them.
 

@@ -69,7 +69,8 @@ class LaplaceFit(LaplaceSteps):
             Its free parameters are starts; all that are missing are set from the targets.
         clock : Clock
         before : LaplaceOutcome, optional
-            A fit of the same rows with other targets or offsets, to start from.
+            A fit of the same rows with other targets or offsets, or with some of the terms, to
+            start from.
 
         Raises
         ------
@@ -110,7 +111,7 @@ class LaplaceFit(LaplaceSteps):
                 if self.intercept is None:
                     likelihood, level = likelihood.absorbed(level)
             clock.stage("solve")
-            start = None if before is None else before.mode.solution.mean
+            start = None if before is None else before.functions(responses)
             if learned is not None:
                 start = learned.functions(rows.table.cells)
             outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
@@ -118,7 +119,8 @@ class LaplaceFit(LaplaceSteps):
                 return outcome
             outcome = self._from_start(outcome, start_kernels)
             if before is not None and before.learned is not None and before.learned.at_points:
-                outcome = self._climbed(outcome, before.learned.kernels, before.mode.solution.mean)
+                known = before.kernels(responses, outcome.mode.system.kernels)
+                outcome = self._climbed(outcome, known, before.functions(responses))
             return self.without_structure(outcome, clock)
 
     def _learn(
@@ -142,9 +144,10 @@ class LaplaceFit(LaplaceSteps):
             )
         ]
         if before is not None and before.learned is not None and not before.learned.at_points:
+            known = before.kernels(responses, [search.middle for search in searches])
             searches = [
                 replace(search, middle=kernel)
-                for search, kernel in zip(searches, before.learned.kernels, strict=True)
+                for search, kernel in zip(searches, known, strict=True)
             ]
         n_free = sum(len(search.names) for search in searches)
         n_free += len(likelihood.unconstrained())
@@ -179,9 +182,9 @@ class LaplaceFit(LaplaceSteps):
         likelihood = self._scaled(rows, likelihood)
         begun = [term.kernel for term in responses.terms]
         if before is not None and before.learned is not None:
-            begun = before.learned.kernels
+            begun = before.kernels(responses, begun)
         kernels = [search.start for search in self._searches(responses, likelihood, begun)]
-        start = None if before is None else before.mode.solution.mean
+        start = None if before is None else before.functions(responses)
         mode = self._mode(responses, likelihood, kernels, constant, level, start, None)
         state = State(kernels, likelihood, mode, objective_of(mode))
         climbed = self._climb(responses, state, level, constant)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection
+from typing import NamedTuple
+
 import numpy as np
 
 from dsgp.additive import (
@@ -10,6 +14,7 @@ from dsgp.additive import (
 from dsgp.additive.evidence import Complexity
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.variance import DENSE_ROWS, DenseCovariance
+from dsgp.laplace.binned import counts_of
 from dsgp.laplace.mode import Mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.laplace.working import working_equations
@@ -77,6 +82,50 @@ def complexity_of(mode: Mode) -> tuple[Complexity, float, bool]:
     if isinstance(equations, RowEquations) and equations.table.n_rows <= limit:
         return complexity, DenseCovariance.of(system, equations).log_det, True
     return complexity, complexity.log_det, len(system.kernels) < 2
+
+
+class BinsOfTerms(NamedTuple):
+    """What the bins of some terms cost.
+
+    Attributes
+    ----------
+    error : float
+        Change of the function, in posterior standard deviations, root mean square over the rows:
+        what is left of it after the first correction.
+    dispersion : float
+        Σ W² τ² / Σ W over the rows, τ² the variance of a function within the bin of a row: what the
+        squares of the scores are more than the weights W, as a share.
+    """
+
+    error: float
+    dispersion: float
+
+    @classmethod
+    def of(cls, outcome: LaplaceOutcome, names: Collection[str]) -> BinsOfTerms:
+        """Estimate both for the terms of these names."""
+        if outcome.responses.spreads is None or not names:
+            return cls(0.0, 0.0)
+        system, rows = outcome.mode.system, outcome.responses.rows
+        rest = added = 0.0
+        total = float(np.finfo(float).tiny)
+        for name, cells, kernel, dual, weight, counts, spread in zip(
+            system.layout.names,
+            system.layout.cells,
+            system.kernels,
+            system.layout.parts(outcome.mode.solution.dual),
+            system.layout.parts(system.weight),
+            counts_of(rows),
+            outcome.responses.spreads,
+            strict=True,
+        ):
+            if name in names:
+                rest += cells.bin_shift(kernel, dual, weight, spread).rest
+                squares = weight**2 / np.maximum(counts, np.finfo(float).tiny)
+                noise = cells.bin_shift(kernel, dual, squares, spread).noise
+                added += noise * float(squares.sum())
+                total = max(total, float(weight.sum()))
+        variance = max(outcome.complexity.dof, np.finfo(float).tiny) / total
+        return cls(math.sqrt(rest / variance), added / total)
 
 
 def objective_of(mode: Mode) -> float:

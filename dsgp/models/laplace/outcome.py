@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dsgp.additive.evidence import Complexity
+from dsgp.kernels import Kernel
 from dsgp.laplace.learner import Learned
 from dsgp.laplace.mode import UNFELT, Mode
 from dsgp.laplace.rows import ResponseRows
@@ -63,6 +64,23 @@ class LaplaceOutcome:
         learned = self.learned is None or self.learned.converged
         resolved = not self.unresolved and not self.too_wide
         return self.mode.converged and self.mode.solution.converged and learned and resolved
+
+    @property
+    def log_posterior(self) -> float:
+        """Log marginal likelihood, with the log densities of the priors that kernels have."""
+        return self.log_likelihood + sum(kernel.log_prior for kernel in self.mode.system.kernels)
+
+    def kernels(self, responses: Responses, others: list[Kernel]) -> list[Kernel]:
+        """Kernels of the terms of some rows: those learned here, ``others`` of terms not here."""
+        names, kernels = self.responses.rows.table.names, self.mode.system.kernels
+        known = dict(zip(names, kernels, strict=True))
+        names = responses.rows.table.names
+        return [known.get(name, other) for name, other in zip(names, others, strict=True)]
+
+    def functions(self, responses: Responses) -> Floats | None:
+        """Functions at the mode for the same rows, (Σ U_d,); None where these have other cells."""
+        ours, theirs = self.responses.rows.table, responses.rows.table
+        return self.mode.solution.mean if ours.cells is theirs.cells else None
 
     def latent(self) -> Floats:
         """Return f of every row, without its offset, (n_rows,)."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
@@ -40,8 +41,24 @@ def row_weights(
     responses: Responses, class_weight: Mapping[Any, float] | str | None, classes: Any
 ) -> Responses:
     """Multiply the weights of the rows by those of their classes."""
-    if class_weight is None:
+    return weighted_classes(responses, class_factors(responses, class_weight, classes))
+
+
+def weighted_classes(responses: Responses, factors: Floats | None) -> Responses:
+    """Multiply the weights of the rows by the factors of their classes."""
+    if factors is None:
         return responses
+    rows = responses.rows
+    weight = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
+    return replace(responses, rows=replace(rows, weight=weight * factors[rows.y.astype(np.intp)]))
+
+
+def class_factors(
+    responses: Responses, class_weight: Mapping[Any, float] | str | None, classes: Any
+) -> Floats | None:
+    """What the weights of the rows of each class are multiplied by; None for 1."""
+    if class_weight is None:
+        return None
     rows = responses.rows
     labels = rows.y.astype(np.intp)
     weight = rows.weight if len(rows.weight) else np.ones(rows.n_rows)
@@ -54,16 +71,15 @@ def row_weights(
         bad = [w for w in class_weight.values() if not (isinstance(w, Real) and 0 < w < np.inf)]
         if bad:
             raise ParameterError(f"class_weight must be positive numbers, got {bad[0]!r}")
-        factors = np.array([class_weight.get(_plain(label), 1.0) for label in classes])
-    elif class_weight == "balanced":
+        return np.array([class_weight.get(_plain(label), 1.0) for label in classes])
+    if class_weight == "balanced":
         total = np.bincount(labels, weights=weight, minlength=len(classes))
-        factors = weight.sum() / (len(classes) * np.maximum(total, np.finfo(float).tiny))
-    else:
-        raise ParameterError(
-            'class_weight must be None, "balanced" or a mapping of labels to weights, got '
-            f"{class_weight!r}"
-        )
-    return replace(responses, rows=replace(rows, weight=weight * factors[labels]))
+        balanced: Floats = weight.sum() / (len(classes) * np.maximum(total, np.finfo(float).tiny))
+        return balanced
+    raise ParameterError(
+        'class_weight must be None, "balanced" or a mapping of labels to weights, got '
+        f"{class_weight!r}"
+    )
 
 
 def _plain(label: Any) -> Any:
@@ -134,7 +150,13 @@ class ClassFits:
 
 
 def fit_classes(
-    fit: LaplaceFit, responses: Responses, n_classes: int, link: str, joint: bool, clock: Clock
+    fit: LaplaceFit,
+    responses: Responses,
+    n_classes: int,
+    link: str,
+    joint: bool,
+    clock: Clock,
+    known: Sequence[LaplaceOutcome | None] | None = None,
 ) -> ClassFits:
     """Fit f of the second of two classes; of more that of each, ``joint``ly or one by one.
 
@@ -149,12 +171,18 @@ def fit_classes(
     joint : bool
         Whether more than two classes have a softmax.
     clock : Clock
+    known : sequence of LaplaceOutcome, optional
+        Fits of the same rows with some of the terms, to start from.
     """
     if n_classes > 2 and joint:
-        return fit_softmax(fit, responses, n_classes, clock)
+        return fit_softmax(fit, responses, n_classes, clock, known)
     labels, likelihood = responses.rows.y, Bernoulli(link=link)
     targets = [1] if n_classes == 2 else range(n_classes)
-    outcomes = [fit(responses.with_target(labels == c), likelihood, clock) for c in targets]
+    befores = known or [None for _ in targets]
+    outcomes = [
+        fit(responses.with_target(labels == c), likelihood, clock, before)
+        for c, before in zip(targets, befores, strict=True)
+    ]
     return ClassFits(outcomes, 1, 0.0)
 
 
@@ -163,6 +191,7 @@ def fit_softmax(
     responses: Responses,
     n_classes: int,
     clock: Clock,
+    known: Sequence[LaplaceOutcome | None] | None = None,
 ) -> ClassFits:
     """Fit f of every class: class after class, until the probabilities of all settle.
 
@@ -178,6 +207,8 @@ def fit_softmax(
         With numbers of classes as targets.
     n_classes : int
     clock : Clock
+    known : sequence of LaplaceOutcome, optional
+        Fits of the same rows with some of the terms, to start from.
     """
     labels = responses.rows.y
     weight = responses.rows.weight if len(responses.rows.weight) else None
@@ -185,7 +216,7 @@ def fit_softmax(
     latents = np.repeat(np.log(counts / counts.sum())[:, None], len(labels), axis=1)
 
     rounds, change = 0, np.inf
-    outcomes: list[LaplaceOutcome | None] = [None] * n_classes
+    outcomes: list[LaplaceOutcome | None] = list(known) if known else [None] * n_classes
     # What is learned again need not be learned to the end.
     early = replace(fit, learner_tol=max(fit.learner_tol, _EARLY_TOL))
     procedures = [early] * (_LEARNINGS - 1) + [fit]
@@ -293,14 +324,15 @@ class _Extrapolation:
 # ---------------------------------------------------------------- classes
 
 
-def present_classes(responses: Responses, classes: Any) -> tuple[Responses, Any]:
-    """Leave out classes that no row of positive weight has."""
+def present_classes(responses: Responses, classes: Any) -> tuple[Responses, Any, NDArray[np.intp]]:
+    """Leave out classes that no row of positive weight has; the last are the others' numbers."""
     labels = responses.rows.y.astype(np.intp)
     present = np.bincount(labels, minlength=len(classes)) > 0
+    numbers = np.cumsum(present) - 1
     if present.all():
-        return responses, classes
+        return responses, classes, numbers
     require_classes(classes[present])
-    return responses.with_target((np.cumsum(present) - 1)[labels]), classes[present]
+    return responses.with_target(numbers[labels]), classes[present], numbers
 
 
 def require_classes(classes: Any) -> None:

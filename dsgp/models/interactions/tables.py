@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +16,7 @@ from dsgp.additive.survey import of_positive_weight, survey
 from dsgp.compute import over_blocks, run
 from dsgp.jit.sketch import count_pairs
 from dsgp.learning.pair_scores import PairedColumn, gain
-from dsgp.models.additive import centred_mean
-from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.models.rows.columns import TermRows
-from dsgp.models.term import FittedTerm
 from dsgp.rows.coding import FEWEST_OF_PAIRS, MOST_FILLED_PAIRS, MOST_PAIRS
 from dsgp.rows.encode import Bins, Sketch
 from dsgp.rows.sources import Rows, Source
@@ -80,40 +79,63 @@ class CoarseColumn:
         return place[found]
 
 
+class Left(NamedTuple):
+    """What a model leaves of rows, (n,) each.
+
+    Attributes
+    ----------
+    precision, score : ndarray of shape (n,)
+        −w d²log p/df² and w dlog p/df of each row of weight w.
+    squares : ndarray of shape (n,), or None
+        w (dlog p/df)², which are as large as the precisions on average where the likelihood is
+        right: what is more is dispersion that it does not know, and no pair's. None where the
+        dispersion was learned.
+    """
+
+    precision: Floats
+    score: Floats
+    squares: Floats | None = None
+
+    @property
+    def totals(self) -> Floats:
+        """Sums of the squares and the precisions, (2,)."""
+        if self.squares is None:
+            return np.zeros(2)
+        return np.array([self.squares.sum(), self.precision.sum()])
+
+
+# What a model leaves of rows of positive weight, by their columns, for each of its functions; it
+# travels to workers, without a model's tables.
+Working = Callable[[Rows, dict[str, Floats]], list[Left]]
+
+
 @dataclass(frozen=True)
 class PairRecipe:
-    """How a block of rows is summed by pairs; it travels to workers, without a model's tables."""
+    """How a block of rows is summed by pairs; it travels to workers."""
 
     columns: list[CoarseColumn]
     pairs: list[tuple[int, int]]
     names: tuple[str, ...]
-    terms: list[FittedTerm]
-    intercept: float
-    row_variance: float
+    working: Working
 
     def __call__(self, rows: Rows) -> list[Floats]:
-        """Precisions and scores of each pair, (2, n_first, n_other)."""
+        """Precisions and scores of each pair, (2 n_functions, n_first, n_other); totals last."""
         rows = of_positive_weight(rows)
-        assert rows.y is not None
         by_name = dict(zip(self.names, rows.columns, strict=True))
         codes = {j: self.columns[j].codes(by_name) for j in sorted({*chain(*self.pairs)})}
-        score = rows.y - self.intercept
-        for term in self.terms:
-            score -= centred_mean(term, term.bound.joined(term.bound.read(by_name)))
-        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-        precision = weight / self.row_variance
-        score *= precision
+        left = self.working(rows, by_name)
+        numbers = [side for each in left for side in (each.precision, each.score)]
         out = [
-            np.zeros((2, len(self.columns[j].shares), len(self.columns[k].shares)))
+            np.zeros((len(numbers), len(self.columns[j].shares), len(self.columns[k].shares)))
             for j, k in self.pairs
         ]
         tasks = [
-            partial(count_pairs, codes[j], codes[k], numbers, table[side])
+            partial(count_pairs, codes[j], codes[k], values, table[side])
             for (j, k), table in zip(self.pairs, out, strict=True)
-            for side, numbers in enumerate((precision, score))
+            for side, values in enumerate(numbers)
         ]
         run(tasks, _COUNT * len(rows) * len(tasks), in_place=True)
-        return out
+        return [*out, np.array([each.totals for each in left])]
 
 
 def _fits(columns: list[CoarseColumn], pair: tuple[int, int]) -> bool:
@@ -156,17 +178,11 @@ class PairTables:
         fitting = [p for p in varying if _fits(columns, p)]
         return cls(columns, fitting, surveyed.lengths, len(varying) - len(fitting))
 
-    def gains(self, source: Source, outcome: GaussianOutcome) -> dict[tuple[int, int], float]:
-        """What each pair would gain beside a model, in nats."""
-        model = outcome.model()
-        recipe = PairRecipe(
-            self.columns,
-            self.pairs,
-            tuple(source.names),
-            model.terms,
-            model.intercept,
-            outcome.noise_variance,
-        )
+    def gains(
+        self, source: Source, working: Working, *, main_effects_known: bool
+    ) -> dict[tuple[int, int], float]:
+        """What each pair would gain beside a model, in nats; of several functions, of all."""
+        recipe = PairRecipe(self.columns, self.pairs, tuple(source.names), working)
         total: list[Floats] | None = None
         for part in over_blocks(source.chunks(), self.lengths, LOGICAL_BLOCK, recipe, "pairs"):
             if total is None:
@@ -175,12 +191,22 @@ class PairTables:
             for mine, theirs in zip(total, part, strict=True):
                 mine += theirs
         assert total is not None
-        found = np.empty(len(self.pairs))
+        squares, precisions = total.pop().T
+        # As with Gaussian noise, whose variance counts what a model has missed.
+        dispersions = np.maximum(squares / np.maximum(precisions, np.finfo(float).tiny), 1.0)
+        found = np.zeros(len(self.pairs))
 
         def judge(position: int) -> None:
             j, k = self.pairs[position]
-            precision, score = total[position]
-            found[position] = gain(precision, score, self.features[j], self.features[k])[0]
+            sides = total[position]
+            for precision, score, phi in zip(sides[::2], sides[1::2], dispersions, strict=True):
+                found[position] += gain(
+                    precision / phi,
+                    score / phi,
+                    self.features[j],
+                    self.features[k],
+                    main_effects_known=main_effects_known,
+                )[0]
 
         run([partial(judge, k) for k in range(len(self.pairs))], _JUDGE * len(found), in_place=True)
         return dict(zip(self.pairs, found.tolist(), strict=True))

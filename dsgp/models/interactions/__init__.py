@@ -1,0 +1,1 @@
+"""Interactions that are looked for beside any model: what is asked, two-way tables, and rounds."""
