@@ -15,7 +15,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,55 +25,26 @@ from sklearn.metrics import log_loss
 
 from benchmarks.tables_beside_r import PACKAGES, beside_r, missing_package
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, Levels, Smooth
-from dsgp.kernels import Periodic
+from pipelines.datasets.tables import TABLE_JOBS, path_of, split_table
 
-Change = Callable[[pd.DataFrame], pd.DataFrame]
-DATES = {"date": [Smooth(), Smooth(kernel=Periodic("year")), Levels(part="weekday")]}
 GROUPS = {"carat": [Smooth(), Smooth(by="clarity"), Smooth(by="color")]}
-
-
-def _log(name: str) -> Change:
-    return lambda table: table.assign(**{name: np.log(table[name].clip(lower=1))})
-
-
-def _late(table: pd.DataFrame) -> pd.DataFrame:
-    late = (table["arr_delay"] > 30).astype(int)
-    return table.assign(late=late).drop(columns=["arr_delay", "dep_delay"])
-
-
-# Target, change of the raw table, and terms.
-JOBS: dict[str, tuple[str, Change, Any]] = {
-    "diamonds": ("price", _log("price"), None),
-    "diamonds-by": ("price", _log("price"), GROUPS),
-    "deliveries": ("time_to_delivery", lambda table: table, None),
-    "hotel_rates": ("avg_price_per_room", lambda table: table, None),
-    "ames": ("Sale_Price", _log("Sale_Price"), None),
-    "birthdays": ("births", _log("births"), DATES),
-    "insteval": ("y", lambda table: table, None),
-    "flights": ("late", _late, None),
-    "lending_club": ("Class", lambda table: table, None),
-}
+# The jobs of the pipeline, and curves of groups that mgcv has too.
+JOBS = {**TABLE_JOBS, "diamonds-by": replace(TABLE_JOBS["diamonds"], terms=GROUPS)}
 
 
 def split_of(folder: Path, name: str) -> tuple[pd.DataFrame, Any, pd.DataFrame, Any]:
     """Return training rows and targets, test rows and targets of a job."""
-    target, change, _ = JOBS[name]
-    table = change(pd.read_parquet(folder / "tables" / f"{name.partition('-')[0]}.parquet"))
-    table = table[table[target].notna()].reset_index(drop=True)
-    y = table.pop(target)
-    if not pd.api.types.is_numeric_dtype(y):
-        y = (y == y.value_counts().index[-1]).astype(int)
-    order = np.random.default_rng(0).permutation(len(table))
-    train, test = np.split(order, [int(0.8 * len(order))])
-    return table.iloc[train], y.to_numpy()[train], table.iloc[test], y.to_numpy()[test]
+    path = path_of(JOBS[name].file, folder)
+    split = split_table(name, JOBS[name], pd.read_parquet(path))
+    return split.X_train, split.y_train, split.X_test, split.y_test
 
 
 def job(folder: Path, name: str) -> dict[str, Any]:
     """Fit and test one job."""
     X, y, X_test, observed = split_of(folder, name)
-    is_class = name in ("flights", "lending_club")
+    is_class = JOBS[name].is_class
     make: Any = AdditiveGPClassifier if is_class else AdditiveGPRegressor
-    model = make(terms=JOBS[name][2], missing="ignore")
+    model = make(terms=JOBS[name].terms, missing="ignore")
     began = time.perf_counter()
     model.fit(X, y)
     result: dict[str, Any] = {"job": name, "rows": len(X)}
@@ -126,7 +97,7 @@ def main() -> None:
                 print(json.dumps({"job": name, "not measured": lacking}), flush=True)
                 continue
             split = split_of(options.data_dir, name)
-            told = beside_r(name, split, JOBS[name][2], options.beside_r)
+            told = beside_r(name, split, JOBS[name].terms, options.beside_r)
             print(json.dumps(told, default=float), flush=True)
     elif options.data_dir is not None:
         for name in options.job or JOBS:

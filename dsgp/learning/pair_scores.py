@@ -144,12 +144,40 @@ class _MainEffects(NamedTuple):
         return np.concatenate([by_first, by_other], axis=2).reshape(-1, len(self.half)) @ self.half
 
 
-def _gain(
+def effect(
+    precision: Floats,
+    score: Floats,
+    first: Sequence[Floats],
+    other: Sequence[Floats],
+    *,
+    main_effects_known: bool = True,
+) -> Floats:
+    """Posterior mean of the interaction that gains most, in each pair of bins, all else as it is.
+
+    Φ₁ B Φ₂ᵀ with vec B = (M + I / v)⁻¹ Q c, at the scales and the variance v of ``gain``.
+
+    Returns
+    -------
+    ndarray of shape (n_first, n_other)
+    """
+    best, mean = (0.0, 0.0), np.zeros(precision.shape)
+    main = None if main_effects_known else _MainEffects.of(precision, score)
+    for k in range(max(len(first), len(other))):
+        sides = first[k % len(first)], other[k % len(other)]
+        found = _gain(precision, score, *sides, main)
+        if found > best:
+            best = found
+            values, vectors, c = _directions(precision, score, *sides, main)
+            solved = vectors @ (c * found[1] / (1.0 + found[1] * values))
+            mean = sides[0] @ solved.reshape(sides[0].shape[1], -1) @ sides[1].T
+    return mean
+
+
+def _directions(
     precision: Floats, score: Floats, first: Floats, other: Floats, main: _MainEffects | None
-) -> tuple[float, float]:
+) -> tuple[Floats, Floats, Floats]:
+    """Eigenvalues m and eigenvectors Q of M, and c."""
     size = first.shape[1] * other.shape[1]
-    if not size:
-        return 0.0, 0.0
     b = (first.T @ score @ other).ravel()
     of_first = np.einsum("ap,aq->apq", first, first).reshape(len(first), -1)
     of_other = np.einsum("bp,bq->bpq", other, other).reshape(len(other), -1)
@@ -161,13 +189,20 @@ def _gain(
         matrix -= shared @ shared.T
         b -= shared @ main.values
     values, vectors = eigh(matrix, check_finite=False)
-    values = np.maximum(values, 0.0)
+    return np.maximum(values, 0.0), vectors, vectors.T @ b
+
+
+def _gain(
+    precision: Floats, score: Floats, first: Floats, other: Floats, main: _MainEffects | None
+) -> tuple[float, float]:
+    if not first.shape[1] * other.shape[1]:
+        return 0.0, 0.0
+    values, _, c = _directions(precision, score, first, other, main)
     largest = float(values[-1])
     if largest <= 0:
         return 0.0, 0.0
-    squares = (vectors.T @ b) ** 2
     variances = _RATIOS / largest
     told = 1.0 + np.outer(variances, values)
-    gains = 0.5 * np.sum(variances[:, None] * squares / told - np.log(told), axis=1)
+    gains = 0.5 * np.sum(variances[:, None] * c**2 / told - np.log(told), axis=1)
     at = int(np.argmax(gains))
     return max((float(gains[at]), float(variances[at])), (0.0, 0.0))

@@ -87,7 +87,8 @@ def search_for(
 
     ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
     it the variance of one may be. Lengthscales are no shorter than ``shortest``, by default a share
-    of the width.
+    of the width, nor than a typical bin of an interaction: of what is shorter, a new row would get
+    less than the bin that it is in tells.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
@@ -103,10 +104,10 @@ def search_for(
     for name in kernel.parameters:
         given = kernel.value(name)
         if name in lengthscales:
-            width, high = _width_and_longest(
-                kernel, cells.scale_of(name, counts), kernel.natural_width_of(name)
-            )
+            scale = cells.scale_of(name, counts)
+            width, high = _width_and_longest(kernel, scale, kernel.natural_width_of(name))
             low = SHORTEST * width if shortest is None else shortest
+            low = max(low, 0.0 if scale is None else min(scale.bin_width, width))
             start, middle = LENGTHSCALE_START * width, MIDDLE_LENGTHSCALE * width
             if kernel.is_layered:
                 fraction = NEXT_LENGTHSCALE ** lengthscales.index(name)

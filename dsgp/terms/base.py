@@ -207,11 +207,14 @@ class Scale:
         Of all of them.
     spacing : float
         Of neighbouring points.
+    bin_width : float
+        Of a typical bin, where these are few: they hold nothing shorter.
     """
 
     width: float
     extent: float
     spacing: float
+    bin_width: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,16 @@ class TensorCells(Factored):
     def __init__(self, points: Floats) -> None:
         self.points = np.ascontiguousarray(points, dtype=np.float64)
         self._within: Floats | None = None
+        self._bin_widths = np.zeros(2)
 
-    def with_within(self, within: Floats) -> Self:
-        """Return bins, with the variances of both inputs within each, (n_cells, 2)."""
+    def with_within(self, within: Floats, widths: Floats | None = None) -> Self:
+        """Return bins, with the variances of both inputs within each, (n_cells, 2).
+
+        Bins of bins are as wide as these, where lengthscales are looked for.
+        """
         bins = type(self)(self.points)
         bins._within = within if within.any() else None
+        bins._bin_widths = np.median(np.sqrt(12 * within), axis=0) if widths is None else widths
         return bins
 
     def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
@@ -117,7 +122,9 @@ class TensorCells(Factored):
 
     def subset(self, chosen: Sequence[int] | Codes) -> Self:
         some = type(self)(self.points[chosen])
-        return some if self._within is None else some.with_within(self._within[chosen])
+        if self._within is None:
+            return some
+        return some.with_within(self._within[chosen], self._bin_widths)
 
     def bins(self, weight: Floats, n_bins: int) -> Codes:
         if len(self) <= n_bins:
@@ -161,7 +168,7 @@ class TensorCells(Factored):
         merged_within = np.column_stack(
             [sum_by(bin_of_cell, n_bins, counted * within[:, k]) / total for k in (0, 1)]
         )
-        return type(self)(points).with_within(merged_within), np.zeros(n_bins)
+        return type(self)(points).with_within(merged_within, self._bin_widths), np.zeros(n_bins)
 
     def fewest_bins(self) -> int:
         return len(self) if all(self.are_levels) else min(len(self), 4 * self.n_lines)
@@ -262,6 +269,7 @@ class TensorCells(Factored):
             typical_width(values, sum_by(places, len(values), weight)),
             float(values[-1] - values[0]),
             spacing(values) if len(values) > 1 else 0.0,
+            float(self._bin_widths[k]),
         )
 
     def left_open(self, kernel: Any, spread: Floats) -> Floats:

@@ -94,7 +94,7 @@ class Settings:
         return f"{self.method.replace(':', '-')}-{self.n}-{self.repeat}-{self.key}.json"
 
 
-def request(settings: Settings, path: Path, scheduler: str | None) -> str:
+def request(settings: Any, path: Path, scheduler: str | None) -> str:
     """Write what ``main`` reads."""
     return json.dumps(
         {

@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from rich.console import Console
 
 from dsgp.errors import StorageError
-from pipelines.scaling.run import Settings, request
+from pipelines.scaling.run import request
 
 ROOT = Path(__file__).parents[2]
 RUNS = "runs"
@@ -18,29 +19,43 @@ RUNS = "runs"
 console = Console()
 
 
+class Planned(Protocol):
+    """Settings of a run: a dataclass that knows what it is called."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def told(self) -> str: ...
+
+    @property
+    def file_name(self) -> str: ...
+
+
 def run_all(
-    planned: list[Settings],
+    planned: Sequence[Planned],
     folder: Path,
     scheduler: str | None,
     overwrite: bool,
     module: str = "pipelines.scaling.run",
+    limit_seconds: float | None = None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run what is not finished yet; return the records, and a line for each run that failed.
 
-    ``module`` is what runs, in a process of its own for each of the settings.
+    ``module`` is what runs, in a process of its own for each of the settings, which is ended when
+    it takes longer than the limit.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("*.part"):
         leftover.unlink()
+    limit = () if limit_seconds is None else (limit_seconds,)
     records, failures = [], []
     for settings in planned:
         path = folder / settings.file_name
         label = settings.told
         if overwrite or not path.exists():
-            code = run_apart(request(settings, path, scheduler), module)
-            if code:
-                # The kernel ends a process that takes too much memory by signal 9.
-                reason = f"signal {-code}, memory?" if code < 0 else f"exit code {code}"
+            code = run_apart(request(settings, path, scheduler), module, *limit)
+            if code != 0:
+                reason = _reason(code, limit_seconds)
                 failures.append(f"{label}: FAILED ({reason}).")
                 say(failures[-1])
                 continue
@@ -53,8 +68,15 @@ def run_all(
     return records, failures
 
 
-def run_apart(asked: str, module: str) -> int:
-    """Run in a fresh process, and do not leave it behind."""
+def _reason(code: int | None, limit_seconds: float | None) -> str:
+    if code is None:
+        return f"longer than {limit_seconds:.0f} s"
+    # The kernel ends a process that takes too much memory by signal 9.
+    return f"signal {-code}, memory?" if code < 0 else f"exit code {code}"
+
+
+def run_apart(asked: str, module: str, limit_seconds: float | None = None) -> int | None:
+    """Run in a fresh process, and do not leave it behind; None where it took too long."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     process = subprocess.Popen(
         [sys.executable, "-m", module],
@@ -63,8 +85,10 @@ def run_apart(asked: str, module: str) -> int:
         text=True,
     )
     try:
-        process.communicate(asked)
+        process.communicate(asked, limit_seconds)
         return process.returncode
+    except subprocess.TimeoutExpired:
+        return None
     finally:
         if process.poll() is None:
             process.terminate()  # it may have a process of its own to end

@@ -9,7 +9,9 @@ import dsgp
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP, Levels, Tensor
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern32, Matern52, Periodic
-from dsgp.learning.pair_scores import PairedColumn, gain
+from dsgp.learning.pair_scores import PairedColumn, effect, gain
+from dsgp.models.gaussian import interactions as gaussian_interactions
+from dsgp.models.interactions import search
 from dsgp.terms import parse_term
 
 
@@ -311,6 +313,57 @@ def test_auto_adds_none_where_there_is_none():
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
 
 
+def test_columns_that_say_the_same_interact_once():
+    X, f = table(1500)
+    y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
+    X["b again"] = X["b"] + 0.2 * np.random.default_rng(2).standard_normal(len(X))
+    model = AdditiveGPRegressor(interactions="auto").fit(X, y)
+    assert {frozenset(pair) for pair in model.interactions_} == {
+        frozenset("ab"), frozenset("bg"), frozenset("gh"),
+    }  # fmt: skip
+
+
+def test_interactions_are_no_rougher_than_their_bins():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 10, 3000), "g": rng.choice(list("pq"), 3000)})
+    # Fifty waves, of which 24 bins see nothing but noise.
+    y = np.sin(31.4 * X["a"]) * (X["g"] == "p") + 0.1 * rng.standard_normal(3000)
+    model = AdditiveGPRegressor(terms=["a", "g", Tensor("a", "g")]).fit(X, y)
+    cells = model.terms_[-1].cells
+    width = 10 / 24
+    scale = cells.scale_of("lengthscale_1", np.ones(len(cells)))
+    assert scale.bin_width == pytest.approx(width, rel=0.1)
+    assert model.kernels_["a × g"].value("lengthscale_1") > 0.9 * width
+    merged, _ = cells.merged(cells.bins(np.ones(len(cells)), 12), np.ones(len(cells)))
+    again = merged.scale_of("lengthscale_1", np.ones(len(merged)))
+    assert again.bin_width == scale.bin_width
+
+
+def test_an_outlier_is_no_interaction(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.uniform(0, 5, 800), "b": rng.normal(size=800)})
+    X["g"] = np.where(np.arange(800) < 8, "rare", rng.choice(["p", "q", "r"], 800))
+    y = np.sin(X["a"]) + 0.3 * rng.standard_normal(800)
+    y[3] -= 6.0
+    assert AdditiveGPRegressor(interactions="auto").fit(X, y).interactions_ == []
+    monkeypatch.setattr(gaussian_interactions, "_MOST_TOLD", np.inf)
+    scores = AdditiveGPRegressor(interactions="auto").fit(X, y).interaction_scores_
+    assert scores["gain"].max() > 8  # log 3 + 4 are asked for, to which a row can no longer come
+
+
+@pytest.mark.parametrize(
+    ("checked", "kept"),
+    [((-0.1, 0.01), False), ((0.01, 0.1), False), ((0.2, 0.1), True), ((0.0, 9.0), True)],
+)
+def test_interactions_that_help_no_row_left_out_are_dropped(checked, kept, monkeypatch):
+    monkeypatch.setattr(search._Search, "_checked", lambda *models: (*checked, 100))
+    X, f = table(600)
+    y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
+    model = AdditiveGPRegressor(interactions="auto").fit(X, y)
+    assert bool(model.interactions_) == kept
+    assert any("are dropped" in note for note in model.learner_notes_) != kept
+
+
 def test_numbers_and_names_of_pairs(tmp_path):
     X, f = table(600)
     y = f + 0.3 * np.random.default_rng(1).standard_normal(len(f))
@@ -364,6 +417,13 @@ def test_gains_are_those_of_the_marginal_likelihood():
     assert found == pytest.approx(likelihood(variance) - likelihood(0.0), abs=1e-8)
     for factor in (0.3, 3.0):
         assert likelihood(factor * variance) - likelihood(0.0) < found
+    # What is taken off for the next pair is the posterior mean of the model with the features.
+    covariance = noise * np.eye(n) + variance * features @ features.T
+    cells = (first[:, None, :, None] * other[None, :, None, :]).reshape(12, -1)
+    mean = variance * cells @ features.T @ np.linalg.solve(covariance, y)
+    taken = effect(precision, score, [first], [other])
+    np.testing.assert_allclose(taken, mean.reshape(4, 3), atol=1e-10)
+    assert not effect(precision, 0 * score, [first], [other]).any()
     # Features average to zero over the rows of each column.
     np.testing.assert_allclose(shares @ first, 0.0, atol=1e-12)
 

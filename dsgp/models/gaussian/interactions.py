@@ -18,6 +18,10 @@ from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import BoundTerm, Floats
 
+# Standard deviations of its noise that a row counts for at most: else a single outlier in a bin of
+# few rows, which the model cannot explain otherwise, would make a pair.
+_MOST_TOLD = 3.0
+
 
 @dataclass(frozen=True)
 class GaussianFits:
@@ -81,5 +85,6 @@ class Residuals:
             score -= centred_mean(term, term.bound.joined(term.bound.read(by_name)))
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
         precision = weight / self.row_variance
-        score *= precision
+        most = _MOST_TOLD / np.sqrt(precision)
+        score = np.clip(score, -most, most) * precision
         return [Left(precision, score)]

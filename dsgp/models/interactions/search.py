@@ -38,7 +38,7 @@ LEAST_GAIN = 4.0
 # Nats that a pair must gain where a number of them is asked for.
 ANY_GAIN = 1.0
 # Pairs that "auto" adds at most, and those of one round: a share of the best one's gain at least.
-MOST_ADDED, MOST_IN_ROUND, SHARE_OF_BEST = 20, 4, 0.15
+MOST_ADDED, MOST_IN_ROUND, SHARE_OF_BEST = 20, 8, 0.1
 # Rows by which the leave-one-out check of "auto" is made.
 CHECKED_ROWS = 20_000
 
@@ -215,21 +215,13 @@ class _Search(Generic[Outcome]):
         number = 0
         while self.pairs and len(added) < most:
             number += 1
-            gains = tables.gains(
-                self.fits.source,
-                self.fits.working(outcome),
-                main_effects_known=self.fits.main_effects_known,
-            )
+            room = min(MOST_IN_ROUND, max((most - len(added) + 1) // 2, 1))
+            some, gains = self._promising(tables, outcome, added, room)
             for pair, found in gains.items():
                 if pair not in added:
                     rows[self._names(pair)] = {"gain": found, "round": number, "chosen": False}
-            ranked = sorted(gains, key=lambda pair: -gains[pair])
-            refused = self.left_out.union(added)
-            ranked = [p for p in ranked if p not in refused and gains[p] > self.least]
-            if not ranked:
+            if not some:
                 break
-            room = min(MOST_IN_ROUND, max((most - len(added) + 1) // 2, 1))
-            some = [p for p in ranked[:room] if gains[p] >= SHARE_OF_BEST * gains[ranked[0]]]
             better = self._with(outcome, added, some)
             if better is None and len(some) > 1:
                 some = some[:1]
@@ -253,14 +245,45 @@ class _Search(Generic[Outcome]):
                 f"{INTERACTIONS}: leave-one-out log density of a row with them, less that without: "
                 f"{difference:.3g} ± {error:.2g} ({n_checked} rows)"
             )
-            if difference < -error:
+            claimed = gained / sum(tables.lengths)
+            if difference < error < claimed - difference:
                 notes.append(
-                    f"{INTERACTIONS}: predictions are better without them: they are left out"
+                    f"{INTERACTIONS}: they help no prediction of a row that is left out and are "
+                    "dropped"
                 )
                 outcome, added = first, []
                 for row in rows.values():
                     row["chosen"] = False
         return Found(outcome, [self._names(pair) for pair in added], scores_of(rows), notes)
+
+    def _promising(
+        self,
+        tables: PairTables,
+        outcome: Outcome,
+        added: list[tuple[int, int]],
+        room: int,
+    ) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
+        """Return pairs to add, each judged beside those before it, and the gains of all.
+
+        What the pairs before it would do is taken off: columns that say much the same promise the
+        same interaction, which is added once.
+        """
+        working, known = self.fits.working(outcome), self.fits.main_effects_known
+        refused = self.left_out.union(added)
+        effects: dict[tuple[int, int], Floats] = {}
+        chosen: dict[tuple[int, int], float] = {}
+        gains: dict[tuple[int, int], float] = {}
+        while len(chosen) < room:
+            sums = tables.sums(self.fits.source, working, effects)
+            gains = tables.gains(sums, main_effects_known=known) | chosen
+            new = [pair for pair in gains if pair not in refused and pair not in chosen]
+            best = max(new, key=lambda pair: gains[pair], default=None)
+            least = max(self.least, SHARE_OF_BEST * max(chosen.values(), default=0.0))
+            if best is None or gains[best] <= least:
+                break
+            chosen[best] = gains[best]
+            effects[best] = tables.effect(best, sums, main_effects_known=known)
+        return list(chosen), gains
 
     def _names(self, pair: tuple[int, int]) -> tuple[str, str]:
         return self.columns[pair[0]].name, self.columns[pair[1]].name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ from dsgp.additive.streaming import LOGICAL_BLOCK
 from dsgp.additive.survey import of_positive_weight, survey
 from dsgp.compute import over_blocks, run
 from dsgp.jit.sketch import count_pairs
-from dsgp.learning.pair_scores import PairedColumn, gain
+from dsgp.learning.pair_scores import PairedColumn, effect, gain
 from dsgp.models.rows.columns import TermRows
 from dsgp.rows.coding import FEWEST_OF_PAIRS, MOST_FILLED_PAIRS, MOST_PAIRS
 from dsgp.rows.encode import Bins, Sketch
@@ -104,6 +104,7 @@ class Left(NamedTuple):
         return np.array([self.squares.sum(), self.precision.sum()])
 
 
+Pair = tuple[int, int]
 # What a model leaves of rows of positive weight, by their columns, for each of its functions; it
 # travels to workers, without a model's tables.
 Working = Callable[[Rows, dict[str, Floats]], list[Left]]
@@ -117,6 +118,7 @@ class PairRecipe:
     pairs: list[tuple[int, int]]
     names: tuple[str, ...]
     working: Working
+    effects: Mapping[Pair, Floats]
 
     def __call__(self, rows: Rows) -> list[Floats]:
         """Precisions and scores of each pair, (2 n_functions, n_first, n_other); totals last."""
@@ -124,6 +126,11 @@ class PairRecipe:
         by_name = dict(zip(self.names, rows.columns, strict=True))
         codes = {j: self.columns[j].codes(by_name) for j in sorted({*chain(*self.pairs)})}
         left = self.working(rows, by_name)
+        for (j, k), tables in self.effects.items():
+            counts = (codes[j] < tables.shape[1]) & (codes[k] < tables.shape[2])
+            for each, table in zip(left, tables, strict=True):
+                taken = table[codes[j][counts], codes[k][counts]]
+                each.score[counts] -= each.precision[counts] * taken
         numbers = [side for each in left for side in (each.precision, each.score)]
         out = [
             np.zeros((len(numbers), len(self.columns[j].shares), len(self.columns[k].shares)))
@@ -178,11 +185,15 @@ class PairTables:
         fitting = [p for p in varying if _fits(columns, p)]
         return cls(columns, fitting, surveyed.lengths, len(varying) - len(fitting))
 
-    def gains(
-        self, source: Source, working: Working, *, main_effects_known: bool
-    ) -> dict[tuple[int, int], float]:
-        """What each pair would gain beside a model, in nats; of several functions, of all."""
-        recipe = PairRecipe(self.columns, self.pairs, tuple(source.names), working)
+    def sums(
+        self, source: Source, working: Working, effects: Mapping[Pair, Floats]
+    ) -> dict[Pair, Floats]:
+        """Precisions and scores beside a model and effects of some pairs.
+
+        For each pair (n_functions, 2, n_first, n_other), as effects are (n_functions, n_first,
+        n_other).
+        """
+        recipe = PairRecipe(self.columns, self.pairs, tuple(source.names), working, effects)
         total: list[Floats] | None = None
         for part in over_blocks(source.chunks(), self.lengths, LOGICAL_BLOCK, recipe, "pairs"):
             if total is None:
@@ -194,19 +205,34 @@ class PairTables:
         squares, precisions = total.pop().T
         # As with Gaussian noise, whose variance counts what a model has missed.
         dispersions = np.maximum(squares / np.maximum(precisions, np.finfo(float).tiny), 1.0)
+        return {
+            pair: sides.reshape(-1, 2, *sides.shape[1:]) / dispersions[:, None, None, None]
+            for pair, sides in zip(self.pairs, total, strict=True)
+        }
+
+    def gains(self, sums: Mapping[Pair, Floats], *, main_effects_known: bool) -> dict[Pair, float]:
+        """What each pair would gain by itself, in nats; of several functions, of all."""
         found = np.zeros(len(self.pairs))
 
         def judge(position: int) -> None:
-            j, k = self.pairs[position]
-            sides = total[position]
-            for precision, score, phi in zip(sides[::2], sides[1::2], dispersions, strict=True):
+            pair = self.pairs[position]
+            features = [self.features[k] for k in pair]
+            for precision, score in sums[pair]:
                 found[position] += gain(
-                    precision / phi,
-                    score / phi,
-                    self.features[j],
-                    self.features[k],
-                    main_effects_known=main_effects_known,
+                    precision, score, *features, main_effects_known=main_effects_known
                 )[0]
 
         run([partial(judge, k) for k in range(len(self.pairs))], _JUDGE * len(found), in_place=True)
         return dict(zip(self.pairs, found.tolist(), strict=True))
+
+    def effect(
+        self, pair: Pair, sums: Mapping[Pair, Floats], *, main_effects_known: bool
+    ) -> Floats:
+        """What a pair would add to each f in each pair of bins, (n_functions, n_first, n_other)."""
+        first, other = (self.features[k] for k in pair)
+        return np.stack(
+            [
+                effect(precision, score, first, other, main_effects_known=main_effects_known)
+                for precision, score in sums[pair]
+            ]
+        )

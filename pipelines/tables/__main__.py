@@ -1,0 +1,172 @@
+"""Fit real tables by every method on the same rows, each in a process of its own; one report.
+
+``python -m pipelines.tables --data-dir FOLDER --out results/tables``
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+from typer import Option
+
+from dsgp.cli.endings import run_app
+from dsgp.errors import DataError, ParameterError
+from dsgp.interrupt import exit_on_termination
+
+try:
+    from pipelines.datasets.tables import NUMBER_JOBS, TABLE_JOBS, path_of
+    from pipelines.reporting import REPORT, environment, plain_errors, write_report
+    from pipelines.scaling.running import RUNS, require_own, run_all, say
+    from pipelines.tables.cell import Settings
+    from pipelines.tables.methods import METHODS, methods_named
+    from pipelines.tables.summary import lines_of, markdown, shares_of
+except ImportError as error:
+    if __name__ != "__main__":
+        raise
+    sys.exit(f"Error: {error}")
+
+PIPELINE = "tables"
+CELL = "pipelines.tables.cell"
+OWN_FILES = {RUNS, REPORT, "report.md", "results.csv", "shares.csv"}
+JOBS = [*TABLE_JOBS, *NUMBER_JOBS]
+
+EXAMPLES = """\b
+Examples:
+  python -m pipelines.tables --data-dir FOLDER --out results/tables
+  python -m pipelines.tables --data-dir FOLDER --out results/tables \\
+      --only deliveries,ames --models additive,interactions,trees
+  python -m pipelines.tables --data-dir FOLDER --out results/quick --quick
+"""
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command(epilog=EXAMPLES)
+def main(
+    data_dir: Annotated[
+        Path,
+        Option(metavar="FOLDER", help="Where the tables are: NAME.parquet (or in tables/), .npz."),
+    ],
+    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
+        "results/tables"
+    ),
+    only: Annotated[
+        list[str] | None,
+        Option(
+            metavar="JOB",
+            help=f"Can be repeated, or be a list A,B,C: {', '.join(JOBS)}. By default those that "
+            "the folder has.",
+        ),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        Option(
+            metavar="MODEL",
+            help=f"Likewise: {', '.join(METHODS)}. By default those that are installed.",
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, Option("--quick", help="2000 training rows and 1000 test rows at most.")
+    ] = False,
+    minutes: Annotated[
+        float, Option(metavar="N", help="Of one job by one model at most, by the clock.")
+    ] = 60.0,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Run again what is finished already.")
+    ] = False,
+) -> None:
+    """Predict the test rows of real tables by every method, and compare.
+
+    Each job by each model runs in a process of its own, is kept in FOLDER/runs as it ends, and not
+    made again, so that an interrupted run goes on where it was.
+    """
+    exit_on_termination()
+    with plain_errors():
+        if not minutes > 0:
+            raise ParameterError(f"--minutes must be above 0, got {minutes}")
+        chosen, notes = methods_named(_listed(models))
+        jobs, absent = _jobs(_listed(only), data_dir)
+        notes += absent
+        require_own(out, OWN_FILES)
+        planned = [
+            Settings.of(job, method, data_dir, quick)
+            for job in jobs
+            for method in chosen
+            if _task(job) in METHODS[method].method.tasks
+        ]
+        records, failures = run_all(
+            planned, out / RUNS, None, overwrite, CELL, limit_seconds=60 * minutes
+        )
+        notes += failures
+        if not records:
+            raise ParameterError("no job came to its end, so there is nothing to report")
+        finished = {settings.key: settings.file_name for settings in planned}
+        for record in records:
+            key = Settings(**record["settings"]).key
+            record["rows_file"] = finished[key].removesuffix(".json") + ".npz"
+        write(records, notes, out)
+        say(f"everything is in {out}")
+        if failures:
+            raise typer.Exit(1)
+
+
+def _listed(values: list[str] | None) -> list[str] | None:
+    """Values that are repeated or lists, each once."""
+    if values is None:
+        return None
+    words = [word.strip() for value in values for word in value.split(",")]
+    return list(dict.fromkeys(filter(None, words)))
+
+
+def _task(job: str) -> str:
+    is_class = job in TABLE_JOBS and TABLE_JOBS[job].is_class
+    return "classification" if is_class else "regression"
+
+
+def _jobs(names: list[str] | None, data_dir: Path) -> tuple[list[str], list[str]]:
+    """Jobs to run, and a line for each whose data are absent; one that is named must be there."""
+    if names is not None:
+        for name in names:
+            path_of(name, data_dir)
+        return names, []
+    jobs, notes = [], []
+    for name in JOBS:
+        try:
+            path_of(name, data_dir)
+            jobs.append(name)
+        except DataError as error:
+            notes.append(f"left out: {error}")
+    if not jobs:
+        raise DataError(f"{data_dir} holds the data of no job; expected one of {', '.join(JOBS)}")
+    return jobs, notes
+
+
+def write(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:
+    """Write report.md, results.csv, shares.csv and report.json aside, and move each into place."""
+    lines, shares = lines_of(records, out / RUNS), shares_of(records)
+    command = f"python -m pipelines.tables {' '.join(sys.argv[1:])}".strip()
+    # Within the folder of runs, so that a stray one is not taken for somebody else's file.
+    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
+        aside = Path(name)
+        text = markdown(lines, shares, notes, command)
+        (aside / "report.md").write_text(text, encoding="utf-8")
+        pd.DataFrame(lines).to_csv(aside / "results.csv", index=False)
+        shares.to_csv(aside / "shares.csv", index=False)
+        report = {
+            "data": {"name": "tables"},
+            "command": command,
+            "lines": lines,
+            "notes": notes,
+            "versions": environment(),
+            "machine": records[0]["machine"],
+            "runs": records,
+        }
+        for file in write_report(aside, PIPELINE, report)["files"]:
+            (aside / file).replace(out / file)
+
+
+if __name__ == "__main__":
+    run_app(app, "python -m pipelines.tables")
