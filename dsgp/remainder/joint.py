@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -63,6 +62,10 @@ class RowTerm:
             alpha = alpha * self.multiplier
         return sum_by(self.codes, len(self.cells) + 1, alpha)[:-1]
 
+    def products(self, vectors: Floats) -> Floats:
+        """Return Φ K Φᵀ α of vectors (k, n)."""
+        return np.stack([self.product(alpha) for alpha in vectors])
+
     def product(self, alpha: Floats) -> Floats:
         """Return Φ K Φᵀ α, (n,)."""
         values = np.append(self.cells.multiply(self.kernel, self.dual(alpha)), 0.0)[self.codes]
@@ -81,12 +84,15 @@ class Joint:
         c, unknown with a flat prior.
     iterations : int
     converged : bool
+    solutions : ndarray of shape (n, 2)
+        P⁻¹ α of the targets, and of ones: where a solve with another P may begin.
     """
 
     alpha: Floats
     constant: float
     iterations: int
     converged: bool
+    solutions: Floats
 
 
 def solve(
@@ -94,7 +100,8 @@ def solve(
     terms: Sequence[RowTerm],
     target: Floats,
     *,
-    tol: float = 1e-3,
+    start: Floats | None = None,
+    tol: float = 3e-3,
     max_iter: int = 500,
 ) -> Joint:
     """Find the joint posterior of terms, remainder and constant.
@@ -108,55 +115,44 @@ def solve(
     precision : Precision
     terms : sequence of RowTerm
     target : ndarray of shape (n,)
+    start : ndarray of shape (n, 2), optional
+        As ``solutions``.
     tol : float
-        Of the residual, in standard deviations of an observation, root mean square over the rows.
+        Of the residuals, in standard deviations of an observation, root mean square over the rows.
     max_iter : int
     """
-    of_target, first = _solved(precision, terms, target, tol, max_iter)
-    of_ones, second = _solved(precision, terms, np.ones_like(target), tol, max_iter)
-    constant = float(np.sum(of_target) / np.sum(of_ones))
-    return Joint(
-        of_target - constant * of_ones,
-        constant,
-        max(first, second),
-        max(first, second) < max_iter or not terms,
-    )
-
-
-def _solved(
-    precision: Precision, terms: Sequence[RowTerm], target: Floats, tol: float, max_iter: int
-) -> tuple[Floats, int]:
-    """Return P u and the iterations that it took."""
-    if not terms:
-        return precision.multiply(target[:, None])[:, 0], 0
-    n = len(target)
-    residual, alpha = target.copy(), np.zeros(n)
-    weighted = precision.multiply(residual[:, None])[:, 0]
+    both = np.column_stack([target, np.ones_like(target)])
+    u = both.copy() if start is None or not terms else start.copy()
+    alpha = precision.multiply(u)
+    residual = both - u - _of_terms(terms, alpha)
+    weighted = precision.multiply(residual)
     direction, along = residual.copy(), weighted.copy()
-    size = float(residual @ weighted)
-    enough = min(tol**2 * n, 1e-6 * size)
-    for iteration in range(max_iter):
-        if size <= enough:
-            return alpha, iteration
-        tasks = [partial(term.product, along) for term in terms]
-        image = direction + _total(run(tasks, _SECONDS * n * len(terms), in_place=True))
-        step = size / float(along @ image)
+    size = np.einsum("ij,ij->j", residual, weighted)
+    iteration = 0
+    while (size > tol**2 * len(target)).any() and iteration < max_iter:
+        iteration += 1
+        image = direction + _of_terms(terms, along)
+        curvature = np.einsum("ij,ij->j", along, image)
+        step = np.divide(size, curvature, out=np.zeros(2), where=curvature > 0)
+        u += step * direction
         alpha += step * along
         residual -= step * image
-        weighted = precision.multiply(residual[:, None])[:, 0]
-        before, size = size, float(residual @ weighted)
-        direction = residual + (size / before) * direction
-        along = weighted + (size / before) * along
-    return alpha, max_iter
+        weighted = precision.multiply(residual)
+        before, size = size, np.einsum("ij,ij->j", residual, weighted)
+        ratio = np.divide(size, before, out=np.zeros(2), where=before > 0)
+        direction = residual + ratio * direction
+        along = weighted + ratio * along
+    of_target, of_ones = alpha.T
+    constant = float(np.sum(of_target) / np.sum(of_ones))
+    converged = not (size > tol**2 * len(target)).any()
+    return Joint(of_target - constant * of_ones, constant, iteration, converged, u)
 
 
-def _total(parts: list[Floats]) -> Floats:
-    total = parts[0].copy()
-    for part in parts[1:]:
-        total += part
+def _of_terms(terms: Sequence[RowTerm], alpha: Floats) -> Floats:
+    """Σ_d Φ K_d Φᵀ α of both vectors, (n, 2)."""
+    total = np.zeros_like(alpha)
+    columns = np.ascontiguousarray(alpha.T)
+    tasks = [partial(term.products, columns) for term in terms]
+    for part in run(tasks, 2 * _SECONDS * len(alpha) * len(terms), in_place=True):
+        total += part.T
     return total
-
-
-def root_mean_square(values: Floats) -> float:
-    """Root mean square."""
-    return math.sqrt(float(np.mean(np.square(values)))) if len(values) else 0.0

@@ -273,11 +273,20 @@ class _Fit:
                     watch=partial(_shown, bar),
                 )
             metric = learned.metric.in_units(scale, np.ones(d))
+            if not fixed_noise:
+                # The targets are nearer to the terms than new ones will be.
+                left_over = n / max(n - sum(term.effective_dof for term in structure.terms), 1.0)
+                metric = replace(metric, noise_variance=metric.noise_variance * left_over)
             clock.stage("solve for terms and remainder")
             precision = Precision.of(
                 self.inputs, metric, self.relative_noise, _FACTOR_NEIGHBOURS, _SEED
             )
-            solved = solve(precision, row_terms, self.target)
+            solved = solve(
+                precision,
+                row_terms,
+                self.target,
+                start=None if solved is None else solved.solutions,
+            )
             structure = _moved(structure, row_terms, solved.alpha, solved.constant)
             before, left = left, self._left_by(structure)
             if np.sqrt(np.mean((left - before) ** 2)) <= _SETTLED * np.sqrt(np.mean(left**2)):
