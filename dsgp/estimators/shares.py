@@ -60,7 +60,7 @@ def variance_shares(
     f is without noise, offsets and the transform or link around it. Rows count by their weights;
     in a model with a likelihood by how much they tell of f, which is all that such a model keeps.
     They are as binned as in the fit. Beside a remainder they are up to 1000 training rows, evenly
-    spread; shares are NaN there if the remainder leaves out columns of terms.
+    spread.
 
     Hyperparameters are as fitted, but in models that draw them, where up to 16 of these draws share
     the samples. Directions of projections are as fitted. Each sample is the posterior mean, which

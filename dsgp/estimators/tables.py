@@ -138,7 +138,7 @@ class TableEstimator(Saved, BaseEstimator):
     ) -> Floats:
         blocks: list[Floats] = []
         gaps = np.zeros(len(self.used_columns_), dtype=int)
-        unseen = np.zeros(len(self._rows_model.terms), dtype=int)
+        unseen = np.zeros(len(self._rows_model.names), dtype=int)
         for load in self._rows_of(X, extra):
             rows = load()
             gaps += _gaps_of(rows)
@@ -192,7 +192,15 @@ class TableEstimator(Saved, BaseEstimator):
 
     def _report_unseen(self, unseen: NDArray[np.intp], n_rows: int, stacklevel: int) -> None:
         """Warn of levels that no training row had."""
-        for term, count in zip(self._rows_model.terms, unseen, strict=True):
+        terms = self._rows_model.terms
+        if unseen[len(terms) :].any():  # of columns that only a remainder reads
+            warnings.warn(
+                f"the remainder: {unseen[-1]} of {n_rows} rows to predict have a level that no "
+                "training row had, which is as far from all others as these are from each other",
+                DataWarning,
+                stacklevel=stacklevel,
+            )
+        for term, count in zip(terms, unseen, strict=False):
             if count:
                 warnings.warn(
                     f"term {term.name!r}: {count} of {n_rows} rows to predict have a level that no "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,8 +23,74 @@ from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
 NAME = "remainder"
+# Training rows over which shares of variance are.
+_EXAMPLES = 1000
 # Seconds of compiled work of a row, by 64 neighbours.
 _PREDICT = 1.5e-4
+
+
+@dataclass(frozen=True)
+class RemainderInputs:
+    """How columns become the inputs of a remainder.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Numbers first, and columns of levels after them.
+    offsets, spreads : ndarray of shape (n_numbers,)
+        A number x is (x − offset) / spread to the function.
+    levels : tuple of ndarray
+        Levels that training rows have, of each column of levels, increasing. To the function they
+        are 0, 1, …; a missing level is one more, and one that no training row had is −1.
+    """
+
+    columns: tuple[str, ...]
+    offsets: Floats
+    spreads: Floats
+    levels: tuple[Floats, ...]
+
+    @property
+    def n_levels(self) -> tuple[int, ...]:
+        """Different levels of each column of levels, the missing one among them."""
+        return tuple(len(known) + 1 for known in self.levels)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Columns of numbers."""
+        return self.columns[: len(self.offsets)]
+
+    def __call__(self, by_name: Mapping[str, Floats]) -> Floats:
+        """Return the inputs of rows, (n, D).
+
+        Raises
+        ------
+        DataError
+            If a number is missing.
+        """
+        for name in self.numbers:
+            if gaps := int(np.count_nonzero(np.isnan(by_name[name]))):
+                raise DataError(
+                    f"input column {name!r} is missing in {gaps} of {len(by_name[name])} rows, and "
+                    "the remainder needs it: fill it, or fit with remainder=[...] of other columns"
+                )
+        out = np.empty((len(by_name[self.columns[0]]), len(self.columns)))
+        for d, name in enumerate(self.numbers):
+            np.subtract(by_name[name], self.offsets[d], out=out[:, d])
+            out[:, d] /= self.spreads[d]
+        names = self.columns[len(self.offsets) :]
+        for d, (name, known) in enumerate(zip(names, self.levels, strict=True), len(self.offsets)):
+            out[:, d] = _places(by_name[name], known)
+        return out
+
+
+def _places(values: Floats, known: Floats) -> Floats:
+    missing = np.isnan(values)
+    places = np.minimum(np.searchsorted(known, values), max(len(known) - 1, 0))
+    if len(known):
+        found = known[places] == values
+    else:
+        found = np.zeros(len(values), dtype=bool)
+    return np.where(missing, float(len(known)), np.where(found, places, -1.0))
 
 
 @dataclass(frozen=True)
@@ -33,18 +99,21 @@ class FittedRemainder:
 
     Attributes
     ----------
-    columns : tuple of str
-        Numbers first, and columns of levels after them.
-    offsets, spreads : ndarray of shape (D,)
-        A number x is (x − offset) / spread to the function; levels are as they are.
+    inputs : RemainderInputs
     function : NeighbourFunction
         In the unit of the target.
+    examples : ndarray of shape (k, n_columns)
+        Some of the training rows, evenly spread, in the columns that the terms beside it read.
     """
 
-    columns: tuple[str, ...]
-    offsets: Floats
-    spreads: Floats
+    inputs: RemainderInputs
     function: NeighbourFunction
+    examples: Floats
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that it is a function of."""
+        return self.inputs.columns
 
     @property
     def kernel_text(self) -> str:
@@ -52,22 +121,9 @@ class FittedRemainder:
         return f"Matérn {self.function.metric.smoothness}/2"
 
     @property
-    def lengthscales(self) -> dict[str, float]:
-        """By column, in its units; of levels without units."""
-        values = self.function.metric.lengthscales * self.spreads
-        return dict(zip(self.columns, map(float, values), strict=True))
-
-    def inputs(self, by_name: dict[str, Floats]) -> Floats:
-        """Turn columns into inputs of the function, (n, D)."""
-        n_levels = self.function.metric.n_levels
-        for name in self.columns[: len(self.columns) - len(n_levels)]:
-            if gaps := int(np.count_nonzero(np.isnan(by_name[name]))):
-                raise DataError(
-                    f"input column {name!r} is missing in {gaps} of {len(by_name[name])} rows, and "
-                    "the remainder needs it: fill it, or fit with remainder=[...] of other columns"
-                )
-        columns = [by_name[name] for name in self.columns]
-        return inputs_of(columns, self.offsets, self.spreads, n_levels)
+    def places_of_examples(self) -> NDArray[np.intp]:
+        """Training rows that the examples are."""
+        return example_places(len(self.function.target))
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return settings and arrays, from which ``restored`` makes it again."""
@@ -87,42 +143,42 @@ class FittedRemainder:
             "target": one.target,
             "relative_noise": one.relative_noise,
             "lengthscales": metric.lengthscales,
-            "offsets": self.offsets,
-            "spreads": self.spreads,
+            "offsets": self.inputs.offsets,
+            "spreads": self.inputs.spreads,
         }
+        if self.inputs.levels:
+            arrays["levels"] = np.concatenate(self.inputs.levels)
+        if self.examples.shape[1]:
+            arrays["examples"] = self.examples
         return settings, arrays
 
     @classmethod
     def restored(cls, settings: dict[str, Any], arrays: dict[str, Any]) -> FittedRemainder:
         """Undo ``stored``; the schema of stores has checked what is there."""
+        n_levels = tuple(map(int, settings["n_levels"]))
         metric = Metric(
             smoothness=settings["smoothness"],
             variance=settings["variance"],
             lengthscales=arrays["lengthscales"],
             noise_variance=settings["noise_variance"],
-            n_levels=tuple(map(int, settings["n_levels"])),
+            n_levels=n_levels,
         )
         function = NeighbourFunction(
             arrays["inputs"], arrays["target"], arrays["relative_noise"], metric,
             int(settings["n_neighbours"]), float(settings["centre"]), float(settings["share"]),
         )  # fmt: skip
-        return cls(tuple(settings["columns"]), arrays["offsets"], arrays["spreads"], function)
+        ends = np.cumsum([count - 1 for count in n_levels])[:-1]
+        levels = np.split(arrays["levels"], ends) if n_levels else []
+        inputs = RemainderInputs(
+            tuple(settings["columns"]), arrays["offsets"], arrays["spreads"], tuple(levels)
+        )
+        count = len(example_places(len(function.target)))
+        return cls(inputs, function, arrays.get("examples", np.zeros((count, 0))))
 
 
-def inputs_of(
-    columns: Sequence[Floats], offsets: Floats, spreads: Floats, n_levels: Sequence[int]
-) -> Floats:
-    """Return standardised columns side by side, (n, D).
-
-    A missing level, of the columns at the end that hold levels, is the last of their numbers.
-    """
-    out = np.empty((len(columns[0]), len(columns)))
-    for d, values in enumerate(columns):
-        np.subtract(values, offsets[d], out=out[:, d])
-        out[:, d] /= spreads[d]
-    for d, count in enumerate(n_levels, len(columns) - len(n_levels)):
-        out[np.isnan(out[:, d]), d] = count - 1
-    return out
+def example_places(n_rows: int) -> NDArray[np.intp]:
+    """Rows that stand for all of so many, evenly spread."""
+    return np.linspace(0, n_rows - 1, min(n_rows, _EXAMPLES)).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -192,7 +248,7 @@ class RemainderModel:
 
     @property
     def row_variance(self) -> float:
-        """Noise variance of a row of weight 1."""
+        """Noise variance of a row of mean weight."""
         return self.remainder.function.metric.noise_variance
 
     @property
@@ -225,8 +281,18 @@ class RemainderModel:
         return self.structure.inputs(columns[: len(self.structure.used_columns)])
 
     def unseen(self, rows: Rows) -> NDArray[np.intp]:
-        """Count rows with a level that no training row had, for each term."""
-        return self.structure.unseen(self._split(rows)[0])
+        """Count rows with a level that no training row had, for each term and the remainder.
+
+        For the remainder of columns that no term reads.
+        """
+        of_terms, inputs = self._split(rows)
+        own = [
+            d
+            for d, name in enumerate(self.remainder.columns)
+            if d >= len(self.remainder.inputs.offsets) and name not in self.structure.used_columns
+        ]
+        count = np.count_nonzero((inputs[:, own] < 0).any(axis=1))
+        return np.append(self.structure.unseen(of_terms), count)
 
     # ------------------------------------------------------------------ moments
 

@@ -408,5 +408,8 @@ def count_of(number: int, what: str = "iteration") -> str:
 def _explained(latent: FittedModel, facts: FitFacts) -> float:
     """Share of the target's variance that the residuals do not have."""
     rows = max(facts.n_rows, 1)
-    left = latent.row_variance * (1 - facts.effective_dof / rows)
+    dof = facts.effective_dof
+    if isinstance(latent, RemainderModel):  # its noise counts what the terms have taken up
+        dof = 0.0
+    left = latent.row_variance * (1 - dof / rows)
     return max(0.0, 1 - left / facts.target_variance)

@@ -34,10 +34,6 @@ from dsgp.terms import Floats
 
 # Draws of a summary, and models given hyperparameters that they are shared among at most.
 DRAWS, _MEMBERS = 400, 16
-# Training rows over which shares beside a remainder are.
-_ROWS = 1000
-# Digits of inputs that are read back from standardised ones: levels are numbers as they were.
-_DIGITS = 12
 # Cells whose features are computed at a time.
 _TOGETHER = 4096
 _TINY = np.finfo(float).tiny
@@ -197,18 +193,12 @@ def _of_means(model: AdditiveModel, coarse: CoarseSpace) -> tuple[Floats, Floats
 def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Generator) -> Floats:
     """Draws of the shares of all terms and of a remainder, over some of the training rows.
 
-    The rows, evenly spread, are those that the remainder keeps. NaN where terms read columns that
-    it does not have.
+    The rows, evenly spread, are those that the remainder keeps.
     """
     structure, function = model.structure, model.remainder.function
-    missing = set(structure.used_columns) - set(model.remainder.columns)
-    if missing:
-        return np.full((n_draws, len(model.names)), np.nan)
-    some = np.linspace(0, len(function.target) - 1, min(len(function.target), _ROWS)).astype(int)
+    some = model.remainder.places_of_examples
     inputs = function.inputs[some]
-    read = inputs * model.remainder.spreads + model.remainder.offsets
-    by_name = dict(zip(model.remainder.columns, _rounded(read).T, strict=True))
-    rows = Rows([by_name[name] for name in structure.used_columns], n_rows=len(some))
+    rows = Rows(list(model.remainder.examples.T), n_rows=len(some))
     system = AdditiveSystem(
         structure.equations,
         [term.kernel for term in structure.terms],
@@ -240,10 +230,3 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
         drawn -= np.average(drawn, axis=2, weights=weight)[:, :, None]
         covariances = np.einsum("n,ksn,sn->sk", weight, drawn, drawn.sum(axis=0))
     return _as_shares(covariances)
-
-
-def _rounded(values: Floats) -> Floats:
-    """Round columns to as many digits as survive standardising them."""
-    largest = np.maximum(np.abs(values).max(axis=0), _TINY)
-    unit = 10.0 ** (np.ceil(np.log10(largest)) - _DIGITS)
-    return np.asarray(np.round(values / unit) * unit)

@@ -272,8 +272,13 @@ def _fitted(checked: TableSettings, size: int, drawn: bool) -> dict[str, Array]:
         declared[f"{at}/target"] = Array(("rows of the remainder",))
         declared[f"{at}/relative_noise"] = Array(("rows of the remainder",), values="positive")
         declared[f"{at}/lengthscales"] = Array((n_columns,), values="positive")
-        declared[f"{at}/offsets"] = Array((n_columns,))
-        declared[f"{at}/spreads"] = Array((n_columns,), values="positive")
+        n_levels = fitted.remainder.n_levels
+        n_numbers = n_columns - len(n_levels)
+        declared[f"{at}/offsets"] = Array((n_numbers,))
+        declared[f"{at}/spreads"] = Array((n_numbers,), values="positive")
+        if n_levels:
+            declared[f"{at}/levels"] = Array((sum(n_levels) - len(n_levels),))
+        declared[f"{at}/examples"] = Array(("examples", "columns"), values="any", optional=True)
     return declared
 
 

@@ -76,11 +76,9 @@ def plot_importance(
     if most < 1:
         raise ParameterError(f"most must be at least 1, got {most}")
     model = model_of_terms(model)
-    if not model.terms_:
+    if not model.model_.latent.names:
         raise ParameterError("there is no term to draw")
     shares = variance_shares(model, level=level, random_state=random_state)
-    if shares["share"].isna().any():
-        raise ParameterError("the remainder leaves out columns of terms: shares are not known")
     shares = shares.sort_values("share", ascending=False, kind="stable")
     kinds = variance_shares(model, by="kind", level=level, random_state=random_state)
     shown, rest = shares.iloc[:most], shares.iloc[most:]

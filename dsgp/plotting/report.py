@@ -80,7 +80,7 @@ def plot_report(
     if path is not None:
         require_ending(path)
     model = model_of_terms(model)
-    if not model.terms_:
+    if not model.model_.latent.names:
         raise ParameterError("there is no term to draw")
     roles = dict(zip(model.model_.latent.names, model.model_.latent.roles, strict=True))
     main = _largest(model, [name for name, role in roles.items() if role == MAIN_EFFECTS])
@@ -114,7 +114,7 @@ def _first_page(
     model: Any, main: list[str], title: str | None, options: dict[str, Any]
 ) -> DisplayedFigure:
     """Shares of all terms above the main effects."""
-    bars = 0.24 * min(len(model.terms_), _BARS + 1) + 1.2
+    bars = 0.24 * min(len(model.model_.latent.names), _BARS + 1) + 1.2
     rows = -(-len(main) // 3)
     below = min(2.5 * rows + 0.5, _HEIGHT - bars - 0.4) if main else 0.0
     page = DisplayedFigure((_WIDTH, bars + below + 0.4), layout="constrained")

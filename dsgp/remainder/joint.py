@@ -37,23 +37,40 @@ class RowTerm:
     multiplier: Floats | None = None
 
     @classmethod
-    def of(cls, cells: Cells, kernel: Any, inputs: Floats) -> RowTerm:
-        """Find the cells of rows by the inputs of the term, (n,) or (n, k)."""
+    def of(
+        cls, cells: Cells, kernel: Any, inputs: Floats, level_axes: Sequence[int] = ()
+    ) -> RowTerm:
+        """Find the cells of rows by the inputs of the term, (n,) or (n, k).
+
+        ``level_axes`` are the inputs that hold levels: a row is in a cell of its own levels, the
+        one that is nearest in the others.
+        """
         multiplier = cells.multipliers(inputs)
         points = cells.points.reshape(len(cells), -1)
         asked = inputs.reshape(len(inputs), -1)
         if multiplier is not None:  # the last input
             points, asked = points[:, :-1], asked[:, :-1]
             multiplier = np.nan_to_num(multiplier)
-        missing = cells.is_missing(inputs)
+        known = ~cells.is_missing(inputs)
+        # Levels are so far apart that no number makes up for it.
+        points, asked = points.copy(), asked.copy()
+        for axis in range(points.shape[1]):
+            if axis in level_axes:
+                levels, place = np.unique(points[:, axis], return_inverse=True)
+                at = np.minimum(np.searchsorted(levels, asked[:, axis]), len(levels) - 1)
+                known &= levels[at] == asked[:, axis]
+                points[:, axis], asked[:, axis] = 10.0 * place, 10.0 * at
+            else:
+                spread = np.ptp(points[:, axis]) or 1.0
+                # Beyond the cells a row is at their edge.
+                low, high = points[:, axis].min(), points[:, axis].max()
+                asked[:, axis] = np.clip(asked[:, axis], low, high) / spread
+                points[:, axis] /= spread
         codes = np.full(len(inputs), len(cells))
-        spread = np.ptp(points, axis=0)
-        spread[spread == 0] = 1.0
         if points.shape[1]:
-            _, found = cKDTree(points / spread).query(asked[~missing] / spread)
+            _, codes[known] = cKDTree(points).query(asked[known])
         else:
-            found = np.zeros(np.count_nonzero(~missing), dtype=np.int64)
-        codes[~missing] = found
+            codes[known] = 0
         return cls(cells, kernel, codes, multiplier)
 
     def dual(self, alpha: Floats) -> Floats:
@@ -121,7 +138,8 @@ def solve(
         Of the residuals, in standard deviations of an observation, root mean square over the rows.
     max_iter : int
     """
-    both = np.column_stack([target, np.ones_like(target)])
+    unit = float(np.std(target)) or 1.0  # so that the units of the target are no matter
+    both = np.column_stack([target, np.full_like(target, unit)])
     u = both.copy() if start is None or not terms else start.copy()
     alpha = precision.multiply(u)
     residual = both - u - _of_terms(terms, alpha)
@@ -142,7 +160,7 @@ def solve(
         ratio = np.divide(size, before, out=np.zeros(2), where=before > 0)
         direction = residual + ratio * direction
         along = weighted + ratio * along
-    of_target, of_ones = alpha.T
+    of_target, of_ones = alpha[:, 0], alpha[:, 1] / unit
     constant = float(np.sum(of_target) / np.sum(of_ones))
     converged = not (size > tol**2 * len(target)).any()
     return Joint(of_target - constant * of_ones, constant, iteration, converged, u)

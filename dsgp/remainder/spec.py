@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from typing import Any, Self
 
 from dsgp.errors import ParameterError
@@ -54,8 +55,9 @@ class Remainder:
             object.__setattr__(self, "columns", tuple(dict.fromkeys(self.columns)))
         for name in ("n_neighbours", "n_sampled"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
                 raise ParameterError(f"{name} of a remainder must be a positive int, got {value!r}")
+            object.__setattr__(self, name, int(value))
         if self.smoothness is not None and self.twice_smoothness not in SMOOTHNESSES:
             raise ParameterError(
                 f"smoothness of a remainder must be '1/2', '3/2' or '5/2', got {self.smoothness!r}"

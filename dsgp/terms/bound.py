@@ -93,6 +93,13 @@ class BoundTerm:
         )
 
     @property
+    def level_axes(self) -> tuple[int, ...]:
+        """Which of the joined inputs hold levels."""
+        first = 1 if self.value is None else 0  # a place of their own, see ``joined``
+        levels = self.level_inputs
+        return tuple(first + k for k, one in enumerate(self.inputs) if one in levels)
+
+    @property
     def level_inputs(self) -> tuple[Input, ...]:
         """Inputs whose values are levels."""
         levels = [self.group]

@@ -4,10 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
+from matplotlib.text import Text
 
 import dsgp
 from dsgp import AdditiveGPRegressor, Levels, Remainder, Smooth
 from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.plotting import plot_report
+from dsgp.remainder import RowTerm
 
 pytestmark = pytest.mark.filterwarnings("ignore::dsgp.errors.ConvergenceWarning")
 
@@ -208,3 +211,130 @@ def test_draws_of_hyperparameters_are_refused(table):
 def test_settings_of_a_remainder_are_checked(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         Remainder(**wrong)
+
+
+def small(n=200, seed=0):
+    table = table_of(n, seed)
+    return table.drop(columns="y"), table["y"].to_numpy()
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e4])
+def test_a_factor_common_to_all_weights_changes_the_noise_only(factor):
+    X, y = small()
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, len(y))
+    one = AdditiveGPRegressor(remainder=True).fit(X, y, weight)
+    other = AdditiveGPRegressor(remainder=True).fit(X, y, factor * weight)
+    assert other.noise_variance_ == pytest.approx(factor * one.noise_variance_, rel=1e-3)
+    for first, second in zip(
+        one.predict(X, return_std=True), other.predict(X, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(second, first, rtol=1e-3, atol=1e-4)
+    told = [
+        next(line for line in model.summary().splitlines() if line.startswith("explained"))
+        for model in (one, other)
+    ]
+    assert told[0] == told[1]
+
+
+def test_the_unit_of_the_target_changes_nothing_else():
+    X, y = small()
+    one, other = (AdditiveGPRegressor(remainder=True).fit(X, c * y) for c in (1.0, 1e-6))
+    np.testing.assert_allclose(1e6 * other.predict(X), one.predict(X), rtol=1e-4, atol=1e-4)
+
+
+def test_levels_of_rows_without_weight_were_never_seen():
+    X, y = small()
+    X["group"] = X["group"].where(np.arange(200) % 17 != 0)
+    weight = np.ones(200)
+    for row, level in ((3, "y"), (5, "z")):
+        X.loc[row, "group"], weight[row] = level, 0.0
+    model = AdditiveGPRegressor(remainder=True, missing="ignore").fit(X, y, weight)
+    at = X.iloc[:1]
+    with pytest.warns(dsgp.errors.DataWarning, match="levels"):
+        unseen = [model.predict(at.assign(group=level))[0] for level in ("y", "z", "new")]
+    assert unseen[0] == unseen[1] == unseen[2]
+    assert unseen[0] != model.predict(at.assign(group=None))[0]
+
+
+def test_numbers_of_levels_may_be_large_and_broken():
+    X, y = small()
+    X["zip"] = np.random.default_rng(1).choice([2.5, 1e9, 7e9], 200)
+    model = AdditiveGPRegressor(terms={"zip": Levels()}, remainder=["a", "zip"]).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_shares_of_a_column_far_from_zero():
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": random.uniform(size=300), "c": 1e9 + random.uniform(0, 1e-3, 300)})
+    y = np.sin(6e3 * (X["c"] - 1e9)) + 0.2 * X["a"] + 0.05 * random.standard_normal(300)
+    shares = [
+        dsgp.variance_shares(AdditiveGPRegressor(remainder=some).fit(X, y))["share"]
+        for some in (True, False, ["a"])
+    ]
+    assert shares[0]["c"] > 0.5
+    for other in (shares[0], shares[2]):
+        assert other["c"] + other["remainder"] == pytest.approx(shares[1]["c"], abs=0.1)
+
+
+def test_a_remainder_beside_curves_of_many_groups_takes_rows_to_their_group():
+    random = np.random.default_rng(0)
+    a, group = random.lognormal(0, 1.5, 2000), random.integers(0, 200, 2000).astype(float)
+    X = pd.DataFrame({"a": a, "group": [f"g{int(k):03d}" for k in group]})
+    y = np.sin(a) * (group % 5) + 0.1 * random.standard_normal(2000)
+    model = AdditiveGPRegressor(terms=[Smooth("a", by="group")], bins=20).fit(X, y)
+    (term,) = model.terms_
+    inputs = term.bound.joined(term.bound.read({"a": a, "group": group}))
+    found = RowTerm.of(term.cells, term.kernel, inputs, term.bound.level_axes)
+    np.testing.assert_array_equal(term.cells.points[found.codes, 0], inputs[:, 0])
+
+
+@pytest.mark.parametrize("form", ["frame", "csv"])
+def test_what_would_not_fit_is_refused(tmp_path, monkeypatch, form):
+    X, y = small()
+    asked = []
+    monkeypatch.setattr(
+        "dsgp.models.gaussian.remainder.memory.require",
+        lambda what, needed, remedy: asked.append((what, needed)),
+    )
+    model = AdditiveGPRegressor(remainder=True)
+    if form == "csv":
+        X.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+        model.fit(str(tmp_path / "t.csv"), "y")
+    else:
+        model.fit(X, y)
+    (needed,) = [needed for what, needed in asked if what.startswith("a remainder of 200 rows")]
+    assert needed > 200 * 8 * 100
+
+
+def test_levels_that_only_the_remainder_reads_are_warned_of():
+    X, y = small()
+    model = AdditiveGPRegressor(terms=[], remainder=True).fit(X, y)
+    with pytest.warns(dsgp.errors.DataWarning, match=r"the remainder: 200 of 200 rows"):
+        model.predict(X.assign(group="new"))
+
+
+@pytest.mark.parametrize("options", [{"terms": []}, {"remainder": ["a", "b"]}])
+def test_pages_of_a_report_have_the_remainder(options):
+    X, y = small()
+    model = AdditiveGPRegressor(**{"remainder": True} | options).fit(X, y)
+    pages = plot_report(model)
+    texts = [text.get_text() for page in pages for text in page.findobj(Text)]
+    assert "remainder" in texts
+
+
+def test_without_terms_only_numbers_are_projected():
+    X, y = small()
+    X = X.assign(day=pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(200), "D"), one=1.0)
+    X = X[["group", "day", "a", "b", "one"]]
+    model = AdditiveGPRegressor(terms=[], projections=1, remainder=True).fit(X, np.sin(2 * X["a"]))
+    assert set(model.projections_.columns) <= {"a", "b"}
+    assert abs(model.projections_["a"].iloc[0]) > 0.9
+
+
+def test_without_a_learner_the_noise_is_kept():
+    X, y = small()
+    terms = {name: dsgp.kernels.Matern52(1.0, 1.0) for name in ("a", "b")}
+    terms["group"] = Levels(variance=1.0)
+    model = AdditiveGPRegressor(terms=terms, learner=None, noise_variance=0.02, remainder=True)
+    assert model.fit(X, y).noise_variance_ == pytest.approx(0.02)
+    assert Remainder(n_neighbours=np.int64(5)).n_neighbours == 5

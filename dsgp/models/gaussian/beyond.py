@@ -55,7 +55,9 @@ class Beyond:
     ----------
     pursuit : GaussianPursuit or None
     remainder : Remainder or None
-    fixed_noise, verbose : bool
+    fixed_noise : bool
+        Whether the noise variance is known, as it also is without a learner.
+    verbose : bool
         As of the estimator.
     """
 
@@ -79,9 +81,8 @@ class Beyond:
                 f"method={parameters['method']!r} draws the hyperparameters of terms, and "
                 "remainder= is not among what it draws: leave one of them out"
             )
-        return cls(
-            pursuit_of(parameters), remainder, parameters["fixed_noise"], parameters["verbose"]
-        )
+        fixed_noise = parameters["fixed_noise"] or parameters["learner"] is None
+        return cls(pursuit_of(parameters), remainder, fixed_noise, parameters["verbose"])
 
     def wanted(self, wanted: Wanted) -> Wanted:
         """Return what is asked of a table's columns, where the terms ask for some."""

@@ -12,7 +12,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern
 from dsgp.models.clock import Clock
 from dsgp.models.gaussian.outcome import GaussianOutcome
-from dsgp.models.pursuit.beside import Beside
+from dsgp.models.pursuit.beside import Beside, TermSum, left_by
 from dsgp.models.pursuit.gaussian import GaussianPursuit
 from dsgp.models.pursuit.outcome import PursuitOutcome
 from dsgp.rows.sources import Source
@@ -102,6 +102,9 @@ def with_projections(
             "out, or take interactions= of the others"
         )
     random = np.random.default_rng(_SEED)
+    if not terms:  # other columns are not looked at
+        nothing = TermSum(tuple(source.names), [])
+        source = left_by(source, Beside(projected), nothing)
     fitted = pursuit(source, Beside(projected, terms), log_jacobian, random, clock)
     found = len(fitted.pursued.state.ridges)
     note = f"{found} projections of {len(projected)} columns of numbers beside the terms"

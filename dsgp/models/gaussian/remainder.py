@@ -18,7 +18,12 @@ from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.clock import Clock
 from dsgp.models.facts import FitFacts
-from dsgp.models.remainder import FittedRemainder, RemainderModel, inputs_of
+from dsgp.models.remainder import (
+    FittedRemainder,
+    RemainderInputs,
+    RemainderModel,
+    example_places,
+)
 from dsgp.progress import progress
 from dsgp.remainder import (
     NEIGHBOURS,
@@ -129,7 +134,7 @@ def with_remainder(
     clock.stage("read rows of the remainder")
     levels = _levels_of(source, terms)
     columns = _columns_of(source, asked, levels)
-    rows = _read(source, asked, len(columns))
+    rows = _read(source, len(columns))
     fit = _Fit.of(source, rows, columns, levels)
     with one_blas_thread():
         return fit.run(structure, noise_variance, asked, clock, fixed_noise, verbose)
@@ -159,38 +164,48 @@ def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]
     return [*numbers, *(name for name in names if name in levels)]
 
 
-def _read(source: Source, asked: Remainder, n_columns: int) -> Rows:
-    """Read all rows into memory."""
+def _read(source: Source, n_columns: int) -> Rows:
+    """Read all rows into memory, and stop where they and what is made of them would not fit."""
+    per_row = 8.0 * (len(source.names) + 6 * n_columns + 6 * _FACTOR_NEIGHBOURS + 2 * NEIGHBOURS)
+    remedy = "fit fewer rows, or leave the remainder out"
+
+    def require(n_rows: int) -> None:
+        what = f"a remainder of {n_rows} rows or more, all of which are kept in memory,"
+        memory.require(what, per_row * n_rows, remedy)
+
     if source.n_rows is not None:
-        per_row = 8.0 * (
-            len(source.names) + 6 * n_columns + 6 * _FACTOR_NEIGHBOURS + 2 * NEIGHBOURS
-        )
-        memory.require(
-            f"a remainder of {source.n_rows} rows, all of which are kept in memory",
-            per_row * source.n_rows,
-            "fit fewer rows, or leave the remainder out",
-        )
-    parts = [part for part in over_chunks(source.chunks(), of_positive_weight, "read") if len(part)]
-    if sum(map(len, parts)) < 2:
+        require(source.n_rows)
+    parts, n_rows = [], 0
+    for part in over_chunks(source.chunks(), of_positive_weight, "read"):
+        if len(part):
+            parts.append(part)
+            n_rows += len(part)
+        if source.n_rows is None:
+            require(n_rows)
+    if n_rows < 2:
         raise DataError("a remainder needs 2 rows of positive weight at least")
     return Rows.join(parts)
+
+
+def _levels_in(values: Floats) -> Floats:
+    """Return the different levels of a column, without the missing one."""
+    return np.unique(values[~np.isnan(values)])
 
 
 @dataclass(frozen=True)
 class _Fit:
     """Rows in memory, and the columns of the remainder.
 
-    ``inputs`` (n, D) are standardised, ``offsets`` and ``spreads`` (D,) undo that.
+    Weights are divided by ``weight_scale``, their mean: noise variances are those of a row of mean
+    weight, so that a factor common to all weights changes nothing.
     """
 
     rows: Rows
     by_name: dict[str, Floats]
-    columns: tuple[str, ...]
-    n_levels: tuple[int, ...]
+    standardise: RemainderInputs
     inputs: Floats
-    offsets: Floats
-    spreads: Floats
     relative_noise: Floats
+    weight_scale: float
 
     @classmethod
     def of(cls, source: Source, rows: Rows, columns: list[str], levels: set[str]) -> _Fit:
@@ -207,29 +222,19 @@ class _Fit:
                 f"{told}: fill them, or name the columns that are complete (remainder=[...])"
             )
         kept = [name for name in columns if len(np.unique(by_name[name])) > 1]
-        if not [name for name in kept if name not in levels]:
+        numbers = [name for name in kept if name not in levels]
+        if not numbers:
             raise DataError("no column of numbers varies, and a remainder needs one")
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-        offsets, spreads, n_levels = np.zeros(len(kept)), np.ones(len(kept)), []
-        for d, name in enumerate(kept):
-            values = by_name[name]
-            if name in levels:
-                seen = values[~np.isnan(values)]
-                if seen.min(initial=0.0) < 0 or (seen != np.floor(seen)).any():
-                    codes = np.unique(seen)
-                    raise DataError(
-                        f"the remainder takes input column {name!r} for levels by their numbers, "
-                        f"and it holds {len(codes)} values that are none: turn it into text or a "
-                        "category"
-                    )
-                n_levels.append(int(seen.max(initial=0.0)) + 2)  # and one for a missing level
-                continue
-            offsets[d] = np.average(values, weights=weight)
-            spreads[d] = math.sqrt(np.average((values - offsets[d]) ** 2, weights=weight))
-        inputs = inputs_of([by_name[name] for name in kept], offsets, spreads, n_levels)
-        return cls(
-            rows, by_name, tuple(kept), tuple(n_levels), inputs, offsets, spreads, 1.0 / weight
-        )
+        offsets, spreads = np.zeros(len(numbers)), np.ones(len(numbers))
+        for d, name in enumerate(numbers):
+            offsets[d] = np.average(by_name[name], weights=weight)
+            squares = (by_name[name] - offsets[d]) ** 2
+            spreads[d] = math.sqrt(np.average(squares, weights=weight))
+        known = tuple(_levels_in(by_name[name]) for name in kept[len(numbers) :])
+        standardise = RemainderInputs(tuple(kept), offsets, spreads, known)
+        scale = float(np.mean(weight))
+        return cls(rows, by_name, standardise, standardise(by_name), scale / weight, scale)
 
     @property
     def target(self) -> Floats:
@@ -247,8 +252,9 @@ class _Fit:
     ) -> RemainderOutcome:
         """Learn, and solve for terms and remainder, until what the terms leave settles."""
         n, d = self.inputs.shape
+        noise_variance /= self.weight_scale
         row_terms = [
-            RowTerm.of(term.cells, term.kernel, inputs)
+            RowTerm.of(term.cells, term.kernel, inputs, term.bound.level_axes)
             for term, inputs in zip(structure.terms, self._inputs_of(structure), strict=True)
         ]
         left = alone = self._left_by(structure)
@@ -317,7 +323,7 @@ class _Fit:
             variance=1.0,
             lengthscales=np.full(n_columns, wide),
             noise_variance=noise if fixed_noise else min(0.2, noise),
-            n_levels=self.n_levels,
+            n_levels=self.standardise.n_levels,
         )
 
     def _inputs_of(self, structure: AdditiveModel) -> list[Floats]:
@@ -360,17 +366,23 @@ class _Fit:
         gained = with_it - without
         spread = float(np.std(gained)) / math.sqrt(len(gained))
         notes = [
-            f"remainder: Matérn {function.metric.smoothness}/2 of {len(self.columns)} columns, "
+            f"remainder: Matérn {function.metric.smoothness}/2 of {self.inputs.shape[1]} columns, "
             f"{function.n_neighbours} neighbours; twice as many change a prediction by "
             f"{error:.2g} of its standard deviation",
             "remainder: log density of a row left out with it, less that of a fit without: "
             f"{float(np.mean(gained)):.3g} ± {spread:.2g} ({len(rows)} rows)",
             f"remainder: {solved.iterations} iterations of conjugate gradients with the terms",
         ]
-        remainder = FittedRemainder(self.columns, self.offsets, self.spreads, function)
+        some = example_places(n)
+        examples = [self.by_name[name][some] for name in structure.used_columns]
+        remainder = FittedRemainder(
+            self.standardise,
+            function,
+            np.stack(examples, axis=1) if examples else np.zeros((len(some), 0)),
+        )
         return RemainderOutcome(
             RemainderModel(structure, remainder),
-            noise,
+            noise * self.weight_scale,
             notes,
             learned and solved.converged,
             error,
