@@ -130,7 +130,8 @@ def plot_components(
 
     Examples
     --------
-    >>>     >>> from dsgp import AdditiveGPRegressor
+    >>> import numpy as np
+    >>> from dsgp import AdditiveGPRegressor
     >>> from dsgp.plotting import plot_components
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-3, 3, (200, 2))
