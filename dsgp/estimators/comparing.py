@@ -57,6 +57,11 @@ def compare_models(
     >>> bool(compared.loc["line", "difference"] < -5 * compared.loc["line", "standard_error"])
     True
     """
+    if not isinstance(models, Mapping):
+        raise ParameterError(
+            "models must map names to fitted models, e.g. compare_models({'one': first, 'other': "
+            f"second}}, X, y), got {type(models).__name__}"
+        )
     if not models:
         raise ParameterError("models is empty: name at least one fitted model")
     sizes = {name: model.n_rows_ for name, model in models.items()}

@@ -362,7 +362,7 @@ def _remainder_lines(latent: FittedModel) -> list[tuple[str, str]]:
     lengths = dict(zip(one.columns, one.function.metric.lengthscales, strict=True))
     ranked = sorted(lengths, key=lambda name: lengths[name])
     listed = ", ".join(f"{name} {lengths[name]:.2g}" for name in ranked[:8])
-    rest = f" and {len(ranked) - 8} longer ones" if len(ranked) > 8 else ""
+    rest = f" and longer ones in {len(ranked) - 8} others" if len(ranked) > 8 else ""
     return [(REMAINDER, f"lengthscales by standard deviations of the inputs: {listed}{rest}")]
 
 
@@ -385,13 +385,18 @@ def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
 
 def _column_lines(facts: FitFacts, before: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     """Notes of the learner, missing values, and columns left out, after lines on the same."""
-    lines = list(before)
-    told = {label for label, _ in lines}
+    by_label: dict[str, list[str]] = {"nodes": [], INTERACTIONS: [], REMAINDER: []}
+    for label, text in before:
+        by_label[label].append(text)
     for note in facts.learner_notes:
         first = note.partition(": ")[0]
         label = first if first in (INTERACTIONS, REMAINDER) else "nodes"
-        lines.append(("" if label in told else label, note.removeprefix(f"{label}: ")))
-        told.add(label)
+        by_label[label].append(note.removeprefix(f"{label}: "))
+    lines = [
+        ("" if position else label, text)
+        for label, texts in by_label.items()
+        for position, text in enumerate(texts)
+    ]
     if facts.n_missing:
         counts = ", ".join(f"{name} {n}" for name, n in facts.n_missing.items())
         lines.append(("missing inputs", f"{counts}: they add nothing through that term"))

@@ -221,12 +221,15 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
                 if multipliers is not None:
                     features = features * multipliers
                 drawn[k][:, seen] = deviations[:, part] @ features
-        # The remainder takes back what the terms deviate by, as far as its neighbours tell.
+        weight = 1 / function.relative_noise[some]
+        # The remainder takes back what the terms deviate by, as far as its neighbours tell; their
+        # level is that of the constant, which is no part of these draws.
+        together = drawn[:-1].sum(axis=0)
+        together -= np.average(together, axis=1, weights=weight)[:, None]
         taken = function.moments(inputs)[2]
-        drawn[-1] = function.sample(inputs, n_draws, random) - taken * drawn[:-1].sum(axis=0)
+        drawn[-1] = function.sample(inputs, n_draws, random) - taken * together
         for values, term, at in zip(drawn, structure.terms, at_rows, strict=False):
             values += centred_mean(term, at)
-        weight = 1 / function.relative_noise[some]
         drawn -= np.average(drawn, axis=2, weights=weight)[:, :, None]
         covariances = np.einsum("n,ksn,sn->sk", weight, drawn, drawn.sum(axis=0))
     return _as_shares(covariances)

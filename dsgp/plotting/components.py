@@ -169,6 +169,7 @@ def plot_components(
         size = max(panel.size for panel in maps)
         panels = [replace(p, size=size) if isinstance(p, MapPanel) else p for p in panels]
     first: Axes | None = None
+    numbered: set[int] = set()  # rows whose effects have numbers at their left
     for position, panel in enumerate(panels):
         is_map = isinstance(panel, MapPanel)
         shared = None if is_map or scale == "free" else first
@@ -179,8 +180,9 @@ def plot_components(
         first = first or ax
         if scale == "free":
             ax.set_ylim(*limits_of([panel]))
-        elif position % n_columns:
+        elif position // n_columns in numbered:
             ax.tick_params(labelleft=False)
+        numbered.add(position // n_columns)
     if first is not None and scale == "common":
         first.set_ylim(*limits_of([p for p in panels if not isinstance(p, MapPanel)]))
     fig.supylabel(effect_label(model, target), fontsize=9.5, parse_math=False)

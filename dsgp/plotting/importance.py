@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.estimators.shares import variance_shares
+from dsgp.models.shares import rounded_percent
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import link_of
 from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, TEXT, frame, label, write_below
@@ -133,7 +134,8 @@ def _write_kinds(ax: Any, kinds: pd.DataFrame) -> None:
         Patch(
             color=_COLOURS.get(kind, _OTHER),
             alpha=0.85,
-            label=f"{kind}: {row.share:.1%} ({row.low:.1%} to {row.high:.1%})",
+            label=f"{kind}: {rounded_percent(row.share)} "
+            f"({rounded_percent(row.low)} to {rounded_percent(row.high)})",
         )
         for kind, row in zip(kinds.index, kinds.itertuples(), strict=True)
     ]

@@ -338,3 +338,21 @@ def test_without_a_learner_the_noise_is_kept():
     model = AdditiveGPRegressor(terms=terms, learner=None, noise_variance=0.02, remainder=True)
     assert model.fit(X, y).noise_variance_ == pytest.approx(0.02)
     assert Remainder(n_neighbours=np.int64(5)).n_neighbours == 5
+
+
+def test_a_remainder_of_nothing_has_no_share():
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.uniform(-2, 2, (600, 3)), columns=list("abc"))
+    y = 50 + 7 * np.sin(X["a"]) + 2 * X["b"] + random.standard_normal(600)
+    model = AdditiveGPRegressor(remainder=True).fit(X, y)
+    shares = dsgp.variance_shares(model)
+    drawn = model.sample_components(X, 300, random_state=0)
+    of_rows = drawn - drawn.mean("row")
+    f = of_rows.sum("term")
+    expected = ((of_rows * f).mean("row") / (f**2).mean("row")).mean("sample")
+    np.testing.assert_allclose(shares["share"], expected, atol=0.02)
+    assert shares.loc["remainder", "high"] < 0.05
+    lines = model.summary().splitlines()
+    first = next(k for k, line in enumerate(lines) if line.startswith("remainder   "))
+    labelled = [line for line in lines[first:] if "neighbours" in line and "Matérn" in line]
+    assert labelled[-1].startswith(" " * 20)

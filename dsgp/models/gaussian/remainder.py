@@ -153,7 +153,8 @@ def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]
     for name in names:
         if name not in source.names:
             raise ParameterError(
-                f"remainder names the column {name!r}, and the table has {list(source.names)}"
+                f"remainder names the column {name!r}, and the table has {list(source.names)}; "
+                "True (--remainder all) takes all of them"
             )
     numbers = [name for name in names if name not in levels]
     if not numbers:
@@ -380,6 +381,11 @@ class _Fit:
             function,
             np.stack(examples, axis=1) if examples else np.zeros((len(some), 0)),
         )
+        if float(np.mean(gained)) < spread:
+            notes.append(
+                "remainder: it helps no prediction of a row that is left out by more than the "
+                "standard error: the terms alone (remainder=False) do as well"
+            )
         return RemainderOutcome(
             RemainderModel(structure, remainder),
             noise * self.weight_scale,

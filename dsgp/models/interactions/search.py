@@ -239,6 +239,11 @@ class _Search(Generic[Outcome]):
                 f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
                 f"{gained:.4g} nats of marginal likelihood"
             )
+        elif most and self.pairs:
+            notes.append(
+                f"{INTERACTIONS}: none of {len(self.pairs)} pairs of columns gains "
+                f"{self.least:.3g} nats (of log marginal likelihood)"
+            )
         if added and first is not None:
             difference, error, n_checked = self._checked(first, outcome)
             notes.append(
