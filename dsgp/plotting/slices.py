@@ -110,6 +110,12 @@ def plot_slices(
         values = _usual(term, other)
     else:
         values = other.of(_encoded(kind, other.column, at))
+        if kind is not None and kind.labels and (values < 0).any():
+            raise ParameterError(
+                f"at has levels that column {other.column!r} had not in the training rows: "
+                f"{[one for one, value in zip(at, values, strict=True) if value < 0]}; it had "
+                f"{list(kind.labels)}"
+            )
     names = [f"{other.column} = {_name(kind, other, value)}" for value in values]
     points, weight = weights_along(term, term.bound.inputs.index(first))
     along = np.linspace(*shown_range(points, weight), n_points)

@@ -102,6 +102,8 @@ def test_slices_name_what_will_not_do(model):
             plot_slices(model, columns)
     with pytest.raises(ParameterError, match="two names"):
         plot_slices(model, "ab")
+    with pytest.raises(ParameterError, match=r"column 'g' had not in the training rows: \['z'\]"):
+        plot_slices(model, ("a", "g"), at=["u", "z"])
 
 
 def test_maps_have_calendar_axes_and_one_scale_of_colours(model):
