@@ -266,7 +266,7 @@ def test_a_pursuit_model_takes_text_and_terms(tmp_path):
     assert run("predict", out, data, "--out", tmp_path / "p.csv").exit_code == 0
 
 
-@pytest.mark.filterwarnings("ignore:n_projections=1, but only")
+@pytest.mark.filterwarnings("ignore:1 projections were asked for, but only")
 def test_an_additive_model_takes_projections_and_a_remainder(tmp_path):
     table = rows()
     data, out = saved(table, tmp_path / "d.csv"), tmp_path / "m.zarr"

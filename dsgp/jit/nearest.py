@@ -284,18 +284,3 @@ def transposed_residuals(weights, neighbours, rows, vectors, out):
                 break
             for c in range(vectors.shape[1]):
                 out[j, c] -= weights[r, a] * vectors[i, c]
-
-
-@compiled
-def recovered(weights, neighbours, rows, vectors, out):
-    """Return (I − B)⁻¹ v: rows one after the other, each from its neighbours before."""
-    for r in range(len(rows)):
-        i = rows[r]
-        for c in range(vectors.shape[1]):
-            out[i, c] = vectors[i, c]
-        for a in range(neighbours.shape[1]):
-            j = neighbours[r, a]
-            if j < 0:
-                break
-            for c in range(vectors.shape[1]):
-                out[i, c] += weights[r, a] * out[j, c]

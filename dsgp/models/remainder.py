@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dsgp import memory
 from dsgp.additive import Equations
-from dsgp.compute import one_blas_thread, run
+from dsgp.compute import one_blas_thread, run, run_alone
 from dsgp.errors import DataError
 from dsgp.kernels import Kernel
 from dsgp.models.additive import AdditiveModel, Solved, row_blocks
@@ -299,7 +299,7 @@ class RemainderModel:
     def prepare(self, with_std: bool) -> None:
         """Make once what all tasks of a prediction share."""
         self.structure.prepare(with_std)
-        self.remainder.function.finder  # noqa: B018
+        self.remainder.function.prepare()
 
     def moments(self, rows: Rows, with_variance: bool) -> tuple[Floats, Floats | None]:
         """Mean and variance of f, (n,) each."""
@@ -323,7 +323,10 @@ class RemainderModel:
     def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
         """Call a function for blocks of rows, on threads where that pays."""
         self.prepare(with_std)
-        tasks = [partial(block, part) for part in row_blocks(n_rows)]
+        parts = row_blocks(n_rows)
+        tasks = [partial(block, part) for part in parts]
+        if len(parts) > 1:  # a search for neighbours takes no threads beside the others
+            tasks = [partial(run_alone, task) for task in tasks]
         with one_blas_thread():
             run(tasks, _PREDICT * n_rows, in_place=True)
 

@@ -24,16 +24,19 @@ from scipy.linalg import solve_triangular
 
 from dsgp.additive import AdditiveSystem
 from dsgp.additive.evidence import coarse_mean_field
-from dsgp.additive.multigrid import CoarseSpace
+from dsgp.additive.multigrid import CoarseSpace, TermSpace
 from dsgp.compute import one_blas_thread
 from dsgp.models.additive import AdditiveModel, centred_mean
 from dsgp.models.base import FittedModel
 from dsgp.models.remainder import RemainderModel
+from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
 # Draws of a summary, and models given hyperparameters that they are shared among at most.
 DRAWS, _MEMBERS = 400, 16
+# Draws beside a remainder that are in memory at a time, of every term at every example.
+_DRAWN_TOGETHER = 100
 # Cells whose features are computed at a time.
 _TOGETHER = 4096
 _TINY = np.finfo(float).tiny
@@ -206,30 +209,48 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
         structure.unfelt,
         constant=structure.constant,
     )
+    weight = 1 / function.relative_noise[some]
+    at_rows = structure.inputs(rows.columns)
+    covariances = np.zeros((n_draws, len(model.names)))
     with one_blas_thread():
-        drawn = np.zeros((len(model.names), n_draws, len(some)))
-        at_rows = structure.inputs(rows.columns)
+        deviations = np.zeros((n_draws, 0))
+        features: list[tuple[slice, Floats]] = []
         if structure.terms:
             coarse = CoarseSpace(system)
             deviations = _deviations(coarse, n_draws, random)
-            for k, (term, space, part, at) in enumerate(
-                zip(structure.terms, coarse.spaces, coarse.rows, at_rows, strict=True)
-            ):
-                seen = ~term.cells.is_missing(at)
-                features = space.at(term.cells, term.kernel, at[seen])
-                multipliers = term.cells.multipliers(at[seen])
-                if multipliers is not None:
-                    features = features * multipliers
-                drawn[k][:, seen] = deviations[:, part] @ features
-        weight = 1 / function.relative_noise[some]
-        # The remainder takes back what the terms deviate by, as far as its neighbours tell; their
-        # level is that of the constant, which is no part of these draws.
-        together = drawn[:-1].sum(axis=0)
-        together -= np.average(together, axis=1, weights=weight)[:, None]
+            features = [
+                (part, _features_at(term, space, at))
+                for term, space, part, at in zip(
+                    structure.terms, coarse.spaces, coarse.rows, at_rows, strict=True
+                )
+            ]
+        means = [centred_mean(term, at) for term, at in zip(structure.terms, at_rows, strict=True)]
         taken = function.moments(inputs)[2]
-        drawn[-1] = function.sample(inputs, n_draws, random) - taken * together
-        for values, term, at in zip(drawn, structure.terms, at_rows, strict=False):
-            values += centred_mean(term, at)
-        drawn -= np.average(drawn, axis=2, weights=weight)[:, :, None]
-        covariances = np.einsum("n,ksn,sn->sk", weight, drawn, drawn.sum(axis=0))
+        rest = function.sample(inputs, n_draws, random)
+        for start in range(0, n_draws, _DRAWN_TOGETHER):
+            batch = slice(start, start + _DRAWN_TOGETHER)
+            drawn = np.empty((len(model.names), len(rest[batch]), len(some)))
+            for values, (part, at_examples) in zip(drawn, features, strict=False):
+                np.matmul(deviations[batch, part], at_examples, out=values)
+            # The remainder takes back what the terms deviate by, as far as its neighbours tell;
+            # their level is that of the constant, which is no part of these draws.
+            together = drawn[:-1].sum(axis=0)
+            together -= np.average(together, axis=1, weights=weight)[:, None]
+            drawn[-1] = rest[batch] - taken * together
+            for values, mean in zip(drawn, means, strict=False):
+                values += mean
+            drawn -= np.average(drawn, axis=2, weights=weight)[:, :, None]
+            covariances[batch] = np.einsum("n,ksn,sn->sk", weight, drawn, drawn.sum(axis=0))
     return _as_shares(covariances)
+
+
+def _features_at(term: FittedTerm, space: TermSpace, inputs: Floats) -> Floats:
+    """What each number of a coarse space does to rows, (n_numbers, n); 0 where one is missing."""
+    seen = ~term.cells.is_missing(inputs)
+    features = space.at(term.cells, term.kernel, inputs[seen])
+    multipliers = term.cells.multipliers(inputs[seen])
+    if multipliers is not None:
+        features = features * multipliers
+    out = np.zeros((len(features), len(inputs)))
+    out[:, seen] = features
+    return out

@@ -57,6 +57,11 @@ class NeighbourFunction:
         """What finds neighbours; made when first asked for."""
         return Finder(self.metric.coordinates(self._x))
 
+    def prepare(self) -> None:
+        """Make once what all predictions share."""
+        self.finder.prepare()
+        self._noise  # noqa: B018
+
     @cached_property
     def _noise(self) -> Floats:
         return self.metric.noise_variance * self.relative_noise

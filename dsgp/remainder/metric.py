@@ -106,13 +106,12 @@ class Metric:
             polynomial += r**2 / 3
         return np.asarray(self.variance * polynomial * np.exp(-r))
 
-    def in_units(self, scale: float, spreads: Floats) -> Metric:
-        """Return it for a target ``scale`` times as large, and inputs ``spreads`` times (D,)."""
+    def in_units(self, scale: float) -> Metric:
+        """Return it for a target ``scale`` times as large."""
         return replace(
             self,
             variance=self.variance * scale**2,
             noise_variance=self.noise_variance * scale**2,
-            lengthscales=self.lengthscales * spreads,
         )
 
 

@@ -87,20 +87,6 @@ class Precision:
         result[self.order] = back
         return result
 
-    def sample(self, random: np.random.Generator, count: int) -> Floats:
-        """Draw function and noise at all rows, (n, count)."""
-        normal = random.standard_normal((len(self), count)) * np.sqrt(self.left)[:, None]
-        out = np.empty_like(normal)
-        loops.recovered(self.weights, self.neighbours, np.arange(len(self)), normal, out)
-        result = np.empty_like(out)
-        result[self.order] = out
-        return result
-
-    @property
-    def log_det(self) -> float:
-        """Log determinant of K + R."""
-        return float(np.sum(np.log(self.left)))
-
 
 def require_factorised(failed: int) -> None:
     """Raise ``ParameterError`` if a compiled loop could not factorise a covariance."""

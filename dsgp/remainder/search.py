@@ -16,7 +16,7 @@ Places = NDArray[np.int64]
 # Dimensions beyond which a tree looks at nearly every row.
 MOST_TREE_DIMENSIONS = 24
 _BLOCK = 2048
-_DISTANCES = 2**24  # numbers of one block of all distances
+_DISTANCES = 2**21  # numbers of one block of all distances; a thread holds three such arrays
 _SECONDS = 1e-4  # of a query
 
 
@@ -34,6 +34,17 @@ class Finder:
     def __len__(self) -> int:
         return len(self.coordinates)
 
+    @property
+    def _by_tree_is_quick(self) -> bool:
+        return self.coordinates.shape[1] <= MOST_TREE_DIMENSIONS
+
+    def prepare(self) -> None:
+        """Make once what all searches share."""
+        if self._by_tree_is_quick:
+            self._tree  # noqa: B018
+        else:
+            self._squares  # noqa: B018
+
     @cached_property
     def _tree(self) -> cKDTree:
         return cKDTree(self.coordinates, balanced_tree=False, compact_nodes=True)
@@ -46,9 +57,8 @@ class Finder:
         out = np.full((len(points), count), -1, dtype=np.int64)
         if not len(self):
             return out
-        by_tree = self.coordinates.shape[1] <= MOST_TREE_DIMENSIONS
-        if by_tree:
-            self._tree  # noqa: B018
+        by_tree = self._by_tree_is_quick
+        self.prepare()
         block = _BLOCK if by_tree else max(min(_BLOCK, _DISTANCES // len(self)), 1)
         fill = self._by_tree if by_tree else self._by_distances
         tasks = [

@@ -7,10 +7,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, ProjectionPursuitGPRegressor
+from dsgp import (
+    AdditiveGPClassifier,
+    AdditiveGPRegressor,
+    ProjectionPursuitGPRegressor,
+    variance_shares,
+)
 from dsgp import ProjectionPursuitGPClassifier as PursuitClassifier
 from pipelines.datasets import LabelledSplit, Split
-from pipelines.reporting import parts_of, terms_table
+from pipelines.reporting import parts_of
 from pipelines.scaling.run import Clock
 from pipelines.tables.columns import plain
 from pipelines.tables.contract import Predicted
@@ -75,12 +80,9 @@ def _filled(split: Split) -> Split:
 
 
 def _shares(model: Any) -> pd.DataFrame:
-    """Shares of the target's variance; of labels, of the variance of all functions together."""
-    kinds = {
-        term.name: term.bound.kind for part in parts_of(model).values() for term in part.terms_
-    }
-    table = terms_table(model)[["term", "share"]]
-    table.insert(1, "kind", [kinds[name] for name in table["term"]])
+    """Shares of the variance of f, of all terms, a remainder and projections; they add up to 1."""
+    parts = [variance_shares(part).reset_index() for part in parts_of(model).values()]
+    table = pd.concat(parts)[["term", "kind", "share"]]
     return table.sort_values("share", ascending=False, ignore_index=True)
 
 

@@ -568,7 +568,7 @@ def test_what_was_not_found_is_told():
     ]:
         expected = -0.5 * (200 * np.log(2 * np.pi * noise) + squares / noise)
         assert value == pytest.approx(expected, abs=1e-6)
-    with pytest.warns(DataWarning, match="n_projections=9, but only"):
+    with pytest.warns(DataWarning, match="9 projections were asked for, but only"):
         quick(n_projections=9).fit(X, X[:, 0])
 
 

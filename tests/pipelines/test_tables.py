@@ -183,7 +183,7 @@ def test_cells_are_kept_and_compared(folder, tmp_path, monkeypatch):
     assert (lines["cpu_fit"] > 0).all()
     assert (lines["peak_memory_mb"] > 50).all()
     shares = pd.read_csv(out / "shares.csv")
-    pairs = shares[(shares["method"] == "interactions") & (shares["kind"] == "Tensor")]
+    pairs = shares[(shares["method"] == "interactions") & (shares["kind"] == "interactions")]
     assert pairs["term"].tolist()[0] == "hour × day"
     text = (out / "report.md").read_text(encoding="utf-8")
     assert "## deliveries" in text

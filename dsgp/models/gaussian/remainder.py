@@ -279,7 +279,7 @@ class _Fit:
                     smoothness=asked.twice_smoothness if metric is None else metric.smoothness,
                     watch=partial(_shown, bar),
                 )
-            metric = learned.metric.in_units(scale, np.ones(d))
+            metric = learned.metric.in_units(scale)
             if not fixed_noise:
                 # The targets are nearer to the terms than new ones will be.
                 left_over = n / max(n - sum(term.effective_dof for term in structure.terms), 1.0)
@@ -317,7 +317,7 @@ class _Fit:
     ) -> Metric:
         """Where learning begins, in units of the target's scale."""
         if metric is not None:
-            return metric.in_units(1 / scale, np.ones(n_columns))
+            return metric.in_units(1 / scale)
         wide = 1.5 * math.sqrt(n_columns)
         return Metric(
             smoothness=3,

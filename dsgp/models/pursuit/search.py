@@ -146,8 +146,8 @@ class Search:
         n_taken = len(pursued.state.ridges)
         if self.n_projections is not None and n_taken < self.n_projections and not pursued.failed:
             warnings.warn(
-                f"n_projections={self.n_projections}, but only {n_taken} found: further ones would "
-                "do nothing",
+                f"{self.n_projections} projections were asked for, but only {n_taken} found: "
+                "further ones would do nothing",
                 DataWarning,
                 stacklevel=4,
             )
