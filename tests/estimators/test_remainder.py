@@ -356,3 +356,9 @@ def test_a_remainder_of_nothing_has_no_share():
     first = next(k for k, line in enumerate(lines) if line.startswith("remainder   "))
     labelled = [line for line in lines[first:] if "neighbours" in line and "Matérn" in line]
     assert labelled[-1].startswith(" " * 20)
+
+
+def test_a_constant_column_that_no_term_reads_is_told():
+    X, y = small()
+    with pytest.warns(dsgp.errors.DataWarning, match="constant over the training rows.*'one'"):
+        AdditiveGPRegressor(terms=[], remainder=True).fit(X.assign(one=1.0), y)

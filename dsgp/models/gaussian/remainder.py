@@ -37,6 +37,7 @@ from dsgp.remainder import (
     solve,
 )
 from dsgp.rows.sources import Rows, Source
+from dsgp.rows.usable import tell_constant
 from dsgp.terms import BoundTerm, Floats
 
 # Neighbours in the factor by which terms and remainder become one posterior.
@@ -136,6 +137,9 @@ def with_remainder(
     columns = _columns_of(source, asked, levels)
     rows = _read(source, len(columns))
     fit = _Fit.of(source, rows, columns, levels)
+    read = {name for term in terms for name in term.columns}  # of which the terms have told
+    kept = fit.standardise.columns
+    tell_constant([name for name in columns if name not in kept and name not in read])
     with one_blas_thread():
         return fit.run(structure, noise_variance, asked, clock, fixed_noise, verbose)
 
