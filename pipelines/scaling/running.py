@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -15,8 +18,10 @@ from pipelines.scaling.run import request
 
 ROOT = Path(__file__).parents[2]
 RUNS = "runs"
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 console = Console()
+_turns = count()
 
 
 class Planned(Protocol):
@@ -38,34 +43,44 @@ def run_all(
     overwrite: bool,
     module: str = "pipelines.scaling.run",
     limit_seconds: float | None = None,
+    at_once: int = 1,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Run what is not finished yet; return the records, and a line for each run that failed.
 
     ``module`` is what runs, in a process of its own for each of the settings, which is ended when
-    it takes longer than the limit.
+    it takes longer than the limit; so many of them at the same time. Settings with ``threads`` are
+    kept to as many processors.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("*.part"):
         leftover.unlink()
-    limit = () if limit_seconds is None else (limit_seconds,)
-    records, failures = [], []
-    for settings in planned:
+
+    def finish(settings: Planned) -> dict[str, Any] | str:
         path = folder / settings.file_name
-        label = settings.told
+        state = " (kept)"
         if overwrite or not path.exists():
-            code = run_apart(request(settings, path, scheduler), module, *limit)
+            options: dict[str, Any] = {}
+            if limit_seconds is not None:
+                options["limit_seconds"] = limit_seconds
+            if (threads := getattr(settings, "threads", None)) is not None:
+                options["threads"] = threads
+            code = run_apart(request(settings, path, scheduler), module, **options)
             if code != 0:
-                reason = _reason(code, limit_seconds)
-                failures.append(f"{label}: FAILED ({reason}).")
-                say(failures[-1])
-                continue
+                failure = f"{settings.told}: FAILED ({_reason(code, limit_seconds)})."
+                say(failure)
+                return failure
             state = ""
-        else:
-            state = " (kept)"
-        record = json.loads(path.read_text(encoding="utf-8"))
-        records.append(record)
-        say(f"{label}: fit {record['seconds']['fit']:.3g} s{state}")
-    return records, failures
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        say(f"{settings.told}: fit {record['seconds']['fit']:.3g} s{state}")
+        return record
+
+    if at_once == 1:
+        finished = [finish(settings) for settings in planned]
+    else:
+        with ThreadPoolExecutor(at_once) as pool:
+            finished = list(pool.map(finish, planned))
+    records = [one for one in finished if not isinstance(one, str)]
+    return records, [one for one in finished if isinstance(one, str)]
 
 
 def _reason(code: int | None, limit_seconds: float | None) -> str:
@@ -75,15 +90,22 @@ def _reason(code: int | None, limit_seconds: float | None) -> str:
     return f"signal {-code}, memory?" if code < 0 else f"exit code {code}"
 
 
-def run_apart(asked: str, module: str, limit_seconds: float | None = None) -> int | None:
-    """Run in a fresh process, and do not leave it behind; None where it took too long."""
+def run_apart(
+    asked: str, module: str, limit_seconds: float | None = None, threads: int | None = None
+) -> int | None:
+    """Run in a fresh process, and do not leave it behind; None where it took too long.
+
+    With ``threads`` it and the libraries of linear algebra have so many processors, where the
+    system can keep a process to some.
+    """
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", module],
-        stdin=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        text=True,
-    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    if threads is not None:
+        environment |= dict.fromkeys(THREAD_VARIABLES, str(threads))
+    with _kept_to(threads):
+        process = subprocess.Popen(
+            [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environment, text=True
+        )
     try:
         process.communicate(asked, limit_seconds)
         return process.returncode
@@ -97,6 +119,21 @@ def run_apart(asked: str, module: str, limit_seconds: float | None = None) -> in
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextmanager
+def _kept_to(n: int | None) -> Iterator[None]:
+    """Keep processes that this thread starts to so many processors, by turns others."""
+    if n is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    processors = sorted(os.sched_getaffinity(0))
+    first = next(_turns) % len(processors)
+    os.sched_setaffinity(0, (processors * 2)[first : first + min(n, len(processors))])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, processors)
 
 
 def require_own(out: Path, own_files: set[str]) -> None:

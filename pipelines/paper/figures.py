@@ -1,0 +1,305 @@
+"""The paper's figures from lines: seconds against rows, speedup, bars, runtime–error planes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+
+from dsgp.plotting.style import CURVES, FAINT, GREY, TEXT, frame, write_below
+from pipelines.paper.methods import CLASSES, DEFAULT, METHODS, REGRESSIONS
+from pipelines.paper.sets import REGRESSION as SETS
+from pipelines.paper.summary import (
+    Line,
+    comparison,
+    frontier,
+    of_set,
+    slope,
+    speedups,
+)
+from pipelines.reporting import DPI
+
+ENDINGS = (".png", ".svg")
+MARKERS = "osD^v<PX*"
+FULL = "full-gp"
+ERRORS = {"nmse": "NMSE", "mnlp": "MNLP (nats)"}
+
+
+def write_figure(figure: Figure, folder: Path, name: str) -> list[str]:
+    """Write a figure as PNG and SVG; return the names of the files."""
+    for ending in ENDINGS:
+        figure.savefig(folder / f"{name}{ending}", dpi=DPI, metadata=_METADATA.get(ending))
+    return [f"{name}{ending}" for ending in ENDINGS]
+
+
+_METADATA = {".svg": {"Date": None}}  # the same numbers make the same file
+
+
+def _style(task: str, method: str) -> dict[str, Any]:
+    """Colour, mark and line of a method, the same in all figures; our defaults have full marks."""
+    names = list(METHODS[task])
+    position = names.index(method)
+    colour = CURVES[position % len(CURVES)] if position < len(CURVES) else "#7f3c8d"
+    is_default = METHODS[task][method].kind == DEFAULT
+    return {
+        "color": colour,
+        "marker": MARKERS[position % len(MARKERS)],
+        "markerfacecolor": colour if is_default else "white",
+        "markeredgecolor": colour,
+    }
+
+
+# ---- seconds against rows
+
+
+def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) -> Figure:
+    """Draw processor seconds of learning and prediction against the number of rows.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+    data : str
+        A set that is drawn, with several sizes.
+    overlay : sequence of str
+        Sets whose seconds are drawn as single marks.
+    """
+    task = "classification" if data.endswith("binary") else "regression"
+    some = [line for line in lines if line["data"] == data and line["threads"] == 1]
+    fig = Figure((7.0, 4.6), layout="constrained")
+    ax = fig.subplots()
+    for name, method in METHODS[task].items():
+        points = sorted((line["n"], line["total"]) for line in some if line["method"] == name)
+        if not points:
+            continue
+        n, seconds = np.array(points).T
+        exponent = slope([line for line in some if line["method"] == name])
+        text = method.label + ("" if exponent is None else f", $N^{{{exponent:.2f}}}$")
+        style = _style(task, name)
+        ax.plot(n, seconds, linewidth=1.3, markersize=4.5, label=text, **style)
+        for other in overlay:
+            for line in of_set(lines, other):
+                if line["method"] == name:
+                    ax.plot(line["n"], line["total"], **style | {"marker": "x"}, markersize=7)
+    _log_rows(ax, [line["n"] for line in some])
+    ax.set_yscale("log")
+    ax.set_ylabel("processor seconds of learning and prediction", fontsize=9)
+    fig.legend(loc="outside right center", fontsize=8, frameon=False)
+    columns = some[0]["n_columns"]
+    caption = (
+        f"Seconds in one thread against training rows, {columns} columns, with the exponent of "
+        "the number of rows. Straight lines of the same slope cost the same per row."
+    )
+    if overlay:
+        caption += f" Crosses: {', '.join(overlay)}."
+    write_below(fig, caption, fig.get_figwidth())
+    return fig
+
+
+def _log_rows(ax: Axes, sizes: Sequence[int]) -> None:
+    ax.set_xscale("log")
+    ax.set_xlim(min(sizes) / 1.25, max(sizes) * 1.25)
+    ax.xaxis.set_major_locator(FixedLocator(_round_sizes(min(sizes), max(sizes))))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}".replace(",", "\u202f")))
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.set_xlabel("training rows", fontsize=9)
+    frame(ax)
+
+
+def _round_sizes(low: float, high: float) -> list[float]:
+    values = [a * 10.0**k for k in range(1, 8) for a in (1, 2, 5)]
+    return [value for value in values if low / 1.1 <= value <= high * 1.1]
+
+
+# ---- speedup
+
+
+def draw_speedup(lines: Sequence[Line], sets: Sequence[str], n: int) -> Figure:
+    """Draw how many times faster than a Full-GP each method learns, by columns and threads."""
+    rows = speedups(lines, sets, n)
+    data_sets = list(dict.fromkeys(row["data"] for row in rows))
+    fig = Figure((4.2 * len(data_sets) + 0.4, 3.9), layout="constrained")
+    panels = fig.subplots(1, len(data_sets), sharey=True, squeeze=False)[0]
+    for ax, data in zip(panels, data_sets, strict=True):
+        own = [row for row in rows if row["data"] == data and row["method"] != FULL]
+        methods = list(dict.fromkeys(row["method"] for row in own))
+        threads = sorted({row["threads"] for row in own})
+        width = 0.8 / len(threads)
+        for place, method in enumerate(methods):
+            colour = _style("regression", method)["color"]
+            for k, count in enumerate(threads):
+                row = next(
+                    (r for r in own if r["method"] == method and r["threads"] == count), None
+                )
+                if row is None:
+                    continue
+                measured = row["measured"]
+                at = place + (k - (len(threads) - 1) / 2) * width
+                ax.bar(
+                    at, row["speedup"], 0.92 * width, color=colour if measured else "white",
+                    edgecolor=colour, hatch=None if measured else "////", linewidth=0.8,
+                )  # fmt: skip
+                ax.annotate(
+                    str(count), (at, row["speedup"]), (0, 2), textcoords="offset points",
+                    ha="center", fontsize=6.5, color=TEXT,
+                )  # fmt: skip
+        labels = [REGRESSIONS[method].label.replace(" ", "\n") for method in methods]
+        ax.set_xticks(range(len(methods)), [label.replace("-", "-\n") for label in labels])
+        ax.set_yscale("log")
+        ax.axhline(1, color=FAINT, linewidth=0.8)
+        ax.set_title(data, fontsize=9)
+        frame(ax)
+    panels[0].set_ylabel("times as fast as a Full-GP in one thread", fontsize=9)
+    write_below(
+        fig,
+        f"Learning on {n} rows, by the clock; the number above a bar is that of threads. Full "
+        "bars were measured, hatched ones are predicted from the measurements with one and two "
+        "threads (a serial part, and one that is divided).",
+        fig.get_figwidth(),
+    )
+    return fig
+
+
+# ---- the seven sets
+
+
+def draw_comparison(lines: Sequence[Line]) -> Figure:
+    """Draw the speedup, MNLP and NMSE of each method on each data set, with their spread."""
+    of_sets = comparison(lines)
+    fig = Figure((10.5, 8.2), layout="constrained")
+    panels = fig.subplots(3, 1, sharex=True)
+    shown = [name for name in REGRESSIONS if any(_by(some, name) for some in of_sets)]
+    width = 0.84 / len(shown)
+    for k, name in enumerate(shown):
+        style = _style("regression", name)
+        is_default = REGRESSIONS[name].kind == DEFAULT
+        for place, some in enumerate(of_sets):
+            line, full = _by(some, name), _by(some, FULL)
+            if line is None:
+                continue
+            at = place + (k - (len(shown) - 1) / 2) * width
+            look = {
+                "color": style["color"],
+                "edgecolor": style["color"],
+                "alpha": 1.0 if is_default else 0.55,
+                "width": 0.9 * width,
+            }
+            label = REGRESSIONS[name].label if place == 0 else None
+            if full is not None:
+                panels[0].bar(at, full["total"] / line["total"], label=label, **look)
+            elif place == 0:
+                panels[0].bar(at, np.nan, label=label, **look)
+            for ax, measure in zip(panels[1:], ("mnlp", "nmse"), strict=True):
+                ax.bar(at, line[measure], **look)
+                if line[f"{measure}_spread"]:
+                    ax.errorbar(
+                        at, line[measure], line[f"{measure}_spread"], color=TEXT, linewidth=0.8
+                    )
+    panels[0].set_yscale("log")
+    panels[0].axhline(1, color=FAINT, linewidth=0.8)
+    panels[0].set_ylabel("times as fast as Full-GP", fontsize=9)
+    panels[1].set_ylabel("MNLP (nats)", fontsize=9)
+    panels[1].axhline(0, color=FAINT, linewidth=0.8)
+    panels[2].set_yscale("log")
+    panels[2].set_ylabel("NMSE", fontsize=9)
+    panels[2].set_xticks(range(len(of_sets)), [some[0]["data"] for some in of_sets])
+    for ax in panels:
+        frame(ax)
+    handles, labels = panels[0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="outside right center", fontsize=8, frameon=False)
+    write_below(
+        fig,
+        "Above: how many times faster than a Full-GP (processor seconds of learning and "
+        "prediction in one thread); more is better. Below: the mean negative log predictive "
+        "density of the standardised target, and the normalised mean squared error; less is "
+        "better. Thin lines: standard deviation over the runs of methods that draw.",
+        fig.get_figwidth(),
+    )
+    return fig
+
+
+def _by(lines: Sequence[Line], method: str) -> Line | None:
+    return next((line for line in lines if line["method"] == method), None)
+
+
+def draw_plane(lines: Sequence[Line], measure: str) -> Figure:
+    """Draw error against seconds, a panel a data set, and the Pareto frontier."""
+    of_sets = comparison(lines)
+    n_columns = min(4, len(of_sets) + 1)
+    n_rows = -(-(len(of_sets) + 1) // n_columns)
+    fig = Figure((2.7 * n_columns, 2.5 * n_rows + 0.5), layout="constrained")
+    panels = fig.subplots(n_rows, n_columns, squeeze=False).ravel()
+    handles: dict[str, Any] = {}
+    for ax, some in zip(panels, of_sets, strict=False):
+        best = frontier(some, measure)
+        ax.plot(
+            [line["total"] for line in best], [line[measure] for line in best],
+            drawstyle="steps-post", color=GREY, linewidth=1.6, zorder=1,
+        )  # fmt: skip
+        for line in some:
+            style = _style("regression", line["method"])
+            (handle,) = ax.plot(
+                line["total"], line[measure], linestyle="none", markersize=6, **style
+            )
+            handles.setdefault(line["method"], handle)
+        ax.set_xscale("log")
+        if measure == "nmse":
+            ax.set_yscale("log")
+            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            ax.yaxis.set_minor_formatter(NullFormatter())
+        ax.set_title(some[0]["data"], fontsize=9)
+        frame(ax)
+    for ax in panels[len(of_sets) :]:
+        ax.set_axis_off()
+    names = [name for name in REGRESSIONS if name in handles]
+    panels[len(of_sets)].legend(
+        [handles[name] for name in names], [REGRESSIONS[name].label for name in names],
+        loc="center", fontsize=8, frameon=False,
+    )  # fmt: skip
+    fig.supylabel(ERRORS[measure], fontsize=9)
+    write_below(
+        fig,
+        "Across: processor seconds of learning and prediction in one thread. Grey: the Pareto "
+        "frontier, on which no other method is both faster and more accurate. Full marks are the "
+        "defaults of dsgp.",
+        fig.get_figwidth(),
+    )
+    return fig
+
+
+Drawing = Callable[[], Figure]
+
+
+def drawings(lines: Sequence[Line], sizes: Mapping[str, int]) -> dict[str, Drawing]:
+    """Say which figures the lines are enough for, and how each is made.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+    sizes : mapping
+        ``speedup``: rows of the figure of speedups.
+    """
+    made: dict[str, Drawing] = {}
+    if _has_sizes(lines, "synth-8d"):
+        made["runtime"] = lambda: draw_runtime(lines, "synth-8d", ["pumadyn8-nm"])
+    if _has_sizes(lines, "synth-8d-binary"):
+        made["class-runtime"] = lambda: draw_runtime(lines, "synth-8d-binary")
+    sets = ("synth-8d", "synth-32d")
+    if any(row["threads"] > 1 for row in speedups(lines, sets, sizes["speedup"])):
+        made["speedup"] = lambda: draw_speedup(lines, sets, sizes["speedup"])
+    if comparison(lines):
+        made["comparison"] = lambda: draw_comparison(lines)
+        made["pareto-nmse"] = lambda: draw_plane(lines, "nmse")
+        made["pareto-mnlp"] = lambda: draw_plane(lines, "mnlp")
+    return made
+
+
+def _has_sizes(lines: Sequence[Line], data: str) -> bool:
+    return len({line["n"] for line in lines if line["data"] == data}) > 1
+
+
+assert len(REGRESSIONS) <= len(MARKERS) and len(CLASSES) <= len(MARKERS)  # noqa: PT018
+assert set(SETS)

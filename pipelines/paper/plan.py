@@ -1,0 +1,137 @@
+"""Which cells each table and figure of the paper needs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines.paper.cell import CORNERS, IMAGE, Settings, digest_of
+from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Method
+from pipelines.paper.sets import CLASSIFICATION, REGRESSION, set_named
+
+# Sections of the evaluation, by what they show.
+RUNTIME, SPEEDUP, COMPARISON = "runtime", "speedup", "regression"
+CLASS_RUNTIME, CLASSES_COMPARED = "class-runtime", "classification"
+KRONECKER, IMAGES = "kronecker", "image"
+SECTIONS = (RUNTIME, SPEEDUP, COMPARISON, CLASS_RUNTIME, CLASSES_COMPARED, KRONECKER, IMAGES)
+
+SIZES = (2000, 4000, 6000, 8000, 10_000, 20_000, 30_000, 40_000, 50_000)
+QUICK_SIZES = (250, 500, 1000)
+FULL_MOST, QUICK_FULL_MOST = 8000, 500  # rows of a Full-GP in the figures of runtime
+SPEEDUP_ROWS, QUICK_ROWS = 8000, 300
+THREADS = (1, 2)
+SPEEDUP_SETS = ("synth-8d", "synth-32d")
+SPEEDUP_METHODS = ("full-gp", "spgp", "additive-vb", "ppgpr-greedy", "additive", "pursuit")
+CORNER_DIMS, QUICK_CORNER_DIMS = 20, 12
+PIXELS, QUICK_PIXELS = 200, 64
+GRID = "grid"  # the method of corners and image
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is run.
+
+    Attributes
+    ----------
+    sections : tuple of str
+    sets, methods : tuple of str
+        Of the comparisons; empty is all.
+    runs : int
+        Of a method that draws.
+    quick : bool
+    data_dir : Path
+    """
+
+    sections: tuple[str, ...]
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+    runs: int
+    quick: bool
+    data_dir: Path
+
+    def takes(self, name: str) -> bool:
+        """Whether a method is among those chosen."""
+        return not self.methods or name in self.methods
+
+    def takes_set(self, name: str) -> bool:
+        return not self.sets or name in self.sets
+
+
+def planned(choice: Choice) -> list[Settings]:
+    """Plan all cells, each once; first runs come first, so that an early end leaves a whole."""
+    cells = [cell for section in choice.sections for cell in _SECTIONS[section](choice)]
+    return sorted(dict.fromkeys(cells), key=lambda cell: cell.run)
+
+
+def _runtime(choice: Choice) -> Iterator[Settings]:
+    yield from _sizes(choice, "synth-8d", REGRESSIONS)
+
+
+def _class_runtime(choice: Choice) -> Iterator[Settings]:
+    yield from _sizes(choice, "synth-8d-binary", CLASSES)
+
+
+def _sizes(choice: Choice, data: str, methods: dict[str, Method]) -> Iterator[Settings]:
+    sizes = QUICK_SIZES if choice.quick else SIZES
+    most_of_full = QUICK_FULL_MOST if choice.quick else FULL_MOST
+    for n in sizes:
+        for name, method in methods.items():
+            most = most_of_full if name == "full-gp" else sizes[-1]
+            if choice.takes(name) and n <= min(most, method.most_rows or most):
+                yield _cell(choice, data, name, n)
+
+
+def _speedup(choice: Choice) -> Iterator[Settings]:
+    n = QUICK_ROWS if choice.quick else SPEEDUP_ROWS
+    for data in SPEEDUP_SETS:
+        for name in filter(choice.takes, SPEEDUP_METHODS):
+            for threads in THREADS:
+                yield _cell(choice, data, name, n, threads=threads)
+
+
+def _regression(choice: Choice) -> Iterator[Settings]:
+    yield from _compared(choice, list(REGRESSION))
+
+
+def _classification(choice: Choice) -> Iterator[Settings]:
+    yield from _compared(choice, list(CLASSIFICATION))
+
+
+def _compared(choice: Choice, sets: Sequence[str]) -> Iterator[Settings]:
+    for data in filter(choice.takes_set, sets):
+        chosen = set_named(data)
+        for name, method in METHODS[chosen.task].items():
+            if not choice.takes(name):
+                continue
+            n = min(chosen.n, QUICK_ROWS) if choice.quick else chosen.n
+            if method.most_rows is not None and n > method.most_rows:
+                continue
+            many = method.stochastic or chosen.resplit
+            for run in range(choice.runs if many else 1):
+                yield _cell(choice, data, name, n, run)
+
+
+def _kronecker(choice: Choice) -> Iterator[Settings]:
+    yield Settings(CORNERS, GRID, QUICK_CORNER_DIMS if choice.quick else CORNER_DIMS)
+
+
+def _image(choice: Choice) -> Iterator[Settings]:
+    yield Settings(IMAGE, GRID, QUICK_PIXELS if choice.quick else PIXELS)
+
+
+def _cell(
+    choice: Choice, data: str, method: str, n: int, run: int = 0, threads: int = 1
+) -> Settings:
+    digest = digest_of(data, choice.data_dir)
+    place = str(choice.data_dir.absolute())
+    return Settings(data, method, n, run, threads, choice.quick, place, digest)
+
+
+_SECTIONS = {
+    RUNTIME: _runtime,
+    SPEEDUP: _speedup,
+    COMPARISON: _regression,
+    CLASS_RUNTIME: _class_runtime,
+    CLASSES_COMPARED: _classification,
+    KRONECKER: _kronecker,
+    IMAGES: _image,
+}
