@@ -5,7 +5,7 @@ GPyTorch is imported when ``Fic`` fits.
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.optimize
@@ -227,12 +227,21 @@ class Ivm:
         Of L-BFGS in all rounds together, at most.
     ard : bool
         Whether each column has a lengthscale of its own.
+    learn_on : {"selected", "random"}
+        Rows that hyperparameters are learned on: the active set, as its authors do, or as many
+        drawn at random. The rows that reduce entropy most lie where classes meet. Their labels
+        look like noise, from which a small active set learns that there is nothing to tell apart:
+        all probabilities are then near one half.
+    seed : int
+        Of the rows drawn.
     """
 
     size: int = 50
     rounds: int = 5
     iterations: int = 25
     ard: bool = True
+    learn_on: Literal["selected", "random"] = "selected"
+    seed: int = 0
 
     def lacking(self) -> str | None:
         return None
@@ -249,6 +258,8 @@ class Ivm:
                 rounds=self.rounds,
                 iterations=self.iterations,
                 ard=self.ard,
+                learn_on=self.learn_on,
+                rng=np.random.default_rng(self.seed),
             ),
         )
         probability = clock.time("predict", lambda: model.probability(data.X_test))

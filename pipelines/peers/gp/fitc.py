@@ -17,7 +17,6 @@ from linear_operator.operators import (
     DiagLinearOperator,
     LowRankRootAddedDiagLinearOperator,
     LowRankRootLinearOperator,
-    MatmulLinearOperator,
 )
 from scipy.optimize import minimize
 
@@ -28,33 +27,41 @@ from pipelines.peers.gp.hyperparameters import (
     squared_exponential,
 )
 
+JITTER = 1e-8
 TEST_ROWS = 5000  # predicted at once
 
 
 class FitcKernel(InducingPointKernel):
-    """Q + diag(K − Q) between training rows, Q elsewhere; the active set is not learned."""
+    """Q + diag(K − Q) between training rows; the active set is not learned.
+
+    ``JITTER`` times the variance is added to K_uu always, and not only where its factor fails, so
+    that the likelihood is a smooth function of the hyperparameters.
+    """
 
     def __init__(self, base_kernel: Any, inducing_points: torch.Tensor, likelihood: Any) -> None:
         super().__init__(base_kernel, inducing_points, likelihood)
         self.inducing_points.requires_grad_(False)
 
+    @property
+    def _inducing_mat(self) -> torch.Tensor:
+        jitter = (
+            JITTER
+            * self.base_kernel.outputscale
+            * torch.eye(len(self.inducing_points), dtype=torch.float64)
+        )
+        return to_dense(self.base_kernel(self.inducing_points)) + jitter
+
     def forward(self, x1: torch.Tensor, x2: torch.Tensor, diag: bool = False, **_: Any) -> Any:
-        left = self._root(x1)
-        if not torch.equal(x1, x2):
-            covariance = MatmulLinearOperator(left, self._root(x2).mT)
-            return covariance.diagonal(dim1=-1, dim2=-2) if diag else covariance
-        prior = to_dense(self.base_kernel(x1, diag=True))
-        if diag:
-            return prior
-        # Rounding may make a difference that is zero negative.
-        rest = (prior - left.square().sum(dim=-1)).clamp_min(0.0)
+        root, rest = self.parts(x1)
         return LowRankRootAddedDiagLinearOperator(
-            LowRankRootLinearOperator(left), DiagLinearOperator(rest)
+            LowRankRootLinearOperator(root), DiagLinearOperator(rest)
         )
 
-    def _root(self, x: torch.Tensor) -> torch.Tensor:
-        """R of Q = RR', of shape (n_rows, n_active)."""
-        return to_dense(self.base_kernel(x, self.inducing_points)) @ self._inducing_inv_root
+    def parts(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """R of Q = RR', of shape (n_rows, n_active), and diag(K − Q), of shape (n_rows,)."""
+        root = to_dense(self.base_kernel(x, self.inducing_points)) @ self._inducing_inv_root
+        rest = to_dense(self.base_kernel(x, diag=True)) - root.square().sum(dim=-1)
+        return root, rest.clamp_min(0.0)
 
 
 class FitcGP(gpytorch.models.ExactGP):
@@ -100,12 +107,22 @@ class FitcGP(gpytorch.models.ExactGP):
         }
 
     def predict(self, X_test: Floats) -> tuple[Floats, Floats]:
-        """Return mean and variance of the function, each of (n_test,)."""
-        self.eval()
+        """Return mean and variance of the function, each of (n_test,).
+
+        A test row is a new one even where its inputs are those of a training row.
+        """
         mean, variance = np.empty(len(X_test)), np.empty(len(X_test))
         with torch.no_grad():
+            root, rest = self.covar_module.parts(*self.train_inputs)
+            weighted = root / (rest + self.likelihood.noise)[:, None]
+            L = torch.linalg.cholesky(
+                torch.eye(root.shape[1], dtype=torch.float64) + root.mT @ weighted
+            )
+            weights = torch.cholesky_solve(weighted.mT @ self.train_targets[:, None], L)[:, 0]
             for start in range(0, len(X_test), TEST_ROWS):
                 rows = slice(start, start + TEST_ROWS)
-                posterior = self(torch.from_numpy(X_test[rows]))
-                mean[rows], variance[rows] = posterior.mean.numpy(), posterior.variance.numpy()
+                root, rest = self.covar_module.parts(torch.from_numpy(X_test[rows]))
+                spread = torch.linalg.solve_triangular(L, root.mT, upper=False).square()
+                mean[rows] = (root @ weights).numpy()
+                variance[rows] = (rest + spread.sum(dim=0)).numpy()
         return mean, variance

@@ -9,7 +9,7 @@ maximise the likelihood of the active set's sites, in turn with selection.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,7 +210,16 @@ class InformativeVectorMachine:
 
     @classmethod
     def learned(
-        cls, X: Floats, y: Floats, *, size: int, rounds: int, iterations: int, ard: bool
+        cls,
+        X: Floats,
+        y: Floats,
+        *,
+        size: int,
+        rounds: int,
+        iterations: int,
+        ard: bool,
+        learn_on: Literal["selected", "random"],
+        rng: np.random.Generator,
     ) -> Self:
         """Select and learn in turn, and select once more.
 
@@ -220,18 +229,21 @@ class InformativeVectorMachine:
             Standardised.
         y : ndarray of shape (n_rows,)
             −1 or 1.
-        size, rounds, iterations, ard
+        size, rounds, iterations, ard, learn_on
             See ``Ivm``.
+        rng : Generator
+            Draws the rows to learn on, where they are random.
         """
         n_columns = X.shape[1]
         lengthscales = np.full(n_columns if ard else 1, np.sqrt(n_columns))
         kernel, evaluations = SquaredExponential(lengthscales, 1.0, 1.0), 0
         bounds = np.log([*[LENGTHSCALES] * len(lengthscales), VARIANCES, BIASES])
+        drawn = rng.choice(len(X), min(size, len(X)), replace=False)
+        X_learn, y_learn = (X, y) if learn_on == "selected" else (X[drawn], y[drawn])
         for part in np.diff(np.linspace(0, iterations, rounds + 1).astype(int)):
-            sites, _ = select(kernel, X, y, size)
-            if part:
-                kernel, spent = _learned(kernel, X[sites.rows], sites, bounds, int(part))
-                evaluations += spent
+            sites, _ = select(kernel, X_learn, y_learn, size)
+            kernel, spent = _learned(kernel, X_learn[sites.rows], sites, bounds, int(part))
+            evaluations += spent
         sites, _ = select(kernel, X, y, size)
         active = X[sites.rows]
         value, _ = log_likelihood(kernel, active, sites.means, sites.precisions)
@@ -260,6 +272,10 @@ class InformativeVectorMachine:
 def _learned(
     kernel: SquaredExponential, X: Floats, sites: Sites, bounds: Floats, iterations: int
 ) -> tuple[SquaredExponential, int]:
+    """Maximise the likelihood of the sites; return the kernel, and evaluations spent."""
+    if iterations == 0:
+        return kernel, 0
+
     def negative(values: Floats) -> tuple[float, Floats]:
         trial = SquaredExponential.of_logarithms(values)
         value, gradient = log_likelihood(trial, X, sites.means, sites.precisions)

@@ -18,7 +18,7 @@ class SparseClassifier(gpytorch.models.ApproximateGP):
     """Constant mean, squared-exponential kernel, probit link."""
 
     def __init__(self, active: Floats, n_rows: int) -> None:
-        distribution = CholeskyVariationalDistribution(len(active))
+        distribution = CholeskyVariationalDistribution(len(active), mean_init_std=0.0)
         strategy = VariationalStrategy(
             self, torch.from_numpy(active), distribution, learn_inducing_locations=False
         )
