@@ -1,9 +1,7 @@
 """Peers in Python: pyGAM, splines with Bayesian ridge, boosted trees. They run in this process."""
 
 import importlib.util
-import time
-from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +12,8 @@ from sklearn.preprocessing import SplineTransformer
 
 from dsgp.errors import ParameterError
 from pipelines.datasets import Floats
+from pipelines.peers.clock import Clock
 from pipelines.peers.contract import PeerFit
-
-Result = TypeVar("Result")
 
 
 class PyGam:
@@ -39,7 +36,7 @@ class PyGam:
         terms = pygam.s(0, n_splines=self.size)
         for column in range(1, X.shape[1]):
             terms += pygam.s(column, n_splines=self.size)
-        clock = _Clock()
+        clock = Clock()
         grid = np.logspace(-3, 3, 7)
         model = clock.time(
             "fit",
@@ -74,7 +71,7 @@ class Splines:
             n_knots=self.size, degree=3, extrapolation="linear", include_bias=False
         )
         model = make_pipeline(splines, BayesianRidge())
-        clock = _Clock()
+        clock = Clock()
         clock.time("fit", lambda: model.fit(X, y))
         mean, std = clock.time("predict", lambda: model.predict(X_test, return_std=True))
         noise = 1 / float(model[-1].alpha_)
@@ -105,7 +102,7 @@ class Boosting:
             interaction_cst="no_interactions",
             random_state=0,
         )
-        clock = _Clock()
+        clock = Clock()
         clock.time("fit", lambda: model.fit(X, y))
         mean = clock.time("predict", lambda: model.predict(X_test))
         details: dict[str, float | str] = {"iterations": float(model.n_iter_)}
@@ -113,18 +110,3 @@ class Boosting:
 
 
 _ONE_SIGMA = 0.8413447460685429  # Φ(1)
-
-
-class _Clock:
-    """Wall and processor seconds by stage."""
-
-    def __init__(self) -> None:
-        self.wall: dict[str, float] = {}
-        self.cpu: dict[str, float] = {}
-
-    def time(self, stage: str, work: Callable[[], Result]) -> Result:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = work()
-        self.cpu[stage] = time.process_time() - cpu
-        self.wall[stage] = time.perf_counter() - wall
-        return result
