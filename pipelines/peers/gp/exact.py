@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 
 from dsgp import memory
 from pipelines.datasets import Floats
+from pipelines.peers.clock import Clock
 from pipelines.peers.gp.hyperparameters import (
     Hyperparameters,
     gaussian_noise,
@@ -83,7 +84,13 @@ class ExactGP:
         return parts.objective(value)
 
     def learn(
-        self, X: Floats, y: Floats, subset: Any, iterations: int, full_evaluations: int
+        self,
+        X: Floats,
+        y: Floats,
+        subset: Any,
+        iterations: int,
+        full_evaluations: int,
+        clock: Clock,
     ) -> float:
         """Learn on a subset of the rows, then on all; return the log likelihood of all.
 
@@ -93,23 +100,29 @@ class ExactGP:
             Rows of the first search, which ends after `iterations` or at convergence.
         full_evaluations : int
             On all rows, at most; unused where the subset is all rows.
+        clock : Clock
+            Gets ``start`` for the subset and ``fit`` for all rows.
         """
         require_memory(len(X))
         parts = self.hyperparameters
-        found = minimize(
-            self.objective(X[subset], y[subset]),
-            parts.values(),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=parts.bounds(),
-            options={"maxiter": iterations},
+        whole = len(subset) == len(X)
+        found = clock.time(
+            "fit" if whole else "start",
+            lambda: minimize(
+                self.objective(X[subset], y[subset]),
+                parts.values(),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=parts.bounds(),
+                options={"maxiter": iterations},
+            ),
         )
-        if len(subset) == len(X):
+        if whole:
             self.evaluations = {"subset": 0, "all": int(found.nfev)}
             parts.set(found.x)
             return -float(found.fun) * len(X)
         search = Continued(self.objective(X, y), found, parts.bounds(), full_evaluations)
-        values, value = search.run()
+        values, value = clock.time("fit", search.run)
         self.evaluations = {"subset": int(found.nfev), "all": search.evaluations}
         parts.set(values)
         return -value * len(X)
