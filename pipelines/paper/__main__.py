@@ -146,7 +146,7 @@ def _listed(values: list[str] | None) -> tuple[str, ...]:
 
 
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tell tables and figures from data sets; a data set alone means its comparison.
+    """Tell tables and figures from data sets, which mean their comparison.
 
     Raises
     ------
@@ -160,10 +160,9 @@ def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
             raise ParameterError(
                 f"--only: there is no {name!r}; there are: {', '.join([*SECTIONS, *COMPARED])}"
             )
-    if sets and not sections:
-        of_task = {"regression": COMPARISON, "classification": CLASSES_COMPARED}
-        sections = list(dict.fromkeys(of_task[COMPARED[name].task] for name in sets))
-    return tuple(sections or SECTIONS), tuple(sets)
+    of_task = {"regression": COMPARISON, "classification": CLASSES_COMPARED}
+    sections += [of_task[COMPARED[name].task] for name in sets]
+    return tuple(dict.fromkeys(sections or SECTIONS)), tuple(sets)
 
 
 def _methods(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
