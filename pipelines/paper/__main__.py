@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,26 +166,26 @@ def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
     return tuple(dict.fromkeys(sections or SECTIONS)), tuple(sets)
 
 
-def _methods(names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Methods to run, and a line for each that is left out since it is not installed."""
+def _methods(names: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], list[str]]:
+    """Tasks and names of the methods to run, and a line for each that is not installed."""
     for name in names:
         if name not in METHOD_NAMES:
             raise ParameterError(
                 f"there is no method {name!r}; there are: {', '.join(METHOD_NAMES)}"
             )
-    chosen, notes = [], []
-    for name in names or METHOD_NAMES:
-        lacking = [
-            f"{methods[name].label} is left out: {why}"
-            for methods in METHODS.values()
-            if name in methods and (why := methods[name].lacking()) is not None
-        ]
-        if lacking and names:
-            raise ParameterError("; ".join(lacking))
-        notes += lacking
-        if len(lacking) < sum(name in methods for methods in METHODS.values()):
-            chosen.append(name)
-    return tuple(chosen), notes
+    chosen, notes = set(), []
+    for task, methods in METHODS.items():
+        for name, method in methods.items():
+            if names and name not in names:
+                continue
+            lacking = method.lacking()
+            if lacking is None:
+                chosen.add((task, name))
+            elif names:
+                raise ParameterError(f"{name} ({task}): {lacking}")
+            else:
+                notes.append(f"{method.label} ({task}) is left out: {lacking}")
+    return frozenset(chosen), notes
 
 
 def _present(
@@ -201,7 +202,8 @@ def _present(
             elif named:
                 raise
             else:
-                notes.append(f"left out: {error}")
+                # The report may travel; where the data were need not.
+                notes.append(f"left out: {error}".replace(str(data_dir), "of --data-dir"))
                 continue
         present.append(name)
     return tuple(present), notes
@@ -215,7 +217,7 @@ def write(
     speedup_rows = QUICK_ROWS if quick else SPEEDUP_ROWS
     tables = tables_of(lines, records, speedup_rows)
     facts = {
-        "command": f"python -m pipelines.paper {' '.join(sys.argv[1:])}".strip(),
+        "command": _command(),
         "machine": records[0]["machine"],
         "versions": environment(),
     }
@@ -238,6 +240,12 @@ def write(
         report = {"data": {"name": "paper"}, **facts, "notes": notes, "lines": lines}
         for file in write_report(aside, PIPELINE, report)["files"]:
             (aside / file).replace(out / file)
+
+
+def _command() -> str:
+    """What was asked for, without the place of the data, which is nobody else's."""
+    words = ["FOLDER" if before == "--data-dir" else word for before, word in pairwise(sys.argv)]
+    return f"python -m pipelines.paper {' '.join(words)}".strip()
 
 
 def _copy_image(cells: list[Settings], folder: Path, aside: Path) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.paper.cell import CORNERS, IMAGE, Settings, digest_of
-from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Method
+from pipelines.paper.methods import METHODS
+from pipelines.paper.methods import REGRESSION as REGRESSION_TASK
 from pipelines.paper.sets import CLASSIFICATION, REGRESSION, set_named
 
 # Sections of the evaluation, by what they show.
@@ -33,8 +34,10 @@ class Choice:
     Attributes
     ----------
     sections : tuple of str
-    sets, methods : tuple of str
+    sets : tuple of str
         Of the comparisons; empty is all.
+    methods : frozenset of (str, str)
+        Tasks and names of methods; empty is all.
     runs : int
         Of a method that draws.
     quick : bool
@@ -43,14 +46,14 @@ class Choice:
 
     sections: tuple[str, ...]
     sets: tuple[str, ...]
-    methods: tuple[str, ...]
+    methods: frozenset[tuple[str, str]]
     runs: int
     quick: bool
     data_dir: Path
 
-    def takes(self, name: str) -> bool:
-        """Whether a method is among those chosen."""
-        return not self.methods or name in self.methods
+    def takes(self, task: str, name: str) -> bool:
+        """Whether a method of a task is among those chosen."""
+        return not self.methods or (task, name) in self.methods
 
     def takes_set(self, name: str) -> bool:
         return not self.sets or name in self.sets
@@ -63,29 +66,31 @@ def planned(choice: Choice) -> list[Settings]:
 
 
 def _runtime(choice: Choice) -> Iterator[Settings]:
-    yield from _sizes(choice, "synth-8d", REGRESSIONS)
+    yield from _sizes(choice, "synth-8d")
 
 
 def _class_runtime(choice: Choice) -> Iterator[Settings]:
-    yield from _sizes(choice, "synth-8d-binary", CLASSES)
+    yield from _sizes(choice, "synth-8d-binary")
 
 
-def _sizes(choice: Choice, data: str, methods: dict[str, Method]) -> Iterator[Settings]:
+def _sizes(choice: Choice, data: str) -> Iterator[Settings]:
+    task = set_named(data).task
     sizes = QUICK_SIZES if choice.quick else SIZES
     most_of_full = QUICK_FULL_MOST if choice.quick else FULL_MOST
     for n in sizes:
-        for name, method in methods.items():
+        for name, method in METHODS[task].items():
             most = most_of_full if name == "full-gp" else sizes[-1]
-            if choice.takes(name) and n <= min(most, method.most_rows or most):
+            if choice.takes(task, name) and n <= min(most, method.most_rows or most):
                 yield _cell(choice, data, name, n)
 
 
 def _speedup(choice: Choice) -> Iterator[Settings]:
     n = QUICK_ROWS if choice.quick else SPEEDUP_ROWS
     for data in SPEEDUP_SETS:
-        for name in filter(choice.takes, SPEEDUP_METHODS):
-            for threads in THREADS:
-                yield _cell(choice, data, name, n, threads=threads)
+        for name in SPEEDUP_METHODS:
+            if choice.takes(REGRESSION_TASK, name):
+                for threads in THREADS:
+                    yield _cell(choice, data, name, n, threads=threads)
 
 
 def _regression(choice: Choice) -> Iterator[Settings]:
@@ -100,7 +105,7 @@ def _compared(choice: Choice, sets: Sequence[str]) -> Iterator[Settings]:
     for data in filter(choice.takes_set, sets):
         chosen = set_named(data)
         for name, method in METHODS[chosen.task].items():
-            if not choice.takes(name):
+            if not choice.takes(chosen.task, name):
                 continue
             n = min(chosen.n, QUICK_ROWS) if choice.quick else chosen.n
             if method.most_rows is not None and n > method.most_rows:

@@ -60,10 +60,12 @@ def markdown(
             if f"{figure}.png" in figures:
                 out += [f"![{title}]({folder}{figure}.png)", ""]
         out += _WRITERS[name](tables)
-    out += ["", "## Methods", "", *_methods(tables)]
-    out += ["", "## Data", "", *_data(tables)]
-    if notes:
-        out += ["", "## Not run", "", *(f"* {note}" for note in notes)]
+    for title, items in (
+        ("Methods", _methods(tables)),
+        ("Data", _data(tables)),
+        ("Not run", [f"* {note}" for note in notes]),
+    ):
+        out += ["", f"## {title}", "", *items] if items else []
     return "\n".join(out) + "\n"
 
 
