@@ -1,17 +1,18 @@
 """The paper's figures from lines: seconds against rows, speedup, bars, runtime–error planes."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from dsgp.plotting.style import CURVES, FAINT, GREY, TEXT, frame, write_below
-from pipelines.paper.methods import CLASSES, DEFAULT, METHODS, REGRESSIONS
-from pipelines.paper.sets import REGRESSION as SETS
+from pipelines.paper.methods import DEFAULT, METHODS, REGRESSIONS
 from pipelines.paper.summary import (
     Line,
     comparison,
@@ -245,11 +246,10 @@ def draw_plane(lines: Sequence[Line], measure: str) -> Figure:
             )
             handles.setdefault(line["method"], handle)
         ax.set_xscale("log")
+        _few_ticks(ax.xaxis, [line["total"] for line in some])
         if measure == "nmse":
             ax.set_yscale("log")
-            ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            ax.yaxis.set_minor_formatter(NullFormatter())
+            _few_ticks(ax.yaxis, [line[measure] for line in some])
         ax.set_title(some[0]["data"], fontsize=9)
         frame(ax)
     for ax in panels[len(of_sets) :]:
@@ -268,6 +268,25 @@ def draw_plane(lines: Sequence[Line], measure: str) -> Figure:
         fig.get_figwidth(),
     )
     return fig
+
+
+def _few_ticks(axis: Axis, values: Sequence[float]) -> None:
+    """Put round numbers on a logarithmic axis, from decades to tenths of one."""
+    low, high = min(values), max(values)
+    for subs in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
+        ticks = [
+            a * 10.0**k
+            for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            for a in subs
+        ]
+        inside = [tick for tick in ticks if low / 1.15 <= tick <= high * 1.15]
+        if len(inside) > 2:
+            break
+    if len(inside) < 3:  # within a few per cent
+        inside = [float(f"{value:.3g}") for value in np.geomspace(low, high, 3)]
+    axis.set_major_locator(FixedLocator(inside))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 Drawing = Callable[[], Figure]
@@ -299,7 +318,3 @@ def drawings(lines: Sequence[Line], sizes: Mapping[str, int]) -> dict[str, Drawi
 
 def _has_sizes(lines: Sequence[Line], data: str) -> bool:
     return len({line["n"] for line in lines if line["data"] == data}) > 1
-
-
-assert len(REGRESSIONS) <= len(MARKERS) and len(CLASSES) <= len(MARKERS)  # noqa: PT018
-assert set(SETS)
