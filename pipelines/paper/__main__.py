@@ -36,7 +36,7 @@ try:
     )
     from pipelines.paper.sets import CLASSIFICATION, DOWNLOADS, REGRESSION, download, files_of
     from pipelines.paper.summary import lines_of
-    from pipelines.paper.tables import tables_of, timings_of
+    from pipelines.paper.tables import NAMES, tables_of, timings_of
     from pipelines.paper.text import markdown
     from pipelines.reporting import REPORT, environment, plain_errors, plain_json, write_report
     from pipelines.scaling.running import RUNS, require_own, run_all, say
@@ -49,10 +49,6 @@ PIPELINE = "paper"
 COMPARED = REGRESSION | CLASSIFICATION
 METHOD_NAMES = tuple(dict.fromkeys(name for methods in METHODS.values() for name in methods))
 CELL = "pipelines.paper.cell"
-NAMES = (
-    "runtime", "class-runtime", "slopes", "speedup", "comparison", "pareto", "pareto-nmse",
-    "pareto-mnlp", "verdicts", "classification", "kronecker", "image",
-)  # fmt: skip
 OWN_FILES = {RUNS, REPORT, "report.md"} | {
     f"{name}{ending}" for name in NAMES for ending in (*FIGURES, ".csv", ".json")
 }

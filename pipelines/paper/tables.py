@@ -23,6 +23,11 @@ from pipelines.paper.summary import (
     verdicts,
 )
 
+# Of tables, and of figures that are drawn of them.
+NAMES = (
+    "runtime", "class-runtime", "slopes", "speedup", "comparison", "pareto", "pareto-nmse",
+    "pareto-mnlp", "verdicts", "classification", "kronecker", "image",
+)  # fmt: skip
 SIZED = {"runtime": "synth-8d", "class-runtime": "synth-8d-binary"}
 
 

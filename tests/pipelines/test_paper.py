@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from dsgp.errors import DataError, ParameterError
 from pipelines.datasets import load
-from pipelines.paper import cell, published, sets
+from pipelines.paper import cell, docs, published, sets
 from pipelines.paper.__main__ import app, sections_and_sets
 from pipelines.paper.figures import draw_comparison, draw_plane, draw_runtime, draw_speedup
 from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS
@@ -33,6 +33,7 @@ from pipelines.paper.summary import (
 from pipelines.scaling import running
 
 PAPER = Path(__file__).parents[3] / "shared" / "paper.tex"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
@@ -450,3 +451,39 @@ def test_what_cannot_be_run_is_refused(folder, tmp_path):
     result = invoke("--data-dir", folder, "--out", tmp_path / "other", "--only", "image", "--quick")
     assert result.exit_code == 1
     assert "thesis.txt" in result.output
+
+
+# ---- the page of the documentation
+
+
+def test_the_page_has_the_numbers_that_are_stored_beside_it():
+    page = (DOCS / docs.PAGE).read_text(encoding="utf-8")
+    _, middle, _ = docs.parts(page)
+    assert middle == docs.generated(DOCS)
+
+
+def test_results_are_put_into_a_page(tmp_path):
+    out, pages = tmp_path / "out", tmp_path / "docs"
+    out.mkdir()
+    pages.mkdir()
+    rows = [{"figure": "kronecker", "method": "a", "label": "a", "from": 2, "to": 4, "slope": 1.0,
+             "slope_on_all_rows": 1.0, "paper": 1.05}]  # fmt: skip
+    (out / "slopes.json").write_text(json.dumps(rows), encoding="utf-8")
+    (out / "kronecker.json").write_text(json.dumps([{"n": 2}]), encoding="utf-8")
+    (out / "kronecker.png").write_bytes(b"")
+    machine = {"processors": 2, "system": "Linux"}
+    report = {"command": "c", "machine": machine, "versions": {"dsgp": "1"}, "notes": ["a note"]}
+    (out / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    (pages / "paper.md").write_text(f"before\n{docs.BEGIN}\nold\n{docs.END}\nafter\n", "utf-8")
+    asked = ["--out", str(out), "--docs", str(pages)]
+    for _ in range(2):  # a second time changes nothing
+        result = CliRunner().invoke(docs.app, asked)
+        assert result.exit_code == 0, result.output
+        text = (pages / "paper.md").read_text(encoding="utf-8")
+        assert text.startswith("before\n")
+        assert text.endswith("\nafter\n")
+        assert "old" not in text
+        assert "| a | 2 to 4 | 1.00 | 1.00 | 1.05 |" in text
+        assert "![Grids: seconds of a learning iteration](paper/kronecker.png)" in text
+    (pages / "paper.md").write_text("no marks", "utf-8")
+    assert CliRunner().invoke(docs.app, asked).exit_code == 1
