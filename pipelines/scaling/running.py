@@ -4,12 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from rich.console import Console
 
@@ -22,6 +22,9 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 console = Console()
 _turns = count()
+_processes: set[subprocess.Popen[str]] = set()  # that run now
+
+Result = TypeVar("Result")
 
 
 class Planned(Protocol):
@@ -77,10 +80,23 @@ def run_all(
     if at_once == 1:
         finished = [finish(settings) for settings in planned]
     else:
-        with ThreadPoolExecutor(at_once) as pool:
-            finished = list(pool.map(finish, planned))
+        finished = _side_by_side(finish, planned, at_once)
     records = [one for one in finished if not isinstance(one, str)]
     return records, [one for one in finished if isinstance(one, str)]
+
+
+def _side_by_side(
+    finish: Callable[[Planned], Result], planned: Sequence[Planned], at_once: int
+) -> list[Result]:
+    """Finish so many at the same time; where the caller is interrupted, end those that run."""
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            return list(pool.map(finish, planned))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(_processes):
+                process.terminate()
+            raise
 
 
 def _reason(code: int | None, limit_seconds: float | None) -> str:
@@ -106,12 +122,14 @@ def run_apart(
         process = subprocess.Popen(
             [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environment, text=True
         )
+    _processes.add(process)
     try:
         process.communicate(asked, limit_seconds)
         return process.returncode
     except subprocess.TimeoutExpired:
         return None
     finally:
+        _processes.discard(process)
         if process.poll() is None:
             process.terminate()  # it may have a process of its own to end
             try:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import dask
@@ -233,6 +234,79 @@ def test_a_terminated_benchmark_ends_its_run_and_keeps_nothing_half_written(tmp_
     _, alive = psutil.wait_procs(children, timeout=20)
     assert alive == []
     assert list((out / "runs").iterdir()) == []
+
+
+PROBE = """
+import json, os, sys, time
+asked = json.load(sys.stdin)
+processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else 0
+start = time.time()
+time.sleep(asked["settings"]["sleep"])
+record = {
+    "seconds": {"fit": 0.0}, "n": asked["settings"]["n"], "start": start, "end": time.time(),
+    "threads": os.environ.get("OMP_NUM_THREADS"), "processors": processors,
+}
+with open(asked["path"], "w") as file:
+    json.dump(record, file)
+"""
+
+
+@dataclass(frozen=True)
+class Probed:
+    n: int
+    threads: int = 1
+    sleep: float = 1.0
+
+    @property
+    def told(self):
+        return f"probe {self.n}"
+
+    @property
+    def file_name(self):
+        return f"{self.n}.json"
+
+
+@pytest.fixture
+def probe(tmp_path, monkeypatch):
+    """A module that says when and with what it ran."""
+    (tmp_path / "probed.py").write_text(PROBE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return "probed"
+
+
+def test_runs_side_by_side_keep_their_order_and_their_processors(probe, tmp_path):
+    planned = [Probed(0), Probed(1), Probed(2, threads=2, sleep=0.0)]
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else set()
+    records, failures = running.run_all(
+        planned, tmp_path / "runs", None, False, probe, limit_seconds=60, at_once=2
+    )
+    assert failures == []
+    assert [record["n"] for record in records] == [0, 1, 2]
+    first, second, third = records
+    assert max(first["start"], second["start"]) < min(first["end"], second["end"])
+    assert [record["threads"] for record in records] == ["1", "1", "2"]
+    if before:
+        assert first["processors"] == second["processors"] == 1
+        assert third["processors"] == min(2, len(before))
+        assert os.sched_getaffinity(0) == before
+
+
+def test_runs_side_by_side_are_ended_with_their_caller(probe, tmp_path, monkeypatch):
+    say = running.say
+
+    def interrupted(line):
+        say(line)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "say", interrupted)
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        running.run_all(
+            [Probed(0, sleep=0.0), Probed(1, sleep=120.0)],
+            tmp_path / "runs", None, False, probe, at_once=2,
+        )  # fmt: skip
+    assert time.monotonic() - start < 60
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["0.json"]
 
 
 def test_a_run_that_fails_is_told_and_not_kept(tmp_path, monkeypatch):
