@@ -20,6 +20,7 @@ from linear_operator.operators import (
 )
 from scipy.optimize import minimize
 
+from dsgp import memory
 from pipelines.datasets import Floats
 from pipelines.peers.gp.hyperparameters import (
     Hyperparameters,
@@ -28,6 +29,8 @@ from pipelines.peers.gp.hyperparameters import (
 )
 
 JITTER = 1e-8
+# Matrices of all rows by the active set that are held at the peak.
+MATRICES = 12
 TEST_ROWS = 5000  # predicted at once
 
 
@@ -68,6 +71,11 @@ class FitcGP(gpytorch.models.ExactGP):
     """Zero mean and ``FitcKernel``."""
 
     def __init__(self, X: Floats, y: Floats, active: Floats) -> None:
+        memory.require(
+            f"FITC of {len(X)} rows with an active set of {len(active)}",
+            8.0 * MATRICES * len(X) * len(active),
+            "use a smaller active set",
+        )
         likelihood = gaussian_noise()
         super().__init__(torch.from_numpy(X), torch.from_numpy(y), likelihood)
         self.mean_module = gpytorch.means.ZeroMean()

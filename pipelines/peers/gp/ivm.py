@@ -17,6 +17,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import log_ndtr, ndtr
 
+from dsgp import memory
 from pipelines.datasets import Floats
 
 # Limits of lengthscales, of the variances of function and bias, of standardised inputs.
@@ -63,12 +64,11 @@ class SquaredExponential:
     def derivatives(self, X: Floats) -> Iterator[Floats]:
         """Derivatives of the covariance of `X` by each logarithm, each of (n_rows, n_rows)."""
         smooth = self(X, X) - self.bias
-        squares = (X[:, None, :] - X[None, :, :]) ** 2 / self.lengthscales**2  # (n, n, d)
+        each = (np.subtract.outer(column, column) ** 2 for column in (X / self.lengthscales).T)
         if len(self.lengthscales) == 1:
-            yield smooth * squares.sum(axis=2)
-        else:
-            for column in range(X.shape[1]):
-                yield smooth * squares[:, :, column]
+            each = iter([sum(each, np.zeros_like(smooth))])
+        for squares in each:
+            yield smooth * squares
         yield smooth
         yield np.full_like(smooth, self.bias)
 
@@ -155,6 +155,9 @@ def select(kernel: SquaredExponential, X: Floats, y: Floats, size: int) -> tuple
     size : int
     """
     size = min(size, len(X))
+    memory.require(
+        f"an active set of {size} of {len(X)} rows", 8.0 * size * len(X), "lower its size"
+    )
     posterior = Posterior.prior(len(X), size, kernel.diagonal)
     waiting = np.ones(len(X), bool)
     rows = np.empty(size, np.int64)
