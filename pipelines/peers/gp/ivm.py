@@ -64,11 +64,15 @@ class SquaredExponential:
     def derivatives(self, X: Floats) -> Iterator[Floats]:
         """Derivatives of the covariance of `X` by each logarithm, each of (n_rows, n_rows)."""
         smooth = self(X, X) - self.bias
-        each = (np.subtract.outer(column, column) ** 2 for column in (X / self.lengthscales).T)
+        together = np.zeros_like(smooth)
+        for column in (X / self.lengthscales).T:
+            squares = np.subtract.outer(column, column) ** 2
+            if len(self.lengthscales) > 1:
+                yield smooth * squares
+            else:
+                together += squares
         if len(self.lengthscales) == 1:
-            each = iter([sum(each, np.zeros_like(smooth))])
-        for squares in each:
-            yield smooth * squares
+            yield smooth * together
         yield smooth
         yield np.full_like(smooth, self.bias)
 
