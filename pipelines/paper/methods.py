@@ -187,12 +187,17 @@ CLASSES = {
     ),
     "fic-tenth": Method(
         "FIC-0.1N", BASELINE, CLASSIFICATION,
-        lambda seed, quick, n: Fic(size=max(n // 10, 1), seed=seed), True,
-        "the same with a tenth of the rows as active set", 20_000,
+        lambda seed, quick, n: Fic(size=max(n // 10, 1), steps=400, batch=2048, seed=seed), True,
+        "the same with a tenth of the rows as active set; fewer and larger steps", 16_000,
     ),
     "ivm": Method(
         "IVM-50", BASELINE, CLASSIFICATION, lambda seed, quick, n: Ivm(size=50), False,
         "informative vector machine with an active set of 50 rows (ours)",
+    ),
+    "ivm-random": Method(
+        "IVM-50 (random)", BASELINE, CLASSIFICATION,
+        lambda seed, quick, n: Ivm(size=50, learn_on="random", seed=seed), True,
+        "the same, but hyperparameters are learned on 50 random rows instead of the active set",
     ),
     "svm": Method(
         "SVM", BASELINE, CLASSIFICATION, lambda seed, quick, n: Svm(seed=seed), True,
