@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import sys
+import warnings
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,7 +137,9 @@ def measure(settings: Settings, path: Path) -> dict[str, Any]:
         run=settings.run,
     )
     # Loops are loaded or compiled with a few rows, so that no stage is charged for it.
-    method.answer(first_rows_of(split, WARM_UP_ROWS), settings.run, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a model of so few rows is nobody's
+        method.answer(first_rows_of(split, WARM_UP_ROWS), settings.run, True)
     answer = method.answer(split, settings.run, settings.quick)
     return {
         "task": task,

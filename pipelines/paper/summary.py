@@ -32,7 +32,10 @@ def lines_of(records: Iterable[Record]) -> list[Line]:
         if record["task"] in METHODS:
             names = ("data", "n", "threads", "method")
             groups.setdefault(tuple(settings[name] for name in names), []).append(record)
-    return [_line(runs) for runs in groups.values()]
+    lines = [_line(runs) for runs in groups.values()]
+    places = {task: list(methods) for task, methods in METHODS.items()}
+    # Methods in the order of the registry; the sort keeps that of the sets.
+    return sorted(lines, key=lambda line: places[line["task"]].index(line["method"]))
 
 
 def _line(runs: Sequence[Record]) -> Line:
@@ -192,6 +195,8 @@ def speedups(lines: Sequence[Line], sets: Sequence[str], n: int) -> list[dict[st
             continue
         for name in dict.fromkeys(line["method"] for line in some):
             walls = {line["threads"]: line["wall_learn"] for line in some if line["method"] == name}
+            if len(walls) == 1 and name != "full-gp":
+                continue  # it is of another figure
             label = next(line["label"] for line in some if line["method"] == name)
             predicted = predicted_walls(walls)
             for threads, wall in sorted((walls | predicted).items()):
