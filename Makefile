@@ -4,11 +4,11 @@ PYTHON ?= python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test docs bench clean python-version
+.PHONY: help demo test test-oldest docs bench dist release clean python-version
 
 help: ## Show this list
 	@echo "Usage: make TARGET [PYTHON=python3.12]"
-	@sed -n 's/^\([a-z]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(firstword $(MAKEFILE_LIST))
 
 demo: .venv-demo/stamp ## Fit two small data sets; figures and reports go to demo/
 	.venv-demo/bin/python -m pipelines.regression --data synth8d --n 8000 --kernel matern72 --out demo/synth8d
@@ -21,6 +21,13 @@ test: .venv-test/stamp ## Check style, types and layers, then run the tests
 	.venv-test/bin/lint-imports
 	.venv-test/bin/python -m pytest -n auto --maxprocesses 2 --dist worksteal --durations=30
 
+# Those of every floor that are quick; -p no:cacheprovider: tables of the other Python are not touched.
+OLDEST_TESTS = tests/estimators/test_contract.py tests/estimators/test_spline.py \
+	tests/estimators/test_grid.py tests/rows tests/terms tests/test_storage.py tests/test_cli.py
+
+test-oldest: .venv-oldest/stamp ## Run quick tests beside the oldest versions of all that dsgp needs, Python 3.11
+	.venv-oldest/bin/python -m pytest -q $(OLDEST_TESTS)
+
 docs: .venv-docs/stamp ## Build the site into site/; a warning is an error
 	.venv-docs/bin/mkdocs build --strict
 
@@ -28,8 +35,18 @@ bench: .venv-bench/stamp ## Run every benchmark once on the checkout
 	.venv-bench/bin/asv machine --yes --config benchmarks/asv.conf.json
 	.venv-bench/bin/asv run --config benchmarks/asv.conf.json --python=same --quick --show-stderr
 
+dist: .venv-dist/stamp ## Build wheel and sdist into dist/, and try the wheel in a new environment
+	rm -rf dist .venv-wheel
+	.venv-dist/bin/python -m build --outdir dist
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip install --quiet --no-input --disable-pip-version-check dist/*.whl
+	cd "$$(mktemp -d)" && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/.ci/try_wheel.py
+
+release: ## Tag VERSION=1.2.3 and push the tag, whose workflow builds, tests and publishes
+	.ci/release "$(VERSION)"
+
 clean: ## Remove environments, caches and everything generated
-	rm -rf .venv-demo .venv-test .venv-docs .venv-bench demo site dist build .asv
+	rm -rf .venv-demo .venv-test .venv-oldest .venv-docs .venv-bench .venv-dist .venv-wheel demo site dist build .asv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -type d -name __pycache__ -prune -exec rm -rf {} +
 
@@ -41,6 +58,19 @@ clean: ## Remove environments, caches and everything generated
 .venv-%/stamp: pyproject.toml | python-version
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -e ".[$(extras)]"
+	@touch $@
+
+# Only what builds, and not the library.
+.venv-dist/stamp: | python-version
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "build>=1.2"
+	@touch $@
+
+.venv-oldest/stamp: pyproject.toml .ci/oldest.py | python-version
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python .ci/oldest.py test > $(@D)/oldest.txt
+	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check \
+		--constraint $(@D)/oldest.txt -e ".[test]"
 	@touch $@
 
 python-version:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +14,8 @@ from dsgp.errors import ClusterError
 
 # Tasks are pickled between equal versions of Python and dask; digits depend on the others.
 _PACKAGES = ("dask", "distributed", "numpy", "numba", "dsgp")
+# Of a copy of the sources without git, as in an image: pyproject.toml has it, too.
+_UNKNOWN = "0.dev0"
 
 _checked: weakref.WeakKeyDictionary[Any, Versions] = weakref.WeakKeyDictionary()
 
@@ -32,10 +35,27 @@ def _installed() -> dict[str, str | None]:
     return found
 
 
+def without_commit(version: str) -> str:
+    """Return a version without the number and the name of a commit after the last release.
+
+    An editable installation keeps those of the day it was installed, so that they do not tell
+    whether two of them run the same code.
+
+    Examples
+    --------
+    >>> from dsgp.versions import without_commit
+    >>> without_commit("0.2.1.dev57+g1a2b3c4"), without_commit("0.2.0")
+    ('0.2.1.dev', '0.2.0')
+    """
+    return re.sub(r"\.dev\d+.*", ".dev", version)
+
+
 def _comparable(packages: Mapping[str, str | None]) -> dict[str, str]:
     told = {name: packages.get(name) for name in ("python", *_PACKAGES)}
     if told["python"] is not None:
         told["python"] = ".".join(told["python"].split(".")[:2])
+    if told["dsgp"] is not None:
+        told["dsgp"] = None if told["dsgp"] == _UNKNOWN else without_commit(told["dsgp"])
     return {name: text for name, text in told.items() if text is not None}
 
 

@@ -31,6 +31,7 @@ from dsgp.models.lengthscales import lengthscale_of
 from dsgp.models.report import kernel_name
 from dsgp.places import cannot_write, made_aside, require_apart
 from dsgp.progress import progress
+from dsgp.versions import without_commit
 
 try:
     import resource
@@ -200,6 +201,11 @@ def plain_json(value: Any) -> Any:
 def environment() -> dict[str, str]:
     """Versions that decide the numbers."""
     return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+
+
+def release() -> str:
+    """dsgp's version as results that are kept count by it: a commit does not make them anew."""
+    return without_commit(version("dsgp"))
 
 
 def peak_memory_mb() -> float | None:

@@ -21,6 +21,7 @@ from pipelines.reporting import (
     gathered_warnings,
     peak_memory_mb,
     plain_json,
+    release,
 )
 from pipelines.run.folders import MANIFEST, manifest_of, write_json, written_stage
 
@@ -84,7 +85,7 @@ class Step:
         """Digest of the options and of all that it depends on."""
         content = {
             "format": FORMAT,
-            "dsgp": environment()["dsgp"],
+            "dsgp": release(),
             "stage": self.stage,
             "options": plain_json(self.options),
             "needs": {name: step.key for name, step in self.needs.items()},

@@ -29,7 +29,13 @@ from dsgp.metrics import coverage, mnlp, nmse
 from dsgp.places import replace_text
 from pipelines.datasets import Floats
 from pipelines.peers import peer_of
-from pipelines.reporting import environment, gathered_warnings, peak_memory_mb, plain_errors
+from pipelines.reporting import (
+    environment,
+    gathered_warnings,
+    peak_memory_mb,
+    plain_errors,
+    release,
+)
 from pipelines.scaling.rows import (
     NOISE_VARIANCE,
     TEST,
@@ -77,9 +83,8 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Digest of the settings and of the versions of what computes."""
-        versions = environment()
-        key_parts = {"format": FORMAT, "dsgp": versions["dsgp"], **asdict(self)}
+        """Digest of the settings and of the release of what computes."""
+        key_parts = {"format": FORMAT, "dsgp": release(), **asdict(self)}
         return hashlib.sha256(json.dumps(key_parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

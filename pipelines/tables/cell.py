@@ -21,7 +21,7 @@ from dsgp.interrupt import exit_on_termination
 from dsgp.places import replace_text
 from pipelines.datasets import Floats, LabelledSplit, Split
 from pipelines.datasets.tables import TABLE_JOBS, TableJob, load_job, path_of, split_table
-from pipelines.reporting import environment, gathered_warnings, plain_errors, plain_json
+from pipelines.reporting import environment, gathered_warnings, plain_errors, plain_json, release
 from pipelines.run.measures import measure_classes, measure_regression
 from pipelines.scaling.run import Clock, own_peak_memory_mb
 from pipelines.tables.contract import Method, Predicted
@@ -63,8 +63,8 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Digest of the settings and of the versions of what computes."""
-        parts = {"format": FORMAT, "dsgp": environment()["dsgp"], **asdict(self)}
+        """Digest of the settings and of the release of what computes."""
+        parts = {"format": FORMAT, "dsgp": release(), **asdict(self)}
         del parts["data_dir"]  # the same file elsewhere is the same
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
