@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import xarray as xr
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.errors import ParameterError
-from dsgp.estimators.explaining import of_classes
+from dsgp.estimators.explaining import Explanation, of_classes
+from dsgp.estimators.framed import ComponentAnswer, answered_frame
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
@@ -20,8 +22,11 @@ from dsgp.models import stored
 from dsgp.models.base import FittedModel
 from dsgp.models.class_model import ClassModel
 from dsgp.models.store_schema import check_classes
-from dsgp.rows.sources import Rows
+from dsgp.rows.sources import Rows, computed, frame_like, labels_in
 from dsgp.terms import Floats
+
+# Role of the weights that a score counts by.
+_WEIGHT = "weight"
 
 
 class ClassEstimator(ClassifierMixin, TableEstimator):
@@ -104,6 +109,11 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         check_is_fitted(self)
         return max(sum(model.n_iter_ for model in self.estimators_), 1)
 
+    @property
+    def _several(self) -> Any:
+        """The classes, where each has a function of its own."""
+        return self.classes_ if len(self.estimators_) > 1 else None
+
     def __getattr__(self, name: str) -> Any:
         # Of two classes there is one f, and what is known of it is known of the classifier.
         if name in self._of_one and "estimators_" in self.__dict__:
@@ -117,22 +127,27 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
 
     # ------------------------------------------------------------------ predicting
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Any, *, as_frame: bool = False) -> Any:
         """Predict probabilities, averaged over the posterior of f.
 
         Parameters
         ----------
         X : table
             Of any kind that ``fit`` takes.
+        as_frame : bool
+            Return a column for each class, named by its label, as a table of the library of X, with
+            its index.
 
         Returns
         -------
         ndarray of shape (n_rows, n_classes)
             In the order of ``classes_``. A dask array where X is a dask collection: nothing is
-            computed yet.
+            computed yet. A table with ``as_frame``.
         """
         check_is_fitted(self)
-        return self._answers(X, self.model_.probabilities, self.model_.n_classes, with_std=True)
+        model = self.model_
+        answered = self._answers(X, model.probabilities, model.n_classes, with_std=True)
+        return frame_like(X, list(map(str, self.classes_)), answered) if as_frame else answered
 
     def predict(self, X: Any) -> Any:
         """Predict the most probable class.
@@ -160,6 +175,37 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         classes = self.classes_
         return index.map_blocks(lambda block: classes[block.astype(np.intp)], dtype=classes.dtype)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of rows whose class is predicted, as of scikit-learn.
+
+        Parameters
+        ----------
+        X : table
+            As for ``predict``.
+        y, sample_weight : array_like of shape (n_rows,), or str
+            Labels and numbers, or the names of their columns of X; without weights all rows count
+            alike.
+
+        Returns
+        -------
+        float
+        """
+        if not isinstance(y, str) and not isinstance(sample_weight, str):
+            return float(super().score(X, y, sample_weight))
+        check_is_fitted(self)
+        model = self.model_
+
+        def answer(rows: Rows) -> list[Floats]:
+            best = np.argmax(np.stack(model.probabilities(rows)), axis=0)
+            weight = rows.extra.get(_WEIGHT, np.ones(len(rows)))
+            return [best.astype(np.float64), weight]
+
+        extra = {_WEIGHT: sample_weight}
+        best, weight = computed(self._answers(X, answer, 2, with_std=True, extra=extra)).T
+        observed = labels_in(X, y) if isinstance(y, str) else y
+        predicted = self.classes_[best.astype(np.intp)]
+        return float(accuracy_score(observed, predicted, sample_weight=weight))
+
     def decision_function(self, X: Any) -> Any:
         """Log odds of ``predict_proba``: the largest, or the sign, is what ``predict`` says.
 
@@ -181,12 +227,15 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         odds = self._answers(X, self.model_.log_odds, n_columns, with_std=True)
         return odds if several else odds[:, 0]
 
-    def components(self, X: Any) -> xr.Dataset:
+    def components(self, X: Any, *, as_frame: bool = False) -> Any:
         """Evaluate every term on the scale of the link, minus its mean over the training rows.
 
         Parameters
         ----------
         X : table
+        as_frame : bool
+            As of ``AdditiveGPRegressor.components``; with more than two classes names of columns
+            end with that of the class.
 
         Returns
         -------
@@ -195,18 +244,23 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             dimension, ``class``.
         """
         check_is_fitted(self)
+        if as_frame:
+            return answered_frame(X, self.estimators_, ComponentAnswer, self._several)
         parts = [model.components(X) for model in self.estimators_]
         if len(parts) == 1:
             return parts[0]
         together = xr.concat(parts, dim="class", data_vars="all")
         return together.assign_coords({"class": self.classes_})
 
-    def explain(self, X: Any) -> xr.Dataset:
+    def explain(self, X: Any, *, as_frame: bool = False) -> Any:
         """Explain f row by row on the scale of the link: what each term adds.
 
         Parameters
         ----------
         X : table
+        as_frame : bool
+            As of ``AdditiveGPRegressor.explain``; with more than two classes names of columns end
+            with that of the class, and terms are in the order of each.
 
         Returns
         -------
@@ -217,6 +271,8 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             first class.
         """
         check_is_fitted(self)
+        if as_frame:
+            return answered_frame(X, self.estimators_, Explanation, self._several)
         parts = [model.explain(X) for model in self.estimators_]
         return parts[0] if len(parts) == 1 else of_classes(parts, self.classes_)
 

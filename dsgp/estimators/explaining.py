@@ -38,6 +38,15 @@ class Explanation:
         contribution, std = self.latent.component_moments(rows)
         return [mean, *contribution.T[self.order], *std.T[self.order]]
 
+    @property
+    def names(self) -> list[str]:
+        """What the numbers of each row are, as columns of a table."""
+        terms = [self.latent.names[d] for d in self.order]
+        return [
+            "prediction",
+            *(f"{what}_{term}" for what in ("contribution", "std") for term in terms),
+        ]
+
     def dataset(self, answered: Any, index: Sequence[Any] | None, scale: str) -> xr.Dataset:
         """Put answers together.
 

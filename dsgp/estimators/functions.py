@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.explaining import Explanation
+from dsgp.estimators.framed import ComponentAnswer, answered_frame
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
 from dsgp.kernels import Kernel
@@ -143,13 +144,16 @@ class FunctionEstimator(TableEstimator):
         check_is_fitted(self)
         return self.model_
 
-    def components(self, X: Any) -> xr.Dataset:
+    def components(self, X: Any, *, as_frame: bool = False) -> Any:
         """Evaluate every term, minus its weighted mean over the training rows.
 
         Parameters
         ----------
         X : table
             As for ``predict``.
+        as_frame : bool
+            Return columns ``mean_x`` and ``std_x`` of each term x as a table of the library of X:
+            of pandas with its index, polars, pyarrow or dask; of pandas for arrays and files.
 
         Returns
         -------
@@ -159,6 +163,8 @@ class FunctionEstimator(TableEstimator):
             component, with all other terms and the constant unknown too.
         """
         latent = self._fitted.latent
+        if as_frame:
+            return answered_frame(X, [self], ComponentAnswer)
         rows = Rows.join(self._loaded_rows(X))
         self._report_rows(rows)
         shape = (len(rows), len(latent.names))
@@ -178,13 +184,17 @@ class FunctionEstimator(TableEstimator):
             coords={"row": _index_of(X, len(rows)), "term": latent.names},
         )
 
-    def explain(self, X: Any) -> xr.Dataset:
+    def explain(self, X: Any, *, as_frame: bool = False) -> Any:
         """Explain predictions of f row by row: what each term adds, the largest terms first.
 
         Parameters
         ----------
         X : table
             As for ``predict``.
+        as_frame : bool
+            Return columns ``prediction``, then ``contribution_x`` of each term x, then ``std_x``,
+            as a table of the library of X: of pandas with its index, polars, pyarrow or dask, which
+            stays lazy; of pandas for arrays and files. The intercept is ``intercept_``.
 
         Returns
         -------
@@ -223,6 +233,8 @@ class FunctionEstimator(TableEstimator):
         True
         """
         explanation = Explanation(self._fitted.latent)
+        if as_frame:
+            return answered_frame(X, [self], Explanation)
         answered = self._answers(X, explanation, explanation.n_columns, with_std=True)
         index = X.index if isinstance(X, pd.DataFrame) else None
         return explanation.dataset(answered, index, self._scale)

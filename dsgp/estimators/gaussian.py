@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from dsgp.errors import DataError
+from dsgp.estimators.framed import interval_of
 from dsgp.estimators.functions import FunctionEstimator
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count, require_level
@@ -110,8 +112,8 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, include_noise: bool = False
-    ) -> tuple[Any, Any]:
+        self, X: Any, level: float = 0.95, include_noise: bool = False, *, as_frame: bool = False
+    ) -> Any:
         """Predict an interval of what is expected of the target, or of a new observation.
 
         Parameters
@@ -122,11 +124,13 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
             Probability of the interval, half of the rest on either side.
         include_noise : bool
             The interval of a new observation of weight 1 instead of that of its expectation.
+        as_frame : bool
+            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
 
         Returns
         -------
         lower, upper : ndarray of shape (n_rows,)
-            Dask arrays where X is a dask collection.
+            Dask arrays where X is a dask collection; one table with ``as_frame``.
         """
         require_level("level", level)
         model: GaussianModel = self._fitted
@@ -135,7 +139,38 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
             return model.interval_at(rows, level, include_noise)
 
         columns = self._answers(X, answer, 2, with_std=True)
-        return columns[:, 0], columns[:, 1]
+        return interval_of(X, columns, as_frame)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the variance of a target that the model explains, R², as of scikit-learn.
+
+        Parameters
+        ----------
+        X : table
+            As for ``predict``.
+        y, sample_weight : array_like of shape (n_rows,), or str
+            Numbers, or the names of their columns of X; without weights all rows count alike.
+
+        Returns
+        -------
+        float
+            1 at best; 0 as good as the mean of y.
+        """
+        if not isinstance(y, str) and not isinstance(sample_weight, str):
+            return float(super().score(X, y, sample_weight))
+        model: GaussianModel = self._fitted
+
+        def answer(rows: Rows) -> list[Floats]:
+            weight = rows.extra.get(_WEIGHT, np.ones(len(rows)))
+            mean = model.predicted(rows, return_std=False, include_noise=False, statistic="mean")
+            return [rows.extra[_TARGET], weight, *mean]
+
+        extra = {_TARGET: y, _WEIGHT: sample_weight}
+        needed = model.needs_variance(False, "mean")
+        observed, weight, mean = computed(
+            self._answers(X, answer, 3, with_std=needed, extra=extra)
+        ).T
+        return float(r2_score(observed, mean, sample_weight=weight))
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, in the unit of the target.

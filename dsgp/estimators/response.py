@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import RegressorTags
 
 from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp.estimators.framed import interval_of
 from dsgp.estimators.functions import FunctionEstimator
 from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, by_name, from_settings
@@ -191,7 +192,8 @@ class ResponseEstimator(FunctionEstimator):
         offset: Any = None,
         exposure: Any = None,
         trials: Any = None,
-    ) -> tuple[Any, Any]:
+        as_frame: bool = False,
+    ) -> Any:
         """Predict an interval of the mean response, or of a new observation.
 
         Parameters
@@ -203,10 +205,13 @@ class ResponseEstimator(FunctionEstimator):
         include_noise : bool
             The interval of a new observation (quantiles of the likelihood, averaged over f)
             instead of that of the mean given f.
+        as_frame : bool
+            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
 
         Returns
         -------
         lower, upper : ndarray of shape (n_rows,)
+            Dask arrays where X is a dask collection; one table with ``as_frame``.
         """
         require_level("level", level)
         model: ResponseModel = self._fitted
@@ -217,7 +222,7 @@ class ResponseEstimator(FunctionEstimator):
             return model.interval(mean, variance, number, level, include_noise)
 
         columns = self._responses(X, interval, 2, beside(offset, exposure, trials))
-        return columns[:, 0], columns[:, 1]
+        return interval_of(X, columns, as_frame)
 
     def log_predictive_density(
         self,

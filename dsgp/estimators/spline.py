@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory, storage
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
+from dsgp.estimators.framed import interval_of
 from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.models.checks import require_choice, require_level, require_positive
 from dsgp.models.columns import Columns
@@ -105,6 +106,12 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
 
     _columns: Columns
     model_: SplineModel
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that X is one column, of one dimension or two."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        return tags
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the function.
@@ -277,8 +284,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         return answers[:, 0], np.sqrt(answers[:, 1] + noise)
 
     def predict_interval(
-        self, X: Any, level: float = 0.95, include_noise: bool = False
-    ) -> tuple[Any, Any]:
+        self, X: Any, level: float = 0.95, include_noise: bool = False, *, as_frame: bool = False
+    ) -> Any:
         """Predict an interval of the function, or of a new observation of weight 1.
 
         Parameters
@@ -288,15 +295,21 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         level : float
             Probability of the interval, half of the rest on either side.
         include_noise : bool
+        as_frame : bool
+            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
 
         Returns
         -------
         lower, upper : ndarray of shape (n_rows,)
+            One table with ``as_frame``.
         """
         require_level("level", level)
         mean, std = self.predict(X, return_std=True, include_noise=include_noise)
         reach = float(ndtri((1 + level) / 2))
-        return mean - reach * std, mean + reach * std
+        lower, upper = mean - reach * std, mean + reach * std
+        if as_frame:
+            return interval_of(X, np.stack([lower, upper], axis=1), as_frame)
+        return lower, upper
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, (n_rows,)."""

@@ -1,6 +1,7 @@
 """Where rows come from: arrays, data frames, files and dask collections."""
 
-from dsgp.rows.sources.classes import classes_of
+from dsgp.rows.sources.alike import frame_like
+from dsgp.rows.sources.classes import classes_of, labels_in
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, opened, read_table
 from dsgp.rows.sources.frames import plain_table
@@ -40,8 +41,10 @@ __all__ = [
     "classes_of",
     "columns_of",
     "computed",
+    "frame_like",
     "is_lazy",
     "kind_from_settings",
+    "labels_in",
     "map_rows",
     "map_table",
     "matching_columns",

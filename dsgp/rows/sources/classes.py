@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
 from dask import delayed
 from sklearn.utils.multiclass import check_classification_targets
@@ -59,6 +60,25 @@ def classes_of(X: Any, y: Any) -> Labels:
             f"the target {name_of(y)!r} is empty: 0 sample(s) (rows); at least 1 is required"
         )
     return labels
+
+
+def labels_in(X: Any, name: str) -> Labels:
+    """Read the class of every row, (n_rows,), from a column of a table.
+
+    Raises
+    ------
+    DataError
+        If there is no such column, or it holds no classes.
+    """
+    if not isinstance(X, (str, Path, Stored)):
+        values = _column(X, name)
+        return labels_of(computed(values) if is_lazy(values) else values, name)
+    stored = X if isinstance(X, Stored) else Stored(X)
+    stored.require_column_name("y", name)
+    table = open_table(stored.path, stored.format)
+    table.require([name])
+    blocks = table.blocks([name], numbers=())
+    return np.concatenate([labels_of(b.read()[name], name, b.first_row) for b in blocks])
 
 
 def _column(X: Any, name: str) -> Any:
