@@ -174,6 +174,13 @@ class GridGP(Saved, OnDisk, BaseEstimator):
 
     # ------------------------------------------------------------------ fit
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that a fit is of a DataArray, which is its own target."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.target_tags.required = False
+        return tags
+
     def fit(self, da: xr.DataArray, mask: Any = None, domain: Any = None) -> Self:
         """Learn the hyperparameters of a field and condition on it.
 

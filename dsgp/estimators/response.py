@@ -76,6 +76,7 @@ class ResponseEstimator(FunctionEstimator):
         if name not in _CATEGORIES:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
+            tags.target_tags.positive_only = _refuses_negative(self.likelihood)
         return tags
 
     # ------------------------------------------------------------------ predicting
@@ -453,6 +454,17 @@ class Doubt:
                 DataWarning,
                 stacklevel=3,
             )
+
+
+def _refuses_negative(likelihood: Any) -> bool:
+    """Tell whether a target must not be negative; a likelihood that is none is for ``fit``."""
+    try:
+        likelihood_of(likelihood).check_target(np.array([-1.0]))
+    except DataError:
+        return True
+    except ParameterError:
+        pass
+    return False
 
 
 def likelihood_of(likelihood: Any) -> Likelihood:

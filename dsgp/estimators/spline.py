@@ -107,12 +107,6 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
     _columns: Columns
     model_: SplineModel
 
-    def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that X is one column, of one dimension or two."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.one_d_array = True
-        return tags
-
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Fit the function.
 
@@ -189,7 +183,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if len(data.points) <= self.order:
             raise DataError(
                 f"input column {name!r} has {len(data.points)} distinct values; a spline of order "
-                f"{self.order} needs more than that order"
+                f"{self.order} needs more than that order, and there are {len(inputs)} sample(s) "
+                "(rows)"
             )
         unit = extent ** (2 * self.order - 1) * heaviest
         if self.smoothing is None:

@@ -10,28 +10,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dsgp
 from dsgp import AdditiveGPRegressor
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72
-
-EXPECTED_FAILURES = {
-    "check_dataframe_column_names_consistency": "columns are matched by name: any order will do",
-    "check_sample_weight_equivalence_on_dense_data": (
-        "weights are precisions, not repetitions: a row of weight 2 is one measurement with half "
-        "the noise variance, and the noise update counts it once"
-    ),
-}
-
-
-@parametrize_with_checks(
-    [AdditiveGPRegressor(learner_tol=1.0)],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
-)
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
 
 
 def table(n=200, seed=0, noise=0.1):

@@ -17,18 +17,12 @@ from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dsgp
 from dsgp import AdditiveGPClassifier
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError, StorageError
 from dsgp.kernels import Matern32, Matern52
 from dsgp.plotting import plot_components, plot_learning
-
-
-@parametrize_with_checks([AdditiveGPClassifier(learner_tol=1.0)])
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
 
 
 def table(n=150, seed=0, n_classes=2):

@@ -16,7 +16,6 @@ from scipy.stats import poisson
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import d2_tweedie_score, r2_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dsgp
 from dsgp import GeneralizedAdditiveGP
@@ -33,12 +32,6 @@ from dsgp.likelihoods import (
     StudentT,
 )
 from dsgp.plotting import plot_components, plot_learning
-
-
-@parametrize_with_checks([GeneralizedAdditiveGP("gaussian", learner_tol=1.0)])
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
-
 
 KEPT = {"a": Matern52(1.0, 1.0), "b": Matern32(2.0, 0.5)}
 LIKELIHOODS = {

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from dsgp import (
     GeneralizedPursuitGP,
@@ -76,24 +75,6 @@ def fitted():
 @pytest.fixture(scope="module")
 def classified():
     return classifier().fit(*classes())
-
-
-EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": (
-        "the search begins at, and places nodes by, rows as they are listed: a row of weight 2 is "
-        "listed once. Its optimum is that of two rows only where the data determine it"
-    ),
-}
-
-
-@parametrize_with_checks(
-    [classifier(n_projections=1, n_starts=1), quick("gaussian", n_projections=1, n_starts=1)],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
-)
-def test_scikit_learn_conventions(estimator, check):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DataWarning)
-        check(estimator)
 
 
 # ---- what is found

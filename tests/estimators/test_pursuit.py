@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import dsgp
 from dsgp import ProjectionPursuitGPRegressor, load, storage
@@ -25,13 +24,6 @@ from dsgp.errors import (
 from dsgp.kernels import Matern12, Matern32, Matern52
 from dsgp.pursuit import search
 
-EXPECTED_FAILURES = {
-    "check_sample_weight_equivalence_on_dense_data": (
-        "weights are precisions, not repetitions: a row of weight 2 is one measurement with half "
-        "the noise variance, and the noise update counts it once"
-    ),
-}
-
 QUICK = {"n_starts": 3, "random_state": 0}
 
 
@@ -43,14 +35,6 @@ def ends_of(model):
     """Range of the columns in the training rows."""
     projections = model.model_.latent.projections
     return projections.low, projections.high
-
-
-@parametrize_with_checks(
-    [quick(n_projections=1, n_starts=1)],
-    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
-)
-def test_scikit_learn_conventions(estimator, check):
-    check(estimator)
 
 
 def signal_of(X):
