@@ -72,7 +72,7 @@ def labels_in(X: Any, name: str) -> Labels:
     """
     if not isinstance(X, (str, Path, Stored)):
         values = _column(X, name)
-        return labels_of(computed(values) if is_lazy(values) else values, name)
+        return labels_of(computed(values)[0] if is_lazy(values) else values, name)
     stored = X if isinstance(X, Stored) else Stored(X)
     stored.require_column_name("y", name)
     table = open_table(stored.path, stored.format)
