@@ -27,7 +27,14 @@ from pipelines.grid.imaging import NOISY, tasks_of
 from pipelines.grid.pictures import default_image, picture_of
 from pipelines.paper.methods import Answer, method_named
 from pipelines.paper.sets import TEST_ROWS, files_of, load_set, set_named
-from pipelines.reporting import DPI, environment, gathered_warnings, plain_errors, plain_json
+from pipelines.reporting import (
+    DPI,
+    environment,
+    gathered_warnings,
+    plain_errors,
+    plain_json,
+    release,
+)
 from pipelines.run.measures import measure_classes, measure_regression
 from pipelines.scaling.run import own_peak_memory_mb
 
@@ -73,8 +80,8 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Digest of the settings and of the versions of what computes."""
-        parts = {"format": FORMAT, "dsgp": environment()["dsgp"], **asdict(self)}
+        """Digest of the settings and of the release of what computes."""
+        parts = {"format": FORMAT, "dsgp": release(), **asdict(self)}
         del parts["data_dir"]  # the same file elsewhere is the same
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
