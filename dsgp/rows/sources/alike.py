@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import narwhals as nw
@@ -10,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import xarray as xr
-from dask import dataframe as dd
 from dask import is_dask_collection
 
 from dsgp.errors import DataError
@@ -54,8 +54,9 @@ def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
             "classes, or leave as_frame out"
         )
     if is_dask_collection(values):
-        index = X.index if isinstance(X, (dd.DataFrame, dd.Series)) else None
-        return dd.from_dask_array(values, columns=list(names), index=index)
+        index = X.index if hasattr(X, "map_partitions") else None
+        frames = import_module("dask.dataframe")  # takes as long as all of dask else
+        return frames.from_dask_array(values, columns=list(names), index=index)
     if isinstance(X, (pd.DataFrame, pd.Series)):
         return pd.DataFrame(values, columns=list(names), index=X.index)
     frame = nw.from_native(X, pass_through=True)
