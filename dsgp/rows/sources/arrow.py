@@ -22,7 +22,26 @@ _WHOLE = r"^(0|-?[1-9][0-9]{0,19})$"
 
 def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
     """Turn into a data frame without row labels."""
+    for position, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = table.column(position)
+            table = table.set_column(position, field.name, _with_signed_codes(column))
     return table.to_pandas(ignore_metadata=True, date_as_object=False, split_blocks=True)
+
+
+def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Change codes of categories, as of polars, which Arrow up to 20 does not give to pandas."""
+    kind = column.type
+    if not pa.types.is_unsigned_integer(kind.index_type):
+        return column
+    codes = pa.int64() if kind.index_type == pa.uint64() else pa.int32()
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices.cast(codes), chunk.dictionary, ordered=kind.ordered
+        )
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(codes, kind.value_type, kind.ordered))
 
 
 def numbers_frame(table: pa.Table, numbers: Collection[str]) -> pd.DataFrame:

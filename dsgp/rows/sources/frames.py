@@ -142,7 +142,7 @@ def _of_mapping(X: Mapping[Any, Any]) -> Any:
         lengths = ", ".join(f"{name!r} {shape[0]}" for name, shape in list(shapes.items())[:12])
         raise DataError(f"the columns have different lengths: {lengths}; pass one value a row")
     if any(is_dask_collection(values) for values in columns.values()):
-        return xr.Dataset({name: ("row", values) for name, values in columns.items()})
+        return xr.Dataset({name: ("row", _native_lazy(values)) for name, values in columns.items()})
     # Row labels of series are not matched: rows are taken in their order.
     plain = {
         name: values.reset_index(drop=True) if isinstance(values, pd.Series) else _native(values)
@@ -155,6 +155,13 @@ def _native(values: Any) -> Any:
     """Return a column in the byte order of the machine, which pandas needs."""
     array = np.asarray(values)
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _native_lazy(values: Any) -> Any:
+    """Return a column in the byte order of the machine, lazy where it is so."""
+    if not hasattr(values, "rechunk") or values.dtype.isnative:
+        return values
+    return values.astype(values.dtype.newbyteorder("="))
 
 
 def _of_data_array(X: xr.DataArray) -> Any:
