@@ -24,7 +24,7 @@ test: .venv-test/stamp ## Check style, types and layers, then run the tests
 # Quick ones of what other libraries are asked: tables, files, stores, dask, scikit-learn, xarray.
 OLDEST_TESTS = tests/rows/test_frames.py tests/rows/test_numbers.py tests/rows/test_sources.py \
 	tests/terms/test_spec.py tests/estimators/test_contract.py tests/estimators/test_spline.py \
-	tests/estimators/test_routing_and_frames.py tests/test_storage.py tests/test_accessor.py
+	tests/estimators/test_routing_and_frames.py tests/test_storage.py
 
 test-oldest: .venv-oldest/stamp ## Run quick tests beside the oldest versions of all that dsgp needs, Python 3.11
 	.venv-oldest/bin/python -m pytest -q $(OLDEST_TESTS)
