@@ -76,7 +76,7 @@ def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) 
         if not points:
             continue
         n, seconds = np.array(points).T
-        exponent = slope([line for line in some if line["method"] == name])
+        exponent = slope([line for line in some if line["method"] == name], "all_rows")
         text = method.label + ("" if exponent is None else f", $N^{{{exponent:.2f}}}$")
         style = _style(task, name)
         ax.plot(n, seconds, linewidth=1.3, markersize=4.5, label=text, **style)
@@ -90,8 +90,8 @@ def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) 
     fig.legend(loc="outside right center", fontsize=8, frameon=False)
     columns = some[0]["n_columns"]
     caption = (
-        f"Seconds in one thread against training rows, {columns} columns, with the exponent of "
-        "the number of rows. Straight lines of the same slope cost the same per row."
+        f"Seconds in one thread against training rows, {columns} columns. Beside each name: the "
+        "power of the number of rows that the seconds of learning on all rows grow with."
     )
     if overlay:
         caption += f" Crosses: {', '.join(overlay)}."
