@@ -14,9 +14,10 @@ demo: .venv-demo/stamp ## Fit two small data sets; figures and reports go to dem
 	.venv-demo/bin/python -m pipelines.regression --data synth8d --n 8000 --kernel matern72 --out demo/synth8d
 	.venv-demo/bin/python -m pipelines.regression --data diabetes --out demo/diabetes
 
-test: .venv-test/stamp ## Check style, types and layers, then run the tests
+test: .venv-test/stamp ## Check style, spelling, types and layers, then run the tests
 	.venv-test/bin/ruff check .
 	.venv-test/bin/ruff format --check .
+	.venv-test/bin/codespell
 	.venv-test/bin/mypy
 	.venv-test/bin/lint-imports
 	.venv-test/bin/python -m pytest -n auto --maxprocesses 2 --dist worksteal --durations=30
