@@ -28,13 +28,13 @@ def explain(
     performance_report: shared.PerformanceReport = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Explain the prediction of every row of a table: what each term adds to it.
+    """Explain the prediction of every row of a table: the contribution of each term.
 
-    Writes the columns prediction and intercept, and contribution_TERM and std_TERM of each term,
-    those that vary most first: the prediction is the intercept plus all contributions. All are on
-    the scale of the target, of its transform (fit --transform) or of the link (classes, counts and
-    the like), without exposure and offset. Of more than two classes the label of the class follows:
-    prediction_LABEL, contribution_LABEL_TERM.
+    Writes the columns prediction and intercept, and contribution_TERM and std_TERM for each term,
+    the terms that vary most first. The prediction is the intercept plus all contributions. All are
+    on the scale of the target, of its transform (fit --transform) or of the link function (classes,
+    counts and other targets), without exposure and offset. With more than two classes, the names
+    contain the label of the class: prediction_LABEL, contribution_LABEL_TERM.
     """
     work_of("prediction").explain(
         model,

@@ -32,7 +32,7 @@ Examples:
       --lengthscale 10 --variance 4 --noise-variance 1 --out price.zarr
 
 \b
-Categories, groups and seasons (text needs nothing said):
+Categories, groups and seasons (text is recognised automatically):
   dsgp fit diamonds.csv --target price --out price.zarr
   dsgp fit diamonds.csv --target price --term carat \\
       --term 'carat: Smooth(by=clarity)' --out price.zarr
@@ -41,14 +41,14 @@ Categories, groups and seasons (text needs nothing said):
       --term 'date: Levels(part=weekday)' --out births.zarr
 
 \b
-Interactions of pairs of inputs that are found, and by projections:
+Interactions, by pairs of inputs and by projections:
   dsgp fit train.csv --target price --interactions auto --out price.zarr
   dsgp fit train.csv --target price --model pursuit --out price.zarr
   dsgp fit train.csv --target price --model pursuit --projections 10 \\
       --starts 20 --seed 1 --out price.zarr
 
 \b
-Classes, whose labels may be text:
+Classes (labels may be text):
   dsgp fit train.csv --target churned --model classifier --out churn.zarr
   dsgp fit train.csv --target species --model classifier \\
       --class-weight balanced --out species.zarr
@@ -114,9 +114,9 @@ def fit(
 ) -> None:
     """Fit a model to a table and save it.
 
-    The target, or what its distribution depends on through a link, is a sum of smooth functions:
-    one of each input column, or of projections of the inputs that are learned (pursuit). Options
-    that say which models they are of are of those only.
+    The model is a sum of smooth functions, one per input column, or of learned projections of the
+    inputs (pursuit); for classes, counts and other targets it is combined with a link function. An
+    option whose help names models is available for these models only.
     """
     work_of("fitting").fit(
         context,

@@ -14,5 +14,5 @@ Examples:
 
 
 def info(model: Model, storage_option: StorageOption = None) -> None:
-    """Show what a saved model is."""
+    """Print the kind of a saved model, its columns and its summary."""
     work_of("prediction").info(model, storage_option)

@@ -22,12 +22,12 @@ def plot(
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Draw a saved model: shares of its terms, main effects, interactions or projections.
+    """Plot a saved model: shares of its terms, main effects, interactions or projections.
 
-    The first page has the share of the variance that each term has, with an interval, and the
-    largest main effects with their bands; the second one the interactions, or the projections of a
-    pursuit model, if there are any. Of more than two classes there are such pages for each. Needs
-    matplotlib.
+    The first page has the share of each term in the variance, with an interval, and the largest
+    main effects with their bands. The second page has the interactions, or the projections of a
+    pursuit model, if there are any. With more than two classes, there are such pages for each
+    class. Needs matplotlib.
     """
     work_of("pictures").plot(
         model,

@@ -42,16 +42,15 @@ def predict(
 ) -> None:
     """Predict every row of a table, in its order.
 
-    Writes the columns mean (or median, by --statistic) and std of the mean, without noise, and
-    lower and upper: the interval of a new observation, noise included. All are in units of the
-    target, transformed or not. Of an ordered target there is also probability_LEVEL, a column a
-    level.
+    Writes the columns mean (or median, with --statistic), std (of the mean, without noise), and
+    lower and upper: the interval of a new observation, including noise. All are in the units of
+    the target. For an ordered target there are also probability_LEVEL, one column per level.
 
-    A classifier writes predicted, the most probable class, probability_LABEL, a column a class, and
-    mean and std of the function on the scale of the link: latent and std of the second of two
-    classes, or latent_LABEL and std_LABEL.
+    For a classifier, writes the columns predicted (the most probable class), probability_LABEL (one
+    column per class), and mean and std of the function on the scale of the link function: latent
+    and std for the second of two classes, or latent_LABEL and std_LABEL for more classes.
 
-    Inputs are matched by name; further columns are ignored. Columns to keep are copied as they are:
+    Inputs are matched by name; further columns are ignored. Columns to keep are copied unchanged:
     the text of a CSV file, the types of other tables.
     """
     work_of("prediction").predict(

@@ -69,13 +69,14 @@ def smooth(
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Smooth a field on a grid, fill its gaps, and say how sure that is.
+    """Smooth a field on a grid and fill its gaps, with standard deviations.
 
-    Writes the mean of each cell under the name of the field, and its standard deviation as
-    NAME_std, in the units of the field and on its grid. What is not given is learned from it.
+    Writes the posterior mean of each cell under the name of the field, and its standard deviation
+    as NAME_std, in the units of the field and on its grid. Kernels and noise are learned unless
+    they are given.
 
-    A field that does not fit into memory is worked through in pieces on disk; if that is
-    interrupted, the same command goes on.
+    A field that does not fit into memory is processed in pieces on disk; after an interruption,
+    the same command resumes.
     """
     work_of("smoothing").smooth(
         context,

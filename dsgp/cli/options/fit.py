@@ -13,156 +13,166 @@ from typer import Option
 from dsgp.cli import choices
 
 # What goes in and out.
-Target = Annotated[str, Option(metavar="COLUMN", help="What is to be predicted.")]
-Out = Annotated[Path, Option(metavar="MODEL.zarr", help="Where the model goes.")]
+Target = Annotated[str, Option(metavar="COLUMN", help="Column to predict.")]
+Out = Annotated[Path, Option(metavar="MODEL.zarr", help="Path of the saved model.")]
 
 # The model.
 Model = Annotated[
     choices.Model,
     Option(
         metavar="NAME",
-        help="additive: a number, by a function of every input. pursuit: a number, by "
-        "functions of projections of the inputs, which know interactions. classifier: two or "
-        "more classes, text or numbers. bernoulli: 0 or 1. binomial: successes in --trials. "
-        "poisson, negative-binomial: counts. gamma: positive numbers. ordered: levels 0, 1, … "
-        "in their order. student-t: a number with outliers.",
+        help="Type of the target and of the model. additive: a number; one function per input. "
+        "pursuit: a number; functions of learned projections (weighted sums) of the inputs, which "
+        "express interactions. classifier: two or more classes, text or numbers. bernoulli: 0 or "
+        "1. binomial: successes among --trials. poisson, negative-binomial: counts. gamma: "
+        "positive numbers. ordered: levels 0, 1, … in their order. student-t: a number with "
+        "outliers.",
     ),
 ]
 
 # Columns and rows of the table.
 Columns = Annotated[
-    str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
+    str | None, Option(metavar="A,B,C", help="Input columns; by default all except the target.")
 ]
-Drop = Annotated[list[str] | None, Option(metavar="A,B", help="No inputs; can be repeated.")]
-DropMissing = Annotated[bool, Option("--drop-missing", help="Leave out rows with a missing value.")]
+Drop = Annotated[
+    list[str] | None, Option(metavar="A,B", help="Columns that are not inputs; can be repeated.")
+]
+DropMissing = Annotated[bool, Option("--drop-missing", help="Drop rows with a missing value.")]
 Weight = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="Weights w: a row has noise variance S2 / w (additive, pursuit), or counts w "
-        "times (all others).",
+        help="Column of weights w. additive, pursuit: the noise variance of a row is S2 / w. All "
+        "other models: the row counts w times.",
     ),
 ]
 Exposure = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="poisson, negative-binomial, gamma: what a row was observed for (time, area, "
-        "people); the mean is proportional to it.",
+        help="poisson, negative-binomial, gamma: column of exposures (time, area, people); the "
+        "mean is proportional to it.",
     ),
 ]
 Offset = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="bernoulli to student-t: added to the function, on the scale of the link.",
+        help="bernoulli to student-t: column of offsets, which are added to the function, on the "
+        "scale of the link function.",
     ),
 ]
 Trials = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="binomial: of how many the target counts successes."),
+    Option(metavar="COLUMN", help="binomial: column of the number of trials."),
 ]
 
-# What the target is to the model.
+# How the target depends on the functions.
 Link = Annotated[
     choices.Link,
-    Option(help="classifier, bernoulli, binomial, ordered: from function to probability."),
+    Option(help="classifier, bernoulli, binomial, ordered: link function of probabilities."),
 ]
 ClassWeight = Annotated[
     choices.ClassWeight | None,
-    Option(help="classifier: balanced makes all classes count alike, however rare."),
+    Option(help="classifier: balanced gives all classes the same total weight."),
 ]
 MultiClass = Annotated[
     choices.MultiClass,
-    Option(help="classifier of more than two: one model of all, or ovr, each against the rest."),
+    Option(
+        help="classifier with more than two classes: softmax, a joint model, or ovr, one model per "
+        "class against the rest."
+    ),
 ]
 
 # Terms and their hyperparameters.
 Kernel = Annotated[
     choices.Kernel | None,
     Option(
-        help="Covariance of every function, from rough to smooth; matern52 by default, of a "
-        "classifier matern32; no matern12 for pursuit."
+        help="Kernel (covariance function) of every function, from rough to smooth; by default "
+        "matern32 for a classifier and matern52 otherwise. matern12 is not available for pursuit."
     ),
 ]
 Term = Annotated[
     list[str] | None,
     Option(
         metavar="'COLUMN: TERM'",
-        help="A term of an input instead of its own, e.g. 'town: Levels', "
+        help="Term of an input in place of the default, such as 'town: Levels', "
         "'carat: Smooth(by=clarity)', 'date: Periodic(year)', 'age: Linear' or 'x: "
-        "Matern32(lengthscale=2)'; can be repeated, for one input too. Without it text has an "
-        "effect of each level, and numbers and dates have a smooth function; of pursuit, numbers "
-        "without one are projected.",
+        "Matern32(lengthscale=2)'; can be repeated, also for the same input. By default, text has "
+        "one effect per level, and numbers and dates have a smooth function; pursuit projects "
+        "numbers without a term.",
     ),
 ]
 Interactions = Annotated[
     list[str] | None,
     Option(
         metavar="auto|N|'A:B'",
-        help="All but pursuit: what inputs do together. auto: as many pairs as the rows tell of; "
-        "N: so many; 'hour:day': these two, can be repeated.",
+        help="All but pursuit: interactions of pairs of inputs. auto: all pairs that raise the "
+        "marginal likelihood by more than chance would; N: the best N pairs; 'hour:day': this "
+        "pair, can be repeated.",
     ),
 ]
 Remainder = Annotated[
     list[str] | None,
     Option(
         metavar="all|INPUT",
-        help="additive: a function of all inputs at once beside the terms, for what interacts "
-        "beyond pairs. all, or the name of an input, once for each. Keeps all rows in memory.",
+        help="additive: add one function of all inputs, for interactions beyond pairs. all, or "
+        "the name of an input; can be repeated. Keeps all rows in memory.",
     ),
 ]
 Lengthscale = Annotated[
     float | None,
-    Option(metavar="L", help="All but pursuit: start for every input, in its units."),
+    Option(metavar="L", help="All but pursuit: initial lengthscale of every input, in its units."),
 ]
 Variance = Annotated[
     float | None,
     Option(
         metavar="V",
-        help="All but pursuit: start for every function, in squared units of the target, or of "
-        "the link.",
+        help="All but pursuit: initial prior variance of every function, in squared units of the "
+        "target or of the scale of the link function.",
     ),
 ]
 NoiseVariance = Annotated[
     float | None,
     Option(
         metavar="S2",
-        help="additive, pursuit: start for the noise, in squared units of the target, or of "
+        help="additive, pursuit: initial noise variance, in squared units of the target or of "
         "its transform.",
     ),
 ]
 Transform = Annotated[
     choices.Transform,
     Option(
-        help="additive, pursuit: what is modelled of a skewed target: its logarithm, or the "
-        "power transform of Yeo and Johnson, whose power is learned. Predictions are in the "
-        "target's units."
+        help="additive, pursuit: transform of a skewed target: its logarithm, or the power "
+        "transform of Yeo and Johnson, whose power is learned. Predictions are in the units of "
+        "the target."
     ),
 ]
 Learner = Annotated[
     choices.Learner,
     Option(
-        help="All but pursuit: marginal learns L and V per input, and S2 or what the "
-        "likelihood has; so do vbem and em (additive) and independent (all others), the paper's. "
-        "none keeps those given."
+        help="All but pursuit: how hyperparameters (L and V per input, and S2 or the parameters "
+        "of the likelihood) are learned. marginal: by the marginal likelihood; vbem and em "
+        "(additive) and independent (all others): as in the paper; none: keep the given values."
     ),
 ]
 LearnerMaxIter = Annotated[
     int | None,
     Option(
         metavar="N",
-        help="All but pursuit: limit of iterations; by default 100 of additive, else 50.",
+        help="All but pursuit: maximum number of iterations of the learner; by default 100 for "
+        "additive and 50 otherwise.",
     ),
 ]
 NewtonMaxIter = Annotated[
     int,
-    Option(metavar="N", help="classifier to student-t: limit of Newton steps."),
+    Option(metavar="N", help="classifier to student-t: maximum number of Newton steps."),
 ]
 Missing = Annotated[
     choices.Missing,
     Option(
-        help="All but pursuit: what a missing value of an input is: an error, or no contribution."
+        help="All but pursuit: whether a missing value of an input is an error, or the row is used "
+        "without the terms of this input."
     ),
 ]
 MissingValue = Annotated[
@@ -179,16 +189,17 @@ Projections = Annotated[
     str | None,
     Option(
         metavar="auto|M",
-        help="How many functions of mixtures of inputs; auto: as many as help, the default of "
-        "pursuit. additive: so many beside the terms of inputs; none by default.",
+        help="Number of functions of projections; auto, the default of pursuit, chooses it by the "
+        "marginal likelihood. additive: added to the terms of the inputs; none by default.",
     ),
 ]
 Method = Annotated[
     choices.Method | None,
     Option(
-        help="pursuit: refit (default) learns all directions together; greedy one after the other, "
-        "as in the paper; gibbs draws them from the posterior. additive: gibbs, the paper's "
-        "sampler, plain-gibbs or collapsed draw kernels and noise; without it they are learned."
+        help="pursuit: refit (default) learns all directions jointly; greedy learns one after the "
+        "other, as in the paper; gibbs draws them from the posterior. additive: gibbs (the "
+        "paper's sampler), plain-gibbs and collapsed draw kernels and noise from the posterior; by "
+        "default they are learned."
     ),
 ]
 NoRelevance = Annotated[
@@ -196,20 +207,21 @@ NoRelevance = Annotated[
     Option("--no-relevance", help="pursuit: do not look for inputs that are not needed."),
 ]
 Starts = Annotated[
-    int, Option(metavar="N", help="pursuit: directions a projection is fitted from.")
+    int, Option(metavar="N", help="pursuit: number of initial directions per projection.")
 ]
 Draws = Annotated[
-    int, Option(metavar="N", help="By gibbs or collapsed: draws kept, of all chains.")
+    int, Option(metavar="N", help="With gibbs or collapsed: number of draws of all chains.")
 ]
 Warmup = Annotated[
-    int, Option(metavar="N", help="By gibbs or collapsed: sweeps of each chain before them.")
+    int, Option(metavar="N", help="With gibbs or collapsed: number of warm-up sweeps per chain.")
 ]
-Chains = Annotated[int, Option(metavar="N", help="By gibbs or collapsed: independent chains.")]
+Chains = Annotated[int, Option(metavar="N", help="With gibbs or collapsed: number of chains.")]
 Seed = Annotated[
     int,
     Option(
         metavar="N",
-        help="pursuit: of the starts; additive: of the chains. The same gives the same model.",
+        help="Random seed of the search (pursuit) or of the chains (additive). The same seed gives "
+        "the same model.",
     ),
 ]
 
@@ -218,9 +230,15 @@ Bins = Annotated[
     str,
     Option(
         metavar="auto|none|N",
-        help="Distinct values kept of an input or projection; none keeps all.",
+        help="Number of bins per input or projection; none keeps every distinct value.",
     ),
 ]
-Solver = Annotated[choices.Solver, Option(help="How the mean is computed.")]
-Tol = Annotated[float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")]
-MaxIter = Annotated[int | None, Option(metavar="N", help="Limit; by default 500, or 2000 of cg.")]
+Solver = Annotated[choices.Solver, Option(help="Algorithm for the posterior mean.")]
+Tol = Annotated[float, Option(metavar="TOL", help="Bound on the error of the mean, in prior std.")]
+MaxIter = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        help="Maximum number of iterations of the solver; by default 500, or 2000 for cg.",
+    ),
+]

@@ -11,7 +11,7 @@ Out = Annotated[
     Path,
     Option(
         metavar="FILE",
-        help="Where the pages go: a file .pdf, or NAME.png, which becomes NAME-1.png and so on.",
+        help="Output: a file .pdf, or NAME.png, which becomes NAME-1.png and so on.",
     ),
 ]
 Target = Annotated[

@@ -11,42 +11,45 @@ Out = Annotated[
     Path,
     Option(
         metavar="FILE|FOLDER",
-        help="Where predictions go: a file .csv, .csv.gz, .parquet or .pq. A name without an "
-        "ending is a folder of files part-00000.parquet, …, one for each block.",
+        help="Output: a file .csv, .csv.gz, .parquet or .pq. A name without a file extension is a "
+        "folder with one file per block, part-00000.parquet and so on.",
     ),
 ]
-Keep = Annotated[list[str] | None, Option(metavar="A,B", help="Copied from DATA; can be repeated.")]
+Keep = Annotated[
+    list[str] | None,
+    Option(metavar="A,B", help="Columns to copy from DATA; can be repeated."),
+]
 Level = Annotated[
     float | None,
     Option(
         metavar="P",
-        help="Probability of the interval, between 0 and 1; 0.95 by default. Not of a classifier.",
+        help="Probability of the interval, between 0 and 1; 0.95 by default. Not for a classifier.",
     ),
 ]
 Statistic = Annotated[
     str | None,
     Option(
         metavar="mean|median",
-        help="Not of a classifier: predict the mean response averaged over what is unknown, "
-        "the default, or its median. They differ behind a link and with fit's --transform.",
+        help="Not for a classifier: predict the posterior mean (the default) or the median. They "
+        "differ for models with a link function or with fit --transform.",
     ),
 ]
 Exposure = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="poisson, negative-binomial, gamma: exposure of each row; without it predictions "
-        "are per unit of it.",
+        help="poisson, negative-binomial, gamma: column of exposures; by default predictions are "
+        "per unit of exposure.",
     ),
 ]
 Offset = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="bernoulli to student-t: offset of each row; else 0."),
+    Option(metavar="COLUMN", help="bernoulli to student-t: column of offsets; 0 by default."),
 ]
 Trials = Annotated[
     str | None,
     Option(
         metavar="COLUMN",
-        help="binomial: trials of each row; without them the mean is a probability.",
+        help="binomial: column of the number of trials; by default the mean is a probability.",
     ),
 ]

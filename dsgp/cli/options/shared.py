@@ -12,43 +12,43 @@ Data = Annotated[
     Argument(
         metavar="DATA",
         help="A table: a file .csv, .csv.gz, .parquet or .pq, a folder of such files, a pattern in "
-        "quotes ('data/*.csv'), or a zarr store, here or at an address (s3://bucket/data/*.csv). "
-        "All but small files are read block by block.",
+        "quotes ('data/*.csv'), or a zarr store; a path or an address (s3://bucket/data/*.csv). "
+        "Large tables are read block by block.",
     ),
 ]
 Delimiter = Annotated[
     str,
-    Option(metavar="CHARACTER", help="CSV: what separates the fields, such as ';'; or tab."),
+    Option(metavar="CHARACTER", help="CSV: separator of fields, such as ';', or tab."),
 ]
-Decimal = Annotated[str, Option(metavar=".|,", help="CSV: the decimal point of numbers.")]
+Decimal = Annotated[str, Option(metavar=".|,", help="CSV: decimal point of numbers.")]
 Encoding = Annotated[
-    str, Option(metavar="NAME", help="CSV: such as utf-8, utf-16, latin-1 or cp1252.")
+    str, Option(metavar="NAME", help="CSV: encoding, such as utf-8, utf-16, latin-1 or cp1252.")
 ]
 StorageOption = Annotated[
     list[str] | None,
     Option(
         metavar="KEY=VALUE",
-        help="Of addresses, such as anon=true of s3://…: what fsspec takes; can be repeated. What "
-        "gives access is better in the environment or in fsspec's configuration.",
+        help="Option of fsspec for addresses, such as anon=true for s3://…; can be repeated. Give "
+        "credentials in the environment or in fsspec's configuration instead.",
     ),
 ]
 Scheduler = Annotated[
     str | None,
     Option(
         metavar="ADDRESS",
-        help="Use the workers of a dask cluster (tcp://head:8786, tls://…); threads of this "
-        "machine without.",
+        help="Use the workers of a dask cluster (tcp://head:8786, tls://…); by default threads of "
+        "this machine are used.",
     ),
 ]
 PerformanceReport = Annotated[
     Path | None,
     Option(
         metavar="FILE.html",
-        help="With --scheduler: write dask's page of what its workers did, task by task.",
+        help="With --scheduler: write dask's report on the tasks of its workers.",
     ),
 ]
 Overwrite = Annotated[
-    bool, Option("--overwrite", help="Replace what is at --out, if dsgp wrote it.")
+    bool, Option("--overwrite", help="Replace an existing output of dsgp at --out.")
 ]
 Model = Annotated[
     Path,

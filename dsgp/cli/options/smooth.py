@@ -14,21 +14,21 @@ Data = Annotated[
     list[str],
     Argument(
         metavar="IN...",
-        help="A zarr store, or a file that xarray opens (netCDF), here or at an address. "
-        "Several, or a pattern in quotes ('sst-*.nc'), are joined along their dim of times.",
+        help="A zarr store, or a file that xarray opens (netCDF); a path or an address. Several "
+        "files, or a pattern in quotes ('sst-*.nc'), are joined along time.",
     ),
 ]
 Out = Annotated[
     Path,
-    Option(metavar="OUT.zarr|OUT.nc", help="Where mean and standard deviation go."),
+    Option(metavar="OUT.zarr|OUT.nc", help="Output: mean and standard deviation."),
 ]
 Variable = Annotated[
     str | None,
-    Option(metavar="NAME", help="The field; not needed where only one variable can be it."),
+    Option(metavar="NAME", help="Variable to smooth; not needed if only one is possible."),
 ]
 Group = Annotated[
     str | None,
-    Option(metavar="PATH", help="The group of IN that has it, such as surface/daily."),
+    Option(metavar="PATH", help="Group of IN that has the variable, such as surface/daily."),
 ]
 
 # The model.
@@ -36,35 +36,35 @@ Kernel = Annotated[
     list[str] | None,
     Option(
         metavar="DIM=KERNEL",
-        help=f"Covariance along a dim: {choices.GRID_KERNELS}; can be repeated. Others are chosen.",
+        help=f"Kernel along a dimension: {choices.GRID_KERNELS}; can be repeated. Dimensions "
+        "that are not named have a default kernel.",
     ),
 ]
 NoiseVariance = Annotated[
     str | None,
     Option(
         metavar="learn|S2|NAME|NAME^2",
-        help="Noise variance, in squared units of the field: learned (the default), a number "
-        "where that starts, or a variable of IN with that of each cell, which is known; NAME^2 if "
+        help="Noise variance, in squared units of the field: learn (the default), a number (the "
+        "initial value), or a variable of IN with the known noise variance of each cell; NAME^2 if "
         "it holds standard deviations.",
     ),
 ]
 FixedNoise = Annotated[
-    bool, Option("--fixed-noise", help="Keep the number of --noise-variance as it is.")
+    bool, Option("--fixed-noise", help="Keep the number of --noise-variance: do not learn it.")
 ]
 Mean = Annotated[
     str | None,
     Option(
         metavar="MEAN",
-        help="What is taken off before: constant (the default), zero, a number, a dim (average "
-        "over it in each cell), DIM.month or another part of dates (climatology), or a "
-        "variable of IN.",
+        help="Prior mean: constant (the default), zero, a number, a dimension (average over it "
+        "in each cell), DIM.month or another part of dates (climatology), or a variable of IN.",
     ),
 ]
 Transform = Annotated[
     choices.Transform,
     Option(
-        help="What is modelled of a skewed field: its logarithm, or the power transform of Yeo "
-        "and Johnson, whose power is learned. mean and std are in the field's units, "
+        help="Transform of a skewed field: its logarithm, or the power transform of Yeo and "
+        "Johnson, whose power is learned. mean and std are in the units of the field, "
         "--noise-variance is on the scale of the transform.",
     ),
 ]
@@ -72,8 +72,8 @@ Scales = Annotated[
     int | None,
     Option(
         metavar="N",
-        help="Terms of the covariance, each with lengthscales of its own; by default "
-        "as many as the likelihood says, up to three.",
+        help="Number of kernels in the sum, each with its own lengthscales; by default chosen by "
+        "the likelihood, up to three.",
     ),
 ]
 
@@ -82,7 +82,7 @@ Mask = Annotated[
     str | None,
     Option(
         metavar="NAME[=VALUE]",
-        help="A variable of IN: values are used where it is 1 or true, or where it is VALUE "
+        help="A variable of IN: values are used where it is 1 or true, or where it equals VALUE "
         "(land=0).",
     ),
 ]
@@ -90,27 +90,27 @@ Domain = Annotated[
     str,
     Option(
         metavar="auto|observed|hull|all|NAME[=VALUE]",
-        help="Cells that are given: observed, those that hold a value at some time (not land); "
-        "hull, those inside the convex hull of these; all; or where a variable of IN is 1 or "
-        "true. auto (the default): observed with several steps of time, else hull.",
+        help="Cells to output: observed, those with a value at some time (not land); hull, those "
+        "inside the convex hull of these; all; or those where a variable of IN is 1 or true. auto "
+        "(the default): observed if there are several time steps, otherwise hull.",
     ),
 ]
 KeepObserved = Annotated[
     bool,
     Option(
         "--keep-observed",
-        help="Only fill gaps: mean is the observed value where there is one, and std that of "
-        "the noise.",
+        help="Only fill gaps: at observed cells, mean is the observed value and std the standard "
+        "deviation of the noise.",
     ),
 ]
 IncludeNoise = Annotated[
-    bool, Option("--include-noise", help="std of a new observation, not of the field.")
+    bool, Option("--include-noise", help="Write the std of a new observation, not of the field.")
 ]
 Quantile = Annotated[
     list[float] | None,
     Option(
         metavar="P",
-        help="Write NAME_quantiles too: of the field, or with --include-noise of a new "
+        help="Also write NAME_quantiles, of the field or with --include-noise of a new "
         "observation; 0.5 is the median. Can be repeated.",
     ),
 ]
@@ -118,13 +118,13 @@ Quantile = Annotated[
 # Models that are kept.
 SaveModel = Annotated[
     Path | None,
-    Option(metavar="MODEL.zarr", help="Save the fitted model too; see dsgp info."),
+    Option(metavar="MODEL.zarr", help="Also save the fitted model; see dsgp info."),
 ]
 Model = Annotated[
     Path | None,
     Option(
         metavar="MODEL.zarr",
-        help="Take kernels, noise and kind of mean of this one: nothing is learned.",
+        help="Use the kernels, noise and kind of prior mean of this model: nothing is learned.",
     ),
 ]
 
@@ -134,12 +134,14 @@ MemoryLimit = Annotated[
     Option(
         "--memory",
         metavar="SIZE",
-        help="What may be used, such as 1GiB; by default what is free. A field that needs more "
-        "is worked through in pieces: exactly if complete, else tile by tile.",
+        help="Memory limit, such as 1GiB; by default the free memory. A field that needs more is "
+        "processed in pieces: exactly if it is complete, otherwise tile by tile.",
     ),
 ]
 Restart = Annotated[
     bool,
-    Option("--restart", help="In pieces: do not go on where a run was interrupted."),
+    Option("--restart", help="In pieces: do not resume an interrupted run."),
 ]
-RandomState = Annotated[int, Option(metavar="N", help="The same gives the same result.")]
+RandomState = Annotated[
+    int, Option(metavar="N", help="Random seed; the same seed gives the same result.")
+]
