@@ -49,36 +49,39 @@ def main(
         Option(
             metavar="DATA",
             help="synth8d-binary, breast_cancer, digits, wine, a set of --data-dir, a .csv, "
-            ".parquet or .npz file, or a folder, glob or zarr store, which streams.",
+            ".parquet or .npz file, or a folder, glob or zarr store (read block by block).",
         ),
     ],
     target: Annotated[
-        str | None, Option(metavar="COLUMN", help="Labels of a file or folder.")
+        str | None,
+        Option(metavar="COLUMN", help="Name of the column of labels in a file or folder."),
     ] = None,
     columns: Annotated[
-        str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
+        str | None, Option(metavar="A,B,C", help="Input columns; by default all others.")
     ] = None,
     drop: Annotated[
         list[str] | None,
-        Option(metavar="COLUMN", help="No input; can be repeated, or be a list A,B,C."),
+        Option(metavar="COLUMN", help="Columns that are not inputs: a list A,B,C, or repeated."),
     ] = None,
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where .npz sets are, to be named in --data.")
+        Path | None, Option(metavar="FOLDER", help="Folder of the .npz sets named in --data.")
     ] = None,
-    n: Annotated[int | None, Option(metavar="N", help="Training rows.")] = None,
-    n_test: Annotated[int | None, Option(metavar="N", help="Test rows of synth8d-binary.")] = None,
+    n: Annotated[int | None, Option(metavar="N", help="Number of training rows.")] = None,
+    n_test: Annotated[
+        int | None, Option(metavar="N", help="Number of test rows of synth8d-binary.")
+    ] = None,
     out: Annotated[
         Path | None,
         Option(
             metavar="FOLDER",
-            help="What is written; by default results/NAME, or results/NAME-pursuit.",
+            help="Output folder; by default results/NAME, or results/NAME-pursuit.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
         Option(
             metavar="N",
-            help="Of the rows drawn or split, and of --model pursuit; by default 0, and 3 of "
+            help="Random seed of the data, the split and --model pursuit; by default 0, and 3 for "
             "synth8d-binary.",
         ),
     ] = None,
@@ -86,25 +89,25 @@ def main(
         str,
         Option(
             metavar="MODEL",
-            help="additive: a function of every column; pursuit: functions of projections.",
+            help="additive: one function per column; pursuit: functions of projections.",
         ),
     ] = "additive",
     kernel: Annotated[
         str | None,
         Option(
             metavar="KERNEL",
-            help=f"Of every function: {', '.join(KERNELS)}; by default that of the model.",
+            help=f"Kernel of every function: {', '.join(KERNELS)}; by default that of the model.",
         ),
     ] = None,
     link: Annotated[
-        str, Option(metavar="LINK", help="logit, or probit (of two classes).")
+        str, Option(metavar="LINK", help="Link function: logit, or probit (two classes only).")
     ] = "logit",
     multi_class: Annotated[
         str | None,
-        Option(metavar="HOW", help="additive, of more than two classes: softmax (default) or ovr."),
+        Option(metavar="HOW", help="additive, more than two classes: softmax (default) or ovr."),
     ] = None,
     class_weight: Annotated[
-        str | None, Option(metavar="balanced", help="Let every class count the same.")
+        str | None, Option(metavar="balanced", help="Give all classes the same total weight.")
     ] = None,
     solver: Annotated[
         str,
@@ -121,31 +124,32 @@ def main(
         str | None,
         Option(
             metavar="error|ignore",
-            help="additive: what a missing value of an input is: an error (default), or no "
-            "contribution.",
+            help="additive: whether a missing input is an error (default) or contributes nothing.",
         ),
     ] = None,
     projections: Annotated[
         str | None,
-        Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
+        Option(metavar="auto|M", help="pursuit: number of projections, or auto (default)."),
     ] = None,
     tol: Annotated[
-        float, Option(metavar="TOL", help="Error of the mode at most, in prior std.")
+        float, Option(metavar="TOL", help="Bound on the error of the mode, in prior std.")
     ] = 1e-4,
     delimiter: Annotated[
-        str, Option(metavar="CHARACTER", help="CSV: what separates the fields; or tab.")
+        str, Option(metavar="CHARACTER", help="CSV: separator of fields, or tab.")
     ] = ",",
-    decimal: Annotated[str, Option(metavar=".|,", help="CSV: the decimal point.")] = ".",
-    encoding: Annotated[str, Option(metavar="NAME", help="CSV: such as latin-1.")] = "utf-8",
+    decimal: Annotated[str, Option(metavar=".|,", help="CSV: decimal point.")] = ".",
+    encoding: Annotated[
+        str, Option(metavar="NAME", help="CSV: encoding, such as latin-1.")
+    ] = "utf-8",
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Of a dask scheduler; threads of this machine without."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
 ) -> None:
-    """Fit a Gaussian process to labels and test it on rows left out.
+    """Fit a Gaussian process to labels and test it on held-out rows.
 
     Writes report, predictions, model and figures to a folder.
     """

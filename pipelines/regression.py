@@ -52,48 +52,50 @@ def main(
         Option(
             metavar="DATA",
             help="synth8d, synth32d, diabetes, a set of --data-dir, a .csv, .parquet or .npz file, "
-            "or a folder, glob or zarr store, which streams.",
+            "or a folder, glob or zarr store (read block by block).",
         ),
     ],
     target: Annotated[
-        str | None, Option(metavar="COLUMN", help="Target of a file or folder.")
+        str | None, Option(metavar="COLUMN", help="Name of the target column in a file or folder.")
     ] = None,
     columns: Annotated[
-        str | None, Option(metavar="A,B,C", help="Input columns; all others by default.")
+        str | None, Option(metavar="A,B,C", help="Input columns; by default all others.")
     ] = None,
     drop: Annotated[
         list[str] | None,
-        Option(metavar="COLUMN", help="No input; can be repeated, or be a list A,B,C."),
+        Option(metavar="COLUMN", help="Columns that are not inputs: a list A,B,C, or repeated."),
     ] = None,
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where .npz sets are, to be named in --data.")
+        Path | None, Option(metavar="FOLDER", help="Folder of the .npz sets named in --data.")
     ] = None,
-    n: Annotated[int | None, Option(metavar="N", help="Training rows.")] = None,
-    n_test: Annotated[int | None, Option(metavar="N", help="Test rows of synth8d.")] = None,
+    n: Annotated[int | None, Option(metavar="N", help="Number of training rows.")] = None,
+    n_test: Annotated[
+        int | None, Option(metavar="N", help="Number of test rows of synth8d.")
+    ] = None,
     out: Annotated[
         Path | None,
         Option(
             metavar="FOLDER",
-            help="What is written; by default results/NAME, or results/NAME-pursuit.",
+            help="Output folder; by default results/NAME, or results/NAME-pursuit.",
         ),
     ] = None,
     seed: Annotated[
         int | None,
         Option(
             metavar="N",
-            help="Of the rows drawn or split, and of --model pursuit; by default 2, and 0 of the "
-            "pumadyn8 sets.",
+            help="Random seed of the data, the split and --model pursuit; by default 2, and 0 for "
+            "the pumadyn8 sets.",
         ),
     ] = None,
     model: Annotated[
         str,
         Option(
             metavar="MODEL",
-            help="additive: a function of every column; pursuit: functions of projections.",
+            help="additive: one function per column; pursuit: functions of projections.",
         ),
     ] = "additive",
     kernel: Annotated[
-        str, Option(metavar="KERNEL", help=f"Of every function: {', '.join(KERNELS)}.")
+        str, Option(metavar="KERNEL", help=f"Kernel of every function: {', '.join(KERNELS)}.")
     ] = "matern52",
     solver: Annotated[str, Option(metavar="SOLVER", help="multigrid, cg or backfitting.")] = (
         "multigrid"
@@ -109,20 +111,19 @@ def main(
         str | None,
         Option(
             metavar="error|ignore",
-            help="additive: what a missing value of an input is: an error (default), or no "
-            "contribution.",
+            help="additive: whether a missing input is an error (default) or contributes nothing.",
         ),
     ] = None,
     transform: Annotated[
         str,
         Option(
             metavar="TRANSFORM",
-            help="What is modelled of a skewed target: none, log or yeo-johnson.",
+            help="Transform of a skewed target: none, log or yeo-johnson.",
         ),
     ] = "none",
     projections: Annotated[
         str | None,
-        Option(metavar="auto|M", help="pursuit: how many; auto (default) as many as help."),
+        Option(metavar="auto|M", help="pursuit: number of projections, or auto (default)."),
     ] = None,
     method: Annotated[
         str | None,
@@ -134,31 +135,33 @@ def main(
     ] = False,
     starts: Annotated[
         int | None,
-        Option(metavar="N", help="pursuit: directions a projection is fitted from (10)."),
+        Option(metavar="N", help="pursuit: initial directions per projection (10)."),
     ] = None,
     draws: Annotated[
-        int | None, Option(metavar="N", help="pursuit by gibbs: draws kept, of all chains (400).")
+        int | None, Option(metavar="N", help="pursuit with gibbs: draws of all chains (400).")
     ] = None,
     warmup: Annotated[
-        int | None, Option(metavar="N", help="pursuit by gibbs: sweeps of a chain before (200).")
+        int | None, Option(metavar="N", help="pursuit with gibbs: warm-up sweeps per chain (200).")
     ] = None,
     tol: Annotated[
-        float, Option(metavar="TOL", help="Error of the mean at most, in prior std.")
+        float, Option(metavar="TOL", help="Bound on the error of the mean, in prior std.")
     ] = 1e-4,
     delimiter: Annotated[
-        str, Option(metavar="CHARACTER", help="CSV: what separates the fields; or tab.")
+        str, Option(metavar="CHARACTER", help="CSV: separator of fields, or tab.")
     ] = ",",
-    decimal: Annotated[str, Option(metavar=".|,", help="CSV: the decimal point.")] = ".",
-    encoding: Annotated[str, Option(metavar="NAME", help="CSV: such as latin-1.")] = "utf-8",
+    decimal: Annotated[str, Option(metavar=".|,", help="CSV: decimal point.")] = ".",
+    encoding: Annotated[
+        str, Option(metavar="NAME", help="CSV: encoding, such as latin-1.")
+    ] = "utf-8",
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Of a dask scheduler; threads of this machine without."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")
     ] = False,
 ) -> None:
-    """Fit a Gaussian process and test it on rows left out.
+    """Fit a Gaussian process and test it on held-out rows.
 
     Writes report, predictions, model and figures to a folder.
     """

@@ -59,11 +59,12 @@ app = typer.Typer(
 )
 
 Out = Annotated[
-    Path | None, Option(metavar="FOLDER", help="What is written; by default results/grid-NAME.")
+    Path | None, Option(metavar="FOLDER", help="Output folder; by default results/grid-NAME.")
 ]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace the results of other data.")]
 KernelName = Annotated[
-    str, Option("--kernel", metavar="KERNEL", help=f"Of every dim: {', '.join(KERNELS)}.")
+    str,
+    Option("--kernel", metavar="KERNEL", help=f"Kernel of every dimension: {', '.join(KERNELS)}."),
 ]
 
 
@@ -81,18 +82,21 @@ def image(
             "scikit-image.",
         ),
     ] = None,
-    size: Annotated[int, Option(metavar="N", help="Pixels along a side of the part taken.")] = 200,
+    size: Annotated[
+        int, Option(metavar="N", help="Side of the square part that is used, in pixels.")
+    ] = 200,
     noise: Annotated[
-        float, Option(metavar="STD", help="Of the Gaussian noise added, in grey levels of 255.")
+        float,
+        Option(metavar="STD", help="Standard deviation of the added noise, in grey levels of 255."),
     ] = 25.0,
     kernel: KernelName = "matern32",
-    seed: Annotated[int, Option(metavar="N", help="Of the noise.")] = 0,
+    seed: Annotated[int, Option(metavar="N", help="Random seed of the noise.")] = 0,
     out: Out = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Smooth an image, and rebuild it from a quarter of it.
+    """Smooth an image, and reconstruct it from a quarter of its pixels.
 
-    The image as it is and with noise added, as in the paper's figure fig:GPMLpic.
+    Both are done without and with added noise, as in the paper's figure fig:GPMLpic.
     """
     name = pictures.default_image() if name is None else name
     told = {"image": name, "size": size, "noise": noise, "kernel": kernel}
@@ -133,38 +137,40 @@ def field(
         Option(
             metavar="DATA",
             help=f"{', '.join(filling.FIELDS)}, another field of --data-dir, or a .npz, .nc or "
-            ".zarr of (time, two dims).",
+            ".zarr with time and two other dimensions.",
         ),
     ] = filling.SYNTHETIC,
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where fields are, to be named in --data.")
+        Path | None, Option(metavar="FOLDER", help="Folder of the fields named in --data.")
     ] = None,
     variable: Annotated[
-        str | None, Option(metavar="NAME", help="Of a file that holds several.")
+        str | None, Option(metavar="NAME", help="Variable of a file that has several.")
     ] = None,
     share: Annotated[
-        float, Option(metavar="SHARE", help="Of the observed cells, held out one by one.")
+        float, Option(metavar="SHARE", help="Share of the observed cells held out one by one.")
     ] = 0.05,
-    blocks: Annotated[int, Option(metavar="N", help="Held out at each time step.")] = 12,
+    blocks: Annotated[
+        int, Option(metavar="N", help="Number of blocks held out per time step.")
+    ] = 12,
     side: Annotated[
         int | None,
-        Option(metavar="N", help="Cells along a side of them; 20, or 6 of coarse fields."),
+        Option(metavar="N", help="Side of a block in cells; 20, or 6 for coarse fields."),
     ] = None,
     kernel: KernelName = "matern32",
     mean: Annotated[
         str | None,
-        Option(metavar="MEAN", help="constant, zero, or averages over a dim: time, time.month."),
+        Option(metavar="MEAN", help="Prior mean: constant, zero, or averages: time, time.month."),
     ] = None,
     scales: Annotated[
         int | None,
-        Option(metavar="N", help="Kernels in the sum; by default as the likelihood says."),
+        Option(metavar="N", help="Number of kernels; by default chosen by the likelihood."),
     ] = None,
     at: Annotated[
         str | None,
         Option(metavar="A,B,C", help="Times of the maps; by default three, clear to cloudy."),
     ] = None,
     seed: Annotated[
-        int, Option(metavar="N", help="Of the cells held out, and of synthetic data.")
+        int, Option(metavar="N", help="Random seed of the held-out cells and of synthetic data.")
     ] = 1,
     out: Out = None,
     overwrite: Overwrite = False,
@@ -232,21 +238,21 @@ def field(
 @app.command("corners", epilog=CORNERS_EXAMPLES)
 def corners_(
     dims: Annotated[
-        str, Option(metavar="A:B", help="Dims of the hypercubes, both ends included.")
+        str, Option(metavar="A:B", help="Dimensions of the hypercubes, both ends included.")
     ] = "8:20",
     full_seconds: Annotated[
         float,
-        Option(metavar="S", help="Of an iteration of the full GP at most; 0: leave it out."),
+        Option(metavar="S", help="Time limit per iteration of the full GP; 0: skip it."),
     ] = 10.0,
     kernel: KernelName = "matern32",
-    seed: Annotated[int, Option(metavar="N", help="Of the targets.")] = 0,
+    seed: Annotated[int, Option(metavar="N", help="Random seed of the targets.")] = 0,
     out: Out = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Time a learning iteration at the corners of hypercubes.
 
-    There are 2 to the power of the dims of them, as in the paper's figure fig:kron. The full GP
-    runs beside while it fits.
+    A hypercube of D dimensions has 2^D corners, as in the paper's figure fig:kron. The full GP is
+    timed too while it fits into memory.
     """
     told = {"dims": dims, "full_seconds": full_seconds, "kernel": kernel}
     exit_on_termination()

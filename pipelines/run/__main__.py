@@ -53,20 +53,20 @@ console = Console()
 
 @app.command(epilog=EXAMPLES)
 def main(
-    config: Annotated[Path, Argument(metavar="CONFIG.yaml", help="What is to be done.")],
+    config: Annotated[Path, Argument(metavar="CONFIG.yaml", help="Configuration.")],
     changes: Annotated[
         list[str] | None,
         Option(
             "--set",
             metavar="KEY=VALUE",
-            help="Put into the configuration, with dots in the key; can be repeated.",
+            help="Override a value of the configuration, with dots in the key; can be repeated.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         Option(
             metavar="FOLDER",
-            help="Where the stages are; by default what the configuration says, or results/NAME.",
+            help="Folder of the stages; by default that of the configuration, or results/NAME.",
         ),
     ] = None,
     first: Annotated[
@@ -74,19 +74,19 @@ def main(
         Option(
             "--from",
             metavar="STAGE",
-            help=f"Run this stage again, and those after it: {', '.join(STAGES)}.",
+            help=f"Repeat this stage and those after it: {', '.join(STAGES)}.",
         ),
     ] = None,
     last: Annotated[
-        str | None, Option("--until", metavar="STAGE", help="End after this stage.")
+        str | None, Option("--until", metavar="STAGE", help="Stop after this stage.")
     ] = None,
-    fresh: Annotated[bool, Option("--fresh", help="Run every stage again.")] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Repeat every stage.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Only tell which stages would run, and why.")
+        bool, Option("--dry-run", help="Print which stages would run, and why.")
     ] = False,
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Of a dask scheduler; threads of this machine without."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the stages of other data.")
@@ -95,7 +95,7 @@ def main(
     """Run the stages of a configuration that are not up to date.
 
     Every stage keeps its results in a folder of its own. It runs again when its options, its data
-    or a stage before it changed; a run that was interrupted or killed goes on after the last stage
+    or a stage before it changed; a run that was interrupted or killed resumes after the last stage
     that it finished.
     """
     exit_on_termination()
@@ -120,7 +120,7 @@ def run(
     scheduler: str | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any] | None:
-    """Run the stages that are not up to date, and tell of each.
+    """Run the stages that are not up to date, and report each.
 
     Parameters
     ----------

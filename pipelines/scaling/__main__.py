@@ -69,35 +69,35 @@ def main(
         str | None,
         Option(
             metavar="W,W,…",
-            help="Fit each size on so many workers of one thread, and the least one times the "
-            "number of workers; fit a cost model, and predict.",
+            help="Fit each size on these numbers of workers with one thread each, and the smallest "
+            "size times the number of workers; fit a cost model, and predict.",
         ),
     ] = None,
     check: Annotated[
         str | None,
         Option(
             metavar="N",
-            help="With --workers: rows of a fit that is predicted and then measured; twice the "
-            "largest size by default.",
+            help="With --workers: rows of a fit that is predicted and then measured; by default "
+            "twice the largest size.",
         ),
     ] = None,
     quick: Annotated[
         bool, Option("--quick", help="With --workers: small sizes, in a few minutes.")
     ] = False,
-    seed: Annotated[int, Option(metavar="N", help="Of the rows.")] = 2,
+    seed: Annotated[int, Option(metavar="N", help="Random seed of the rows.")] = 2,
     n_test: Annotated[int, Option(metavar="N", help="Test rows, the same for every size.")] = (
         100_000
     ),
     kernel: Annotated[
-        str, Option(metavar="KERNEL", help=f"Of every column: {', '.join(KERNELS)}.")
+        str, Option(metavar="KERNEL", help=f"Kernel of every column: {', '.join(KERNELS)}.")
     ] = "matern52",
     bins: Annotated[
         str | None,
-        Option(metavar="auto|none|N", help="Distinct values kept of a column; as dsgp has it."),
+        Option(metavar="auto|none|N", help="Number of bins per column, as for dsgp fit."),
     ] = None,
     learner: Annotated[
         str | None,
-        Option(metavar="LEARNER", help="As dsgp has it; none: keep the truth's hyperparameters."),
+        Option(metavar="LEARNER", help="As for dsgp fit; none: keep the true hyperparameters."),
     ] = None,
     repeats: Annotated[int, Option(metavar="N", help="Runs of each size.")] = 1,
     peer: Annotated[
@@ -111,24 +111,22 @@ def main(
         str | None,
         Option(
             metavar="ADDRESS",
-            help="Of a dask scheduler that runs the fits; --workers are then among its own.",
+            help="Address of a dask scheduler that runs the fits; its workers are used.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         Option(
             metavar="FOLDER",
-            help="What is written: results/scaling, or results/scaling-workers.",
+            help="Output folder; by default results/scaling, or results/scaling-workers.",
         ),
     ] = None,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Run again what is finished already.")
-    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Repeat finished runs.")] = False,
 ) -> None:
     """Measure time, memory and accuracy of a fit against the number of rows.
 
     A run that is finished is kept in FOLDER/runs and not made again, so that an interrupted
-    benchmark goes on where it was.
+    benchmark resumes.
     """
     exit_on_termination()
     with plain_errors():

@@ -48,11 +48,9 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def main(
     data_dir: Annotated[
         Path,
-        Option(metavar="FOLDER", help="Where the tables are: NAME.parquet (or in tables/), .npz."),
+        Option(metavar="FOLDER", help="Folder of the tables: NAME.parquet (or in tables/), .npz."),
     ],
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
-        "results/tables"
-    ),
+    out: Annotated[Path, Option(metavar="FOLDER", help="Output folder.")] = Path("results/tables"),
     only: Annotated[
         list[str] | None,
         Option(
@@ -72,16 +70,14 @@ def main(
         bool, Option("--quick", help="2000 training rows and 1000 test rows at most.")
     ] = False,
     minutes: Annotated[
-        float, Option(metavar="N", help="Of one job by one model at most, by the clock.")
+        float, Option(metavar="N", help="Time limit per job and model, in wall time.")
     ] = 60.0,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Run again what is finished already.")
-    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Repeat finished runs.")] = False,
 ) -> None:
     """Predict the test rows of real tables by every method, and compare.
 
     Each job by each model runs in a process of its own, is kept in FOLDER/runs as it ends, and not
-    made again, so that an interrupted run goes on where it was.
+    made again, so that an interrupted run resumes.
     """
     exit_on_termination()
     with plain_errors():
