@@ -86,8 +86,8 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
     if address is None:
         if storage_options:
             raise ParameterError(
-                f"storage_options are of addresses such as s3://bucket/a.csv, and {str(path)!r} is "
-                "a path of this machine; leave them out"
+                f"storage_options are for addresses such as s3://bucket/a.csv, and {str(path)!r} "
+                "is a path of this machine; leave them out"
             )
         return local_path(str(path))
     if ".." in address.split("/"):

@@ -142,7 +142,7 @@ def test_a_wrong_option_is_told_as_that(served):
 
 def test_options_of_a_path_of_this_machine_are_refused(tmp_path):
     frame_of().to_csv(tmp_path / "a.csv", index=False)
-    with pytest.raises(ParameterError, match="storage_options are of addresses"):
+    with pytest.raises(ParameterError, match="storage_options are for addresses"):
         read_table(tmp_path / "a.csv", storage_options={"anon": True})
 
 
@@ -232,7 +232,7 @@ def test_a_zarr_table_at_an_address(consolidated, zarr_format, memory):
     [
         ("absent.csv", "there is no file"),
         ("absent/*.csv", "no file matches"),
-        ("a.txt", "cannot tell the format"),
+        ("a.txt", "cannot determine the format"),
         ("bad.parquet", "cannot be read as the Parquet file"),
         ("semicolons.csv", "seems to be separated by ';'"),
     ],

@@ -472,7 +472,7 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
     note = " ".join(figure.get_supxlabel().split())
     expected = {
         "vbem": "below the tolerance is followed by one more look from other starting",
-        "em": "Small gains tell of small steps",
+        "em": "Small gains mean small steps",
         "marginal": "Evaluations that were the best so far",
     }
     assert expected[learner] in note

@@ -95,7 +95,7 @@ class _Roles:
                 options = ["--target", "--weight", *(f"--{role}" for role in self.further)]
                 raise ParameterError(
                     f"column {name!r} is named more than once in {', '.join(options)}, --columns "
-                    "and --drop; a column has one part to play"
+                    "and --drop; use each column once"
                 )
 
     @property

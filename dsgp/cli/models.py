@@ -78,13 +78,13 @@ def require_own_options(context: typer.Context, model: Model, learner: Learner) 
     require_method(context.params["method"], model)
     if learner in (Learner.vbem, Learner.em) and model is not Model.additive:
         raise ParameterError(
-            f"--learner {learner} is of --model additive, and this is --model {model}; take "
+            f"--learner {learner} is for --model additive, got --model {model}; use "
             "marginal, independent or none"
         )
     if learner is Learner.independent and model is Model.additive:
         raise ParameterError(
-            "--learner independent is of models with another likelihood than the Gaussian, and "
-            "this is --model additive; take marginal, vbem, em or none"
+            "--learner independent is for models with a likelihood other than the Gaussian, got "
+            "--model additive; use marginal, vbem, em or none"
         )
 
 
@@ -93,12 +93,12 @@ def require_method(method: Method | None, model: Model) -> None:
     additive = (Method.gibbs, Method.plain_gibbs, Method.collapsed)
     if model is Model.additive and method not in (None, *additive):
         raise ParameterError(
-            f"--method {method} is of --model pursuit, and this is --model additive; take gibbs, "
+            f"--method {method} is for --model pursuit, got --model additive; use gibbs, "
             "plain-gibbs or collapsed, or leave it out"
         )
     if model is Model.pursuit and method in (Method.plain_gibbs, Method.collapsed):
         raise ParameterError(
-            f"--method {method} is of --model additive, and this is --model pursuit; take refit, "
+            f"--method {method} is for --model additive, got --model pursuit; use refit, "
             "greedy or gibbs"
         )
 

@@ -67,18 +67,18 @@ def outputs_of(
         return _of_responses(model, LEVEL if level is None else level, statistic or "mean")
     for role in further:
         raise ParameterError(
-            f"--{role} is of models of counts, rates and the like, and the model is of kind "
+            f"--{role} is for models of counts, rates and other targets, and the model is of kind "
             f"{kind}; leave it out"
         )
     if isinstance(model, ClassEstimator):
         if statistic is not None:
             raise ParameterError(
-                f"--statistic is of models of numbers, and the model is of kind {kind}, which "
+                f"--statistic is for models of numbers, and the model is of kind {kind}, which "
                 "predicts probabilities; leave it out"
             )
         if level is not None:
             raise ParameterError(
-                "--level is of an interval, and the model, a classifier, predicts probabilities; "
+                "--level is for intervals, and the model, a classifier, predicts probabilities; "
                 "leave it out"
             )
         return _of_classes(model)

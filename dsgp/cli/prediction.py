@@ -118,7 +118,7 @@ def _row_by_row(
         fitted = load(reach.place(model))
         if isinstance(fitted, GridGP):
             raise ParameterError(
-                f"{str(model)!r} is a model of a grid, not of rows; smooth a field with its "
+                f"{str(model)!r} is a model of a grid, not of a table; smooth a field with its "
                 "hyperparameters: dsgp smooth --model"
             )
         outputs = asked(fitted)

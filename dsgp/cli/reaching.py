@@ -45,7 +45,7 @@ class Reach:
             options[key] = _value(value)
         if options and all(address_of(path) is None for path in paths if path is not None):
             raise ParameterError(
-                "--storage-option is of addresses such as s3://bucket/a.csv, and there is none; "
+                "--storage-option is for addresses such as s3://bucket/a.csv, and there is none; "
                 "leave it out"
             )
         return cls(options)

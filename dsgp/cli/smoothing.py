@@ -58,7 +58,7 @@ def smooth(
     """Smooth a field on a grid; `dsgp.cli.commands.smooth` describes the options."""
     if quantile and keep_observed:
         raise ParameterError(
-            "--quantile is of the field, and --keep-observed gives observed values; leave one out"
+            "--quantile is for the field, and --keep-observed writes observed values; leave one out"
         )
     require_quantiles(quantile)
     reach = Reach.of(storage_options, [*data, out, save_model, model])
@@ -163,7 +163,7 @@ def _speaking_of_options(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        one_line("Interrupted", f"what is done is kept beside {out}; the same command goes on")
+        one_line("Interrupted", f"finished work is kept beside {out}; the same command resumes")
         raise
     except (DataError, StorageError) as error:
         raise type(error)(str(error).replace("(resume=False)", "(--restart)")) from error

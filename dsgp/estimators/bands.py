@@ -89,7 +89,7 @@ def component_bands(
     check_is_fitted(model)
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"bands are of the terms of one additive model, got {type(model).__name__}: of a "
+            f"bands are for the terms of one additive model, got {type(model).__name__}: of a "
             "classifier pass one of its estimators_"
         )
     if not 0 < level < 1:

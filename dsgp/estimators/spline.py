@@ -271,7 +271,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                 f"others; got {derivative!r}"
             )
         if include_noise and derivative:
-            raise ParameterError("include_noise is of the function itself, not of a derivative")
+            raise ParameterError("include_noise is for the function itself, not for a derivative")
         answers = self._answers(X, int(derivative))
         if not return_std:
             return answers[:, 0]

@@ -142,7 +142,7 @@ def _require_one_model(model: Any) -> None:
         )
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"term_tests is of the terms of one additive model, got {type(model).__name__}: of a "
+            f"term_tests is for the terms of one additive model, got {type(model).__name__}: of a "
             "classifier pass one of its estimators_"
         )
 

@@ -133,7 +133,7 @@ class PenalisedComplexity(Prior):
     def require(self, name: str) -> None:
         if not name.startswith(("lengthscale", "variance")):
             raise ParameterError(
-                f"PenalisedComplexity is of lengthscales and variances, and {name!r} is neither: "
+                f"PenalisedComplexity is for lengthscales and variances, and {name!r} is neither: "
                 "take LogNormal"
             )
 

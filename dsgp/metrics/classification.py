@@ -374,7 +374,7 @@ def class_columns(
     names = np.arange(n_classes) if classes is None else np.asarray(classes)
     if names.shape != (n_classes,) or len(set(names.tolist())) < n_classes:
         raise DataError(
-            f"classes: expected {n_classes} different labels, one a column of probability, got "
+            f"classes: expected {n_classes} different labels, one per column of probabilities, got "
             f"{_listed(names.ravel())}"
         )
     code_of = {label: code for code, label in enumerate(names.tolist())}
@@ -428,7 +428,7 @@ def _columns(probability: Floats, n_rows: int) -> Floats:
 def _labels(values: ArrayLike, name: str) -> NDArray[Any]:
     labels = np.asarray(values)
     if labels.ndim != 1 or len(labels) == 0:
-        raise DataError(f"{name}: expected labels, one a row, got shape {labels.shape}")
+        raise DataError(f"{name}: expected labels, one per row, got shape {labels.shape}")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise DataError(
             f"{name}: expected labels, got {np.count_nonzero(np.isnan(labels))} missing; "

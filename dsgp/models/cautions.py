@@ -63,7 +63,7 @@ def warn_of_structure(
     if unresolved:
         warnings.warn(
             f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
-            "lengthscales that the learner did not come to: give a lengthscale as a start",
+            "lengthscales that the learner did not come to: give an initial lengthscale",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

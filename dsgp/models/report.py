@@ -31,24 +31,24 @@ _FORMATS = {
 }
 _OF_F_LEGEND = (
     "of f: Cov(term, f) / Var(f) over the training rows, which adds up to 100 % and is negative",
-    "where a term mostly cancels others; the mean and the 90 % interval of posterior draws",
+    "if a term mostly cancels others; the mean and the 90 % interval of posterior draws",
 )
 LEGEND = (
-    "lengthscale (of dates in days) and std (prior standard deviation of the function) are in the",
+    "lengthscale (in days for dates) and std (prior standard deviation of the function) are in the",
     "data's units; points: distinct values or bins; edf: effective degrees of freedom;",
     "share: variance of the term / variance of the target (shares add up to more or less than",
-    "100 % where terms correlate);",
+    "100 % if terms correlate);",
     *_OF_F_LEGEND,
 )
 
 
 RESPONSE_LEGEND = (
-    "lengthscale is in the column's units (of dates in days), std (prior standard deviation of the",
-    "function) on the scale of the link; points: distinct values or bins; edf: effective degrees",
-    "of freedom; share: variance of the term / variance of f over the rows (shares add up to more",
-    "or less than 100 % where terms correlate);",
+    "lengthscale is in the column's units (in days for dates), std (prior standard deviation of",
+    "the function) on the scale of the link function; points: distinct values or bins; edf:",
+    "effective degrees of freedom; share: variance of the term / variance of f over the rows",
+    "(shares add up to more or less than 100 % if terms correlate);",
     *_OF_F_LEGEND,
-    "(rows count by how much each tells)",
+    "(rows are weighted by how informative they are)",
 )
 PROJECTED_LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
@@ -60,9 +60,9 @@ PROJECTED_LEGEND = (
 PROJECTED_RESPONSE_LEGEND = (
     "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
     "function, on the scale of the link; points: distinct values or bins; edf: effective degrees",
-    "of freedom; share: variance of the function / variance of f over the rows by how much they",
-    "tell (functions may cancel, and shares add up to more than 100 %); direction: the largest",
-    "weights of the standardised inputs;",
+    "of freedom; share: variance of the function / variance of f over the rows, weighted by how",
+    "informative they are (functions may cancel, and shares add up to more than 100 %); direction:",
+    "the largest weights of the standardised inputs;",
     *_OF_F_LEGEND,
 )
 _TOLD = 0.02  # weights that are told of, as a share of the largest

@@ -319,7 +319,7 @@ def _caption(
     if not of_training:
         rows = "rows of X"
     else:
-        rows = "training rows" if link is None else "training rows, by how much each tells"
+        rows = "training rows" if link is None else "training rows, weighted by information"
     if has_bars:
         parts.append(f"bars at the bottom: {rows}")
     parts.append("share: of the target's variance" if link is None else "share: of var f")

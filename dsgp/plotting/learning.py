@@ -90,7 +90,7 @@ def plot_learning(model: Any) -> Figure:
     notes = {
         "vbem": "A gain below the tolerance is followed by one more look from other starting "
         "lengthscales; the run ends when that gains as little.",
-        "em": "Small gains tell of small steps, not of an optimum: the run ends when no gradient "
+        "em": "Small gains mean small steps, not an optimum: the run ends when no gradient "
         f"is above {model.learner_tol:g} nats.",
     }
     note = notes.get(

@@ -295,7 +295,7 @@ def _caption(
     parts.append("share: of the target's variance" if whole == "target" else "share: of var f")
     parts.append("ℓ: lengthscale, in units of the axis")
     parts.append(f"grey behind: ±1 std of {'the target' if whole == 'target' else 'f'}")
-    told = "" if whole == "target" else ", by how much each tells"
+    told = "" if whole == "target" else ", weighted by information"
     parts.append(f"bars at the bottom: training rows{told}")
     parts.append("to the right: weights of the standardised inputs, red where negative")
     if any(others for bars in directions for *_, others in bars):

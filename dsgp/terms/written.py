@@ -96,7 +96,7 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mult)):
         sides = [_evaluated(operand, text, top=True) for operand in (node.left, node.right)]
         if not all(isinstance(side, Kernel) for side in sides):
-            raise ParameterError(f"{text!r}: + and * are of kernels; several terms are a list")
+            raise ParameterError(f"{text!r}: + and * combine kernels; give several terms as a list")
         return sides[0] + sides[1] if isinstance(node.op, ast.Add) else sides[0] * sides[1]
     if isinstance(node, ast.Name):
         return _made(node.id, text) if top else node.id

@@ -651,7 +651,7 @@ def test_summary_tells_the_approximations():
         "effective dof",
         "std of predictions   exact (dense)",
         "every distinct value is a point",
-        "nodes a term",
+        "nodes per term",
         "prior std (tol 0.0001)",
         "converged            yes",
     ):

@@ -461,7 +461,7 @@ def test_a_hundred_columns():
     assert share[:10].min() > 0.02
     assert share[10:].max() < 2e-3
     assert model.noise_variance_ == pytest.approx(0.09, rel=0.1)
-    assert "nodes a term" in model.summary()
+    assert "nodes per term" in model.summary()
 
 
 def test_importing_the_package_alone_is_light():

@@ -261,7 +261,7 @@ def test_what_it_does_not_take():
     model = SmoothingSpline().fit(x, y)
     with pytest.raises(ParameterError, match="derivative must be an integer from 0 to 1"):
         model.predict(x, derivative=2)
-    with pytest.raises(ParameterError, match="not of a derivative"):
+    with pytest.raises(ParameterError, match="not for a derivative"):
         model.predict(x, return_std=True, include_noise=True, derivative=1)
     with pytest.raises(ValueError, match="not fitted"):
         SmoothingSpline().predict(x)

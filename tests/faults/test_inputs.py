@@ -82,7 +82,7 @@ def test_a_field_changes_while_it_is_read(running, cluster, tmp_path):
     job = running(cluster.address, "grid")
     write_field(tmp_path / "field.zarr")
     job.go_on()
-    job.require_error(DataError, "field.zarr' has changed since the job began", "start anew")
+    job.require_error(DataError, "field.zarr' has changed since the job began", "start from")
     assert not (tmp_path / "out.zarr").exists()
 
 

@@ -237,7 +237,7 @@ def test_a_fault_names_part_column_and_row(tmp_path, case):
 
 GAPS = [1, None, 2] * 19
 UNFIT = {
-    "length": (np.zeros(9), r"offset must have shape \(57,\), one value a row, got \(9,\)"),
+    "length": (np.zeros(9), r"offset must have shape \(57,\), one value per row, got \(9,\)"),
     "shape": (np.zeros((57, 2)), r"offset must have shape \(57,\)"),
     "text": (["1"] * 57, r"offset is not numeric \(type <U1\): it holds numbers as text"),
     "objects": ([None, {}] * 28 + [0], "offset is not numeric .*28 of 57 values are none"),

@@ -272,9 +272,9 @@ def _carry_out(
     began = time.monotonic()
     if address := address_of(out):
         raise StorageError(
-            f"cannot write to the address {address!r}: what is worked through in pieces is written "
-            "to a disk, where an interrupted job goes on and the result is moved into place; write "
-            "to a path of this machine, and copy it there when it is done"
+            f"cannot write to the address {address!r}: a field processed in pieces is written to a "
+            "disk, where an interrupted job can be resumed and the result is moved into place; "
+            "write to a path of this machine, and copy the result there"
         )
     out = local_path(str(out)).absolute()
     if memory is not None and not memory > 0:

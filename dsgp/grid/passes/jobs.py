@@ -78,14 +78,15 @@ def resumed(
     if differing:
         raise StorageError(
             f"{str(folder)!r} holds an interrupted job whose {', '.join(differing)} differ from "
-            "what is asked for now: start anew (resume=False), choose another path, or call it as "
-            "it was called"
+            "those of this call: start from the beginning (resume=False), choose another path, or "
+            "call it with the same options"
         )
     if manifest.plan.task_bytes > memory:
         raise MemoryLimitError(
             f"the interrupted job in {str(folder)!r} was planned with tasks of "
             f"{manifest.plan.task_bytes / _MIB:.1f} MiB of memory, and one may now take "
-            f"{memory / _MIB:.1f} MiB: give workers more, or start anew (resume=False)"
+            f"{memory / _MIB:.1f} MiB: give workers more, or start from the beginning "
+            "(resume=False)"
         )
     return manifest
 

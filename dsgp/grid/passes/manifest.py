@@ -114,4 +114,6 @@ class Manifest:
             why = "is of another release"
         except (ValueError, KeyError, TypeError) as error:
             why = f"is damaged ({error})"
-        raise StorageError(f"{str(folder / _NAME)!r} {why}; start anew (resume=False)")
+        raise StorageError(
+            f"{str(folder / _NAME)!r} {why}; start from the beginning (resume=False)"
+        )

@@ -95,9 +95,7 @@ def _outcomes(
             "from there"
         ) from error
     except Exception as error:
-        error.add_note(
-            f"finished regions are kept in {job.folder!r}: the same call goes on from there"
-        )
+        error.add_note(f"finished regions are kept in {job.folder!r}: the same call resumes")
         raise
 
 

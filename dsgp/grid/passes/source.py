@@ -218,7 +218,7 @@ class StoredField:
             raise DataError(
                 f"{str(self.path)!r} has changed since the job began: variable "
                 f"{self.variable!r} is read piece by piece, and a result would be of two fields; "
-                "start anew (resume=False) when nothing writes there any more"
+                "start from the beginning (resume=False) when the store no longer changes"
             )
 
     def piece(self) -> tuple[int, ...]:

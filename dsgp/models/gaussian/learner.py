@@ -138,9 +138,9 @@ def learn(
 def note_of_nodes(result: Learned) -> str:
     """Say how many nodes there were, and how much they leave open."""
     fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
-    nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
+    nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
-        f"{nodes}; the prior variance they leave open adds "
+        f"{nodes} nodes per term; the prior variance they leave open adds "
         f"{sum(result.open_variance):.2g} of the noise variance"
     )
 

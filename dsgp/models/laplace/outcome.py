@@ -130,11 +130,11 @@ class LaplaceOutcome:
         if learned.at_points:
             return ["by working models, on every point of the columns: nodes could not resolve it"]
         fewest, most = min(learned.n_nodes, default=0), max(learned.n_nodes, default=0)
-        nodes = f"{fewest} nodes a term" if fewest == most else f"{fewest} to {most} nodes a term"
+        nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         rows = self.responses.rows.n_rows
         notes = [
-            f"{nodes}; with the prior variance they leave open the evidence's determinant would "
-            f"change by at most {0.5 * rows * sum(learned.open_variance):.2g} nats"
+            f"{nodes} nodes per term; with the prior variance they leave open the determinant of "
+            f"the evidence would change by at most {0.5 * rows * sum(learned.open_variance):.2g} nats"
         ]
         if not learned.resolved:
             notes.append(

@@ -131,7 +131,7 @@ def is_csv(path: Place) -> bool:
         raise DataError(f"{str(path)!r} is a folder; a CSV or Parquet file was expected")
     if not name.lower().endswith(FILE_TYPES):
         raise DataError(
-            f"cannot tell the format of {str(path)!r}: its name must end in one of "
+            f"cannot determine the format of {str(path)!r}: its name must end in one of "
             f"{', '.join(FILE_TYPES)}"
         )
     return name.lower().endswith((".csv", ".csv.gz"))

@@ -424,5 +424,5 @@ def one_column(values: Any, what: str) -> Any:
     """Return a dask array of one dimension."""
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1:
-        raise DataError(f"{what} has shape {values.shape}; one value a row was expected")
+        raise DataError(f"{what} has shape {values.shape}; one value per row was expected")
     return values

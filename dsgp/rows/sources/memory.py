@@ -272,7 +272,9 @@ def some_weights(sample_weight: ArrayLike, n_rows: int, first_row: int = 0) -> F
     if weight.ndim == 0:
         weight = np.full(n_rows, float(weight))
     if weight.shape != (n_rows,):
-        raise DataError(f"{name} must have shape ({n_rows},), one weight a row, got {weight.shape}")
+        raise DataError(
+            f"{name} must have shape ({n_rows},), one weight per row, got {weight.shape}"
+        )
     require_finite(name, weight, first_row)
     if (weight < 0).any():
         row = int(np.argmax(weight < 0))
@@ -317,7 +319,9 @@ def extra_of(values: Any, n_rows: int, role: str, first_row: int = 0) -> Floats:
     if numbers.ndim == 0:
         numbers = np.full(n_rows, float(numbers))
     if numbers.shape != (n_rows,):
-        raise DataError(f"{name} must have shape ({n_rows},), one value a row, got {numbers.shape}")
+        raise DataError(
+            f"{name} must have shape ({n_rows},), one value per row, got {numbers.shape}"
+        )
     require_finite(name, numbers, first_row)
     return numbers
 

@@ -332,7 +332,7 @@ def require_no_values(beside: Mapping[str, Any]) -> None:
     """Raise ``DataError`` if there is something, by name, beside a block without any row."""
     for name, values in beside.items():
         if values is not None and np.size(values) and np.ndim(values):
-            raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one a row")
+            raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one per row")
 
 
 def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> None:
