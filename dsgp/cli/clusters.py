@@ -58,9 +58,7 @@ def on_cluster(scheduler: str | None, performance_report: Path | None = None) ->
 
 def _require_report(scheduler: str | None, path: Path) -> None:
     if scheduler is None:
-        raise ParameterError(
-            "--performance-report needs a cluster: name one by --scheduler"
-        )
+        raise ParameterError("--performance-report needs a cluster: name one by --scheduler")
     if find_spec("bokeh") is None:
         raise ParameterError(
             "--performance-report needs the package bokeh: pip install 'dsgp[cluster]'"

@@ -1,4 +1,4 @@
-"""``AdditiveGPRegressor``: a Gaussian process a column, added up, with scikit-learn's manners."""
+"""``AdditiveGPRegressor``: a sum of Gaussian processes, one per column, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -39,102 +39,89 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
               \varepsilon_i \sim \mathcal N(0, \sigma^2 / w_i)
 
     The cost is linear in the number of rows: every step works along one sorted column at a time.
-    Large tables are read twice, block by block, into bins; learning and solving then no longer
-    depend on the number of rows. Hyperparameters, inputs and outputs are in the units of the data
-    throughout.
+    Large tables are read twice, block by block, and summed in bins; the cost of learning and
+    solving then does not depend on the number of rows. Hyperparameters, inputs and outputs are in
+    the units of the data.
 
     Parameters
     ----------
     kernel : kernel, optional
-        Of every smooth function without one; None means ``Matern52()``. Parameters given
-        are starts for the learner, kept where the kernel marks them ``fixed``.
+        Kernel of every smooth term without a kernel; None means ``Matern52()``. Given parameters
+        are initial values of the learner; those that the kernel marks as ``fixed`` are kept.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
-        ``Smooth``, ``Levels``, ``Linear`` or ``Tensor``, its text, or a list of these. All other
-        columns keep their defaults: a smooth function of numbers and of dates (in days), an effect
-        of each level of text, categories and booleans. A sequence of terms names all there are.
+        The terms of single columns (docs/howto/categories.md): a mapping replaces the defaults of
+        the named columns (``x0``, ``x1``, … for arrays), a sequence replaces all terms. Default: a
+        smooth function of numbers and dates (in days), one effect per level of text or booleans.
     interactions : "auto", int, or list of pairs of names
-        What columns do together beyond what each does by itself, as a ``Tensor`` of two terms of
-        single columns: pairs that are named; or so many at most, those that gain most; or, with
-        "auto", as many as raise the marginal likelihood by more than chance among so many
-        candidates would, 20 at most, and left out again where leave-one-out predictions are worse
-        with them (``learner_notes_`` tells). ``interaction_scores_`` says what was considered.
+        Interactions of pairs of columns (docs/howto/interactions.md): the named pairs; the given
+        number of best pairs at most; or, with "auto", all pairs (20 at most) that raise the
+        marginal likelihood by more than chance would.
     projections : "auto" or int
-        Functions of learned mixtures of the columns of numbers beside the terms, as of
-        ``ProjectionPursuitGPRegressor``: so many, or, with "auto", as many as the evidence calls
-        for. They are searched for in what the terms leave, and fitted together with them.
+        Number of functions of learned projections of the numeric columns that are added to the
+        terms, as in ``ProjectionPursuitGPRegressor``; "auto" chooses it by the marginal likelihood
+        (docs/howto/projection-pursuit.md).
     remainder : bool, list of str, or Remainder
-        A function of all columns at once beside the terms (True), of some (their names), or with
-        settings of its own: a Gaussian process on nearest neighbours, in one posterior with the
-        terms. All rows are kept in memory. With ``terms=[]`` there is nothing beside it.
+        Add one function of all columns (True) or of the named columns, for interactions beyond
+        pairs: a Gaussian process computed from nearest neighbours (docs/howto/remainder.md). All
+        rows are kept in memory.
     noise_variance : float, optional
-        σ² of a row of weight 1: a start for the learner, which goes down to 10⁻⁶ of the target's
-        variance, or to this value if it is smaller.
+        Initial value of σ², the noise variance of a row of weight 1. The learned value is at least
+        10⁻⁶ of the target's variance, or this value if it is smaller.
     fixed_noise : bool
         Keep ``noise_variance`` as given.
     solver : {"multigrid", "cg", "backfitting"}
-        How the joint posterior mean is computed: conjugate gradients with a two-level
-        preconditioner, or with the smoothers of all terms alone, or the paper's backfitting.
+        Algorithm for the joint posterior mean: conjugate gradients with a two-level preconditioner
+        or with the smoothers of the single terms, or the paper's backfitting
+        (docs/howto/choosing.md).
     learner : {"marginal", "vbem", "em", None}
-        Maximise the marginal likelihood from sufficient statistics; or the bound of the paper's
-        variational Bayes, which also takes over where functions are too rough for the former
-        (``learner_`` tells); or the same bound by the paper's EM with expected statistics, for
-        Matérn functions of one column, in far more iterations; or keep the given hyperparameters.
-        Structure that a learner leaves in the residuals, down to the distance of neighbouring
-        points, is learned too.
+        How hyperparameters are learned: by the marginal likelihood ("vbem" is used instead if
+        functions are too rough for it); by the paper's variational bound ("vbem", "em"); or not at
+        all (docs/howto/choosing.md).
     method : {None, "gibbs", "plain-gibbs", "collapsed"}
-        None: hyperparameters are the ones learned. The others draw them from their posterior,
-        with chains that begin at the ones learned; predictions then average over 50 of the draws,
-        and their standard deviations and intervals count that hyperparameters are uncertain.
-        "gibbs": the paper's Additive-MCMC, one term after the other given all others, at any
-        number of distinct values; the hyperparameters of a term are drawn with its function
-        integrated out, and by "plain-gibbs" given its function, which moves far less: a reference,
-        for levels and Matérn functions of one column. "collapsed": all functions integrated out,
-        which mixes faster where inputs are correlated; it needs the marginal likelihood at nodes,
-        as "marginal" does.
+        None keeps the learned hyperparameters. The others draw them from their posterior by
+        Markov chain Monte Carlo, and predictions average over 50 of the draws
+        (docs/howto/mcmc.md has what each sampler does and when to use it).
     n_draws : int
-        Draws that are kept, of all chains together.
+        Number of draws of all chains together.
     n_warmup : int
-        Sweeps of each chain before.
+        Number of warm-up sweeps per chain.
     n_chains : int
-        Independent chains, which run at the same time. Two or more tell by their agreement how well
-        they mix.
+        Number of independent chains, which run in parallel. At least two are needed to check
+        whether they have mixed.
     priors : dsgp.priors.HyperPriors, optional
-        Of the hyperparameters that are drawn, free of units. None: its defaults, which say little.
+        Priors of the hyperparameters that are drawn, without units. None means its weakly
+        informative defaults.
     bins : "auto", int or None
-        Values of a column that are told apart. None keeps every distinct one, and all rows in
-        memory; "auto" does so while that is quick, and takes bins beyond, as many as keep their
-        error far below the posterior standard deviation (``bin_error_``), and more of a column
-        whose target varies within them. A column with fewer
-        distinct values keeps them in any case.
+        Number of bins per column (docs/howto/large-data.md). None keeps every distinct value, and
+        all rows in memory. "auto" bins large tables only, with enough bins for an error
+        (``bin_error_``) far below the posterior standard deviation.
     missing : {"error", "ignore"}
-        What NaN in an input means: an error, or that the row gets nothing from that term, as if its
-        function were 0 there.
+        Whether NaN in an input is an error, or the term of this input contributes nothing to the
+        row (docs/howto/missing.md).
     missing_values : sequence of float
-        Numbers that stand for a missing value in the inputs, such as ``[-999]``: they count as NaN,
-        in rows to predict too. A target that has one is an error.
+        Numbers that stand for a missing value in the inputs, such as ``[-999]``: they are treated
+        as NaN, also in rows to predict. In the target they are an error.
     target_transform : {None, "log", "yeo-johnson"} or Transform
-        A function of the target that is modelled instead of it: the logarithm of a positive target,
-        or the power transform of Yeo and Johnson, whose power is learned. Predictions are in the
-        target's unit, and the log likelihoods are those of the target, so that transforms can be
-        compared by them; hyperparameters, components and intercept are on the scale of the
-        transform. One of ``dsgp.transforms`` with its parameters is taken as it is.
+        Transform of a skewed target (docs/howto/skewed.md). Predictions and log likelihoods are
+        those of the target; hyperparameters, components and intercept are on the scale of the
+        transform.
     tol : float
-        The solver stops when the error of every component is below ``tol`` of its prior standard
-        deviation, by a rigorous bound.
+        Tolerance of the solver: a rigorous bound on the error of every component, in prior standard
+        deviations.
     max_iter : int, optional
-        Iterations of the solver at most; by default 500 of "multigrid", 2000 of "cg", 500 sweeps of
-        "backfitting".
+        Maximum number of iterations of the solver; by default 500 for "multigrid", 2000 for "cg"
+        and 500 sweeps for "backfitting".
     learner_tol : float
-        "marginal" and "em" stop when no gradient by the log of a hyperparameter is above so many
-        nats (by that of the noise, over the square root of N/50);
-        "vbem" when an iteration gains fewer.
+        Tolerance of the learner, in nats: "marginal" and "em" stop when no gradient by the log of a
+        hyperparameter is larger (that of the noise is divided by √(N/50)), "vbem" when an iteration
+        gains less.
     learner_max_iter : int
+        Maximum number of iterations of the learner.
     random_state : int, optional
-        Seed of the chains and of ``sample``; without ``method`` fitting draws nothing. The same
-        seed gives the same draws, whatever the number of threads or workers. None draws a new one.
+        Random seed of the chains and of ``sample``; without ``method``, a fit is not random. The
+        same seed gives the same draws, whatever the number of threads or workers.
     verbose : bool
-        Show a progress bar while reading and learning, where stderr is a terminal.
+        Show a progress bar while reading and learning, if stderr is a terminal.
 
     Attributes
     ----------
@@ -144,17 +131,17 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
     transform_ : Transform or None
         With its learned parameters.
     log_marginal_likelihood_ : float
-        Exact with one term; with several the determinant in it is that of a mean field and the
-        coarse spaces, for smooth kernels good to a fraction of a nat; of many curves by group it is
-        some tens of nats too low.
+        Exact with one term. With several terms its determinant is approximate (mean field and
+        coarse spaces): accurate to a fraction of a nat for smooth kernels, and some tens of nats
+        too low for many curves by group.
     effective_dof_ : float
         Of all terms together.
     learner_ : str or None
-        The learner that was relied on; ``learner_notes_`` says more.
+        The learner used; ``learner_notes_`` has details.
     learner_trace_ : list of float
-        What the learner maximised, as it grew; it never falls. Empty without a learner.
+        The objective of the learner, which never decreases. Empty without a learner.
     solver_iterations_ : int
-        Of the final solve; 0 where an earlier one was good enough.
+        Iterations of the final solve; 0 if an earlier one was accurate enough.
     n_iter_ : int
         Evaluations or iterations of the learner, or iterations of the solver without one.
     error_bound_ : float
@@ -162,14 +149,14 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
     bin_error_ : float
         About how much bins change the function, in posterior standard deviations; 0 without bins.
     bin_noise_ : float
-        Share of the rows' noise that comes from inputs differing within bins. It widens the
-        standard deviation of f, and is no part of ``noise_variance_``.
+        Share of the rows' noise that is due to different inputs within bins. It increases the
+        standard deviation of f, and is not included in ``noise_variance_``.
     converged_ : bool
-        Whether solver and learner met their tolerances, and no structure is seen to be missed: at
-        lengthscales that the learner did not come to, or within the bins that were asked for.
+        Whether solver and learner met their tolerances, and no structure was detected that the fit
+        misses: at lengthscales that the learner did not reach, or within the given bins.
     n_projections_ : int
     projections_, relevance_, evidence_, evidence_trace_, search_gain_, search_limited_
-        With ``projections``: as of ``ProjectionPursuitGPRegressor``.
+        With ``projections``: as in ``ProjectionPursuitGPRegressor``.
     intercept_ : float
         The prediction where every centred component is 0.
     terms_ : list of Term
@@ -177,21 +164,21 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
     interactions_ : list of tuple of str
         Pairs of terms that interact, in the order in which they were added.
     interaction_scores_ : pandas.DataFrame
-        Of a search for interactions, a row for each pair, with what it promised when it was last
-        judged (``gain``, in nats of the marginal likelihood, from the residuals by coarse bins),
-        in which ``round`` that was, and whether it was ``chosen``.
+        One row per pair that a search for interactions considered: its expected ``gain`` (nats of
+        the marginal likelihood, from the residuals in coarse bins) when it was last evaluated, the
+        ``round`` of this evaluation, and whether it was ``chosen``.
     draws_ : xarray.Dataset
         With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
         (``log_likelihood`` given the functions of "gibbs" and "plain-gibbs",
         ``log_marginal_likelihood`` of "collapsed"), by chain and draw. ``noise_variance_`` is the
-        mean of the draws; kernels and log marginal likelihood are those that the chains began at.
+        mean of the draws; kernels and log marginal likelihood are those that the chains started at.
     diagnostics_ : dict
-        With ``method``: R-hat and effective sample size of every number drawn. Where the worst are
+        With ``method``: R-hat and effective sample size of every number drawn. If the worst are
         above 1.05 or below 50, ``fit`` warns. ``inference_data()`` has the draws for ArviZ.
     constant_columns_ : list of str
         Columns with one value only: they contribute nothing.
     used_columns_ : tuple of str
-        The others: a table to predict needs no more.
+        All other columns: a table to predict needs only these.
     n_missing_ : dict of str to int
         Rows in which a column was missing.
     fit_seconds_ : dict of str to float
@@ -202,11 +189,10 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
 
     Notes
     -----
-    Standard deviations are those of the joint posterior: of the sum, and of components with all
-    other terms unknown as well. Up to 300 rows (2500 with a
-    ``Matern12``) they are exact; beyond, the terms are coupled on coarse spaces and in a mean
-    field (docs/mathematics.md has the measured errors: below 1 % for
-    smooth kernels). Far from the data they revert to those of the prior.
+    Standard deviations, of the sum and of components, are those of the joint posterior of all
+    terms. Up to 300 rows (2500 with a ``Matern12``) they are exact; with more rows, the terms are
+    coupled on coarse spaces and in a mean field (docs/mathematics.md has the measured errors: below
+    1 % for smooth kernels). Far from the data they revert to those of the prior.
 
     References
     ----------
@@ -295,19 +281,19 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
             An array of shape (n_rows, n_columns), a data frame of pandas, polars, pyarrow, DuckDB
             or dask, whose columns have names, a mapping of names to columns, a dask array, an
             xarray dataset of one dimension, or the path of a table on disk: a CSV or Parquet file,
-            a folder of them, a glob, or a zarr store of columns. What is not in memory streams
-            block by block. Finite numbers, dates, text, categories and booleans; missing ones where
-            ``missing="ignore"``.
+            a folder of them, a glob, or a zarr store of columns. Tables that are not in memory are
+            read block by block. Values are finite numbers, dates, text, categories and booleans;
+            they may be missing with ``missing="ignore"``.
         y : array_like of shape (n_rows,), dask collection, or str
-            The name of the target where it is a column of X.
+            The target, or its name if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            Precision weights: row i has noise variance σ²/w_i. 0 is the same as no row; a factor
-            common to all changes σ² and nothing else.
+            Precision weights: row i has noise variance σ²/w_i. A row of weight 0 is ignored; a
+            factor common to all weights changes σ² and nothing else.
         checkpoint : str, Path or address, optional
-            With ``method``: a folder, usually named ``*.zarr``, where the chains are kept on the
-            way, twenty times in all. The same fit with it goes on where it was interrupted, and one
-            with more draws where it had ended: with the same draws, bit for bit, as without a
-            break. It may be deleted afterwards.
+            With ``method``: a folder, usually named ``*.zarr``, to which the chains are saved
+            twenty times. The same fit resumes an interrupted run, and a fit with more draws
+            continues a finished one, with the same draws, bit for bit, as an uninterrupted run. The
+            folder may be deleted afterwards.
 
         Returns
         -------

@@ -134,7 +134,8 @@ class LaplaceOutcome:
         rows = self.responses.rows.n_rows
         notes = [
             f"{nodes} nodes per term; with the prior variance they leave open the determinant of "
-            f"the evidence would change by at most {0.5 * rows * sum(learned.open_variance):.2g} nats"
+            f"the evidence would change by at most "
+            f"{0.5 * rows * sum(learned.open_variance):.2g} nats"
         ]
         if not learned.resolved:
             notes.append(
