@@ -1,4 +1,4 @@
-"""``AdditiveGPRegressor``: a sum of Gaussian processes, one per column, as a scikit-learn estimator."""
+"""``AdditiveGPRegressor``: a sum of Gaussian processes, one per column, for scikit-learn."""
 
 from __future__ import annotations
 

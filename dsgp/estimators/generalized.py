@@ -29,61 +29,60 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
               f_d \sim \mathcal{GP}(0, k_d)
 
     The posterior is approximated by a Gaussian at its mode (Laplace). The mode is found by Newton's
-    method, each step a weighted additive system; with ``solver="backfitting"`` that is local
+    method, each step a weighted additive system; with ``solver="backfitting"`` this is local
     scoring. Hyperparameters maximise Laplace's approximate marginal likelihood. The cost is linear
-    in the number of rows; large tables are read twice, block by block, into codes of 2 bytes an
-    input.
+    in the number of rows; large tables are read twice, block by block, and kept as codes of 2 bytes
+    per input.
 
     Parameters
     ----------
     likelihood : str or Likelihood
         ``"poisson"``, ``"bernoulli"``, ``"binomial"``, ``"negative_binomial"``, ``"gamma"``,
         ``"ordered"``, ``"student_t"``, ``"gaussian"``, or an object of ``dsgp.likelihoods``, whose
-        free parameters (a dispersion, say) are starts.
+        free parameters (such as a dispersion) are initial values.
     kernel : kernel, optional
-        Of every smooth function without one; None means ``Matern52()``. Parameters given
-        are starts for the learner, kept where the kernel marks them ``fixed``.
+        Kernel of every smooth term without a kernel; None means ``Matern52()``. Given parameters
+        are initial values of the learner; those that the kernel marks as ``fixed`` are kept.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        What single columns (``x0``, ``x1``, … where the data have no names) are read by: a kernel,
-        ``Smooth``, ``Levels``, ``Linear`` or ``Tensor``, its text, or a list of these. All other
-        columns keep their defaults: a smooth function of numbers and of dates (in days), an effect
-        of each level of text, categories and booleans. A sequence of terms names all there are.
+        The terms of single columns (docs/howto/categories.md): a mapping replaces the defaults of
+        the named columns (``x0``, ``x1``, … for arrays), a sequence replaces all terms. Default: a
+        smooth function of numbers and dates (in days), one effect per level of text or booleans.
     interactions : "auto", int, or list of pairs of names
-        What columns do together beyond what each does by itself, on the scale of the link, as of
-        ``AdditiveGPRegressor``: pairs that are named; or so many at most, those that gain most; or,
-        with "auto", as many as raise Laplace's marginal likelihood by more than chance would, left
-        out again where leave-one-out predictions are worse with them (``learner_notes_`` tells).
+        Interactions of pairs of columns, on the scale of the link function, as in
+        ``AdditiveGPRegressor``; with "auto", all pairs that raise Laplace's marginal likelihood by
+        more than chance would (docs/howto/interactions.md).
     intercept : float, optional
-        The constant b, on the scale of the link; None finds it.
+        The constant b, on the scale of the link function; by default it is learned.
     solver : {"multigrid", "cg", "backfitting"}
-        How the additive system of a Newton step is solved.
+        Algorithm for the additive system of a Newton step.
     learner : {"marginal", "independent", None}
-        Maximise Laplace's marginal likelihood with the determinant of all terms together, or with
-        that of the terms as if independent (the paper's), or keep the given hyperparameters (those
-        of the likelihood too).
+        Maximise Laplace's marginal likelihood with the joint determinant of all terms, or with a
+        separate determinant per term (as in the paper), or keep the given hyperparameters,
+        including those of the likelihood (docs/howto/choosing.md).
     bins : "auto", int or None
-        Values of a column that are told apart. None keeps every distinct one, and all rows in
-        memory; "auto" does so for small tables, and takes bins beyond (``bin_error_``).
+        Number of bins per column (docs/howto/large-data.md). None keeps every distinct value, and
+        all rows in memory; "auto" bins large tables only (``bin_error_``).
     missing : {"error", "ignore"}
-        What NaN in an input means: an error, or that the row gets nothing from that term.
+        Whether NaN in an input is an error, or the term of this input contributes nothing to the
+        row (docs/howto/missing.md).
     missing_values : sequence of float
-        As of ``AdditiveGPRegressor``.
+        As in ``AdditiveGPRegressor``.
     tol : float
-        Newton's iteration ends when a step moves nothing by more than ``tol`` posterior standard
-        deviations; its last system is solved until the error of every component is below ``tol``
-        of its prior standard deviation.
+        Newton's iteration ends when a step changes nothing by more than ``tol`` posterior standard
+        deviations; the error of every component in the last system is below ``tol`` prior standard
+        deviations.
     max_iter : int, optional
-        Iterations of the solver in a Newton step at most.
+        Maximum number of iterations of the solver per Newton step.
     newton_max_iter : int
-        Newton steps at most.
+        Maximum number of Newton steps.
     learner_tol : float
-        The learner ends when another step promises fewer nats a free hyperparameter.
+        The learner ends when another step promises fewer nats per free hyperparameter.
     learner_max_iter : int
-        Modes that the learner finds at most.
+        Maximum number of modes that the learner computes.
     random_state : int, optional
-        Seed of ``sample``. Fitting draws nothing that depends on it.
+        Random seed of ``sample``. A fit is not random.
     verbose : bool
-        Show a progress bar while reading, learning and solving, where stderr is a terminal.
+        Show a progress bar while reading, learning and solving, if stderr is a terminal.
 
     Attributes
     ----------
@@ -91,37 +90,38 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         With its fitted parameters.
     kernels_ : dict of str to kernel
     intercept_ : float
-        On the scale of the link: f where every centred component is 0, without offset.
+        On the scale of the link function: f where every centred component is 0, without offset.
     terms_ : list of Term
-        The fitted functions, on the scale of the link.
+        The fitted functions, on the scale of the link function.
     log_marginal_likelihood_ : float
-        Laplace's approximation; the determinant in it is exact with up to 1000 rows, and that of a
-        mean field and coarse spaces beyond.
+        Laplace's approximation; its determinant is exact with up to 1000 rows, and that of a mean
+        field and coarse spaces with more rows.
     effective_dof_ : float
     learner_, learner_trace_, learner_notes_
-        As of ``AdditiveGPRegressor``; the trace is the marginal likelihood at nodes.
+        As in ``AdditiveGPRegressor``; the trace is the marginal likelihood at nodes.
     interactions_ : list of tuple of str
         Pairs of terms that interact, in the order in which they were added.
     interaction_scores_ : pandas.DataFrame
-        As of ``AdditiveGPRegressor``: what each pair promised when it was last judged, from the
-        gradients and weights of the rows at the mode.
+        As in ``AdditiveGPRegressor``; the expected gains are computed from the gradients and
+        weights of the rows at the mode.
     newton_trace_ : list of float
         The objective Ω after each Newton step; it never falls.
     newton_iterations_, solver_iterations_, n_iter_ : int
     error_bound_, bin_error_ : float
     converged_ : bool
     constant_columns_, used_columns_, n_missing_, fit_seconds_, n_features_in_, feature_names_in_
-        As of ``AdditiveGPRegressor``.
+        As in ``AdditiveGPRegressor``.
 
     Notes
     -----
-    Components and their standard deviations are on the scale of the link, minus their mean over the
-    training rows weighted by how much these tell (their W at the mode). Where the likelihood is not
-    log-concave (Student-t) the expected information takes the place of the second derivative.
+    Components and their standard deviations are on the scale of the link function. The mean over
+    the training rows, weighted by their information (W at the mode), is subtracted. If the
+    likelihood is not log-concave (Student-t), the expected information replaces the second
+    derivative.
 
-    The variance of a function is learned up to 25 on the scale of a logarithm or a logit, or a
-    start that is wider: where there are no events, or one class only, the posterior is as wide as
-    the prior.
+    The variance of a function is learned up to 25 on the scale of a logarithm or a logit, or up to
+    the initial value if it is larger: where there are no events, or only one class, the posterior
+    is as wide as the prior.
 
     References
     ----------

@@ -31,107 +31,98 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
               f_m \sim \mathcal{GP}(0, k_m), \quad
               \varepsilon_i \sim \mathcal N(0, \sigma^2 / w_i)
 
-    The directions are learned with everything else. Unlike an additive model this one knows
-    interactions of the inputs; unlike a full Gaussian process its cost is linear in the number of
-    rows. Inputs are standardised within the model: their units do not matter.
+    The directions are learned together with the functions. Unlike an additive model, this model
+    expresses interactions of the inputs; unlike that of a full Gaussian process, its cost is linear
+    in the number of rows. Inputs are standardised within the model: their units do not matter.
 
     Parameters
     ----------
     kernel : kernel, optional
-        Its type is that of all functions: ``Matern32()``, ``Matern52()`` (the default) or
-        ``Matern72()``. Lengthscales and variances are learned and must be left open.
+        Kernel of all functions: ``Matern32()``, ``Matern52()`` (the default) or ``Matern72()``.
+        Lengthscales and variances are learned and must not be given.
     n_projections : "auto" or int
-        How many functions. "auto" adds as many as the evidence asks for, up to 64, and up to 2048
-        parameters of all (each has 16 and the number of inputs); an int asks for so many, and gets
-        fewer only where functions turn out to do nothing.
+        Number of functions. "auto" chooses it by the marginal likelihood (at most 64, and at most
+        2048 parameters: 16 plus the number of inputs per function). An int is the number of
+        functions; there may be fewer if some turn out to be zero.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        Terms beside the projections, as of ``AdditiveGPRegressor``. Columns that a mapping names
-        are not projected; all others keep their defaults: numbers are projected, text, categories
-        and booleans have an effect of each level, dates a smooth function in days. A sequence names
-        all terms there are: numbers that they do not read are projected.
+        Terms beside the projections, as in ``AdditiveGPRegressor``; their columns are not
+        projected. By default, numbers are projected, text and booleans have one effect per level,
+        and dates a smooth function (docs/howto/projection-pursuit.md).
     method : {"refit", "greedy", "gibbs"}
-        "refit": new projections from several starts, then Gauss–Newton steps on all directions and
-        functions together, each function's kernel by the marginal likelihood, and the number of
-        projections by Laplace's approximation of the evidence. "greedy": the paper's PPGPR-greedy,
-        one projection after the other, each fitted to the residual of those before and never
-        visited again, their number by held-out rows. "gibbs": the paper's PPGPR-MCMC, draws of
-        directions, functions, hyperparameters and noise from their posterior, the number of
-        projections and the start by "refit"; predictions are the mean and standard deviation of the
-        draws, and cost as many functions as these have. Both need all rows in memory.
+        "refit" learns all directions and functions jointly. "greedy" is the paper's PPGPR-greedy,
+        and "gibbs" its sampler PPGPR-MCMC, started from "refit"; both need all rows in memory
+        (docs/howto/projection-pursuit.md describes the methods).
     relevance : bool
-        Give every input a precision α_j, common to all directions: w_mj ~ N(0, 1/α_j), which
-        suppresses inputs that no function needs. Without, the model does not change when the inputs
-        are rotated or otherwise mixed. Not of "greedy".
+        Learn a precision α_j per input, w_mj ~ N(0, 1/α_j) for all directions, which suppresses
+        irrelevant inputs. With False, the model is invariant to rotations of the inputs. Not used
+        by "greedy".
     n_starts : int
-        Directions that a new projection is fitted from.
+        Number of initial directions per projection.
     n_draws : int
-        Draws that "gibbs" keeps, of all chains together.
+        Number of draws of "gibbs", of all chains together.
     n_warmup : int
-        Sweeps of each chain before.
+        Number of warm-up sweeps per chain.
     n_chains : int
-        Independent chains, which run at the same time. Two or more tell by their agreement how well
-        they mix.
+        Number of independent chains, which run in parallel. At least two are needed to check
+        whether they have mixed.
     noise_variance : float, optional
-        σ² of a row of weight 1: with ``fixed_noise`` kept as given, otherwise learned.
+        σ², the noise variance of a row of weight 1: kept with ``fixed_noise``, otherwise learned.
     fixed_noise : bool
     direction_uncertainty : bool
-        Count the uncertainty of the directions in standard deviations, covariances and draws, to
-        first order around their best values (Laplace's approximation). Without, they are those for
-        given directions. Draws of "gibbs" have it in any case.
+        Include the uncertainty of the directions in standard deviations, covariances and draws, to
+        first order around their best values (Laplace's approximation). Draws of "gibbs" always
+        include it.
     solver : {"multigrid", "cg", "backfitting"}
-        How the posterior mean for given directions is computed; see ``AdditiveGPRegressor``.
+        Algorithm for the posterior mean for given directions, as in ``AdditiveGPRegressor``.
     bins : "auto", int or None
-        Values of a projection that are told apart in it; see ``AdditiveGPRegressor``.
+        Number of bins per projection, as in ``AdditiveGPRegressor``.
     target_transform : {None, "log", "yeo-johnson"} or Transform
-        A function of the target that is modelled instead of it: the logarithm of a positive target,
-        or the power transform of Yeo and Johnson, whose power is learned. Predictions are in the
-        target's unit, and the log likelihoods are those of the target, so that transforms can be
-        compared by them; hyperparameters, components and intercept are on the scale of the
-        transform. One of ``dsgp.transforms`` with its parameters is taken as it is.
+        Transform of a skewed target (docs/howto/skewed.md). Predictions and log likelihoods are
+        those of the target; hyperparameters, components and intercept are on the scale of the
+        transform.
     tol : float
     max_iter : int, optional
-        Of the solver.
+        Maximum number of iterations of the solver.
     random_state : int, optional
-        Seed of the starts, and of ``sample``. The same seed gives the same model, whatever the
-        number of threads or workers, as long as the memory is there to keep the rows, or is not.
-        None draws a new one.
+        Random seed of the search and of ``sample``. The same seed gives the same model, whatever
+        the number of threads or workers, if the rows are kept in memory in both runs or in none.
     verbose : bool
-        Show progress bars, where stderr is a terminal.
+        Show progress bars, if stderr is a terminal.
 
     Attributes
     ----------
     n_projections_ : int
     projections_ : pandas.DataFrame
-        A row a projection, a column an input: the weights of the standardised inputs, such that the
-        projection has variance 1. The first one explains most.
+        One row per projection and one column per input: the weights of the standardised inputs,
+        scaled so that the projection has variance 1. The first projection explains most.
     relevance_ : pandas.Series
-        Share of each input in the mean squared gradient of f, inputs in standard units: how much
-        each of them matters, 1 in all.
+        Share of each input in the mean squared gradient of f, for standardised inputs. The sum is
+        1.
     evidence_ : float
         Log evidence of the model by Laplace's approximation, directions and functions integrated
         out.
     evidence_trace_ : list of [int, float]
-        Projections and log evidence after each round of the search, those not taken too; with
-        "greedy" the log marginal likelihood of each residual by one projection.
+        Number of projections and log evidence after each round of the search, including rejected
+        ones; with "greedy" the log marginal likelihood of each residual for one projection.
     search_gain_ : float
-        Nats of the log posterior that the last Gauss–Newton step gained.
+        Gain of the log posterior by the last Gauss–Newton step, in nats.
     search_limited_ : bool
-        Whether "auto" ended at its limit, while the evidence still asked for more projections.
+        Whether "auto" ended at its limit, while more projections still improved the evidence.
     converged_ : bool
-        Whether the last step gained a fraction of what the posterior leaves open (0.02 nats a
-        parameter), no round of the search failed, the solver met its tolerance, and the chains of
-        "gibbs" agree. Where it is False, a ``ConvergenceWarning`` said why.
+        Whether the last step gained less than 0.02 nats per parameter, no round of the search
+        failed, the solver met its tolerance, and the chains of "gibbs" agree. If not, a
+        ``ConvergenceWarning`` says why.
     kernels_, noise_variance_, terms_, intercept_, ...
-        As of ``AdditiveGPRegressor``, for the additive model in the projections
+        As in ``AdditiveGPRegressor``, for the additive model in the projections
         ``"projection 1"``, …; ``log_marginal_likelihood_`` is that for given directions.
     draws_ : xarray.Dataset
-        Of "gibbs": ``directions`` (divided by the lengthscale), ``variances``, ``noise_variance``
+        With "gibbs": ``directions`` (divided by the lengthscale), ``variances``, ``noise_variance``
         and ``log_likelihood``, by chain and draw. ``noise_variance_`` is the mean of the draws;
-        terms, kernels, projections, relevance and evidence are those that the chains began at.
+        terms, kernels, projections, relevance and evidence are those that the chains started at.
     diagnostics_ : dict
-        Of "gibbs": R-hat and effective sample size of the noise variance, of predictions (at 200
+        With "gibbs": R-hat and effective sample size of the noise variance, of predictions (at 200
         training rows, the 95 % quantile of the one and the 5 % quantile of the other) and of the
-        log likelihood. Where the chains do not agree, R-hat > 1.1, ``fit`` warns.
+        log likelihood. If the chains do not agree (R-hat > 1.1), ``fit`` warns.
     constant_columns_ : list of str
         Columns with one value only, which are left out.
     fit_seconds_ : dict of str to float
