@@ -37,58 +37,58 @@ class AdditiveGPClassifier(ClassEstimator):
     .. math:: P(y_i = 1) = \sigma(f_i), \quad f_i = b + \sum_d f_d(x_{id}), \quad
               f_d \sim \mathcal{GP}(0, k_d),
 
-    with more an f a class and a softmax of them, by default. The posterior is Laplace's
-    approximation, computed as by ``GeneralizedAdditiveGP``; probabilities are averaged over it.
+    with more than two classes one function per class, and by default their softmax. The posterior
+    is Laplace's approximation, as in ``GeneralizedAdditiveGP``; probabilities are averaged over
+    it.
 
     Parameters
     ----------
     kernel : kernel, optional
-        Of every smooth function without one; None means ``Matern32()``: boundaries between
-        classes are seldom very smooth.
+        Kernel of every smooth term without a kernel; None means ``Matern32()``, because boundaries
+        between classes are seldom very smooth.
     link : {"logit", "probit"}
-        σ of two classes, and of one class against the rest.
+        Link function, for two classes and for one class against the rest.
     multi_class : {"softmax", "ovr"}
-        With more than two classes: one model of all of them, fitted class after class, round after
-        round; or a model of each class against the rest, whose probabilities are divided by their
-        sum.
+        With more than two classes: a joint model, fitted class by class in rounds; or one model per
+        class against the rest, whose probabilities are divided by their sum.
     class_weight : mapping of label to float, "balanced" or None
-        What the weights of the rows of a class are multiplied by; "balanced" makes all classes
-        count alike. Probabilities are then those of such data.
+        Factor of the weights of the rows of each class; "balanced" gives all classes the same total
+        weight. Probabilities are then those of data with such shares of classes.
     interactions : "auto", int, or list of pairs of names
-        As of ``GeneralizedAdditiveGP``. With more than two classes a pair is a term of the f of
-        every class, with hyperparameters of its own in each: pairs are ranked by what all classes
-        together gain, and "auto" asks for more than chance would bring to so many functions.
+        As in ``GeneralizedAdditiveGP``. With more than two classes, a pair is a term of every
+        class, with separate hyperparameters, and pairs are ranked by the total gain of all classes
+        (docs/howto/interactions.md).
     terms, intercept, solver, learner, bins, missing, missing_values, tol, max_iter
-        As of ``GeneralizedAdditiveGP``.
+        As in ``GeneralizedAdditiveGP``.
     newton_max_iter, learner_tol, learner_max_iter, random_state, verbose
-        As of ``GeneralizedAdditiveGP``.
+        As in ``GeneralizedAdditiveGP``.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     estimators_ : list of GeneralizedAdditiveGP
-        The fitted f: one with two classes (of the second one), else one a class.
+        The fitted functions: with two classes that of the second class, otherwise one per class.
     interactions_, interaction_scores_
-        As of ``GeneralizedAdditiveGP``, of all classes together.
+        As in ``GeneralizedAdditiveGP``, for all classes together.
     terms_, kernels_, intercept_, log_marginal_likelihood_, learner_trace_, newton_trace_
-        Of the f of two classes; with more see ``estimators_``.
+        With two classes, those of the function; with more, see ``estimators_``.
     effective_dof_, error_bound_, bin_error_, solver_iterations_, newton_iterations_
         Likewise.
     n_rounds_ : int
-        Rounds over the classes.
+        Number of rounds over the classes.
     converged_ : bool
     n_iter_ : int
-        Modes that the learner found, of all classes.
+        Number of modes that the learner computed, for all classes.
     n_features_in_, feature_names_in_, used_columns_, constant_columns_, fit_seconds_
-        As of ``GeneralizedAdditiveGP``.
+        As in ``GeneralizedAdditiveGP``.
 
     Notes
     -----
-    With a softmax the posterior of each f is that given the others, a block of the joint one:
-    standard deviations of differences of two classes are too large by a factor of up to
-    sqrt(C / (C − 1)) where the rows decide. Averages over several f are taken by a fixed rule of
-    256 quasi-random points, good to about 10⁻³.
+    With a softmax, the posterior of the function of each class is conditional on the others, a
+    block of the joint posterior: standard deviations of differences of two classes are too large by
+    a factor of up to sqrt(C / (C − 1)). Averages over several functions use a fixed rule of 256
+    quasi-random points, with an error of about 10⁻³.
 
     References
     ----------

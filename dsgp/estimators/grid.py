@@ -27,7 +27,7 @@ from dsgp.transforms import Transform, require_quantiles
 
 
 class GridGP(Saved, OnDisk, BaseEstimator):
-    r"""Gaussian process regression of a field on a grid of any number of dims.
+    r"""Gaussian process regression of a field on a grid with any number of dimensions.
 
     .. math:: y = \mu + f + \varepsilon, \quad
               f \sim GP\Big(0, \sum_c \prod_d k_{cd}(x_d, x'_d)\Big), \quad
@@ -36,89 +36,76 @@ class GridGP(Saved, OnDisk, BaseEstimator):
     Complete fields with one separable kernel are exact in O(N Σ G_d) by Kronecker products
     (Section ``sec:kron`` of the paper), and with an axis of more than 4096 points by state-space
     smoothing along it. Gaps, sums of separable kernels and noise that differs between cells are
-    solved by conjugate gradients: the mean is exact to ``tol``, variances are as ``variance``
-    says.
+    solved by conjugate gradients: the mean is exact to ``tol``, and ``variance`` selects how
+    variances are computed (docs/howto/grids.md).
 
     Parameters
     ----------
     kernels : mapping of dim to Stationary, or sequence of such mappings, optional
-        One separable kernel, or a sum of several. Dims not named get Matérn 3/2. Parameters that
-        a kernel lacks are learned from a start of our own, given ones are starts, those it names
-        in ``fixed`` are kept. Lengthscales are in the unit of the coordinate, for times in the
-        unit that ``units_`` tells.
+        One separable kernel, or a sum of several. Dimensions that are not named get Matérn 3/2.
+        Given parameters are initial values; those that a kernel names in ``fixed`` are kept.
+        Lengthscales are in the units of the coordinate, for times in those of ``units_``.
     noise_variance : float or DataArray, optional
-        Noise variance σ², in squared units of the field. By default it is learned. A number is
-        where that starts, or what is kept: see ``fixed_noise``. A DataArray has that of each cell,
-        which is known.
+        Noise variance σ², in squared units of the field. By default it is learned. A number is the
+        initial value, or kept with ``fixed_noise``. A DataArray is the known noise variance of each
+        cell.
     fixed_noise : bool
-        Keep ``noise_variance`` as it is.
+        Keep ``noise_variance`` instead of learning it.
     mean : "constant", "zero", float, DataArray, or text
-        Prior mean. "constant" is one unknown number; "time" (any dim) an unknown mean of each cell
-        over that dim; "time.month" that and an unknown climatology of each cell, which shrinks
-        to nothing where the data do not show one. Its variance and lengthscales are learned, and it
-        repeats smoothly with the year (parts of a day and days of the week alike). Averages are
-        taken instead on grids of more than 2¹⁸ cells, for "time.year" and "time.day", and with
-        ``learner=None``; what they add to ``std`` then counts neighbouring cells as independent.
-        Numbers and DataArrays are known.
+        Prior mean (docs/howto/grids.md). "constant" is one unknown number; "time" (or another
+        dimension) an unknown mean over that dimension for each cell; "time.month" the same plus an
+        unknown climatology. Numbers and DataArrays are known.
     transform : {None, "log", "yeo-johnson"} or Transform
-        A function of the field that is modelled instead of it: the logarithm of a positive field,
-        or the power transform of Yeo and Johnson, whose power is learned. Mean, deviations,
-        quantiles and draws are in the field's unit; kernels, noise variances, averages of ``mean``
-        and "zero" are on the scale of the transform (with "log" the noise is relative), a mean
-        that is given as numbers is in the field's unit. One of ``dsgp.transforms`` with its
-        parameters is taken as it is.
+        Transform of a skewed field (docs/howto/skewed.md). Results, and a ``mean`` given as
+        numbers, are in the units of the field; kernels, noise variances and averages are on the
+        scale of the transform.
     scales : "auto" or int
-        Separable kernels in the sum, where ``kernels`` is not a sequence: each has its own
-        lengthscales. "auto": one where lengthscales are given; else up to three, as many as the
-        likelihood says, whether cells are missing or not. A complete field of more than 2²⁰ cells
-        has one, as sums take conjugate gradients.
+        Number of separable kernels in the sum, each with its own lengthscales, if ``kernels`` is
+        not a sequence. "auto": up to three, chosen by the likelihood; one if lengthscales are
+        given, or for a complete field of more than 2²⁰ cells.
     units : mapping of dim to {"days", "hours", "minutes", "seconds"}, optional
-        For dims of times. Default: by the size of their steps.
+        Units of dimensions of times. By default they depend on the step.
     learner : "marginal" or None
         None keeps the given hyperparameters, ``noise_variance`` too.
     variance : {"auto", "exact", "local", "calibrated", "draws"}
-        For fields with gaps. "exact": dense algebra, up to 1500 observed cells. "local": given the
-        ``n_neighbours`` most telling observed cells around each target, an upper bound;
-        ``variance_error_`` compares it with exact values at a few cells. "draws": from ``n_draws``
-        posterior draws, each a solve. "calibrated": local ones times what draws show on average
-        over the cells around. "auto": exact if that is cheap, else local, or calibrated
-        where local ones exceed the exact ones by more than 15 %. Complete fields are always
-        exact.
+        How variances of fields with gaps are computed; those of complete fields are exact. "auto":
+        "exact" if that is cheap, otherwise "local" (an upper bound), or "calibrated" if local
+        standard deviations are more than 15 % too large (docs/howto/grids.md).
     n_neighbours, n_draws : int
+        Number of observed cells per target of "local", and number of draws of "draws".
     tol : float
-        Of conjugate gradients, relative to the norm of the data.
+        Tolerance of conjugate gradients, relative to the norm of the data.
     max_iter : int
-        Of conjugate gradients.
+        Maximum number of iterations of conjugate gradients.
     random_state : int
-        Of the order of elimination, the sample learned from, and draws.
+        Random seed of the order of elimination, of the sample for learning, and of draws.
 
     Attributes
     ----------
     kernels_ : dict of dim to Stationary, or list of such dicts
-        The amplitude is in the first dim's kernel, the others have variance 1.
+        The variance is in the kernel of the first dimension; the others have variance 1.
     noise_variance_ : float or None
-        None where it is given for each cell.
+        None if it is given for each cell.
     mean_ : float or DataArray
-        The prior mean; of a transformed field its prior median.
+        The prior mean; for a transformed field the prior median.
     transform_ : Transform or None
         With its learned parameters.
     log_marginal_likelihood_ : float
-        Of the field, transformed or not.
-        Vecchia's approximation where ``method_`` is "conjugate gradients".
+        That of the field, transformed or not. Vecchia's approximation if ``method_`` is "conjugate
+        gradients".
     units_ : dict of dim to str
-        What lengthscales are in, e.g. "days since 1860-06-01 (360_day)".
+        Units of lengthscales, e.g. "days since 1860-06-01 (360_day)".
     method_ : {"kronecker", "fibres", "dense", "conjugate gradients", "tiles"}
         "tiles" after ``smooth_store`` of a field with gaps.
     variance_method_ : {"exact", "local", "calibrated", "draws"}
     variance_error_ : float or None
-        "local": mean relative excess of the standard deviation over the exact one at six
-        cells. "draws": its relative Monte Carlo error, which that of "calibrated" is below. None:
-        exact.
+        "local": mean relative excess of the standard deviation over the exact one at six cells.
+        "draws": relative Monte Carlo error, an upper bound for "calibrated". None: exact.
     solver_iterations_, residual_, converged_
-        Of conjugate gradients; 0, 0.0 and True elsewhere.
+        Those of conjugate gradients; otherwise 0, 0.0 and True.
     n_observed_ : int
     learnt_from_ : str
-        What the hyperparameters were learned from.
+        The part of the field from which the hyperparameters were learned.
 
     Examples
     --------

@@ -52,12 +52,12 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
     The posterior mean minimises
     :math:`\sum_i w_i (y_i - f(x_i))^2 + \lambda \int (f^{(m)}(x))^2 dx`: with m = 2 it is the cubic
     smoothing spline. λ is learned by restricted maximum likelihood, or given. Beyond the rows the
-    function goes on as a polynomial of degree m − 1, and its standard deviation grows.
+    function continues as a polynomial of degree m − 1, and its standard deviation grows.
 
     Parameters
     ----------
     order : {2, 1, 3}
-        m: 1 for broken lines, 2 for cubic splines, 3 for quintic ones.
+        m: 1 for piecewise linear functions, 2 for cubic splines, 3 for quintic splines.
     smoothing : float, optional
         λ, in the units of the column to the power of 2m − 1. By default it is learned.
 
@@ -66,18 +66,18 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
     smoothing_ : float
         λ = σ² / s², with s² the variance of the change of f^(m−1) over a unit of the column.
     noise_variance_ : float
-        σ², of a row of weight 1, in squared units of the target.
+        σ², the noise variance of a row of weight 1, in squared units of the target.
     log_marginal_likelihood_ : float
-        Of all contrasts that a polynomial of degree m − 1 leaves: restricted. Comparable between
-        fits of the same rows and order.
+        Restricted likelihood: that of all contrasts orthogonal to polynomials of degree m − 1.
+        Comparable between fits of the same rows and order.
     effective_dof_ : float
         Trace of the smoother: how many parameters the function amounts to.
     converged_ : bool
-        False where the rows show no noise, because the likelihood still rises where the function
-        goes through all points, or because a polynomial does: standard deviations and
-        ``noise_variance_`` then say nothing. ``fit`` has warned of it.
+        False if the rows have no detectable noise, because the likelihood is largest for a function
+        through all points, or because a polynomial goes through them: standard deviations and
+        ``noise_variance_`` are then meaningless, and ``fit`` warns.
     n_rows_, n_features_in_ : int
-        Rows of positive weight; the column is one.
+        Number of rows of positive weight, and 1.
 
     Examples
     --------
