@@ -28,68 +28,68 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
               f_i = \text{offset}_i + b + \sum_m f_m(x_i \cdot w_m), \quad
               f_m \sim \mathcal{GP}(0, k_m)
 
-    The directions are learned with everything else, so that the model knows interactions of the
-    inputs, and its cost is linear in the number of rows. Functions, directions, kernels and the
-    number of projections are found as by ``ProjectionPursuitGPRegressor``, with the likelihood
-    linearised around the functions at hand in every step (Newton's method), and Laplace's
-    approximation of the evidence. With the directions found, the posterior of the functions is that
-    of ``GeneralizedAdditiveGP`` in the projections.
+    The directions are learned together with the functions, so that the model expresses interactions
+    of the inputs, and its cost is linear in the number of rows. Functions, directions, kernels and
+    the number of projections are learned as in ``ProjectionPursuitGPRegressor``, with the
+    likelihood linearised around the current functions in every step (Newton's method), and
+    Laplace's approximation of the evidence. For the learned directions, the posterior of the
+    functions is that of ``GeneralizedAdditiveGP`` in the projections.
 
     Parameters
     ----------
     likelihood : str or Likelihood
-        As of ``GeneralizedAdditiveGP``: ``"poisson"``, ``"bernoulli"``, …
+        As in ``GeneralizedAdditiveGP``: ``"poisson"``, ``"bernoulli"``, …
     kernel : kernel, optional
-        Its type is that of all functions: ``Matern32()``, ``Matern52()`` (the default) or
-        ``Matern72()``. Lengthscales and variances are learned and must be left open.
+        Kernel of all functions: ``Matern32()``, ``Matern52()`` (the default) or ``Matern72()``.
+        Lengthscales and variances are learned and must not be given.
     n_projections : "auto" or int
-        How many functions. "auto" adds as many as the evidence asks for, up to 64; an int asks for
-        so many, and gets fewer only where functions turn out to do nothing.
+        Number of functions. "auto" chooses it by the marginal likelihood, up to 64. With an int,
+        there may be fewer if some functions turn out to be zero.
     terms : mapping of str to term or kernel, or sequence of terms, optional
-        Terms beside the projections, as of ``AdditiveGPRegressor``. Columns that a mapping names
-        are not projected; all others keep their defaults: numbers are projected, text, categories
-        and booleans have an effect of each level, dates a smooth function in days. A sequence names
-        all terms there are: numbers that they do not read are projected.
+        Terms beside the projections, as in ``AdditiveGPRegressor``; their columns are not
+        projected. By default, numbers are projected, text and booleans have one effect per level,
+        and dates a smooth function (docs/howto/projection-pursuit.md).
     relevance : bool
-        Give every input a precision, common to all directions, which suppresses inputs that no
-        function needs. Without, the model does not change when the inputs are rotated.
+        Learn a precision per input, common to all directions, which suppresses irrelevant inputs.
+        With False, the model is invariant to rotations of the inputs.
     n_starts : int
-        Directions that a new projection is fitted from.
+        Number of initial directions per projection.
     direction_uncertainty : bool
-        Count the uncertainty of the directions in the posterior of f, to first order. Probabilities
-        and rates are averages over it: without, they are too sure of themselves.
+        Include the uncertainty of the directions in the posterior of f, to first order. With False,
+        probabilities are too extreme, because they are averages over a posterior that is too
+        narrow.
     solver, bins, tol, max_iter, newton_max_iter
-        Of the last stage, as of ``GeneralizedAdditiveGP``.
+        Options of the last stage, as in ``GeneralizedAdditiveGP``.
     random_state : int, optional
-        Seed of the starts, and of ``sample``. The same seed gives the same model, whatever the
-        number of threads or workers, as long as the memory is there to keep the rows, or is not.
+        Random seed of the search and of ``sample``. The same seed gives the same model, whatever
+        the number of threads or workers, if the rows are kept in memory in both runs or in none.
     verbose : bool
-        Show progress bars, where stderr is a terminal.
+        Show progress bars, if stderr is a terminal.
 
     Attributes
     ----------
     n_projections_, projections_, relevance_
-        As of ``ProjectionPursuitGPRegressor``.
+        As in ``ProjectionPursuitGPRegressor``.
     evidence_, evidence_trace_, search_gain_, search_limited_
         Likewise: Laplace's approximation with directions and functions integrated out.
     likelihood_, kernels_, terms_, intercept_, log_marginal_likelihood_, newton_trace_, ...
-        As of ``GeneralizedAdditiveGP``, for the model in the projections ``"projection 1"``, …,
+        As in ``GeneralizedAdditiveGP``, for the model in the projections ``"projection 1"``, …,
         given the directions.
     converged_ : bool
         Whether the search ended where its model is best, and the last stage met its tolerances.
 
     Notes
     -----
-    Free parameters of a likelihood (a dispersion, say) are learned after every refit of the search,
-    from up to 16 384 rows: they maximise the sum of w [log p(y | f) − ½ v W], v the posterior
-    variance of f and W the likelihood's curvature. The last stage takes them over. The constant b
-    is that of highest likelihood without any function; the functions make up for the rest.
+    Free parameters of a likelihood (such as a dispersion) are learned after every refit of the
+    search, from up to 16 384 rows: they maximise the sum of w [log p(y | f) − ½ v W], where v is
+    the posterior variance of f and W the curvature of the likelihood. The last stage uses the same
+    values. The constant b is that of highest likelihood without any function.
 
-    With more than 16 384 rows the search begins with so many, and then adds at most half as many
-    projections again on all of them; ``search_limited_`` tells where it could have gone on.
+    With more than 16 384 rows, the search first uses 16 384 of them, and then adds at most half as
+    many projections again with all rows; ``search_limited_`` is True if more might have helped.
 
-    With ``relevance`` a row beyond the range of the training rows has the mean of the nearest point
-    within, and the larger one of the standard deviations of the two.
+    With ``relevance``, a row outside the range of the training rows has the mean of the nearest
+    point within the range, and the larger of the standard deviations at the two.
 
     References
     ----------

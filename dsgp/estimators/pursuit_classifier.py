@@ -30,22 +30,23 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
     .. math:: P(y_i = 1) = \sigma(f_i), \quad f_i = b + \sum_m f_m(x_i \cdot w_m), \quad
               f_m \sim \mathcal{GP}(0, k_m),
 
-    with more such a model of each class against the rest, whose probabilities are divided by their
-    sum. Directions, functions and their number are found as by ``GeneralizedPursuitGP``, and
-    probabilities are averaged over the posterior of f, directions unknown too.
+    with more than two classes one such model per class against the rest, whose probabilities are
+    divided by their sum. Directions, functions and their number are learned as in
+    ``GeneralizedPursuitGP``, and probabilities are averaged over the posterior of f, including the
+    uncertainty of the directions.
 
     Parameters
     ----------
     kernel : kernel, optional
-        Its type is that of all functions: ``Matern32()``, ``Matern52()`` (the default) or
-        ``Matern72()``. Lengthscales and variances are learned and must be left open.
+        Kernel of all functions: ``Matern32()``, ``Matern52()`` (the default) or ``Matern72()``.
+        Lengthscales and variances are learned and must not be given.
     link : {"logit", "probit"}
-        σ.
+        Link function.
     class_weight : mapping of label to float, "balanced" or None
-        What the weights of the rows of a class are multiplied by; "balanced" makes all classes
-        count alike. Probabilities are then those of such data.
+        Factor of the weights of the rows of each class; "balanced" gives all classes the same total
+        weight. Probabilities are then those of data with such shares of classes.
     terms, n_projections, relevance, n_starts, direction_uncertainty
-        As of ``GeneralizedPursuitGP``, of each f.
+        As in ``GeneralizedPursuitGP``, for each class.
     solver, bins, tol, max_iter, newton_max_iter, random_state, verbose
         Likewise.
 
@@ -54,13 +55,13 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     estimators_ : list of GeneralizedPursuitGP
-        The fitted f: one with two classes (of the second one), else one a class.
+        The fitted functions: with two classes that of the second class, otherwise one per class.
     projections_, relevance_, n_projections_, evidence_, evidence_trace_, search_limited_, ...
-        Of the f of two classes; with more see ``estimators_``.
+        With two classes, those of the function; with more, see ``estimators_``.
     terms_, kernels_, intercept_, log_marginal_likelihood_, newton_trace_, effective_dof_, ...
         Likewise.
     converged_, n_features_in_, feature_names_in_, constant_columns_, fit_seconds_
-        As of ``AdditiveGPClassifier``.
+        As in ``AdditiveGPClassifier``.
 
     Examples
     --------
