@@ -108,7 +108,7 @@ def accumulated_effects(
     if column in model._columns.kinds:
         raise DataError(
             f"column {column!r} holds no numbers, and accumulated effects are along a number: "
-            "components tells the effects of levels and dates"
+            "components has the effects of levels and dates"
         )
     position = model.used_columns_.index(column)
     rows = Rows.join(model._loaded_rows(X))

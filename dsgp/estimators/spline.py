@@ -145,7 +145,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         source = source_of(_as_table(X), y, sample_weight, wanted=Wanted())
         if len(source.names) != 1:
             raise DataError(
-                f"SmoothingSpline is of one column, and X has {len(source.names)}: "
+                f"SmoothingSpline fits one column, and X has {len(source.names)}: "
                 f"{list(source.names)}; take one of them, or AdditiveGPRegressor"
             )
         name = source.names[0]
@@ -194,8 +194,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             if self.smoothing < least:
                 raise ParameterError(
                     f"smoothing={self.smoothing!r} is so small that the function goes through all "
-                    f"{len(data.points)} points and float64 cannot tell what noise is left: give "
-                    f"at least {least:.3g} for these rows"
+                    f"{len(data.points)} points and float64 cannot resolve the remaining noise: "
+                    f"give at least {least:.3g} for these rows"
                 )
             model = SplineModel.of(data, unit / float(self.smoothing))
         self.model_, self._columns = model, columns
@@ -345,7 +345,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                 f"{len(self.model_.data.points)} points",
                 f"smoothing: {self.smoothing_:.6g} ({how})",
                 f"noise: standard deviation {math.sqrt(self.noise_variance_):.6g}"
-                + ("" if self.converged_ else " (the rows show none: stds say nothing)"),
+                + ("" if self.converged_ else " (the rows show none: stds are meaningless)"),
                 f"effective degrees of freedom: {self.effective_dof_:.1f}",
                 f"log restricted likelihood: {self.log_marginal_likelihood_:.2f}",
             ]

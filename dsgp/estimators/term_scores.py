@@ -133,7 +133,7 @@ def _require_one_model(model: Any) -> None:
         raise ParameterError(
             f"{type(model).__name__} has learned directions for its terms: a test of a term that "
             "was chosen by the same rows would find an effect where there is none; "
-            "component_bands tells how far its functions are from zero"
+            "component_bands shows how far its functions are from zero"
         )
     if isinstance(getattr(getattr(model, "model_", None), "latent", None), RemainderModel):
         raise ParameterError(

@@ -51,5 +51,5 @@ def fine_lines(latent: FittedModel) -> list[tuple[str, str]]:
     text = "ℓ is no longer than the distance of neighbouring values, so that each has an effect of"
     return [
         ("rough terms", f"{', '.join(fine)}: {text}"),
-        ("", "its own, which may be chance: term_tests(model) tells"),
+        ("", "its own, which may be chance: term_tests(model) tests this"),
     ]

@@ -55,7 +55,7 @@ def test_it_predicts_like_the_point_estimate_and_says_more_uncertainty(model, ne
     assert np.abs(mean - expected).max() < 1.5 * expected_std.max()
     assert std.mean() > 0.95 * expected_std.mean()
     assert model.noise_variance_ == pytest.approx(point.noise_variance_, rel=0.5)
-    assert model.kernels_ == point.kernels_  # those that the chains began at
+    assert model.kernels_ == point.kernels_  # those that the chains started at
     assert point.log_marginal_likelihood_ == model.log_marginal_likelihood_
 
 

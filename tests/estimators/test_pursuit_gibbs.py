@@ -144,7 +144,7 @@ def test_components_add_up_and_are_centred(model, refitted):
     np.testing.assert_allclose(found["mean"].mean("row"), 0.0, atol=1e-9)
     assert (found["std"] > 0).all()
     assert model.intercept_ == pytest.approx(mean.mean())
-    # they are the functions that the chains began at
+    # they are the functions that the chains started at
     theirs = refitted.components(X)
     for term in found.term.values[:2]:
         ours = found["mean"].sel(term=term)

@@ -89,7 +89,7 @@ def learn(
     if learner == "marginal" and are_too_many(equations.layout.cells):
         notes.append(
             "the levels are too many for the determinant of all terms together: variational Bayes "
-            "EM, which takes the terms as independent a posteriori, took over"
+            "EM, which treats the terms as independent a posteriori, was used instead"
         )
     elif learner == "marginal":
         wanted = max((BINS[kernel.order] for kernel in kernels), default=1)
@@ -111,7 +111,8 @@ def learn(
         )
         if result is None:
             notes.append(
-                "float64 cannot resolve the likelihood at the nodes: variational Bayes EM took over"
+                "float64 cannot resolve the likelihood at the nodes: variational Bayes EM was used "
+                "instead"
             )
         else:
             notes.append(note_of_nodes(result))
@@ -119,7 +120,7 @@ def learn(
                 return by_nodes(result, noise_bounds, notes)
             notes.append(
                 "the functions are too rough for the nodes that the budget allows: "
-                "variational Bayes EM took over"
+                "variational Bayes EM was used instead"
             )
             kernels, noise_variance = result.kernels, result.noise_variance
     return by_vbem(

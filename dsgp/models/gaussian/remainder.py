@@ -86,7 +86,7 @@ class RemainderOutcome:
         if not self.converged:
             warnings.warn(
                 "the hyperparameters of the remainder had not settled, or terms and remainder had "
-                "not converged as one posterior: learner_notes_ tells more",
+                "not converged as one posterior: see learner_notes_",
                 ConvergenceWarning,
                 stacklevel=4,
             )

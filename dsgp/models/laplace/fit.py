@@ -297,7 +297,7 @@ class LaplaceFit(LaplaceSteps):
         if rows.total_weight < _FEW_COUNTED * rows.n_rows:
             warnings.warn(
                 f"sample_weight (with class_weight, if any) sums to {rows.total_weight:.3g} over "
-                f"{rows.n_rows} rows: a weight is how often a row counts, so that this is a fit to "
+                f"{rows.n_rows} rows: a weight is how often a row counts, so this is a fit to "
                 f"about {rows.total_weight:.3g} rows, with uncertainties to match; divide weights "
                 "that are relative by their mean",
                 DataWarning,

@@ -169,7 +169,7 @@ def warn_unless_settled(change: float) -> None:
         warnings.warn(
             f"the terms beside the projections still moved by {change:.2g} of the noise's standard "
             f"deviation in the last of {ROUNDS} searches: which part of the target is theirs, and "
-            "which the projections', the rows hardly tell",
+            "which the projections', the rows hardly determine",
             ConvergenceWarning,
             stacklevel=4,
         )

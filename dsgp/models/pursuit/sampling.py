@@ -64,7 +64,7 @@ class Sampled:
                     f"R-hat of the {what} is {rhat:.2f}, above {RHAT_LIMIT:g}: the chains have not "
                     "mixed well"
                     if rhat > RHAT_LIMIT
-                    else f"too few draws to tell whether the {what} has mixed"
+                    else f"too few draws to judge whether the {what} has mixed"
                 )
                 warnings.warn(
                     f"{told}; raise n_warmup or n_draws", ConvergenceWarning, stacklevel=stacklevel

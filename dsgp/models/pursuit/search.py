@@ -147,7 +147,7 @@ class Search:
         if self.n_projections is not None and n_taken < self.n_projections and not pursued.failed:
             warnings.warn(
                 f"{self.n_projections} projections were asked for, but only {n_taken} found: "
-                "further ones would do nothing",
+                "more would have no effect",
                 DataWarning,
                 stacklevel=4,
             )
