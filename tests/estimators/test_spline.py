@@ -250,7 +250,7 @@ def test_what_it_does_not_take():
     ):
         with pytest.raises(ParameterError, match=message):
             SmoothingSpline(**parameters).fit(x, y)
-    with pytest.raises(DataError, match="of one column, and X has 2"):
+    with pytest.raises(DataError, match="fits one column, and X has 2"):
         SmoothingSpline().fit(np.column_stack([x, x]), y)
     with pytest.raises(DataError, match="2 distinct values; a spline of order 2 needs more"):
         SmoothingSpline().fit([0.0, 0.0, 1.0], [1.0, 2.0, 3.0])
