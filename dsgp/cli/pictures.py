@@ -21,6 +21,8 @@ def plot(
     *,
     target: str | None,
     level: float,
+    max_terms: int | None,
+    scale: str,
     storage_options: Sequence[str] | None,
     overwrite: bool,
 ) -> None:
@@ -32,6 +34,10 @@ def plot(
     drawing.require_ending(out)
     if not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
+    if max_terms is not None and max_terms < 1:
+        raise ParameterError(f"--max-terms must be at least 1, got {max_terms}")
+    if scale not in ("free", "common"):
+        raise ParameterError(f"--scale must be free or common, got {scale!r}")
     require_apart(out, [model])
     fitted = load(Reach.of(storage_options, [model]).place(model))
     if isinstance(fitted, GridGP):
@@ -45,7 +51,9 @@ def plot(
         title = None
         if len(models) > 1:
             title = f"{type(fitted).__name__}: class {fitted.classes_[k]}"
-        pages += drawing.plot_report(each, target=target, level=level, title=title)
+        pages += drawing.plot_report(
+            each, target=target, level=level, title=title, max_terms=max_terms, scale=scale
+        )
     files = drawing.files_of(pages, out)
     for path in files:
         _require_replaceable(path, drawing.MADE_BY.encode(), overwrite)

@@ -24,7 +24,16 @@ from dsgp.metrics import (
     roc_auc,
 )
 from dsgp.metrics.classification import class_columns
-from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame, label, normal_quantile
+from dsgp.plotting.style import (
+    ACCENT,
+    FAINT,
+    GREY,
+    INK,
+    frame,
+    label,
+    normal_quantile,
+    short_name,
+)
 from dsgp.terms import Floats
 
 _LINE = "#30363c"  # what a perfect model would have
@@ -301,9 +310,3 @@ def _square(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(np.linspace(0, 1, 6))
     frame(ax)
-
-
-def short_name(name: str, width: int) -> str:
-    """One line of a name, without its middle if need be."""
-    half = width // 2
-    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"

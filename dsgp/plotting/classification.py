@@ -22,10 +22,9 @@ from dsgp.plotting.class_panels import (
     draw_probabilities,
     draw_roc,
     score,
-    short_name,
 )
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.style import GREY, INK
+from dsgp.plotting.style import GREY, INK, short_name
 
 _HEIGHTS = (4.2, 1)  # of the calibration curve and the rows below it
 _LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.6}

@@ -14,7 +14,7 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.models.base import FittedModel
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.components import effect_label
+from dsgp.plotting.captions import effect_label
 from dsgp.plotting.dates import write_dates
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.pair_panels import weights_along
