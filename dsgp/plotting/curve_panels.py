@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.level_panels import NAME_LENGTH, moments
 from dsgp.plotting.panels import FEW_VALUES, wider
-from dsgp.plotting.style import CURVES, GREY, TEXT, label, short_name
+from dsgp.plotting.style import CURVES, GREY, TEXT, label, short_names
 from dsgp.terms import Floats
 from dsgp.terms.inputs import Input
 
@@ -112,6 +112,10 @@ class CurvesPanel:
         """Inches of the legend."""
         return _LINE * (1.3 + math.ceil(len(self.curves) / self._legend_columns(28)))
 
+    @property
+    def _names(self) -> list[str]:
+        return short_names([curve.name for curve in self.curves], NAME_LENGTH)
+
     def draw(self, ax: Axes, level: float) -> None:
         """Draw all curves over one another, with their bands."""
         for x, mean in self.others:
@@ -119,13 +123,13 @@ class CurvesPanel:
         if self.points:
             self._draw_points(ax)
             return
-        for curve, colour in zip(self.curves, CURVES, strict=False):
+        for curve, colour, name in zip(self.curves, CURVES, self._names, strict=False):
             x = curve.inputs
             alpha = 0.12 if curve.inner is None else 0.08
             ax.fill_between(x, curve.low, curve.high, color=colour, alpha=alpha, lw=0)
             if curve.inner is not None:
                 ax.fill_between(x, *curve.inner, color=colour, alpha=0.15, lw=0)
-            name, marker = short_name(curve.name, NAME_LENGTH), "." if len(x) == 1 else None
+            marker = "." if len(x) == 1 else None
             ax.plot(x, curve.mean, marker=marker, color=colour, linewidth=1.2, label=name)
 
     def _draw_points(self, ax: Axes) -> None:
@@ -133,15 +137,15 @@ class CurvesPanel:
         values = np.unique(np.concatenate([curve.inputs for curve in self.curves]))
         step = 0.3 * float(np.diff(values).min()) if len(values) > 1 else 0.3
         beside = np.linspace(-0.5, 0.5, len(self.curves)) * step * (len(self.curves) > 1)
-        for curve, colour, shift in zip(self.curves, CURVES, beside, strict=False):
+        for curve, colour, name, shift in zip(
+            self.curves, CURVES, self._names, beside, strict=False
+        ):
             at = curve.inputs + shift
-            name = short_name(curve.name, NAME_LENGTH)
             ax.plot(at, curve.mean, "o-", color=colour, linewidth=0.9, markersize=3, label=name)
             ax.vlines(at, curve.low, curve.high, color=colour, linewidth=0.9)
             if curve.inner is not None:
                 ax.vlines(at, *curve.inner, color=colour, linewidth=2.4, alpha=0.6)
-        if len(values) <= FEW_VALUES and np.array_equal(values, np.round(values)):
-            ax.set_xticks(values)
+        ax.set_xticks(values)
 
     def write_inputs(self, ax: Axes, width: int) -> None:
         """Write what is along the axis, and the names of the curves below it."""
@@ -165,7 +169,7 @@ class CurvesPanel:
 
     def _legend_columns(self, width: int) -> int:
         """Columns of a legend that is as wide as a label of so many larger characters."""
-        longest = max(len(short_name(curve.name, NAME_LENGTH)) for curve in self.curves)
+        longest = max(map(len, self._names))
         return max(1, min(4, len(self.curves), int(1.3 * width / (longest + 4))))
 
 
@@ -177,9 +181,14 @@ def value_inputs(term: FittedTerm, is_date: Any) -> int | None:
     counts = []
     for k, read in enumerate(term.bound.inputs):
         values = np.unique(term.cells.points[:, k])
-        if len(values) <= _ALL and np.array_equal(values, np.round(values)) and not is_date(read):
+        if _are_counts(values, _ALL) and not is_date(read):
             counts.append((len(values), k))
     return min(counts)[1] if counts else None
+
+
+def _are_counts(values: Floats, most: int) -> bool:
+    """Whether distinct inputs are few whole numbers: bins of a continuous column are not."""
+    return len(values) <= most and np.array_equal(values, np.round(values))
 
 
 def curves_panel(
@@ -212,7 +221,7 @@ def curves_panel(
     weights = np.bincount(codes, term.weight, len(levels))
     most = np.argsort(-weights, kind="stable")
     n_banded = len(levels) if len(levels) <= _ALL else _MOST
-    few = len(np.unique(points[:, 1 - column])) <= FEW_VALUES
+    few = _are_counts(np.unique(points[:, 1 - column]), FEW_VALUES)
     curves, cell_inputs, others = [], [], []
     for rank, k in enumerate([*np.sort(most[:n_banded]), *most[n_banded : n_banded + _GREY]]):
         values = np.unique(points[codes == k, 1 - column])

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from dsgp.compute import one_blas_thread
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.panels import draw_intervals, wider
-from dsgp.plotting.style import FAINT, INK, label, short_name
+from dsgp.plotting.style import FAINT, INK, label, short_name, short_names
 from dsgp.terms import Floats
 
 # Levels that have their names beside them, at most; above so many the names are small and upright.
@@ -72,7 +72,7 @@ class LevelsPanel:
     @property
     def room_below(self) -> float:
         """Inches that names take below the panel, beyond those of numbers."""
-        longest = max(len(short_name(name, NAME_LENGTH)) for name in self.names)
+        longest = max(map(len, short_names(self.names, NAME_LENGTH)))
         return 0.05 * longest if len(self.names) <= _NAMED else 0.0
 
     def write_inputs(self, ax: Axes, width: int) -> None:
@@ -86,8 +86,7 @@ class LevelsPanel:
             ax.set_xlabel(label(text, width), fontsize=7.5, parse_math=False)
             ax.set_xticks([])
         else:
-            names = [short_name(name, NAME_LENGTH) for name in self.names]
-            ax.set_xticks(np.arange(n), names)
+            ax.set_xticks(np.arange(n), short_names(self.names, NAME_LENGTH))
             ax.tick_params(
                 axis="x",
                 labelrotation=60 if n <= _SLANTED else 90,

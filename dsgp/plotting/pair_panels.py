@@ -18,7 +18,7 @@ from dsgp.plotting.curve_panels import (
 )
 from dsgp.plotting.level_panels import NAME_LENGTH, moments
 from dsgp.plotting.panels import shown_range
-from dsgp.plotting.style import DIVERGING, TEXT, label, short_name
+from dsgp.plotting.style import DIVERGING, TEXT, label, short_names
 from dsgp.terms import Floats, sum_by
 from dsgp.terms.inputs import Input
 
@@ -109,8 +109,7 @@ class MapPanel:
     @property
     def room_below(self) -> float:
         """Inches that names take below the panel, beyond those of numbers."""
-        names = [short_name(name, NAME_LENGTH) for name in self.names[0]]
-        return 0.05 * max(map(len, names), default=0)
+        return 0.05 * max(map(len, short_names(self.names[0], NAME_LENGTH)), default=0)
 
     def write_inputs(self, ax: Axes, width: int) -> None:
         """Write the names of the columns and of levels."""
@@ -122,7 +121,7 @@ class MapPanel:
         for axis, names in zip((ax.xaxis, ax.yaxis), self.names, strict=True):
             if not names:
                 continue
-            axis.set_ticks(np.arange(len(names)), [short_name(name, NAME_LENGTH) for name in names])
+            axis.set_ticks(np.arange(len(names)), short_names(names, NAME_LENGTH))
             for text in axis.get_ticklabels():
                 text.set_parse_math(False)
                 text.set_fontsize(6.5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,7 +51,7 @@ def tidy(ax: Axes, x_ticks: int = 4) -> None:
     for axis, n_ticks in ((ax.xaxis, x_ticks), (ax.yaxis, 5)):
         axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10], min_n_ticks=2))
         formatter = ScalarFormatter(useMathText=True)
-        formatter.set_powerlimits((-2, 4))
+        formatter.set_powerlimits((-3, 5))
         axis.set_major_formatter(formatter)
         axis.get_offset_text().set_fontsize(7)
     ax.yaxis.get_offset_text().set_horizontalalignment("right")  # clear of the title
@@ -127,9 +128,19 @@ def short_name(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: width - half - 1]}…{name[-half:]}"
 
 
+def short_names(names: Sequence[str], width: int) -> list[str]:
+    """Names in one line each, as short as asked for, but so long that they differ."""
+    names = [str(name) for name in names]
+    for length in range(width, 2 * width + 1):
+        shortened = [short_name(name, length) for name in names]
+        if len(set(shortened)) == len(set(names)):
+            break
+    return shortened
+
+
 def write_title(ax: Axes, name: str, words: str, width: int) -> None:
     """Write a name above a panel, in two lines of a width at most, and below it a line of words."""
-    ax.set_title(label(name, width), fontsize=9, pad=14, parse_math=False)
+    ax.set_title(label(name, width), fontsize=9, pad=15, parse_math=False)
     ax.annotate(
         words, (0.5, 1.0), (0, 3), xycoords="axes fraction", textcoords="offset points",
         ha="center", va="bottom", fontsize=7.5, color=TEXT, annotation_clip=False,

@@ -7,12 +7,21 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
 
 from dsgp.plotting import plot_field, plot_predictions
-from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame
+from dsgp.plotting.style import (
+    ACCENT,
+    DEVIATION,
+    DIVERGING,
+    FAINT,
+    GREY,
+    INK,
+    frame,
+    write_below,
+)
 from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
 from pipelines.grid.corners import Timing
@@ -21,6 +30,8 @@ from pipelines.grid.imaging import AS_IT_IS, Reconstruction, Task
 from pipelines.grid.pictures import WHITE
 from pipelines.reporting import DPI
 
+# What a test cell was held out with.
+_HELD_OUT = {"points": "single cells held out", "clouds": "blocks held out as clouds are"}
 _SIDE = 2.55  # inches of an image
 _CORNER = 30  # pixels along a side of a map of deviations
 
@@ -48,7 +59,7 @@ def draw_image(smoothed: Task, interpolated: Task) -> Figure:
     _std(fig, axes[2, 2], axes[3, 2], below.std, "(d)")
     residual = smoothed.given - above.mean
     reach = float(np.percentile(np.abs(residual), 99.5))
-    _coloured(fig, axes[0, 3], axes[1, 3], residual, Normalize(-reach, reach), "RdBu_r", "both")
+    _coloured(fig, axes[0, 3], axes[1, 3], residual, Normalize(-reach, reach), DIVERGING, "both")
     axes[0, 3].set_title("(a) − (b)", fontsize=8.5)
     for ax in axes.flat:
         if not ax.has_data() and not ax.images and not ax.collections:
@@ -82,12 +93,12 @@ def _std(fig: Figure, ax: Axes, bar: Axes, std: Floats | None, name: str) -> Non
     """Draw a corner: the deviation of a stationary process is the same but near edges and gaps."""
     assert std is not None
     part = std[-_CORNER:, -_CORNER:]
-    _coloured(fig, ax, bar, part, Normalize(float(part.min()), float(part.max())), "YlOrBr")
+    _coloured(fig, ax, bar, part, Normalize(float(part.min()), float(part.max())), DEVIATION)
     ax.set_title(f"std of {name}, lower right {len(part)} × {len(part)} pixels", fontsize=8.5)
 
 
 def _coloured(
-    fig: Figure, ax: Axes, bar: Axes, values: Floats, norm: Normalize, cmap: str,
+    fig: Figure, ax: Axes, bar: Axes, values: Floats, norm: Normalize, cmap: str | Colormap,
     extend: str = "neither",
 ) -> None:  # fmt: skip
     drawn = ax.imshow(values, cmap=cmap, norm=norm, interpolation="nearest")
@@ -111,12 +122,16 @@ def draw_field(
     unit = str(da.attrs.get("units", ""))
     target = str(da.attrs.get("long_name", name)) + (f" ({unit})" if unit else "")
     maps = plot_field(filled.posterior, fitted, at={str(da.dims[0]): times}, target=target)
+    note = (
+        "observed: what the model was fitted to, without the cells and blocks held out for the test"
+    )
+    write_below(maps, note, maps.get_figwidth())
     maps.savefig(folder / "maps.png", dpi=DPI)
     for kind, of_kind in filled.table.groupby("kind"):
         if len(of_kind) > 1:
             plot_predictions(
                 of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL,
-                target=f"held-out {'cells' if kind == 'points' else 'blocks'}",
+                target=f"{target}, {_HELD_OUT[str(kind)]}", unit="cells",
             ).savefig(folder / f"held-out-{kind}.png", dpi=DPI)  # fmt: skip
 
 
