@@ -49,7 +49,7 @@ def band(ax):
 
 
 def names(figure):
-    return [ax.get_xlabel() for ax in figure.axes]
+    return [ax.get_title() for ax in figure.axes]
 
 
 # ---- components

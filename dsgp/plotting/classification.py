@@ -220,22 +220,29 @@ def _top_entries(level: float) -> list[Line2D]:
     return [
         Line2D([], [], linestyle="", marker="o", label="most probable class", **held),
         Line2D(
-            [], [], linestyle="", marker="o", label=f"outside its {level:.0%} interval", **missed
+            [],
+            [],
+            linestyle="",
+            marker="o",
+            label=f"{level:.0%} interval misses the prediction",
+            **missed,
         ),
     ]
 
 
 def _binary_entries(scored: Scored, level: float) -> list[Line2D]:
     entries = [
-        Line2D([], [], linestyle="", marker="o", label=f"{what} its {level:.0%} interval", **look)
-        for what, look in zip(("prediction in", "outside"), BINARY_DOTS, strict=True)
+        Line2D([], [], linestyle="", marker="o", label=f"{level:.0%} interval {what}", **look)
+        for what, look in zip(
+            ("contains the prediction", "misses the prediction"), BINARY_DOTS, strict=True
+        )
     ]
     for k, colour in ((1, INK), (0, GREY)):
         rows = f"{np.count_nonzero(scored.codes == k):,} rows"
         entries.append(
             Line2D(
                 [], [], linestyle="", marker="s", markersize=6, color=colour,
-                label=f"{short_name(scored.names[k], 20)}: {rows}",
+                label=f"class {short_name(scored.names[k], 20)}: {rows}",
             )
         )  # fmt: skip
     return entries

@@ -64,7 +64,7 @@ def plot_learning(model: Any) -> Figure:
     bound, gain = fig.subplots(1, 2)
     bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
     bayes = model.learner_ in ("vbem", "em")
-    what = "variational lower bound" if bayes else "log marginal likelihood (by its nodes)"
+    what = "variational lower bound" if bayes else "log marginal likelihood"
     bound.set_ylabel("bound (nats)" if bayes else "log likelihood (nats)", fontsize=9)
     bound.set_title(f"{what}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
 
@@ -95,8 +95,9 @@ def plot_learning(model: Any) -> Figure:
     }
     note = notes.get(
         str(model.learner_),
-        "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
-        f"the last one ends when no gradient is above {model.learner_tol:g} nats.",
+        "Only evaluations that improved on all before are shown. At a jump the search began again "
+        "from other lengthscales; it ends when no derivative is above "
+        f"{model.learner_tol:g} nats, the unit of natural logarithms.",
     )
     write_below(fig, note, fig.get_figwidth())
     return fig

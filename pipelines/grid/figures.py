@@ -19,8 +19,8 @@ from dsgp.plotting.style import (
     FAINT,
     GREY,
     INK,
+    TEXT,
     frame,
-    write_below,
 )
 from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
@@ -31,7 +31,10 @@ from pipelines.grid.pictures import WHITE
 from pipelines.reporting import DPI
 
 # What a test cell was held out with.
-_HELD_OUT = {"points": "single cells held out", "clouds": "blocks held out as clouds are"}
+_HELD_OUT = {
+    "points": "single cells held out",
+    "clouds": "blocks of cells held out, as clouds hide them",
+}
 _SIDE = 2.55  # inches of an image
 _CORNER = 30  # pixels along a side of a map of deviations
 
@@ -122,17 +125,19 @@ def draw_field(
     unit = str(da.attrs.get("units", ""))
     target = str(da.attrs.get("long_name", name)) + (f" ({unit})" if unit else "")
     maps = plot_field(filled.posterior, fitted, at={str(da.dims[0]): times}, target=target)
-    note = (
-        "observed: what the model was fitted to, without the cells and blocks held out for the test"
-    )
-    write_below(maps, note, maps.get_figwidth())
+    maps.suptitle(
+        "observed: what was fitted, without the cells and blocks held out for the test",
+        fontsize=8.5, color=TEXT,
+    )  # fmt: skip
     maps.savefig(folder / "maps.png", dpi=DPI)
     for kind, of_kind in filled.table.groupby("kind"):
         if len(of_kind) > 1:
-            plot_predictions(
-                of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL,
-                target=f"{target}, {_HELD_OUT[str(kind)]}", unit="cells",
-            ).savefig(folder / f"held-out-{kind}.png", dpi=DPI)  # fmt: skip
+            figure = plot_predictions(
+                of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL, target=target,
+                unit="cells",
+            )  # fmt: skip
+            figure.suptitle(_HELD_OUT[str(kind)], fontsize=9.5, color=TEXT)
+            figure.savefig(folder / f"held-out-{kind}.png", dpi=DPI)
 
 
 def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
