@@ -1,8 +1,8 @@
 """Formulas of pages and docstrings as MathML, which browsers draw without a script or a font.
 
-A hook of MkDocs, for fenced blocks of ``math`` on pages, and an extension of griffe, for
-``.. math::`` and ``:math:`` of docstrings; both are named in mkdocs.yml. LaTeX that cannot be
-converted stops the build.
+A hook of MkDocs, for fenced blocks of ``math`` and what stands between dollars on pages, and an
+extension of griffe, for ``.. math::`` and ``:math:`` of docstrings; both are named in mkdocs.yml.
+LaTeX that cannot be converted stops the build.
 """
 
 import html
@@ -16,6 +16,7 @@ _DISPLAY = re.compile(
     r"^( *)\.\. math::[ \n]((?:\n?.*\S.*)(?:\n\1 +\S.*)*)$",
     flags=re.MULTILINE,
 )
+_MARKED = re.compile(r'<(div|span) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 _INLINE = re.compile(r":math:`([^`]*)`")
 
 
@@ -60,6 +61,17 @@ class DocstringMath(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         if obj.docstring and "math:" in obj.docstring.value:
             obj.docstring.value = translate(obj.docstring.value)
+
+
+def on_page_content(content: str, **kwargs: Any) -> str:
+    """Convert what stands between dollars on a page; pymdownx.arithmatex has marked it."""
+
+    def convert_one(found: re.Match[str]) -> str:
+        tag, latex = found[1], html.unescape(found[2])
+        display = "block" if tag == "div" else "inline"
+        return f'<{tag} class="formula">{mathml(latex, display)}</{tag}>'
+
+    return _MARKED.sub(convert_one, content)
 
 
 def on_config(config: Any) -> Any:

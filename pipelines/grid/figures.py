@@ -21,10 +21,11 @@ from dsgp.plotting.style import (
     INK,
     TEXT,
     frame,
+    write_below,
 )
 from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
-from pipelines.grid.corners import Timing
+from pipelines.grid.corners import FULL, OURS, Timing
 from pipelines.grid.filling import LEVEL, Filling
 from pipelines.grid.imaging import AS_IT_IS, Reconstruction, Task
 from pipelines.grid.pictures import WHITE
@@ -35,6 +36,7 @@ _HELD_OUT = {
     "points": "single cells held out",
     "clouds": "blocks of cells held out, as clouds hide them",
 }
+_METHODS = {OURS: "Kronecker products of the dims", FULL: "full GP, N × N matrices"}
 _SIDE = 2.55  # inches of an image
 _CORNER = 30  # pixels along a side of a map of deviations
 
@@ -64,6 +66,13 @@ def draw_image(smoothed: Task, interpolated: Task) -> Figure:
     reach = float(np.percentile(np.abs(residual), 99.5))
     _coloured(fig, axes[0, 3], axes[1, 3], residual, Normalize(-reach, reach), DIVERGING, "both")
     axes[0, 3].set_title("(a) − (b)", fontsize=8.5)
+    write_below(
+        fig,
+        "dB: peak signal-to-noise ratio, and SSIM: structural similarity, 1 at most, both against "
+        "the image as it is and larger for a better picture; std: standard deviation of the "
+        "posterior",
+        fig.get_figwidth(),
+    )
     for ax in axes.flat:
         if not ax.has_data() and not ax.images and not ax.collections:
             ax.set_axis_off()
@@ -149,7 +158,8 @@ def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
         of_method = [timing for timing in timings if timing.method == name]
         n = np.array([timing.n for timing in of_method], dtype=float)
         seconds = np.array([timing.seconds for timing in of_method])
-        text = name + (f": $N^{{{slopes[name]:.2f}}}$" if name in slopes else "")
+        text = _METHODS.get(name, name)
+        text += f": time ∝ $N^{{{slopes[name]:.2f}}}$" if name in slopes else ""
         ax.plot(n, seconds, mark + "-", color=colour, markersize=4.5, linewidth=1.4, label=text)
         _guide(ax, n, seconds, power)
     ax.set_xscale("log", base=2)
@@ -159,7 +169,7 @@ def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("corners N of the hypercube", fontsize=9)
     ax.set_ylabel("seconds of one learning iteration", fontsize=9)
-    ax.legend(fontsize=8, frameon=False, loc="upper left")
+    fig.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     frame(ax)
     return fig
 
