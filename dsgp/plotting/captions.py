@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dsgp.plotting.curve_panels import CurvesPanel
@@ -36,6 +36,7 @@ def effect_label(model: Any, target: str | None) -> str:
 def components_caption(
     model: Any,
     panels: Sequence[Any],
+    shares: Mapping[str, float],
     level: float,
     bands: str,
     scale: str,
@@ -48,6 +49,8 @@ def components_caption(
     ----------
     model : fitted estimator
     panels : sequence of panels
+    shares : mapping of str to float
+        Of the variance of f, by the names of terms.
     level, bands, scale
         As of ``plot_components``.
     of_training : bool
@@ -62,6 +65,8 @@ def components_caption(
         + ("" if link is None else f", on the scale of the {link} link"),
         "share: of the variance of f, the sum of all terms",
     ]
+    if any(shares[panel.term.name] <= -0.0005 for panel in panels):
+        parts.append("below 0: the term takes back part of what others give")
     if scale == "free" and len(panels) > 1:
         parts.append("each panel has its own scale")
     parts += _of_maps([panel for panel in panels if isinstance(panel, MapPanel)], level, bands)

@@ -159,7 +159,7 @@ def plot_components(
         fig = DisplayedFigure(_size(panels, n_columns), layout="constrained")
     _draw_all(fig, model, panels, shares, n_columns, level, scale)
     fig.supylabel(effect_label(model, target), fontsize=9.5, parse_math=False)
-    caption = components_caption(model, panels, level, bands, scale, X is None, left)
+    caption = components_caption(model, panels, shares, level, bands, scale, X is None, left)
     write_below(fig, caption, fig.bbox.width / fig.figure.dpi)
     return fig.figure
 

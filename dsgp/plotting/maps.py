@@ -12,11 +12,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from dsgp.errors import DataError
 from dsgp.grid.axes import GridAxis
@@ -156,9 +158,24 @@ def _draw_blanks(
         values = np.ma.masked_where(~gaps, np.ones(gaps.shape))
         ax.pcolormesh(across, down, values, cmap=ListedColormap([_NOT_OBSERVED]), rasterized=True)
     if land.any() and not land.all() and min(land.shape) > 1:
-        down, across = (line_of(field, str(dim)).values for dim in field.dims)
-        ax.contour(across, down, land.astype(float), levels=[0.5], colors=_COAST, linewidths=0.5)
+        ax.add_collection(_coast(field, land), autolim=False)
     return bool(land.any()), bool(gaps.any())
+
+
+def _coast(field: xr.DataArray, land: NDArray[np.bool_]) -> LineCollection:
+    """Sides of cells between those with a field and those without."""
+    down, across = (_edges(line_of(field, str(dim)).values) for dim in field.dims)
+    row, column = np.nonzero(land[:, 1:] != land[:, :-1])
+    upright = [
+        [(across[j + 1], down[i]), (across[j + 1], down[i + 1])]
+        for i, j in zip(row, column, strict=True)
+    ]
+    row, column = np.nonzero(land[1:] != land[:-1])
+    level = [
+        [(across[j], down[i + 1]), (across[j + 1], down[i + 1])]
+        for i, j in zip(row, column, strict=True)
+    ]
+    return LineCollection([*upright, *level], colors=_COAST, linewidths=0.6, capstyle="projecting")
 
 
 def _name_blanks(fig: Figure, blanks: Sequence[bool]) -> None:
