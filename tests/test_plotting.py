@@ -563,7 +563,7 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
     expected = {
         "vbem": "below the tolerance is followed by one more look from other starting",
         "em": "Small gains tell of small steps",
-        "marginal": "Evaluations that were the best so far",
+        "marginal": "Only evaluations that improved on all before",
     }
     assert expected[learner] in note
 

@@ -141,7 +141,7 @@ def plot_components(
     z = normal_quantile(level)
     if n_points < 2 or min(one for one in (columns, max_terms, 1) if one is not None) < 1:
         raise ParameterError(
-            "n_points must be at least 2, columns and max_terms at least 1, "
+            "n_points must be at least 2, columns at least 1 and max_terms at least 1, "
             f"got n_points={n_points}, columns={columns}, max_terms={max_terms}"
         )
     require_choice("scale", scale, ("common", "free"))

@@ -178,7 +178,7 @@ def _coast(field: xr.DataArray, land: NDArray[np.bool_]) -> LineCollection:
     return LineCollection([*upright, *level], colors=_COAST, linewidths=0.6, capstyle="projecting")
 
 
-def _name_blanks(fig: Figure, blanks: Sequence[bool]) -> None:
+def _name_blanks(fig: Figure, blanks: NDArray[np.bool_]) -> None:
     """Say what grey and white cells are, where there are any."""
     looks = (
         (_NO_FIELD, _COAST, "no field there, such as land"),
