@@ -76,7 +76,7 @@ def plot_classification(
     """
     scored = score(y, probability, classes)
     if scored.binary:
-        fig = _figure_over_legend(8.8, 4.6, _binary_entries(scored, level))
+        fig = _figure_over_legend(8.8, 4.8, _binary_entries(scored, level))
         panels = fig.subplot_mosaic("cr;pr", height_ratios=_HEIGHTS)
         draw_calibration(panels["c"], scored, n_bins, level)
         draw_probabilities(panels["p"], panels["c"], scored)
@@ -84,7 +84,7 @@ def plot_classification(
         panels["r"].set_anchor("N")  # its title beside the other one
         return fig
     entries = [*_class_entries(scored), *_top_entries(level)]
-    fig = _figure_over_legend(12.0, 4.6, entries)
+    fig = _figure_over_legend(12.0, 4.8, entries)
     calibration, roc, confusion = fig.subplots(1, 3)
     draw_calibration(calibration, scored, n_bins, level)
     draw_roc(roc, scored)
@@ -192,7 +192,7 @@ def plot_roc(
         if not scored.binary:
             _style(ax.legend(handles=_class_entries(scored), loc="lower right", **_LEGEND))
         return ax.figure.figure
-    fig = _figure_over_legend(4.6, 4.9, [] if scored.binary else _class_entries(scored))
+    fig = _figure_over_legend(4.6, 5.1, [] if scored.binary else _class_entries(scored))
     draw_roc(fig.subplots(), scored)
     return fig
 
