@@ -279,13 +279,13 @@ def draw_inputs(ax: Axes, panel: Panel) -> None:
             ax.set_xticks(points, [f"{value:g}" for value in points])
     else:
         inside = (points >= low) & (points <= high)
-        edges = _bin_edges(points[inside], low, high)
+        edges = bin_edges(points[inside], low, high)
         counts, _ = np.histogram(points[inside], edges, weights=weight[inside])
         ax.stairs(_MARGINAL * counts / (counts.max() or 1.0), edges, fill=True, **style)
     ax.set_xlim(low - room, high + room)
 
 
-def _bin_edges(points: Floats, low: float, high: float) -> Floats:
+def bin_edges(points: Floats, low: float, high: float) -> Floats:
     """Edges of a histogram; values on a coarse grid, such as whole years, share bins evenly."""
     n_bins = min(_BINS, max(FEW_VALUES, round(2 * math.sqrt(len(points)))))
     if len(points) > 1:
