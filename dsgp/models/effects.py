@@ -85,9 +85,7 @@ def effects_of(latent: FittedModel, n_draws: int = DRAWS, seed: int = 0) -> list
     with one_blas_thread():
         ends = [_ends_of(term) for term in terms]
         means = [term.mean(at) - _centre_of(term) for term, at in zip(terms, points, strict=True)]
-        stds = [
-            np.sqrt(structure.posterior.centred_variance(k, at)) for k, at in enumerate(points)
-        ]
+        stds = [np.sqrt(structure.posterior.centred_variance(k, at)) for k, at in enumerate(points)]
         farthest = _farthest(structure, points, means, stds, n_draws, np.random.default_rng(seed))
     told = [
         Effect(low, high, _p_value(mean, std, drawn))

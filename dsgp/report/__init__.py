@@ -12,7 +12,7 @@ try:
     import vl_convert as _vl_convert  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"a report needs {error.name}: pip install \".[report]\" in a checkout of dsgp"
+        f'a report needs {error.name}: pip install ".[report]" in a checkout of dsgp'
     ) from error
 
 from dsgp.report.page import MADE_BY, report_page, require_ending, write_report

@@ -115,7 +115,9 @@ def _values_of(kind: Any, terms: Sequence[Any], name: str) -> str:
 
 def _written(value: float, kind: Any) -> str:
     if kind is not None and kind.is_date:
-        return str(np.datetime64("1970-01-01", "s") + np.timedelta64(round(value * 86400), "s"))[:10]
+        return str(np.datetime64("1970-01-01", "s") + np.timedelta64(round(value * 86400), "s"))[
+            :10
+        ]
     return number(value, 4)
 
 
@@ -230,14 +232,15 @@ def cautions_of(model: Any, untold: Sequence[str], n_terms: int) -> list[Caution
     if untold:
         said.append(
             Caution(
-                f"{len(untold)} of {n_terms} terms are not clearly different from zero: {_listed(untold)}. "
+                f"{len(untold)} of {n_terms} terms are not clearly different from zero: "
+                f"{_listed(untold)}. "
                 "Their charts are compatible with no effect at all."
             )
         )
     said.append(
         Caution(
-            "Effects describe what goes with what in these rows, the other columns held fixed. They "
-            "say what causes what only where the data were collected for that."
+            "Effects describe what goes with what in these rows, the other columns held fixed. "
+            "They say what causes what only where the data were collected for that."
         )
     )
     return said
@@ -292,7 +295,7 @@ def again_of(model: Any, target: str) -> Again:
         parameters.append((key, text if len(text) <= _LONG else f"{text[:_LONG]}…", changed))
     code = (
         f"import pandas as pd\n\nfrom dsgp import *\nfrom dsgp.kernels import *\n\n"
-        f"table = pd.read_parquet(\"train.parquet\")  # the rows of the fit, which are not kept\n"
+        f'table = pd.read_parquet("train.parquet")  # the rows of the fit, which are not kept\n'
         f"y = table.pop({target!r})\n"
         f"model = {_called(model, defaults)}\n"
         "model.fit(table, y)\n"

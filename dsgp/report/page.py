@@ -12,11 +12,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from sklearn.utils.validation import check_is_fitted
 
+from dsgp.addresses import place_of
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.functions import FunctionEstimator
 from dsgp.models.checks import require_level
-from dsgp.addresses import place_of
 from dsgp.places import made_aside
 from dsgp.plotting.panels import link_of
 from dsgp.report.facts import (
@@ -29,7 +29,8 @@ from dsgp.report.facts import (
     parts_of,
     treatment_of,
 )
-from dsgp.report.held_out import HeldOut, held_out_of
+from dsgp.report.held_out import held_out_of
+from dsgp.report.measures import HeldOut
 from dsgp.report.rendering import Charts, scripts, versions
 from dsgp.report.terms import Terms, terms_of
 from dsgp.report.words import factor_of
@@ -201,7 +202,9 @@ def _lead(model: Any, target: str) -> str:
     if isinstance(model, ClassEstimator):
         shown = [str(label) for label in model.classes_]
         if len(shown) == 2:
-            return f"{what}: effects are on the log odds or the like of “{shown[1]}”, against “{shown[0]}”."
+            return (
+                f"{what}: effects above zero make “{shown[1]}” more probable, against “{shown[0]}”."
+            )
         return f"{what}: the classes are {', '.join(shown[:12])}{', …' if len(shown) > 12 else ''}."
     return f"{what}, learned from {model.n_rows_:,} rows."
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import vl_convert
 
-from dsgp.report.charts import POINTER, WIDTH, Spec
+from dsgp.report.marks import POINTER, WIDTH, Spec
 
 _VERSION = "6.1"  # of Vega-Lite
 # Pixels of a picture per pixel of its chart, where it is no vector graphic.
@@ -71,15 +71,13 @@ def _without_pointer(spec: Spec) -> Spec:
 
 def _shorter(svg: str) -> str:
     """Leave out digits of coordinates that nobody sees; texts have none of so many."""
-    return re.sub(
-        r' (d|transform)="[^"]*"', lambda match: _DIGITS.sub(r"\1", match.group()), svg
-    )
+    return re.sub(r' (d|transform)="[^"]*"', lambda match: _DIGITS.sub(r"\1", match.group()), svg)
 
 
 @cache
 def scripts() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script, which loads nothing."""
-    bundle = str(vl_convert.javascript_bundle(vl_version=_VERSION))
+    bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", _VERSION))
     # What ends a script in a page, and what would begin one in a comment.
     return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,38 +13,13 @@ from dsgp.models.lengthscales import written_lengthscales
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.report import kernel_name
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.inputs import seen_inputs
-from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
-from dsgp.plotting.pair_panels import MapPanel, pair_panel
-from dsgp.plotting.panels import Panel, bin_edges, panels_of
 from dsgp.plotting.style import normal_quantile
-from dsgp.report import charts
+from dsgp.report.drawing import Drawing, Level, Picture, panels_of_terms, short_name
+from dsgp.report.level_charts import shares_chart
 from dsgp.report.rendering import Chart, Charts
-from dsgp.report.words import as_factors, number, p_value_of, share_of, signed
-from dsgp.terms import Floats
-from dsgp.terms.inputs import MONTHS, WEEKDAYS, Input
+from dsgp.report.words import as_factors, p_value_of, share_of, signed
 
-# Values along a curve, at least and at most; between them so many for a degree of freedom.
-_POINTS, _MOST_POINTS, _PER_DEGREE = 100, 400, 4
-# Levels in a chart; of more those with the lowest and the highest effects.
-MOST_LEVELS = 30
-# Levels in a table; of more likewise.
-_MOST_LISTED = 3000
-# Every how many of a map's values there is a cell.
-_EVERY = 2
-_DAY = 86_400_000  # milliseconds
 SHARE_LEVEL = 0.9
-
-
-@dataclass(frozen=True)
-class Level:
-    """A row of a table of levels."""
-
-    name: str
-    rows: str
-    effect: str
-    low: str
-    high: str
 
 
 @dataclass(frozen=True)
@@ -125,8 +98,10 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
     sizes = dict(zip(latent.names, latent.variances, strict=True))
     order = sorted(latent.names, key=lambda name: -sizes[name])
     shown = [fitted[name] for name in order[:most] if name in fitted]
-    panels = {panel.term.name: panel for panel in _panels(model, shown, normal_quantile(level))}
-    drawing = _Drawing(model, drawn, effect, level)
+    panels = {
+        panel.term.name: panel for panel in panels_of_terms(model, shown, normal_quantile(level))
+    }
+    drawing = Drawing(model, drawn, effect, level)
     terms = []
     for name in order:
         row = shares.loc[name]
@@ -136,12 +111,15 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
             "share": share_of(row["share"]),
             "interval": f"{share_of(row['low'])} to {share_of(row['high'])}",
         }
-        picture = drawing.of(panels[name]) if name in panels else _Picture()
+        picture = drawing.of(panels[name]) if name in panels else Picture()
         terms.append(
             Term(
-                **told, chart=picture.chart, notes=picture.notes, levels=picture.levels,
+                **told,
+                chart=picture.chart,
+                notes=picture.notes,
+                levels=picture.levels,
                 n_levels=picture.n_levels,
-            )  # fmt: skip
+            )
         )
     written = [
         (str(kind), f"{share_of(row.share)} ({share_of(row.low)} to {share_of(row.high)})")
@@ -186,237 +164,10 @@ def _importance(drawn: Charts, shares: Any, most: int = 25) -> Chart:
     """Bars of the shares of the largest terms, and of all others together."""
     shares = shares.sort_values("share", ascending=False, kind="stable")
     some, rest = shares.iloc[:most], shares.iloc[most:]
-    names = [_short(str(name), 34) for name in some.index]
+    names = [short_name(str(name), 34) for name in some.index]
     share, low, high = (some[name].to_numpy(float) for name in ("share", "low", "high"))
     if len(rest):
         names.append(f"{len(rest)} other terms")
         share = np.append(share, float(rest["share"].sum()))
         low, high = np.append(low, np.nan), np.append(high, np.nan)
-    return drawn.add(charts.shares(names, share, low, high, SHARE_LEVEL, "f"))
-
-
-def _short(name: str, width: int) -> str:
-    return name if len(name) <= width else f"{name[: width // 2]}…{name[-(width - width // 2 - 1) :]}"
-
-
-AnyPanel = Panel | LevelsPanel | CurvesPanel | MapPanel
-
-
-def _panels(model: Any, terms: list[FittedTerm], z: float) -> list[AnyPanel]:
-    """Evaluate terms; each curve is cut in its tails by itself, as its chart has its own scale."""
-    panels: list[AnyPanel] = []
-    for term in terms:
-        if term.bound.other is not None:
-            panels.append(pair_panel(model, term, _POINTS, z))
-        elif term.bound.group is not None:
-            panels.append(curves_panel(model, term, _POINTS, z))
-        elif term.bound.family in ("axis", "markov", "dense", "constant"):
-            wanted = math.ceil(_PER_DEGREE * term.effective_dof)
-            n_points = min(max(wanted, _POINTS), _MOST_POINTS)
-            panels += panels_of(model, [term], seen_inputs(model, [term], None), n_points, z)
-        else:
-            panels.append(levels_panel(model, term, z))
-    return panels
-
-
-@dataclass(frozen=True)
-class _Picture:
-    """A chart, what to know of it, and the levels that it leaves out."""
-
-    chart: Chart | None = None
-    notes: tuple[str, ...] = ()
-    levels: tuple[Level, ...] = ()
-    n_levels: int = 0
-
-
-@dataclass(frozen=True)
-class _Drawing:
-    """Draws panels."""
-
-    model: Any
-    drawn: Charts
-    effect: str
-    level: float
-
-    def of(self, panel: AnyPanel) -> _Picture:
-        """Draw the chart of a term."""
-        if isinstance(panel, MapPanel):
-            return self._map(panel)
-        if isinstance(panel, CurvesPanel):
-            return self._curves(panel)
-        if isinstance(panel, LevelsPanel):
-            return self._levels(panel)
-        return self._curve(panel)
-
-    def _axis(self, read: Input | None, title: str) -> tuple[charts.Spec, float]:
-        """Return the encoding of inputs, and what they are multiplied by."""
-        kind = None if read is None else self.model._columns.kinds.get(read.column)
-        if read is None or kind is None or not kind.is_date or read.part is not None:
-            return charts.axis_of(None, title), 1.0
-        if read.period == "year":
-            return charts.axis_of(_ticks(_month_starts(), MONTHS, 3), title), 1.0
-        if read.period == "week":
-            return charts.axis_of(_ticks([k + 0.5 for k in range(7)], WEEKDAYS, 3), title), 1.0
-        if read.period == "day":
-            hours = [f"{hour}:00" for hour in range(0, 25, 4)]
-            return charts.axis_of(_ticks([k / 6 for k in range(7)], hours, 5), title), 1.0
-        return charts.axis_of(
-            {
-                "type": "temporal",
-                "scale": {"type": "utc", "nice": False},
-                "axis": {"tickCount": 6, "labelOverlap": True},
-                "tooltip": {"type": "temporal", "format": "%d %b %Y", "formatType": "utc"},
-            },
-            title,
-        ), float(_DAY)
-
-    def _y(self, term: FittedTerm) -> str:
-        multiplier = term.bound.multiplier
-        if is_coefficient(term) and multiplier is not None:
-            return f"{self.effect}, per unit of {multiplier.column}"
-        return self.effect
-
-    def _curve(self, panel: Panel) -> _Picture:
-        bound = panel.term.bound
-        read = bound.value or bound.multiplier
-        axis, unit = self._axis(read, _title(read, panel.term.name))
-        y = self._y(panel.term)
-        shared: dict[str, Any] = {"axis": axis, "y": y, "level": self.level, "told": panel.told}
-        x = unit * panel.inputs
-        notes = [] if panel.told else [self._grey]
-        if panel.few:
-            spec = charts.few_values(x, panel.mean, panel.low, panel.high, **shared)
-            return _Picture(self.drawn.add(spec), tuple(notes))
-        low, high = float(panel.inputs[0]), float(panel.inputs[-1])
-        inside = (panel.points >= low) & (panel.points <= high)
-        bars = (np.zeros(0), np.zeros(0))
-        if bound.family != "constant" and inside.any():
-            edges = bin_edges(panel.points[inside], low, high)
-            counts, edges = np.histogram(panel.points[inside], edges, weights=panel.weight[inside])
-            bars = unit * np.clip(edges, low, high), counts.astype(np.float64)
-        weight = float(panel.weight[~inside].sum() / panel.weight.sum())
-        if weight > 0 and bound.family != "constant":
-            notes.append(
-                f"{weight:.2%} of the rows lie beyond what is drawn, in long tails, where the "
-                "curve is little known."
-            )
-        spec = charts.curve(x, panel.mean, panel.low, panel.high, bars, **shared)
-        return _Picture(self.drawn.add(spec), tuple(notes))
-
-    @property
-    def _grey(self) -> str:
-        return f"Grey: the {self.level:.0%} band holds zero everywhere, so there is no clear effect."
-
-    def _levels(self, panel: LevelsPanel) -> _Picture:
-        n = len(panel.mean)
-        shown = np.arange(n)
-        notes = [] if panel.told else [self._grey]
-        listed: tuple[Level, ...] = ()
-        half = MOST_LEVELS // 2
-        if n > MOST_LEVELS:
-            ranked = np.argsort(panel.mean, kind="stable")
-            shown = np.concatenate([ranked[:half], ranked[-half:]])
-            notes.append(
-                f"The {half} lowest and the {half} highest of {n:,} levels; the table below has "
-                f"{'all' if n <= _MOST_LISTED else f'the {_MOST_LISTED:,} farthest from zero'}."
-            )
-            listed = _listed(panel)
-        names = [_short(panel.names[k], 26) for k in shown]
-        mean, low, high = panel.mean[shown], panel.low[shown], panel.high[shown]
-        if listed:  # a gap where the others would be
-            names.insert(half, "…")
-            mean, low, high = (np.insert(each, half, np.nan) for each in (mean, low, high))
-        spec = charts.levels(
-            names, mean, low, high, x=self._y(panel.term), name=panel.term.name, level=self.level, told=panel.told,
-        )  # fmt: skip
-        return _Picture(self.drawn.add(spec), tuple(notes), listed, n)
-
-    def _curves(self, panel: CurvesPanel) -> _Picture:
-        bound = panel.term.bound
-        read = bound.value or bound.multiplier
-        axis, unit = self._axis(read, _title(read, panel.term.name))
-        names = [_short(name, 18) for name in panel.names]
-        spec = charts.curves(
-            charts.distinct(names), [unit * x for x in panel.inputs], panel.means, panel.lows,
-            panel.highs, axis=axis, y=self._y(panel.term), level=self.level,
-        )  # fmt: skip
-        notes = [] if panel.told else ["No clear effect: all bands hold zero everywhere."]
-        if len(names) < panel.n_levels:
-            notes.append(f"The {len(names)} of {panel.n_levels:,} levels with most rows are drawn.")
-        return _Picture(self.drawn.add(spec), tuple(notes))
-
-    def _map(self, panel: MapPanel) -> _Picture:
-        bound = panel.term.bound
-        titles = (_title(bound.value, ""), _title(bound.other, ""))
-        notes = [f"Pale: the {self.level:.0%} band holds zero. Grey: no rows near."]
-        y = self._y(panel.term)
-        if panel.names[0]:
-            short = tuple([_short(name, 18) for name in names] for names in panel.names)
-            spec = charts.table_of_levels(
-                (short[0], short[1]), panel.mean, panel.low, panel.high,
-                titles=titles, y=y, level=self.level,
-            )  # fmt: skip
-            return _Picture(self.drawn.add(spec), tuple(notes))
-        axes, inputs = [], []
-        for read, values, title in zip(
-            (bound.value, bound.other), (panel.first, panel.other), titles, strict=True
-        ):
-            axis, unit = self._axis(read, title)
-            axes.append(axis)
-            inputs.append(unit * values[::_EVERY])
-        some = (slice(None, None, _EVERY),) * 2
-        if not np.isfinite(panel.mean[some]).any():  # rows in few places, between those kept
-            some, inputs = (slice(None),) * 2, [panel.first, panel.other]
-        spec = charts.surface(
-            *inputs, panel.mean[some], panel.low[some], panel.high[some],
-            axes=(axes[0], axes[1]), y=y, level=self.level,
-        )  # fmt: skip
-        return _Picture(self.drawn.add(spec, as_pixels=True), tuple(notes))
-
-
-def _listed(panel: LevelsPanel) -> tuple[Level, ...]:
-    """Rows of a table of levels, lowest effects first; of very many the farthest from zero."""
-    chosen = np.argsort(-np.abs(panel.mean), kind="stable")[:_MOST_LISTED]
-    chosen = chosen[np.argsort(panel.mean[chosen], kind="stable")]
-    total = float(panel.weight.sum())
-    return tuple(
-        Level(
-            panel.names[k], _fine_share(float(panel.weight[k] / total)), signed(float(panel.mean[k])),
-            signed(float(panel.low[k])), signed(float(panel.high[k])),
-        )
-        for k in chosen
-    )  # fmt: skip
-
-
-def _fine_share(share: float) -> str:
-    return f"{100 * share:.2g}%"
-
-
-def _title(read: Input | None, otherwise: str) -> str:
-    """Name an axis by what is read along it."""
-    if read is None or otherwise.startswith("projection"):
-        return otherwise
-    if read.part is not None:
-        return f"{read.column} ({read.part})"
-    if read.period is not None:
-        return f"{read.column} (within {_period(read.period)})"
-    return read.column
-
-
-def _period(period: float | str) -> str:
-    return f"the {period}" if isinstance(period, str) else f"a period of {number(float(period))}"
-
-
-def _month_starts() -> Floats:
-    """Days of a leap year at which months begin."""
-    return np.cumsum([0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30]).astype(np.float64)
-
-
-def _ticks(values: Sequence[float] | Floats, names: Sequence[str], length: int) -> charts.Spec:
-    """Return an axis with names of some places: no text of a user is part of the expression."""
-    places = [charts.significant(float(value)) for value in values]
-    shown = " : ".join(
-        f"abs(datum.value - {place}) < 1e-3 ? '{name[:length]}'"
-        for place, name in zip(places, names, strict=True)
-    )
-    return {"axis": {"values": places, "labelExpr": f"{shown} : ''"}}
+    return drawn.add(shares_chart(names, share, low, high, SHARE_LEVEL, "f"))
