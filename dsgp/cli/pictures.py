@@ -56,7 +56,7 @@ def plot(
         )
     files = drawing.files_of(pages, out)
     for path in files:
-        _require_replaceable(path, drawing.MADE_BY.encode(), overwrite)
+        require_replaceable(path, drawing.MADE_BY, overwrite)
     for path, some in files.items():
         with made_aside(path) as aside:
             drawing.save_pages(some, aside)
@@ -64,12 +64,15 @@ def plot(
     typer.echo(f"{what} saved in {', '.join(map(str, files))}")
 
 
-def _require_replaceable(path: Path, mark: bytes, overwrite: bool) -> None:
-    """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten."""
+def require_replaceable(path: Path, mark: str, overwrite: bool) -> None:
+    """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten.
+
+    ``mark`` is what the command that writes it is called; it is in the files.
+    """
     if not path.exists():
         return
-    ours = path.is_file() and mark in path.read_bytes()
+    ours = path.is_file() and mark.encode() in path.read_bytes()
     if ours and overwrite:
         return
-    remedy = ", or --overwrite" if ours else ", or delete it yourself: dsgp plot did not write it"
+    remedy = ", or --overwrite" if ours else f", or delete it yourself: {mark} did not write it"
     raise StorageError(f"{str(path)!r} exists; choose another path{remedy}")

@@ -13,7 +13,7 @@ from dsgp.models import report
 from dsgp.models.columns import Columns
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.report import Summary
+from dsgp.models.summary import Summary
 
 
 class PursuitEstimator(WithProjections, FunctionEstimator):

@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import DataWarning
+from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved
 from dsgp.models.base import FittedModel
 from dsgp.models.columns import Columns
@@ -32,7 +33,7 @@ class Prepares(Protocol):
         """Make once what all tasks of a prediction share."""
 
 
-class TableEstimator(Saved, BaseEstimator):
+class TableEstimator(Reported, Saved, BaseEstimator):
     """An estimator of tables; it holds a fitted model, ``model_``, and asks it row by row.
 
     A ``fit`` ends with ``_take_columns`` and sets ``model_``. A class says in ``_rows_model`` whose

@@ -53,8 +53,14 @@ def of_categories(
 def of_classes(
     y: NDArray[Any], probability: Any, classes: NDArray[Any], drawn: Charts
 ) -> dict[str, Any]:
+    """Compare probabilities (n_rows, n_classes) with the classes that came."""
     probability = np.asarray(probability, dtype=np.float64)
     known = np.isin(y, classes)
+    if not known.any():  # labels of a file may have come as text, or as numbers
+        by_text = {str(label): label for label in classes}
+        if all(str(label) in by_text for label in y):
+            y = np.array([by_text[str(label)] for label in y], dtype=classes.dtype)
+            known = np.ones(len(y), dtype=bool)
     if not known.all():
         strange = sorted({str(label) for label in y[~known]})[:3]
         raise DataError(

@@ -36,6 +36,7 @@ def of_numbers(
     drawn: Charts,
     target: str,
 ) -> dict[str, Any]:
+    """Compare predictions and their intervals with observed numbers."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of doubtful averages; the intervals show them
         mean, std = model.predict(X, return_std=True, include_noise=True, **given)
