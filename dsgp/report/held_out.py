@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.report.held_out_classes import of_categories, of_classes
@@ -56,18 +57,23 @@ def held_out_of(
     notes = []
     if n_without:
         notes.append(f"{n_without:,} held-out rows without an observed target were left out.")
-    if isinstance(model, ClassEstimator):
-        _refuse(given, model)
-        found = of_classes(observed, model.predict_proba(X), model.classes_, drawn)
-    elif isinstance(model, ResponseEstimator) and model.likelihood_.name in (
-        "bernoulli",
-        "ordered",
-    ):
-        found = of_categories(model, X, observed, given, drawn)
-    else:
-        if not isinstance(model, ResponseEstimator):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DataWarning)
+        if isinstance(model, ClassEstimator):
             _refuse(given, model)
-        found = of_numbers(model, X, observed.astype(np.float64), given, drawn, target)
+            found = of_classes(observed, model.predict_proba(X), model.classes_, drawn)
+        elif isinstance(model, ResponseEstimator) and model.likelihood_.name in (
+            "bernoulli",
+            "ordered",
+        ):
+            found = of_categories(model, X, observed, given, drawn)
+        else:
+            if not isinstance(model, ResponseEstimator):
+                _refuse(given, model)
+            found = of_numbers(model, X, observed.astype(np.float64), given, drawn, target)
+    # Of several predictions of the same rows each says the same.
+    texts = dict.fromkeys(str(one.message) for one in said if one.category is DataWarning)
+    notes += [f"{text[:1].upper()}{text[1:]}." for text in texts]
     return HeldOut(**{**found, "notes": [*notes, *found["notes"]], "n_rows": len(observed)})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,9 +36,7 @@ def of_numbers(
     target: str,
 ) -> dict[str, Any]:
     """Compare predictions and their intervals with observed numbers."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of doubtful averages; the intervals show them
-        mean, std = model.predict(X, return_std=True, include_noise=True, **given)
+    mean, std = model.predict(X, return_std=True, include_noise=True, **given)
     mean, std = np.asarray(mean), np.asarray(std)
     error, around = y - mean, y - y.mean()
     spread = float(np.mean(around**2))

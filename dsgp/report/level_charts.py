@@ -203,10 +203,12 @@ def table_of_levels(
         mark={"type": "rect"},
         encoding={
             "x": {
-                "field": "x", "type": "nominal", "title": titles[0], "sort": first,
+                "field": "x", "type": "nominal", "title": titles[0], "scale": {"domain": first},
                 "axis": {"labelAngle": -50, "labelLimit": 90},
             },
-            "y": {"field": "z", "type": "nominal", "title": titles[1], "sort": other},
+            "y": {
+                "field": "z", "type": "nominal", "title": titles[1], "scale": {"domain": other},
+            },
             "color": _colour(float(np.nanmax(np.abs(mean))) or 1.0, y),
             "opacity": {"condition": doubtful, "value": 1},
             "tooltip": [

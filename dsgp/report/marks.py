@@ -50,7 +50,14 @@ _CONFIG: Spec = {
         "titleLimit": 380,
     },
     "axisX": {"grid": False},
-    "legend": {"orient": "top", "title": None, "labelLimit": 110, "columns": 4, "labelColor": TEXT},
+    "legend": {
+        "orient": "top",
+        "title": None,
+        "labelLimit": 110,
+        "columns": 4,
+        "labelColor": TEXT,
+        "symbolOpacity": 1,
+    },
 }
 
 

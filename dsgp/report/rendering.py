@@ -48,7 +48,8 @@ class Charts:
     def add(self, spec: Spec, *, as_pixels: bool = False) -> Chart:
         """Draw a chart; ``as_pixels`` where a vector graphic would be large, as of maps."""
         key = f"chart-{len(self.specs)}"
-        self.specs[key] = spec
+        names: dict[str, str] = {}
+        self.specs[key] = {**_with_plain_tooltips(spec, names), "usermeta": {"names": names}}
         still = _without_pointer(spec)
         if as_pixels:
             drawn = vl_convert.vegalite_to_png(still, _VERSION, scale=_SCALE)
@@ -61,12 +62,33 @@ class Charts:
         return Chart(key, picture, WIDTH, int(spec["height"]), str(spec["description"]))
 
 
+def _with_plain_tooltips(spec: Spec, names: dict[str, str]) -> Spec:
+    """Put fields where tooltips have titles, and collect the titles by field in ``names``.
+
+    Vega-Lite writes titles of tooltips into expressions, and names of columns must never be part of
+    one; the script of the page puts them back as text.
+    """
+    out = dict(spec)
+    if "layer" in spec:
+        out["layer"] = [_with_plain_tooltips(one, names) for one in spec["layer"]]
+    shown = spec.get("encoding", {}).get("tooltip", [])
+    if shown:
+        names |= {one["field"]: one["title"] for one in shown}
+        plain = [{**one, "title": one["field"]} for one in shown]
+        out["encoding"] = {**spec["encoding"], "tooltip": plain}
+    return out
+
+
 def _without_pointer(spec: Spec) -> Spec:
-    """Leave out layers that only answer to a pointer."""
-    if "layer" not in spec:
-        return spec
-    kept = [_without_pointer(one) for one in spec["layer"] if one.get("name") != POINTER]
-    return {**spec, "layer": kept}
+    """Leave out what only answers to a pointer: tooltips, and layers for them."""
+    out = dict(spec)
+    if "layer" in spec:
+        kept = [one for one in spec["layer"] if one.get("name") != POINTER]
+        out["layer"] = [_without_pointer(one) for one in kept]
+    if "tooltip" in spec.get("encoding", {}):
+        encoding = spec["encoding"]
+        out["encoding"] = {name: encoding[name] for name in encoding if name != "tooltip"}
+    return out
 
 
 def _shorter(svg: str) -> str:

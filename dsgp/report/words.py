@@ -64,7 +64,7 @@ def p_value_of(value: float) -> str:
     """Write a p-value."""
     if math.isnan(value):
         return "–"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def factor_of(model: Any) -> str | None:

@@ -4,7 +4,7 @@
   const tip = document.body.appendChild(document.createElement("div"));
   tip.id = "tip";
   // Text only: names of columns and levels are never read as HTML.
-  function tooltip(handler, event, item, value) {
+  function show(names, event, value) {
     tip.replaceChildren();
     if (value === null || value === undefined || value === "") {
       tip.style.display = "none";
@@ -13,7 +13,7 @@
     const table = tip.appendChild(document.createElement("table"));
     for (const [name, text] of Object.entries(Object(value) === value ? value : { "": value })) {
       const row = table.insertRow();
-      row.insertCell().textContent = name;
+      row.insertCell().textContent = names[name] ?? name;
       row.insertCell().textContent = text;
     }
     tip.style.display = "block";
@@ -30,6 +30,9 @@
     const state = { width: spec.width, view: null };
     drawn.set(figure.id, state);
     const place = figure.querySelector(".live");
+    const names = spec.usermeta.names;
+    delete spec.usermeta;
+    const tooltip = (handler, event, item, value) => show(names, event, value);
     vegaEmbed(place, spec, { actions: false, renderer: "svg", tooltip }).then((result) => {
       if (old && old.view) old.view.finalize();
       state.view = result.view;
