@@ -107,7 +107,9 @@ class Page:
     async def visit(self, url):
         """Go to a page, wait until it is drawn, and return the seconds that this took."""
         await self.send("Page.navigate", url=url)
+        end = time.monotonic() + _PATIENCE
         while not await self.run("document.documentElement?.dataset.ready === 'true'"):
+            assert time.monotonic() < end, self.complaints()
             await asyncio.sleep(0.02)
         return await self.run(
             """(async () => {
