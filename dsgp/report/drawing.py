@@ -11,8 +11,9 @@ import numpy as np
 
 from dsgp.models.effects import is_coefficient
 from dsgp.models.term import FittedTerm
+from dsgp.plotting.curve_panels import CurvesPanel, curves_panel
 from dsgp.plotting.inputs import seen_inputs
-from dsgp.plotting.level_panels import CurvesPanel, LevelsPanel, curves_panel, levels_panel
+from dsgp.plotting.level_panels import LevelsPanel, levels_panel
 from dsgp.plotting.pair_panels import MapPanel, pair_panel
 from dsgp.plotting.panels import Panel, bin_edges, panels_of
 from dsgp.report.curve_charts import curve, curves, few_values
@@ -189,16 +190,21 @@ class Drawing:
 
     def _curves(self, panel: CurvesPanel) -> Picture:
         bound = panel.term.bound
-        read = bound.value or bound.multiplier
-        axis, unit = self._axis(read, _title(read, panel.term.name))
-        names = [short_name(name, 18) for name in panel.names]
+        reads = [read for read in (bound.value, bound.other, bound.multiplier) if read is not None]
+        along = [read for read in reads if panel.along.startswith(read.column)]
+        axis, unit = self._axis(along[0] if along else None, panel.along)
+        some = panel.curves
         spec = curves(
-            distinct(names), [unit * x for x in panel.inputs], panel.means, panel.lows,
-            panel.highs, axis=axis, y=self._y(panel.term), level=self.level,
+            distinct([short_name(one.name, 18) for one in some]),
+            [unit * one.inputs for one in some], [one.mean for one in some],
+            [one.low for one in some], [one.high for one in some],
+            axis=axis, y=self._y(panel.term), level=self.level,
         )  # fmt: skip
-        notes = [] if panel.told else ["No clear effect: all bands hold zero everywhere."]
-        if len(names) < panel.n_levels:
-            notes.append(f"The {len(names)} of {panel.n_levels:,} levels with most rows are drawn.")
+        notes = [f"A curve for each value of {panel.by}."]
+        if len(some) < panel.n_levels:
+            notes = [f"The {len(some)} of {panel.n_levels:,} values of {panel.by} with most rows."]
+        if not panel.told:
+            notes.append("No clear effect: all bands hold zero everywhere.")
         return Picture(self.drawn.add(spec), tuple(notes))
 
     def _map(self, panel: MapPanel) -> Picture:
