@@ -41,7 +41,7 @@ def moved(equations: Equations, layout: Layout, moves: Sequence[Codes]) -> Equat
         sums = [np.bincount(move, part, length) for move, part, length in parts]
         return np.concatenate(sums) if sums else flat
 
-    sums = {
+    sums: dict[str, Any] = {
         "weight": summed(equations.weight),
         "information": summed(equations.information),
         "multiplied": None if equations.multiplied is None else summed(equations.multiplied),
@@ -100,7 +100,7 @@ def joined(first: Equations, second: Equations) -> Equations:
 def in_units(equations: Equations, shift: float, scale: float, weight: float) -> Equations:
     """Return the equations of (y − shift) / scale, with weights times ``weight``."""
     shifted = equations.less(shift)
-    numbers = {
+    numbers: dict[str, Any] = {
         "information": shifted.information * (weight / scale),
         "quadratic": shifted.quadratic * (weight / scale**2),
         "total_information": shifted.total_information * (weight / scale),
@@ -117,7 +117,7 @@ def faded(equations: Equations, share: float) -> Equations:
     the noise variance is that of fewer rows of the same noise.
     """
     names = ("information", "quadratic", "total_information", "n_rows", "log_weight")
-    numbers = {name: getattr(equations, name) * share for name in names}
+    numbers: dict[str, Any] = {name: getattr(equations, name) * share for name in names}
     return _weighed(replace(equations, **numbers), share)
 
 
@@ -135,7 +135,7 @@ def without_faded(equations: Equations, least: float) -> tuple[Equations, list[C
         heavy = equations.row_weight >= least * float(equations.row_weight.max())
         if not heavy.all():
             equations = _some_rows(equations, heavy)
-    kept = [
+    kept: list[Codes] = [
         np.flatnonzero(part >= least * float(part.max(initial=0.0)))
         for part in layout.parts(equations.weight)
     ]
@@ -146,7 +146,7 @@ def without_faded(equations: Equations, least: float) -> tuple[Equations, list[C
         return equations, kept
     cells = tuple(each.subset(some) for each, some in zip(layout.cells, kept, strict=True))
     smaller = Layout(layout.names, cells)
-    vectors = {
+    vectors: dict[str, Any] = {
         name: np.concatenate(
             [part[some] for part, some in zip(layout.parts(flat), kept, strict=True)]
         )
@@ -254,9 +254,11 @@ def with_information(
 def tabled(equations: RowEquations, tables: dict[tuple[int, int], Any]) -> BinEquations:
     """Return what rows say of their cells and pairs of cells, without the rows."""
     layout = Layout(equations.layout.names, equations.layout.cells)
-    names = ("weight", "information", "quadratic", "n_rows", "log_weight")
-    names += ("total_weight", "total_information", "multiplied")
-    sums = {name: getattr(equations, name) for name in names}
+    names = (
+        *("weight", "information", "quadratic", "n_rows", "log_weight"),
+        *("total_weight", "total_information", "multiplied"),
+    )
+    sums: dict[str, Any] = {name: getattr(equations, name) for name in names}
     empty = TwoWayTables([], [], [], {}, [])
     pairs = {key: _full(table) for key, table in tables.items()}
     return _of_tables(BinEquations(layout=layout, bins=empty, **sums), pairs)

@@ -24,6 +24,8 @@ _MOST = 1.5
 # The last bin may be so many mean widths wide before there are new ones beyond it: bins that are
 # cut half by distance are at most twice as wide as the mean.
 _WIDEST = 2.0
+# A bin without rows counts for so little, in shares of the heaviest.
+_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -67,8 +69,8 @@ class Extended:
         if cut.pairs is not None:
             return cls._of_pairs(cut, cut.pairs, weight, sketches, levels, most)
         if term.family == "levels":
-            bins, move = _with_levels(cut.bins.origin, levels[term.value])
-            return cls(replace(cut, bins=Bins.of_values(bins)), move)
+            values, move = _with_levels(cut.bins.origin, levels[term.value])
+            return cls(replace(cut, bins=Bins.of_values(values)), move)
         by_bin = weight.reshape(cut.n_curves, len(cut.bins)).sum(axis=0)
         bins, high, move = _with_values(cut.bins, cut.high, by_bin, sketches[term.value], most)
         if cut.levels is None or term.group is None:
@@ -125,12 +127,12 @@ def _with_inputs(
     bins, high, move = _with_values(side.bins, side.high, weight, sketch, max(most, len(side.bins)))
     new = BinsOfRows.of(bins, sketch)
     mean, variance = new.mean.copy(), new.variance.copy()
-    counts = sum_by(move, len(bins), np.maximum(weight, np.finfo(float).tiny))
     taken = np.unique(move)
-    total = np.maximum(weight, np.finfo(float).tiny)
-    mean[taken] = (sum_by(move, len(bins), total * side.mean) / counts)[taken]
+    total = np.maximum(weight, _LEAST * float(weight.max()))
+    counts = sum_by(move, len(bins), total)[taken]
+    mean[taken] = sum_by(move, len(bins), total * side.mean)[taken] / counts
     beyond = (side.mean - mean[move]) ** 2 + side.variance
-    variance[taken] = (sum_by(move, len(bins), total * beyond) / counts)[taken]
+    variance[taken] = sum_by(move, len(bins), total * beyond)[taken] / counts
     return BinsOfRows(bins, mean, variance, high), move
 
 

@@ -21,6 +21,11 @@ from dsgp.rows.coding import BinsOfRows, PairedBins, TermCut
 from dsgp.rows.encode import Bins
 from dsgp.terms import BoundTerm, Codes, Floats
 
+_NUMBERS = (
+    *("quadratic", "total_information", "offset", "scale", "weight_scale"),
+    *("log_jacobian", "n_rows", "n_updates"),
+)
+
 
 @dataclass(frozen=True)
 class Basis:
@@ -103,13 +108,7 @@ class Basis:
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return settings that JSON can hold, and arrays."""
-        settings: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                *("quadratic", "total_information", "offset", "scale", "weight_scale"),
-                *("log_jacobian", "n_rows", "n_updates"),
-            )
-        }
+        settings: dict[str, Any] = {name: getattr(self, name) for name in _NUMBERS}
         settings["left_out"] = [
             {
                 "name": one.term.name,
@@ -154,8 +153,6 @@ class Basis:
                 for d, term in enumerate(latent.terms)
             ]
             places = [kept[str(d)]["places"] for d in range(n_terms)]
-        names = ("quadratic", "total_information", "offset", "scale", "weight_scale")
-        names += ("log_jacobian", "n_rows", "n_updates")
         return cls(
             information=arrays["information"],
             spreads=spreads,
@@ -163,7 +160,7 @@ class Basis:
             places=places,
             left_out=[_restored_constant(one) for one in settings["left_out"]],
             n_missing=n_missing,
-            **{name: settings[name] for name in names},
+            **{name: settings[name] for name in _NUMBERS},
         )
 
     def updated(self, training: Training, n_rows: int, log_jacobian: float) -> Basis:

@@ -100,10 +100,11 @@ def normalised(training: Training) -> Training:
 def _faded(training: Training, share: float) -> Training:
     """Let all rows count less, and forget those that no digit is left of."""
     equations, kept = without_faded(faded(training.equations, share), _LEAST_WEIGHT)
-    spreads, places = (
-        None if each is None else [part[some] for part, some in zip(each, kept, strict=True)]
-        for each in (training.spreads, training.places)
-    )
+    spreads, places = training.spreads, training.places
+    if spreads is not None:
+        spreads = [spread[some] for spread, some in zip(spreads, kept, strict=True)]
+    if places is not None:
+        places = [place[some] for place, some in zip(places, kept, strict=True)]
     return replace(training, equations=equations, spreads=spreads, places=places)
 
 
@@ -129,20 +130,20 @@ def _grown_exactly(training: Training, source: Source) -> Training:
         [Constant.of(one.term, one.term.read(by_name)) for one in training.left_out],
     )
     cells: list[Cells] = []
-    codes, multipliers, moves = [], {}, []
+    codes: list[Codes] = []
+    moves: list[Codes] = []
+    multipliers: dict[int, Floats] = {}
     for d, (term, old) in enumerate(zip(training.terms, equations.layout.cells, strict=True)):
         inputs = term.read(by_name)
         _require_usable(term, inputs)
         new, code = encode_term(term, inputs)
-        move = np.arange(len(old))
-        if new is not None:
-            union, move, to = old.with_inputs(new.points)
-            seen = code < len(new)
-            out = np.full(len(code), len(union), dtype=np.int64)
-            out[seen] = to[code[seen]]
-            old, code = union, out
-        cells.append(old)
-        codes.append(code)
+        points = old.points[:0] if new is None else new.points
+        union, move, to = old.with_inputs(points)
+        seen = code < len(points)
+        among = np.full(len(code), len(union), dtype=np.int64)
+        among[seen] = to[code[seen]]
+        cells.append(union)
+        codes.append(among)
         moves.append(move)
         if (z := multiplier_of(term, inputs)) is not None:
             multipliers[d] = z
@@ -151,9 +152,9 @@ def _grown_exactly(training: Training, source: Source) -> Training:
     assert isinstance(before, RowEquations)
     kind = before.table.codes.dtype
     added = np.full((len(codes), len(rows)), np.iinfo(kind).max, dtype=kind)
-    for row, code, union in zip(added, codes, cells, strict=True):
-        seen = code < len(union)
-        row[seen] = code[seen]
+    for row, numbers, those in zip(added, codes, cells, strict=True):
+        seen = numbers < len(those)
+        row[seen] = numbers[seen]
     weight = None if rows.weight is None else rows.weight / training.weight_scale
     if weight is None and training.weight_scale != 1.0:
         weight = np.full(len(rows), 1 / training.weight_scale)
@@ -261,7 +262,7 @@ class _InCut:
 
 
 def _in_cuts(
-    cuts: list[TermCut], places: list[Codes], equations: Equations, spreads: list[Floats]
+    cuts: Sequence[TermCut], places: Sequence[Codes], equations: Equations, spreads: list[Floats]
 ) -> list[_InCut]:
     layout = equations.layout
     weights = layout.parts(equations.weight)
@@ -286,12 +287,12 @@ class _Merged:
     places: Codes
     cells: Cells
     spread: Floats
-    moves: list[Codes]
+    moves: Sequence[Codes]
 
     @classmethod
     def of(cls, cut: TermCut, parts: Sequence[_InCut]) -> _Merged:
         places = np.unique(np.concatenate([part.places for part in parts]))
-        moves = [np.searchsorted(places, part.places) for part in parts]
+        moves: list[Codes] = [np.searchsorted(places, part.places) for part in parts]
         weight, beyond, spread = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("weight", "beyond", "spread")

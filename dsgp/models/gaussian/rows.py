@@ -250,7 +250,7 @@ def binned(
             if d not in plan.varying
         ],
         cuts=plan.cuts,
-        places=summed.places,
+        places=[*summed.places],
     )
     return replace(training, too_wide=too_wide)
 
