@@ -127,11 +127,12 @@ class TermSettings(Open):
 
 
 class EquationSettings(Open):
-    """Of the equations; earlier stores lack the totals."""
+    """Of the equations; earlier stores lack the totals, and those without faded rows the last."""
 
     quadratic: float
-    n_rows: _NotNegative
+    n_rows: _Count
     log_weight: float
+    effective_rows: _NotNegative | None = None
     total_weight: _NotNegative | None = None
     total_information: float | None = None
 
