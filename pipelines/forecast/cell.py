@@ -81,7 +81,7 @@ def main() -> None:
         replace_text(path, json.dumps(plain_json(record), indent=2, allow_nan=False))
 
 
-def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Floats]]:
+def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Forecast from every origin; return the record, and costs of shape (n_origins, horizon)."""
     series = SERIES[settings.series](None if settings.data_dir is None else Path(settings.data_dir))
     method = METHODS[settings.method]
