@@ -19,6 +19,8 @@ from dsgp.models.summary import Summary
 class PursuitEstimator(WithProjections, FunctionEstimator):
     """An estimator whose first terms are functions of projections of columns."""
 
+    _no_update = "directions of projections are learned from the rows, and these are not kept"
+
     missing = "error"  # a projection needs all its inputs
 
     def _take_pursuit(
