@@ -47,6 +47,17 @@ def _can_be_imported(source):
     return all(find_spec(name.partition(".")[0]) for name in names)
 
 
+def test_pictures_of_the_gallery_are_small_and_all_on_its_page():
+    page = ROOT / "docs" / "gallery.md"
+    if not page.exists():
+        pytest.skip("no docs/ here")
+    text = page.read_text(encoding="utf-8")
+    pictures = {path.name: path.stat().st_size for path in page.parent.glob("images/gallery/*.png")}
+    assert set(pictures) == set(re.findall(r'savefig\("([^"]+)"', text))
+    assert set(pictures) == set(re.findall(r"\(images/gallery/([^)]+)\)", text))
+    assert max(pictures.values()) < 120_000
+
+
 @pytest.mark.parametrize("module", ["dsgp", "dsgp.kernels", "dsgp.metrics", "dsgp.plotting"])
 def test_public_names_are_on_the_page_of_the_interface(module):
     page = ROOT / "docs" / "api.md"
