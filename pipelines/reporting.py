@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from sklearn.base import is_classifier
 
-from dsgp import plotting
+from dsgp import plotting, variance_shares
 from dsgp.errors import DsgpError, StorageError
 from dsgp.models.lengthscales import lengthscale_of
 from dsgp.models.report import kernel_name
@@ -272,9 +272,8 @@ def _fitted(model: Any) -> dict[str, Any]:
 def terms_table(model: Any) -> pd.DataFrame:
     """A row a term, in the model's order, with the variance that it explains.
 
-    Its share is that of the target's variance; of labels and counts, whose functions are on the
-    scale of the link, that of all terms together. Of more than two classes the table has a column
-    ``class``.
+    Its share is that of the variance of f, the sum of all terms, as of ``variance_shares`` and in
+    all pictures. Of more than two classes the table has a column ``class``.
     """
     parts = parts_of(model)
     tables = [
@@ -285,11 +284,7 @@ def terms_table(model: Any) -> pd.DataFrame:
 
 
 def _terms(model: Any) -> pd.DataFrame:
-    whole = (
-        model.target_variance_
-        if _is_gaussian(model)
-        else sum(term.explained_variance for term in model.terms_)
-    )
+    shares = variance_shares(model)["share"] if model.terms_ else {}
     return pd.DataFrame(
         [
             {
@@ -300,7 +295,7 @@ def _terms(model: Any) -> pd.DataFrame:
                 "points": len(term.cells),
                 "effective_dof": term.effective_dof,
                 "explained_variance": term.explained_variance,
-                "share": term.explained_variance / whole if whole > 0 else 0.0,
+                "share": float(shares[term.name]),
             }
             for term in model.terms_
         ],

@@ -66,8 +66,8 @@ def test_dots_are_the_bins_with_their_intervals_and_red_ones_miss(binary):
         np.testing.assert_allclose(ends, np.column_stack([curve.low, curve.high])[bins])
         assert to_hex(points.get_color()) == colour
     title = ax.get_title()
-    assert f"MNLL {mnll(y, p, names):.3g}" in title
-    assert f"Brier {brier(y, p, names):.3g}" in title
+    assert f"log loss {mnll(y, p, names):.3g}" in title
+    assert f"Brier score {brier(y, p, names):.3g}" in title
     assert f"calibration error {calibration_error(y, p, names, n_bins=8):.2g}" in title
 
 
@@ -75,12 +75,12 @@ def test_rows_below_the_calibration_are_counted_by_class(binary):
     y, p, names = binary
     figure = plot_calibration(y, p, classes=names)
     rows = figure.axes[1]
-    assert rows.get_xlabel() == "predicted probability of malignant"
+    assert rows.get_xlabel() == "predicted probability of class malignant"
     for bars, name, sign in zip(rows.containers, names[::-1], (1, -1), strict=True):
         heights = np.array([bar.get_height() for bar in bars])
         expected, _ = np.histogram(p[y == name], np.linspace(0, 1, len(heights) + 1))
         np.testing.assert_array_equal(sign * heights, expected)
-    assert f"malignant: {np.count_nonzero(y == 'malignant'):,} rows" in legend_texts(figure)
+    assert f"class malignant: {np.count_nonzero(y == 'malignant'):,} rows" in legend_texts(figure)
 
 
 def test_the_roc_is_scikit_learn_s_with_a_mark_at_one_half(binary):
@@ -92,7 +92,10 @@ def test_the_roc_is_scikit_learn_s_with_a_mark_at_one_half(binary):
     assert x == pytest.approx(np.mean(p[y == "benign"] > 0.5))
     assert height == pytest.approx(np.mean(p[y == "malignant"] > 0.5))
     wrong = np.mean((p > 0.5) != (y == "malignant"))
-    assert ax.get_title() == f"area {roc_auc(y, p, names):.4g},  error {wrong:.2%} at ½,  800 rows"
+    assert ax.get_title() == (
+        f"area under the curve {roc_auc(y, p, names):.4g},\n"
+        f"{wrong:.2%} of 800 rows wrong at probability ½"
+    )
 
 
 def test_curves_that_hug_the_corner_are_enlarged(binary):
@@ -119,7 +122,7 @@ def test_one_figure_holds_both(binary):
 
 def test_certain_and_wrong_has_no_finite_likelihood_and_is_drawn():
     figure = plot_classification([0, 1, 1, 0], [0.0, 1.0, 0.0, 0.5])
-    assert "MNLL ∞" in figure.axes[0].get_title()
+    assert "log loss ∞" in figure.axes[0].get_title()
     figure.savefig(BytesIO())
 
 

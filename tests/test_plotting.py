@@ -13,10 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from scipy.stats import norm
 
-from dsgp import AdditiveGPRegressor, Levels, Smooth, component_bands
+from dsgp import AdditiveGPRegressor, Levels, Smooth, Tensor, component_bands, variance_shares
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern32, Matern52
 from dsgp.plotting import plot_components, plot_learning, plot_predictions
+from dsgp.plotting.style import percent, short_names, span
 
 
 def frame(n_rows=300, seed=0):
@@ -49,7 +50,7 @@ def band(ax):
 
 
 def names(figure):
-    return [ax.get_xlabel() for ax in figure.axes]
+    return [ax.get_title() for ax in figure.axes]
 
 
 # ---- components
@@ -60,7 +61,7 @@ def test_a_panel_holds_the_component_over_the_training_range(model):
     assert isinstance(figure, Figure)
     X, _ = frame()
     for ax in figure.axes:
-        name = ax.get_xlabel()
+        name = ax.get_title()
         if name == "site":
             continue
         x, mean = curve(ax)
@@ -79,23 +80,73 @@ def test_a_panel_holds_the_component_over_the_training_range(model):
             assert there.max() == pytest.approx(high, abs=1e-12)
 
 
-def test_panels_are_sorted_by_share_on_one_scale_and_labelled(model):
+def words(ax):
+    """What stands between the name of a panel and the panel."""
+    return ax.texts[0].get_text()
+
+
+def test_panels_are_sorted_by_share_and_tell_effect_and_share(model):
     figure = plot_components(model, target="strain (%)")
-    shares = {t.name: t.explained_variance / model.target_variance_ for t in model.terms_}
-    assert names(figure) == sorted(shares, key=shares.get, reverse=True)
+    shares = variance_shares(model)["share"]
+    assert names(figure) == list(shares.sort_values(ascending=False).index)
     assert names(figure)[0] == "dose"
-    title = figure.axes[0].get_title()
-    assert title.startswith(f"share {shares['dose']:.0%}")
-    assert f"ℓ = {model.kernels_['dose'].lengthscale:.3g}" in title
+    _, mean = curve(figure.axes[0])
+    low, high = words(figure.axes[0]).split(",")[0].replace("−", "-").split(" to ")
+    assert float(low) == pytest.approx(mean.min(), abs=0.02 * np.ptp(mean))
+    assert float(high) == pytest.approx(mean.max(), abs=0.02 * np.ptp(mean))
+    assert words(figure.axes[0]).endswith(f"share {shares['dose']:.0%}")
     assert figure.get_supylabel() == "effect on strain (%)"
+
+
+def test_numbers_have_as_many_digits_as_their_distance_has_a_use_for():
+    assert span(-12.34, 5.1) == "−12 to 5"
+    assert span(0.01234, 0.0567) == "0.012 to 0.057"
+    assert span(-3e-9, 0.0) == r"$-3.0\times 10^{-9}$ to 0"
+    assert span(0.0, 0.0) == "0"
+    assert (percent(-0.021), percent(0.0001), percent(0.34)) == ("−2.1%", "<0.1%", "34%")
+
+
+def test_a_scale_for_each_panel_or_one_for_all(model):
+    free = plot_components(model)
+    assert len({ax.get_ylim() for ax in free.axes}) == 4
+    for ax in free.axes:
+        bottom, top = ax.get_ylim()
+        assert 0.5 * (top - bottom) < np.ptp([*limits_drawn(ax), 0.0])
+    assert "each panel has its own scale" in caption_of(free)
+    figure = plot_components(model, scale="common")
+    assert "its own scale" not in caption_of(figure)
     limits = {ax.get_ylim() for ax in figure.axes}
     assert len(limits) == 1
     bottom, top = limits.pop()
     for ax in figure.axes:
-        if ax.get_xlabel() != "site":
+        if ax.get_title() != "site":
             edge = band(ax)[:, 1]
             assert bottom < edge.min()
             assert edge.max() < top
+
+
+def limits_drawn(ax):
+    """Lowest and highest ends of what a panel shows."""
+    if ax.get_title() == "site":
+        _, _, (whiskers,) = ax.containers[0]
+        ends = np.array(whiskers.get_segments())[:, :, 1]
+        return ends.min(), ends.max()
+    edge = band(ax)[:, 1]
+    return edge.min(), edge.max()
+
+
+def caption_of(figure):
+    return " ".join(figure.get_supxlabel().split())
+
+
+def test_the_largest_terms_are_drawn_and_the_others_named(model):
+    figure = plot_components(model, max_terms=2)
+    order = list(variance_shares(model)["share"].sort_values(ascending=False).index)
+    assert names(figure) == order[:2]
+    assert caption_of(figure).endswith(f"not drawn: {order[2]}, {order[3]}")
+    assert "not drawn" not in caption_of(plot_components(model))
+    with pytest.raises(ParameterError, match="max_terms"):
+        plot_components(model, max_terms=0)
 
 
 def test_terms_and_their_order_can_be_chosen(model):
@@ -118,7 +169,6 @@ def test_few_distinct_inputs_are_points_with_intervals_and_no_curve(model):
     ends = np.array(whiskers.get_segments())[:, :, 1]
     np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 2 * reach)
     assert not [line for line in ax.lines if line.get_label() == "mean"]
-    assert "ℓ" not in ax.get_title()
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0", "1", "2"]
     inputs = [patch.get_height() for patch in ax.containers[1]]
     counts = X["site"].value_counts().sort_index().to_numpy()
@@ -136,13 +186,13 @@ def test_a_band_that_opens_in_the_tail_is_shown_whole_over_the_bulk():
     model = AdditiveGPRegressor(terms=kernels, noise_variance=0.01, learner=None).fit(
         pd.DataFrame(X, columns=["x0", "x1"]), np.sin(6 * X[:, 1])
     )
-    for ax in plot_components(model).axes:
+    for ax in plot_components(model, scale="common").axes:
         x, _ = curve(ax)
         edge = band(ax)[:, 1]
         bottom, top = ax.get_ylim()
         assert bottom < edge.min() < edge.max() < top
         assert x[-1] <= 1.0
-        assert np.mean(X[:, int(ax.get_xlabel()[1])] <= x[-1]) >= 0.99
+        assert np.mean(X[:, int(ax.get_title()[1])] <= x[-1]) >= 0.99
 
 
 def test_the_caption_says_what_band_grey_and_bars_are(model):
@@ -265,9 +315,10 @@ def test_labels_of_thirty_long_names_do_not_collide():
     model = AdditiveGPRegressor(
         Matern32(lengthscale=1.0, variance=1.0), noise_variance=0.1, learner=None
     ).fit(X, X.sum(axis=1))
-    figure = plot_components(model, n_points=5, sort="column")
+    figure = plot_components(model, n_points=5, sort="column", max_terms=30)
     figure.savefig(BytesIO(), format="png")
-    boxes = [ax.xaxis.label.get_window_extent() for ax in figure.axes]
+    boxes = [ax.title.get_window_extent() for ax in figure.axes]
+    boxes += [ax.texts[0].get_window_extent() for ax in figure.axes]
     assert not [
         (a, b) for a, one in enumerate(boxes) for b, other in enumerate(boxes)
         if a < b and one.overlaps(other)
@@ -275,9 +326,47 @@ def test_labels_of_thirty_long_names_do_not_collide():
     assert [name[-2:] for name in names(figure)] == [f"{j:02d}" for j in range(30)]
 
 
+def test_a_count_has_a_curve_for_each_value_and_many_levels_few_colours():
+    rng = np.random.default_rng(7)
+    n = 400
+    X = pd.DataFrame(
+        {
+            "x": rng.uniform(0, 6, n),
+            "items": rng.integers(0, 3, n).astype(float),
+            "shop": rng.choice([f"shop {k:02d}" for k in range(12)], n),
+        }
+    )
+    y = np.sin(X["x"]) * X["items"] + 0.1 * rng.standard_normal(n)
+    terms = [Tensor("x", "items"), Smooth("x", by="shop")]
+    model = AdditiveGPRegressor(terms=terms).fit(X, y)
+    counts, shops = plot_components(model, sort="column", n_points=20).axes
+    assert [text.get_text() for text in counts.get_legend().get_texts()] == ["0", "1", "2"]
+    assert (counts.get_legend().get_title().get_text(), counts.get_xlabel()) == ("items", "x")
+    for line, value in zip(counts.lines[1:], (0.0, 1.0, 2.0), strict=True):
+        rows = X.iloc[:20].assign(x=line.get_xdata(), items=value)
+        expected = model.components(rows)["mean"].sel(term="x × items")
+        np.testing.assert_allclose(line.get_ydata(), expected, atol=1e-10)
+    legend = shops.get_legend()
+    most = X["shop"].value_counts().sort_values(ascending=False, kind="stable").index[:5]
+    assert len(legend.get_texts()) == len(shops.collections) == 5
+    assert X["shop"].value_counts()[[t.get_text() for t in legend.get_texts()]].min() == (
+        X["shop"].value_counts()[most].min()
+    )
+    assert "5 of 12 with most rows, grey: 7 others" in " ".join(
+        legend.get_title().get_text().split()
+    )
+    assert sum(line.get_label() == "others" for line in shops.lines) == 7
+
+
+def test_shortened_names_differ():
+    names = ["Residential_Low_Density", "Residential_High_Density", "Commercial"]
+    assert len(set(short_names(names, 12))) == 3
+    assert max(map(len, short_names(names, 12))) <= 24
+
+
 def test_a_term_that_cannot_be_told_from_zero_is_grey(model):
     colours = {
-        ax.get_xlabel(): to_hex(line.get_color())
+        ax.get_title(): to_hex(line.get_color())
         for ax in plot_components(model).axes
         for line in ax.lines
         if line.get_label() == "mean" or line.get_marker() == "o"
@@ -312,7 +401,7 @@ def test_any_number_of_terms_of_an_array(n_terms, shape):
     model = AdditiveGPRegressor(
         Matern32(lengthscale=1.0, variance=1.0), noise_variance=0.1, learner=None
     ).fit(X, X.sum(axis=1))
-    figure = plot_components(model, n_points=20, sort="column")
+    figure = plot_components(model, n_points=20, sort="column", max_terms=n_terms)
     assert names(figure) == [f"x{j}" for j in range(n_terms)]
     assert figure.axes[0].get_gridspec().get_geometry() == shape
     assert figure.get_supylabel() == "effect"
@@ -382,10 +471,9 @@ def test_predictions_are_annotated_and_drawn_by_density(n_rows):
     np.testing.assert_array_equal(identity.get_xdata(), identity.get_ydata())
     inside = np.abs(y - mean) <= norm.ppf(0.975) * 0.5
     error = np.sum((y - mean) ** 2) / np.sum((y - 1.0) ** 2)
-    assert ax.get_title().split(",  ") == [
-        f"NMSE {error:.3g}",
-        f"{inside.mean():.1%} in 95% intervals",
-        f"{n_rows:,} rows",
+    assert ax.get_title().split(",\n") == [
+        f"mean squared error {percent(error)} of the variance",
+        f"{inside.mean():.1%} of {n_rows:,} rows in 95% intervals",
     ]
     borders = [line.get_ydata()[0] for line in residuals.lines if line.get_label() == "border"]
     np.testing.assert_allclose(borders, norm.ppf([0.025, 0.975]))
@@ -415,7 +503,7 @@ def test_intervals_that_are_not_symmetric_are_drawn_and_counted_as_they_are():
     y, mean, std = np.array([1.0, 2.0, 9.0]), np.array([2.0, 2.0, 2.0]), np.full(3, 0.6)
     lower, upper = np.array([1.5, 1.5, 1.5]), np.array([3.0, 3.0, 10.0])
     axes = plot_predictions(y, mean, std, interval=(lower, upper)).axes[0]
-    assert "66.7% in 95% intervals" in axes.get_title()
+    assert "66.7% of 3 rows in 95% intervals" in axes.get_title()
     bars = np.concatenate(
         [own.get_segments() for own in axes.collections if hasattr(own, "get_segments")]
     )
@@ -427,6 +515,8 @@ def test_intervals_that_are_not_symmetric_are_drawn_and_counted_as_they_are():
 def test_residuals_too_far_out_stay_at_the_edge_and_are_counted():
     residuals = plot_predictions([0.0, 1.0, 50.0, 2.0], [0.0, 1.5, 0.0, 2.0], [1, 1, 1, 0]).axes[1]
     assert "1 rows beyond ±8 at the edge" in residuals.get_title()
+    left = plot_predictions([0.0, 1.0], [0.0, 1.5], [1, 1], unit="cells").axes[0]
+    assert "of 2 cells in 95% intervals" in left.get_title()
     heights = np.concatenate(
         [line.get_ydata() for line in residuals.lines if line.get_label() in ("covered", "missed")]
     )
@@ -444,7 +534,7 @@ def test_predictions_go_into_given_axes():
 
 def test_a_constant_target_has_an_error_though_no_nmse():
     figure = plot_predictions([1.0, 1.0], [1.0, 2.0], [0.1, 0.1])
-    assert figure.axes[0].get_title().startswith("MSE 0.5")
+    assert figure.axes[0].get_title().startswith("mean squared error 0.5")
 
 
 def test_predictions_of_another_shape_are_refused():
@@ -473,7 +563,7 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
     expected = {
         "vbem": "below the tolerance is followed by one more look from other starting",
         "em": "Small gains mean small steps",
-        "marginal": "Evaluations that were the best so far",
+        "marginal": "Only evaluations that improved on all before",
     }
     assert expected[learner] in note
 

@@ -9,10 +9,11 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
-from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
+from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor, variance_shares
 from dsgp.errors import DataError, ParameterError
 from dsgp.kernels import Matern32
 from dsgp.plotting import plot_components, plot_learning, plot_projections, plot_relevance
+from dsgp.plotting.style import percent
 
 
 def frame(n_columns=4, n_rows=300):
@@ -79,9 +80,11 @@ def test_a_function_is_the_centred_posterior_along_its_projection(model):
 
 def test_titles_tell_the_share_and_grey_the_target_s_spread(model):
     figure = plot_projections(model, target="yield (t)")
+    shares = variance_shares(model)["share"]
     for (ax, _), term in zip(pairs(figure), model.terms_, strict=True):
-        share = term.explained_variance / model.target_variance_
-        assert ax.get_title(loc="left").startswith(f"{term.name}: share {share:,.0%}")
+        title = ax.get_title(loc="left")
+        assert title.startswith(f"{term.name}: ")
+        assert title.endswith(f"share {percent(shares[term.name])}")
         (behind,) = [patch for patch in ax.patches if patch.get_zorder() == 0]
         std = np.sqrt(model.target_variance_)
         assert (behind.get_y(), behind.get_height()) == pytest.approx((-std, 2 * std))
@@ -91,12 +94,15 @@ def test_titles_tell_the_share_and_grey_the_target_s_spread(model):
 
 def test_functions_that_cancel_have_scales_of_their_own_and_are_said_to(model):
     assert len({ax.get_ylim() for ax, _ in pairs(plot_projections(model))}) == 3
+    common = plot_projections(model, scale="common")
+    assert len({ax.get_ylim() for ax, _ in pairs(common)}) == 1
     assert "cancel" not in caption(plot_projections(model))
     loud = ProjectionPursuitGPRegressor(n_projections=2, random_state=0).fit(*frame(n_rows=100))
     loud.target_variance_ /= 100
     figure = plot_projections(loud)
     total = sum(term.explained_variance for term in loud.terms_) / loud.target_variance_
-    assert f"all shares add up to {total:,.0%}: functions cancel in part" in caption(figure)
+    told = f"have {total:,.0%} of the variance of the target: they cancel in part"
+    assert told in caption(figure)
 
 
 # ---- directions
@@ -146,8 +152,8 @@ def test_long_names_are_shortened_and_never_read_as_mathematics():
 def test_the_first_projections_are_drawn_and_the_others_counted(model):
     figure = plot_projections(model, max_terms=1)
     assert len(figure.axes) == 2
-    rest = sum(term.explained_variance for term in model.terms_[1:]) / model.target_variance_
-    told = f"not shown: 2 further projections, of shares {rest:.0%} in all"
+    rest = percent(variance_shares(model)["share"].iloc[1:].sum())
+    told = f"not shown: 2 further projections, of shares {rest} in all"
     assert told in caption(figure)
     assert "not shown" not in caption(plot_projections(model))
 
@@ -236,7 +242,7 @@ def test_components_of_a_pursuit_model_are_its_functions(model):
     X, _ = frame()
     for given in (None, X):
         figure = plot_components(model, given, sort="column", n_points=60)
-        labels = [ax.get_xlabel() for ax in figure.axes]
+        labels = [ax.get_title() for ax in figure.axes]
         assert labels == ["projection 1", "projection 2", "projection 3"]
         for ax, (function, _) in zip(figure.axes, pairs(plot_projections(model)), strict=True):
             np.testing.assert_allclose(curve(ax)[0][[0, -1]], curve(function)[0][[0, -1]])

@@ -105,7 +105,7 @@ class Accessor:
 
         Parameters
         ----------
-        kernels, noise, include_noise, mask, **options
+        kernels, noise_variance, include_noise, mask, **options
             As for ``smooth``.
         domain : "auto", "observed", "hull", None, or DataArray of bool
             Where the result is given. "observed" leaves cells empty that are never observed along
@@ -178,7 +178,7 @@ class Accessor:
             In any order, also outside the field. A scalar drops the dim; dims that are not named
             keep the field's coordinates. DataArrays that share a dim are points, as in xarray's
             indexing: ``lat=DataArray(..., dims="obs"), lon=DataArray(..., dims="obs")``.
-        kernels, noise, include_noise, mask
+        kernels, noise_variance, include_noise, mask
             As for ``smooth``.
         **coords_kwargs
             Coordinates by name of the dim, and further options as of ``smooth``.

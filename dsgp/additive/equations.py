@@ -43,8 +43,8 @@ class Equations(ABC):
         ZᵀWy.
     quadratic : float
         yᵀWy.
-    n_rows : int
-        Rows of positive weight.
+    n_rows : int or float
+        Rows of positive weight; no whole number where some have faded (``additive.joining``).
     log_weight : float
         Σ log w over them.
     total_weight, total_information : float
@@ -57,7 +57,7 @@ class Equations(ABC):
     weight: Floats
     information: Floats
     quadratic: float
-    n_rows: int
+    n_rows: float
     log_weight: float
     total_weight: float
     total_information: float
@@ -203,7 +203,8 @@ class RowEquations(Equations):
 
     def tables(self, n_bins: int) -> TwoWayTables:
         """Count the rows on about so many bins a term; the last tables are kept."""
-        affordable = affordable_bins(self.layout.cells, self.n_rows, n_bins, TABLE_BYTES)
+        n_rows = min(int(self.n_rows), self.table.n_rows)
+        affordable = affordable_bins(self.layout.cells, n_rows, n_bins, TABLE_BYTES)
         kept: dict[int, TwoWayTables] = self.__dict__.setdefault("_tables", {})
         if affordable not in kept:
             kept.clear()

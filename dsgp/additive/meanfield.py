@@ -54,7 +54,7 @@ class MeanField:
 
     @classmethod
     def of(
-        cls, alone: Callable[[Floats], tuple[Floats, Floats]], n_terms: int, n_rows: int
+        cls, alone: Callable[[Floats], tuple[Floats, Floats]], n_terms: int, n_rows: float
     ) -> MeanField:
         """Iterate.
 

@@ -54,7 +54,7 @@ def tail_of_sum(weights: Floats, value: float) -> float:
     return 1.0 if value <= 0 else _probability(positive, value, 0.0, 0)
 
 
-def tail_of_ratio(weights: Floats, value: float, n: int) -> float:
+def tail_of_ratio(weights: Floats, value: float, n: float) -> float:
     """P(Σ_i λ_i χ²_i > value · Σ_j χ²_j), i = 1 … k among j = 1 … n: the first ones are the same.
 
     Parameters
@@ -62,7 +62,7 @@ def tail_of_ratio(weights: Floats, value: float, n: int) -> float:
     weights : ndarray of shape (k,)
         λ, none negative, some positive.
     value : float
-    n : int
+    n : int or float
         At least k.
 
     Raises
@@ -91,7 +91,7 @@ def _positive(weights: Floats, value: float) -> Floats:
     return positive
 
 
-def _probability(weights: Floats, value: float, common: float, n_common: int) -> float:
+def _probability(weights: Floats, value: float, common: float, n_common: float) -> float:
     """P(Σ a_i χ²_i − common · χ²_n_common > value), with weights of either sign."""
     unit = float(np.abs(weights).max())
     a, x, c = weights / unit, value / unit, common / unit

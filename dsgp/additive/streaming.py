@@ -45,6 +45,8 @@ class Statistics:
         Mean weight of the rows of positive weight.
     numbers : dict of str to ndarray of shape (n_rows,)
         Of the rows of positive weight, as far as they were to be kept.
+    places : list of ndarray of int, one a term
+        Which cells of its cut have rows, in the order of the equations' cells.
     cell_sums : list of lists of CellSums, one a term
         Of (y − pilot location) / pilot scale. A function that is multiplied has two: of what rows
         have in common whatever their multipliers, and of what grows with these.
@@ -56,6 +58,7 @@ class Statistics:
     scale: float
     weight_scale: float
     numbers: dict[str, Floats]
+    places: list[NDArray[np.int64]]
     cell_sums: list[list[CellSums]]
 
 
@@ -227,7 +230,14 @@ def _statistics(
         for sums in zip(total.cell_sums, total.cell_squares, total.cell_rows, strict=True)
     ]
     return Statistics(
-        equations, spreads, location + scale * mean, scale * std, weight_scale, numbers, cell_sums
+        equations,
+        spreads,
+        location + scale * mean,
+        scale * std,
+        weight_scale,
+        numbers,
+        [np.flatnonzero(bins_with_rows) for bins_with_rows in filled],
+        cell_sums,
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``dsgp``: fit, predict, explain, plot, smooth and info on files."""
+"""The command ``dsgp``: fit, update, predict, explain, plot, report, smooth and info on files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
 from dsgp.cli.commands.info import INFO_EXAMPLES, info
 from dsgp.cli.commands.plot import PLOT_EXAMPLES, plot
 from dsgp.cli.commands.predict import PREDICT_EXAMPLES, predict
+from dsgp.cli.commands.report import REPORT_EXAMPLES, report
 from dsgp.cli.commands.smooth import SMOOTH_EXAMPLES, smooth
+from dsgp.cli.commands.update import UPDATE_EXAMPLES, update
 from dsgp.cli.endings import DEBUG, run_app
 from dsgp.cli.messages import one_line
 from dsgp.errors import ConvergenceWarning, DataWarning
@@ -30,9 +32,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command(epilog=FIT_EXAMPLES)(fit)
+app.command(epilog=UPDATE_EXAMPLES)(update)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=PLOT_EXAMPLES)(plot)
+app.command(epilog=REPORT_EXAMPLES)(report)
 app.command(epilog=SMOOTH_EXAMPLES)(smooth)
 app.command(epilog=INFO_EXAMPLES)(info)
 

@@ -21,6 +21,8 @@ def plot(
     *,
     target: str | None,
     level: float,
+    max_terms: int | None,
+    scale: str,
     storage_options: Sequence[str] | None,
     overwrite: bool,
 ) -> None:
@@ -32,6 +34,10 @@ def plot(
     drawing.require_ending(out)
     if not 0 < level < 1:
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
+    if max_terms is not None and max_terms < 1:
+        raise ParameterError(f"--max-terms must be at least 1, got {max_terms}")
+    if scale not in ("free", "common"):
+        raise ParameterError(f"--scale must be free or common, got {scale!r}")
     require_apart(out, [model])
     fitted = load(Reach.of(storage_options, [model]).place(model))
     if isinstance(fitted, GridGP):
@@ -45,10 +51,12 @@ def plot(
         title = None
         if len(models) > 1:
             title = f"{type(fitted).__name__}: class {fitted.classes_[k]}"
-        pages += drawing.plot_report(each, target=target, level=level, title=title)
+        pages += drawing.plot_report(
+            each, target=target, level=level, title=title, max_terms=max_terms, scale=scale
+        )
     files = drawing.files_of(pages, out)
     for path in files:
-        _require_replaceable(path, drawing.MADE_BY.encode(), overwrite)
+        require_replaceable(path, drawing.MADE_BY, overwrite)
     for path, some in files.items():
         with made_aside(path) as aside:
             drawing.save_pages(some, aside)
@@ -56,12 +64,15 @@ def plot(
     typer.echo(f"{what} saved in {', '.join(map(str, files))}")
 
 
-def _require_replaceable(path: Path, mark: bytes, overwrite: bool) -> None:
-    """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten."""
+def require_replaceable(path: Path, mark: str, overwrite: bool) -> None:
+    """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten.
+
+    ``mark`` is what the command that writes it is called; it is in the files.
+    """
     if not path.exists():
         return
-    ours = path.is_file() and mark in path.read_bytes()
+    ours = path.is_file() and mark.encode() in path.read_bytes()
     if ours and overwrite:
         return
-    remedy = ", or --overwrite" if ours else ", or delete it yourself: dsgp plot did not write it"
+    remedy = ", or --overwrite" if ours else f", or delete it yourself: {mark} did not write it"
     raise StorageError(f"{str(path)!r} exists; choose another path{remedy}")

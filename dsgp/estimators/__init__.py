@@ -11,6 +11,7 @@ from dsgp.errors import MemoryLimitError, StorageError
 from dsgp.estimators.accumulated import accumulated_effects
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.bands import component_bands
+from dsgp.estimators.calendars import future_dates, holiday_levels
 from dsgp.estimators.classifier import AdditiveGPClassifier
 from dsgp.estimators.comparing import compare_models
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
@@ -34,6 +35,8 @@ __all__ = [
     "accumulated_effects",
     "compare_models",
     "component_bands",
+    "future_dates",
+    "holiday_levels",
     "load",
     "term_tests",
     "variance_shares",

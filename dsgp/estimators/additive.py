@@ -12,10 +12,12 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.interactions import InteractionEstimator
+from dsgp.estimators.updating import UpdatedEstimator
 from dsgp.estimators.with_projections import WithProjections
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
+from dsgp.models.gaussian.basis import Basis
 from dsgp.models.gaussian.beyond import Beyond
 from dsgp.models.gaussian.fit import GaussianFit
 from dsgp.models.gaussian.interactions import GaussianFits
@@ -31,7 +33,7 @@ from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator):
+class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator, UpdatedEstimator):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -348,7 +350,10 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator)
         rows = target.of_rows(source)
         found = with_interactions(GaussianFits(fit, rows, clock), terms, self.interactions)
         whole = beyond(found, source, target, terms, clock)
-        model = GaussianModel(whole.latent, whole.noise_variance, target.transform)
+        basis = None
+        if whole.pursued is None and whole.beside is None:
+            basis = Basis.of(found.outcome.training, target.log_jacobian)
+        model = GaussianModel(whole.latent, whole.noise_variance, target.transform, basis)
         facts = whole.facts
         if sampling is not None:
             clock.stage("draw")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from dsgp.models import stored
 from dsgp.models.base import FittedModel
 from dsgp.models.class_model import ClassModel
 from dsgp.models.store_schema import check_classes
+from dsgp.models.summary import SummaryText
 from dsgp.rows.sources import Rows, computed, frame_like, labels_in
 from dsgp.terms import Floats
 
@@ -278,23 +280,32 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
-    def summary(self) -> str:
-        """Describe the fit, class by class."""
+    def summary(self) -> SummaryText:
+        """Describe the fit, class by class.
+
+        Returns
+        -------
+        str
+            Notebooks show it as tables.
+        """
         check_is_fitted(self)
         shown = [str(label) for label in self.classes_]
         if len(self.estimators_) == 1:
             heading = f"f is that of class {shown[1]!r}, against {shown[0]!r}"
-            return f"{type(self).__name__}: {heading}\n{self.estimators_[0].summary()}"
+            one = self.estimators_[0].summary()
+            text = f"{type(self).__name__}: {heading}"
+            return SummaryText(f"{text}\n{one}", f"<p>{escape(text)}</p>{one.html}")
         how = "softmax" if self.multi_class == "softmax" else "each class against the rest"
-        parts = [
+        text = (
             f"{type(self).__name__}: {len(shown)} classes, {how}, "
             f"{self.n_rounds_} round{'' if self.n_rounds_ == 1 else 's'}"
-        ]
-        parts += [
-            f"class {label!r}\n{model.summary()}"
-            for label, model in zip(shown, self.estimators_, strict=True)
-        ]
-        return "\n\n".join(parts)
+        )
+        html = f"<p>{escape(text)}</p>"
+        for label, model in zip(shown, self.estimators_, strict=True):
+            one = model.summary()
+            text += f"\n\nclass {label!r}\n{one}"
+            html += f"<h4>class {escape(repr(label))}</h4>{one.html}"
+        return SummaryText(text, html)
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
         parts = [model._described() for model in self.estimators_]

@@ -11,7 +11,7 @@ import xarray as xr
 from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.models.drawn import LIKELIHOODS
 from dsgp.models.mixture import MixtureModel
-from dsgp.models.report import Summary
+from dsgp.models.summary import Summary
 
 
 class DrawnEstimator(GaussianEstimator):

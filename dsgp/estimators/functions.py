@@ -24,7 +24,7 @@ from dsgp.models.base import FittedModel
 from dsgp.models.checks import generator, require_count
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
-from dsgp.models.report import Summary
+from dsgp.models.summary import Summary, SummaryText
 from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
@@ -301,10 +301,16 @@ class FunctionEstimator(TableEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
-    def summary(self) -> str:
-        """Describe the fit: a line a term, then noise, likelihood, solver and approximations."""
+    def summary(self) -> SummaryText:
+        """Describe the fit: a line per term, then noise, likelihood, solver and approximations.
+
+        Returns
+        -------
+        str
+            Notebooks show it as a table.
+        """
         check_is_fitted(self)
-        return self._summary().text()
+        return self._summary().told()
 
     def _summary(self) -> Summary:
         """What ``summary`` writes down."""

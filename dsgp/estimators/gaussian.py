@@ -22,7 +22,7 @@ from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
 from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.mixture import MixtureModel
-from dsgp.models.report import Summary
+from dsgp.models.summary import Summary
 from dsgp.rows.sources import Rows, Source, computed
 from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings

@@ -15,8 +15,8 @@ from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.pursuit.outcome import PursuitOutcome
 from dsgp.models.pursuit.response import ResponsePursuit
-from dsgp.models.report import PROJECTED_RESPONSE_LEGEND, Summary
 from dsgp.models.response_model import ResponseModel
+from dsgp.models.summary import PROJECTED_RESPONSE_LEGEND, Summary
 from dsgp.rows.response import beside, require_meaning
 from dsgp.rows.sources import source_of
 

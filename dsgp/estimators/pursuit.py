@@ -18,8 +18,8 @@ from dsgp.models.columns import Columns
 from dsgp.models.gaussian.target import Target
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.pursuit.gaussian import GaussianPursuit
-from dsgp.models.report import PROJECTED_LEGEND, Summary
 from dsgp.models.sampled import DrawsModel
+from dsgp.models.summary import PROJECTED_LEGEND, Summary
 from dsgp.rows.sources import source_of
 from dsgp.transforms import Transform, require_transform
 

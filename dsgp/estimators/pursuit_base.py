@@ -13,11 +13,13 @@ from dsgp.models import report
 from dsgp.models.columns import Columns
 from dsgp.models.projected import ProjectedModel
 from dsgp.models.pursuit.outcome import PursuitOutcome, SearchFacts
-from dsgp.models.report import Summary
+from dsgp.models.summary import Summary
 
 
 class PursuitEstimator(WithProjections, FunctionEstimator):
     """An estimator whose first terms are functions of projections of columns."""
+
+    _no_update = "directions of projections are learned from the rows, and these are not kept"
 
     missing = "error"  # a projection needs all its inputs
 

@@ -19,8 +19,8 @@ from dsgp.likelihoods import Likelihood, by_name, from_settings
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count, require_level
 from dsgp.models.laplace.outcome import LaplaceOutcome
-from dsgp.models.report import Summary
 from dsgp.models.response_model import ResponseModel
+from dsgp.models.summary import Summary
 from dsgp.rows.response import (
     TRIALS,
     beside,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.errors import DataWarning
+from dsgp.errors import DataWarning, ParameterError
+from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved
 from dsgp.models.base import FittedModel
 from dsgp.models.columns import Columns
@@ -32,7 +33,7 @@ class Prepares(Protocol):
         """Make once what all tasks of a prediction share."""
 
 
-class TableEstimator(Saved, BaseEstimator):
+class TableEstimator(Reported, Saved, BaseEstimator):
     """An estimator of tables; it holds a fitted model, ``model_``, and asks it row by row.
 
     A ``fit`` ends with ``_take_columns`` and sets ``model_``. A class says in ``_rows_model`` whose
@@ -43,6 +44,34 @@ class TableEstimator(Saved, BaseEstimator):
     missing: str
 
     model_: Prepares
+
+    # Why no rows can be added to a fitted model.
+    _no_update = (
+        "what a row says of f depends on where f is, so that there are no sums of the rows so far "
+        "that would stay right"
+    )
+
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        relearn: bool = False,
+        half_life: float | None = None,
+        elapsed: float | None = None,
+    ) -> Self:
+        """Refuse: rows are added to an ``AdditiveGPRegressor`` alone.
+
+        Raises
+        ------
+        ParameterError
+            Always, with the reason.
+        """
+        raise ParameterError(
+            f"{type(self).__name__} cannot be updated: {self._no_update}; fit it again, on all "
+            "rows (AdditiveGPRegressor is updated from sums)"
+        )
 
     @property
     def _rows_model(self) -> FittedModel:

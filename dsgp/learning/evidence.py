@@ -27,7 +27,7 @@ class Rows:
     """What else the likelihood needs of the rows."""
 
     quadratic: float
-    n_rows: int
+    n_rows: float
     log_weight: float
 
 

@@ -284,7 +284,7 @@ class Scan:
     cells: Cells
     seen: Observations
     within: float
-    n_rows: int
+    n_rows: float
 
     @classmethod
     def of(
@@ -294,7 +294,7 @@ class Scan:
         score: Floats,
         mean: Floats,
         squares: float,
-        n_rows: int,
+        n_rows: float,
         level: int,
     ) -> Scan:
         used = weight > 0

@@ -72,7 +72,7 @@ class Score:
     information: Floats
     alone: Floats
     squares: float
-    rank: int
+    rank: float
     error_bound: float
 
 

@@ -81,7 +81,7 @@ class FitFacts:
             error_bound=fit.solution.error_bound,
             converged=outcome.converged,
             constant_columns=training.constant,
-            n_rows=training.equations.n_rows,
+            n_rows=int(training.equations.n_rows),
         )
 
     @classmethod

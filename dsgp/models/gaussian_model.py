@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from dsgp.errors import DataError
 from dsgp.models.additive import Solved
 from dsgp.models.base import FittedModel
+from dsgp.models.gaussian.basis import Basis
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 from dsgp.transforms import Transform
@@ -31,11 +32,14 @@ class GaussianModel:
     noise_variance : float
         Of ε, in a row of weight 1.
     transform : Transform or None
+    basis : Basis or None
+        What further rows can be added to; None where that cannot be.
     """
 
     latent: FittedModel
     noise_variance: float
     transform: Transform | None = None
+    basis: Basis | None = None
 
     def prepare(self, with_std: bool) -> None:
         """Make once what all tasks of a prediction share."""

@@ -11,6 +11,7 @@ import pandas as pd
 
 from dsgp.kernels import Kernel, Product, Sum
 from dsgp.models.base import FittedModel
+from dsgp.models.effects import Effect, effects_of
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.lengthscales import fine_lines, written_lengthscales
@@ -19,92 +20,21 @@ from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
 from dsgp.models.response_model import ResponseModel
 from dsgp.models.shares import Shares, rounded_percent
+from dsgp.models.summary import (
+    EFFECT,
+    INTERVAL,
+    LEGEND,
+    LEVEL,
+    NOT_ZERO,
+    OF_F,
+    P_VALUE,
+    RESPONSE_LEGEND,
+    Summary,
+)
 from dsgp.models.term import FittedTerm
 from dsgp.terms.bound import INTERACTIONS
 
-_OF_F, _INTERVAL, _LEVEL = "of f", "90 % interval", 0.9
-_FORMATS = {
-    "std": "{:.4g}".format,
-    "edf": lambda value: "–" if math.isnan(value) else f"{value:.1f}",
-    "share": "{:.1%}".format,
-    _OF_F: rounded_percent,
-}
-_OF_F_LEGEND = (
-    "of f: Cov(term, f) / Var(f) over the training rows, which adds up to 100 % and is negative",
-    "if a term mostly cancels others; the mean and the 90 % interval of posterior draws",
-)
-LEGEND = (
-    "lengthscale (in days for dates) and std (prior standard deviation of the function) are in the",
-    "data's units; points: distinct values or bins; edf: effective degrees of freedom;",
-    "share: variance of the term / variance of the target (shares add up to more or less than",
-    "100 % if terms correlate);",
-    *_OF_F_LEGEND,
-)
-
-
-RESPONSE_LEGEND = (
-    "lengthscale is in the column's units (in days for dates), std (prior standard deviation of",
-    "the function) on the scale of the link function; points: distinct values or bins; edf:",
-    "effective degrees of freedom; share: variance of the term / variance of f over the rows",
-    "(shares add up to more or less than 100 % if terms correlate);",
-    *_OF_F_LEGEND,
-    "(rows are weighted by how informative they are)",
-)
-PROJECTED_LEGEND = (
-    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
-    "function, in units of the target; points: distinct values or bins; edf: effective degrees of",
-    "freedom; share: variance of the function / variance of the target (functions may cancel, and",
-    "shares add up to more than 100 %); direction: the largest weights of the standardised inputs;",
-    *_OF_F_LEGEND,
-)
-PROJECTED_RESPONSE_LEGEND = (
-    "lengthscale: in standard deviations of the projection; std: prior standard deviation of the",
-    "function, on the scale of the link; points: distinct values or bins; edf: effective degrees",
-    "of freedom; share: variance of the function / variance of f over the rows, weighted by how",
-    "informative they are (functions may cancel, and shares add up to more than 100 %); direction:",
-    "the largest weights of the standardised inputs;",
-    *_OF_F_LEGEND,
-)
 _TOLD = 0.02  # weights that are told of, as a share of the largest
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What is told of a model; a class of models may replace some of it, or add to it.
-
-    Attributes
-    ----------
-    heading : str
-    terms : pandas.DataFrame
-        A row a term.
-    legend : tuple of str
-        Lines that explain its columns.
-    lines : list of (label, text)
-        The rest. Without a label a line goes on where the one before it stopped.
-    nothing : str
-        What to say where there is no term.
-    """
-
-    heading: str
-    terms: pd.DataFrame
-    legend: tuple[str, ...]
-    lines: list[tuple[str, str]]
-    nothing: str = "(no term: every column is constant)"
-
-    def text(self) -> str:
-        """Write it all down."""
-        table = self.terms.to_string(formatters=_FORMATS, na_rep="–")
-        return "\n".join(
-            [
-                self.heading,
-                "",
-                table if len(self.terms) else self.nothing,
-                "",
-                *self.legend,
-                "",
-                *(f"{label:<20} {text}" for label, text in self.lines),
-            ]
-        )
 
 
 def of_gaussian(
@@ -136,7 +66,7 @@ def of_gaussian(
         f"{title}: {facts.n_rows} rows, {len(model.latent.terms)} terms",
         terms_table(model.latent, facts.target_variance, shares),
         LEGEND,
-        lines + shares.lines(_LEVEL) + _gaussian_lines(model.latent, facts, parameters),
+        lines + shares.lines(LEVEL) + _gaussian_lines(model.latent, facts, parameters),
     )
 
 
@@ -171,7 +101,7 @@ def of_response(
         terms_table(latent, facts.target_variance, shares),
         RESPONSE_LEGEND,
         [
-            *shares.lines(_LEVEL),
+            *shares.lines(LEVEL),
             *fields.items(),
             *_form_lines(latent),
             *fine_lines(latent),
@@ -258,7 +188,8 @@ def _relevance_of(shares: pd.Series) -> str:
 
 def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> pd.DataFrame:
     """A row a term: kernel, hyperparameters, effective degrees of freedom, shares of variance."""
-    low, high = shares.interval(_LEVEL)
+    low, high = shares.interval(LEVEL)
+    effects = effects_of(latent)
     table = pd.DataFrame(
         [
             {
@@ -269,18 +200,33 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
                 "points": len(term.cells),
                 "edf": term.effective_dof,
                 "share": term.explained_variance / target_variance,
-                _OF_F: mean,
-                _INTERVAL: f"{rounded_percent(first)} to {rounded_percent(last)}",
+                **_told(effect),
+                OF_F: mean,
+                INTERVAL: f"{rounded_percent(first)} to {rounded_percent(last)}",
             }
-            for term, mean, first, last in zip(latent.terms, shares.mean, low, high, strict=False)
+            for term, effect, mean, first, last in zip(
+                latent.terms, effects, shares.mean, low, high, strict=False
+            )
         ]
         + _remainder_row(latent, target_variance, shares),
         columns=[
             *("term", "kernel", "lengthscale", "std", "points", "edf", "share"),
-            *(_OF_F, _INTERVAL),
+            *(EFFECT, P_VALUE, NOT_ZERO, OF_F, INTERVAL),
         ],
     )
     return table.set_index("term")
+
+
+def _told(effect: Effect) -> dict[str, str]:
+    """Write down what a term does, and whether that is zero."""
+    if math.isnan(effect.lowest):
+        return dict.fromkeys((EFFECT, P_VALUE, NOT_ZERO), "–")
+    p_value = "–" if math.isnan(effect.p_value) else f"{effect.p_value:.3f}"
+    return {
+        EFFECT: f"{effect.lowest:+.3g} to {effect.highest:+.3g}",
+        P_VALUE: p_value if effect.p_value >= 0.001 or p_value == "–" else "<0.001",
+        NOT_ZERO: effect.verdict,
+    }
 
 
 def _remainder_row(
@@ -289,7 +235,7 @@ def _remainder_row(
     if not isinstance(latent, RemainderModel):
         return []
     one = latent.remainder
-    low, high = (rounded_percent(float(ends[-1])) for ends in shares.interval(_LEVEL))
+    low, high = (rounded_percent(float(ends[-1])) for ends in shares.interval(LEVEL))
     row = {
         "term": REMAINDER,
         "kernel": one.kernel_text,
@@ -298,8 +244,9 @@ def _remainder_row(
         "points": len(one.function.target),
         "edf": math.nan,
         "share": one.function.share / target_variance,
-        _OF_F: float(shares.mean[-1]),
-        _INTERVAL: f"{low} to {high}",
+        **dict.fromkeys((EFFECT, P_VALUE, NOT_ZERO), "–"),
+        OF_F: float(shares.mean[-1]),
+        INTERVAL: f"{low} to {high}",
     }
     return [row]
 

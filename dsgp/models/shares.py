@@ -69,7 +69,7 @@ class Shares:
         random = np.random.default_rng(0) if random is None else random
         if isinstance(latent, RemainderModel):
             return cls(names, roles, beside_remainder(latent, n_draws, random))
-        members = _some(latent.conditional, min(_MEMBERS, n_draws))
+        members = some_members(latent.conditional, min(_MEMBERS, n_draws))
         counts = [len(part) for part in np.array_split(np.arange(n_draws), len(members))]
         with one_blas_thread():
             drawn = [
@@ -125,7 +125,7 @@ def _as_shares(covariances: Floats) -> Floats:
     return np.divide(covariances, total, where=total > 0, out=covariances * 0.0)
 
 
-def _some(members: Sequence[AdditiveModel], number: int) -> list[AdditiveModel]:
+def some_members(members: Sequence[AdditiveModel], number: int) -> list[AdditiveModel]:
     """So many of the models, evenly spread."""
     chosen = np.linspace(0, len(members) - 1, min(number, len(members))).round().astype(int)
     return [members[r] for r in chosen]
@@ -139,7 +139,7 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
     )
     coarse = CoarseSpace(system)
     of_means, with_features = _of_means(model, coarse)
-    deviations = _deviations(coarse, n_draws, random)
+    deviations = coarse_deviations(coarse, n_draws, random)
     total = max(model.equations.total_weight, _TINY)
     centred = coarse.normal - np.outer(coarse.sums, coarse.sums) / total
     of_all = with_features.sum(axis=0) + deviations @ centred
@@ -152,7 +152,7 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
     return drawn
 
 
-def _deviations(coarse: CoarseSpace, n_draws: int, random: np.random.Generator) -> Floats:
+def coarse_deviations(coarse: CoarseSpace, n_draws: int, random: np.random.Generator) -> Floats:
     """Draw how f deviates from its mean, in coordinates of the coarse spaces."""
     factor, _ = coarse.factor
     normal = random.standard_normal((n_draws, len(factor)))
@@ -217,7 +217,7 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
         features: list[tuple[slice, Floats]] = []
         if structure.terms:
             coarse = CoarseSpace(system)
-            deviations = _deviations(coarse, n_draws, random)
+            deviations = coarse_deviations(coarse, n_draws, random)
             features = [
                 (part, _features_at(term, space, at))
                 for term, space, part, at in zip(

@@ -44,6 +44,7 @@ class Fitted(_Facts):
     transform: Annotated[dict[str, Any] | None, Field(alias="_transform_settings")] = None
     interactions: Annotated[InteractionSettings | None, Field(alias="_interactions")] = None
     remainder: Annotated[RemainderSettings | None, Field(alias="_remainder")] = None
+    basis: Annotated[BasisSettings | None, Field(alias="_basis")] = None
     newton_iterations_: _Count | None = None
     newton_trace_: list[float] | None = None
 
@@ -81,6 +82,39 @@ class RemainderSettings(Open):
     share: _NotNegative
 
 
+class ConstantSettings(Open):
+    """Of a term that has no function, as its inputs did not vary."""
+
+    name: str
+    kernel: dict[str, Any]
+    bound: dict[str, Any]
+    ends: list[Annotated[list[float], Field(min_length=2, max_length=2)] | None]
+
+
+class CutSettings(Open):
+    """Of how the inputs of a term were cut, beside its arrays."""
+
+    exact: bool
+    high: float
+    other_exact: bool | None = None
+    side_highs: Annotated[list[float], Field(min_length=2, max_length=2)] | None = None
+
+
+class BasisSettings(Open):
+    """Of what further rows can be added to, beside its arrays."""
+
+    quadratic: _NotNegative
+    total_information: float
+    offset: float
+    scale: _Positive
+    weight_scale: _Positive
+    log_jacobian: float
+    n_rows: _Count
+    n_updates: _Count
+    left_out: list[ConstantSettings]
+    cuts: list[CutSettings] | None = None
+
+
 class TermSettings(Open):
     """Of a fitted term."""
 
@@ -93,11 +127,12 @@ class TermSettings(Open):
 
 
 class EquationSettings(Open):
-    """Of the equations; earlier stores lack the totals."""
+    """Of the equations; earlier stores lack the totals, and those without faded rows the last."""
 
     quadratic: float
     n_rows: _Count
     log_weight: float
+    effective_rows: _NotNegative | None = None
     total_weight: _NotNegative | None = None
     total_information: float | None = None
 
@@ -197,6 +232,7 @@ def check_table(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> None:
     numbers = [sizes[f"points of term {d}"] for d in range(len(checked.terms))]
     rest = {name: node for name, node in tree.items() if name != "terms"}
     declared = _equations(numbers) | _fitted(checked, sum(numbers), _was_drawn(tree))
+    declared |= _basis(checked, numbers)
     sizes = check_arrays(rest, declared)
     ends = rest["equations"].get("ends")
     if ends is not None and (ends[0] < 1 or ends[-1] != sizes.get("rows")):
@@ -279,6 +315,36 @@ def _fitted(checked: TableSettings, size: int, drawn: bool) -> dict[str, Array]:
         if n_levels:
             declared[f"{at}/levels"] = Array((sum(n_levels) - len(n_levels),))
         declared[f"{at}/examples"] = Array(("examples", "columns"), values="any", optional=True)
+    return declared
+
+
+def _basis(checked: TableSettings, numbers: list[int]) -> dict[str, Array]:
+    """Declare arrays of what further rows can be added to, of terms of so many points."""
+    basis = checked.fitted.basis
+    if basis is None:
+        return {}
+    at = "fitted/_basis"
+    declared = {f"{at}/information": Array((sum(numbers),))}
+    for d, number in enumerate(numbers):
+        declared[f"{at}/spreads/{d}"] = Array((number,), values="not negative", optional=True)
+    if basis.cuts is None:
+        return declared
+    if len(basis.cuts) != len(numbers):
+        raise StorageError("settings: _basis: cuts: one of each term is expected")
+    for d, (cut, number) in enumerate(zip(basis.cuts, numbers, strict=True)):
+        of_term = f"{at}/cuts/{d}"
+        declared[f"{of_term}/places"] = Array((number,), "i", "increasing")
+        declared[f"{of_term}/levels"] = Array((f"levels {d}",), values="increasing", optional=True)
+        sides = ("", "other_") if cut.side_highs is not None else ("",)
+        for side in sides:
+            name = f"{side}bins of cut {d}"
+            declared[f"{of_term}/{side}edges"] = Array((f"{name}: edges",), values="increasing")
+            declared[f"{of_term}/{side}origin"] = Array((name,), values="increasing")
+            if len(sides) == 2:
+                mean = f"{side or 'first_'}mean"
+                variance = f"{side or 'first_'}variance"
+                declared[f"{of_term}/{mean}"] = Array((name,))
+                declared[f"{of_term}/{variance}"] = Array((name,), values="not negative")
     return declared
 
 

@@ -99,7 +99,8 @@ def described(
         ],
         "equations": {
             name: getattr(start.equations, name) for name in (*EQUATION_NUMBERS, *EQUATION_TOTALS)
-        },
+        }
+        | _rows_of(start.equations),
         "constant": start.constant,
     }
     if columns.kinds:
@@ -207,6 +208,12 @@ def _equation_arrays(kept: Equations) -> dict[str, Any]:
     return arrays | {"pairs": pairs, "spreads": spreads} | _multiplied(kept)
 
 
+def _rows_of(kept: Equations) -> dict[str, Any]:
+    """Numbers of rows: all of them, and what they count for where some have faded."""
+    whole = round(kept.n_rows)
+    return {"n_rows": whole} | ({} if whole == kept.n_rows else {"effective_rows": kept.n_rows})
+
+
 def _multiplied(kept: Equations) -> dict[str, Any]:
     return {} if kept.multiplied is None else {"multiplied": kept.multiplied}
 
@@ -222,6 +229,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Fitted
     stored = tree["equations"]
     layout = Layout(tuple(term.name for term in terms), tuple(term.cells for term in terms))
     shared = {name: settings["equations"][name] for name in EQUATION_NUMBERS}
+    shared["n_rows"] = settings["equations"].get("effective_rows", shared["n_rows"])
     shared |= {"weight": stored["weight"], "information": stored["information"]}
     shared |= _totals(settings, stored, layout)
     shared["multiplied"] = stored.get("multiplied")

@@ -24,7 +24,16 @@ from dsgp.metrics import (
     roc_auc,
 )
 from dsgp.metrics.classification import class_columns
-from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame, label, normal_quantile
+from dsgp.plotting.style import (
+    ACCENT,
+    FAINT,
+    GREY,
+    INK,
+    frame,
+    label,
+    normal_quantile,
+    short_name,
+)
 from dsgp.terms import Floats
 
 _LINE = "#30363c"  # what a perfect model would have
@@ -116,12 +125,12 @@ def draw_calibration(ax: Axes, scored: Scored, n_bins: int | None, level: float)
             _draw_class(ax, scored, k, n_bins)
     _draw_bins(ax, calibration_curve(came, p, n_bins=bins, level=level), scored.binary)
     scores = [
-        f"MNLL {_likelihood(scored)}",
-        f"Brier {brier(scored.codes, scored.columns):.3g}",
+        f"log loss {_likelihood(scored)}",
+        f"Brier score {brier(scored.codes, scored.columns):.3g}",
         f"calibration error {_calibration_error(scored, n_bins):.2g}",
     ]
     ax.set_title(",  ".join(scores), fontsize=8.5)
-    of = f" of {scored.names[1]}" if scored.binary else ""
+    of = f" of class {scored.names[1]}" if scored.binary else ""
     ax.set_xlabel(label(f"predicted probability{of}", 48), fontsize=9.5, parse_math=False)
     ax.set_ylabel("observed share", fontsize=9.5)
     _square(ax)
@@ -180,7 +189,9 @@ def draw_probabilities(ax: Axes, above: Axes, scored: Scored) -> None:
     ax.yaxis.set_major_formatter(lambda value, _: f"{abs(value):,.0f}")
     ax.set_ylabel("rows", fontsize=9.5)
     ax.set_xlabel(
-        label(f"predicted probability of {scored.names[1]}", 48), fontsize=9.5, parse_math=False
+        label(f"predicted probability of class {scored.names[1]}", 48),
+        fontsize=9.5,
+        parse_math=False,
     )
     frame(ax)
 
@@ -214,9 +225,10 @@ def draw_roc(ax: Axes, scored: Scored) -> None:
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle="--", zorder=1, label="guess")
     area = roc_auc(scored.codes, scored.columns)
     mean = "" if scored.binary else "mean "
-    told_by = " at ½" if scored.binary else ""
+    told_by = " at probability ½" if scored.binary else ""
     ax.set_title(
-        f"{mean}area {area:.4g},  error {_error(scored):.2%}{told_by},  {len(scored.codes):,} rows",
+        f"{mean}area under the curve {area:.4g},\n"
+        f"{_error(scored):.2%} of {len(scored.codes):,} rows wrong{told_by}",
         fontsize=8.5,
     )
     ax.set_xlabel("false positive rate", fontsize=9.5)
@@ -301,9 +313,3 @@ def _square(ax: Axes) -> None:
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_ticks(np.linspace(0, 1, 6))
     frame(ax)
-
-
-def short_name(name: str, width: int) -> str:
-    """One line of a name, without its middle if need be."""
-    half = width // 2
-    return name if len(name) <= width else f"{name[:half]}…{name[-half:]}"

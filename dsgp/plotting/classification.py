@@ -22,10 +22,9 @@ from dsgp.plotting.class_panels import (
     draw_probabilities,
     draw_roc,
     score,
-    short_name,
 )
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.style import GREY, INK
+from dsgp.plotting.style import GREY, INK, short_name
 
 _HEIGHTS = (4.2, 1)  # of the calibration curve and the rows below it
 _LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.6}
@@ -77,7 +76,7 @@ def plot_classification(
     """
     scored = score(y, probability, classes)
     if scored.binary:
-        fig = _figure_over_legend(8.8, 4.6, _binary_entries(scored, level))
+        fig = _figure_over_legend(8.8, 4.8, _binary_entries(scored, level))
         panels = fig.subplot_mosaic("cr;pr", height_ratios=_HEIGHTS)
         draw_calibration(panels["c"], scored, n_bins, level)
         draw_probabilities(panels["p"], panels["c"], scored)
@@ -85,7 +84,7 @@ def plot_classification(
         panels["r"].set_anchor("N")  # its title beside the other one
         return fig
     entries = [*_class_entries(scored), *_top_entries(level)]
-    fig = _figure_over_legend(12.0, 4.6, entries)
+    fig = _figure_over_legend(12.0, 4.8, entries)
     calibration, roc, confusion = fig.subplots(1, 3)
     draw_calibration(calibration, scored, n_bins, level)
     draw_roc(roc, scored)
@@ -193,7 +192,7 @@ def plot_roc(
         if not scored.binary:
             _style(ax.legend(handles=_class_entries(scored), loc="lower right", **_LEGEND))
         return ax.figure.figure
-    fig = _figure_over_legend(4.6, 4.9, [] if scored.binary else _class_entries(scored))
+    fig = _figure_over_legend(4.6, 5.1, [] if scored.binary else _class_entries(scored))
     draw_roc(fig.subplots(), scored)
     return fig
 
@@ -221,22 +220,29 @@ def _top_entries(level: float) -> list[Line2D]:
     return [
         Line2D([], [], linestyle="", marker="o", label="most probable class", **held),
         Line2D(
-            [], [], linestyle="", marker="o", label=f"outside its {level:.0%} interval", **missed
+            [],
+            [],
+            linestyle="",
+            marker="o",
+            label=f"{level:.0%} interval misses the prediction",
+            **missed,
         ),
     ]
 
 
 def _binary_entries(scored: Scored, level: float) -> list[Line2D]:
     entries = [
-        Line2D([], [], linestyle="", marker="o", label=f"{what} its {level:.0%} interval", **look)
-        for what, look in zip(("prediction in", "outside"), BINARY_DOTS, strict=True)
+        Line2D([], [], linestyle="", marker="o", label=f"{level:.0%} interval {what}", **look)
+        for what, look in zip(
+            ("contains the prediction", "misses the prediction"), BINARY_DOTS, strict=True
+        )
     ]
     for k, colour in ((1, INK), (0, GREY)):
         rows = f"{np.count_nonzero(scored.codes == k):,} rows"
         entries.append(
             Line2D(
                 [], [], linestyle="", marker="s", markersize=6, color=colour,
-                label=f"{short_name(scored.names[k], 20)}: {rows}",
+                label=f"class {short_name(scored.names[k], 20)}: {rows}",
             )
         )  # fmt: skip
     return entries

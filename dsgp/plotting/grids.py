@@ -3,51 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dsgp.errors import DataError, ParameterError
-from dsgp.grid.axes import GridAxis, check_dims
+from dsgp.grid.axes import check_dims
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.style import ACCENT, FAINT, INK, frame, label, normal_quantile
-from dsgp.terms import Floats
+from dsgp.plotting.maps import axis_of, draw_maps, line_of, name_axis
+from dsgp.plotting.style import (
+    ACCENT,
+    INK,
+    frame,
+    label,
+    normal_quantile,
+)
 
-_BLANK = "#eceef0"  # of cells without a value
-_MEAN, _SIGNED, _STD = "viridis", "RdBu_r", "YlOrBr"
 _MOST_ROWS = 12
-_MOST_CELLS = 1000  # along a side of a map: a panel has fewer pixels
-_SHOWN = (0.5, 99.5)  # percentiles between which colours change
-_SIDE = 3.1  # inches, of the longer side of a map
-_LATITUDES = ("lat", "latitude", "nav_lat")
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One dim as numbers to draw along: dates as matplotlib counts them.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_points,), in the dataset's order
-    name : str
-        With its unit.
-    dates : bool
-    """
-
-    values: Floats
-    name: str
-    dates: bool
 
 
 def plot_field(
@@ -67,8 +42,9 @@ def plot_field(
 
     Two dims make maps, a row of panels for each slice along the others; all maps of observed
     values and means share one scale of colours, those of the deviation another. Cells without a
-    value (land, clouds) are grey. One dim makes a line with its credible band. Coordinates ascend
-    to the right and upwards, whichever way they run in the dataset.
+    posterior, such as land, are grey within a dark line; those that have one and were not observed,
+    such as clouds, are white in the map of observed values. One dim makes a line with its credible
+    band. Coordinates ascend to the right and upwards, whichever way they run in the dataset.
 
     Parameters
     ----------
@@ -89,8 +65,9 @@ def plot_field(
     level : float in (0, 1)
         Posterior probability of the band of a line, pointwise.
     cmap : str, optional
-        Colours of observed values and means. Default: viridis, or red and blue about 0 where
-        values have both signs.
+        Colours of observed values and means. Default: viridis, or blue and orange about 0 where
+        values have both signs. Both, and those of the deviation, change evenly and are told apart
+        by colour-blind readers.
     y_down : bool
         Let the vertical coordinate ascend downwards: depth, pressure, rows of an image.
     target : str, optional
@@ -139,7 +116,7 @@ def plot_field(
     name = _quantity(pair["mean"], variable) if target is None else target
     if len(drawn) == 1:
         return _lines(rows, drawn[0], z, level, name)
-    return _maps(rows, drawn, cmap, y_down, name)
+    return draw_maps(rows, drawn, cmap, y_down, name)
 
 
 # ---------------------------------------------------------------------- what is drawn
@@ -207,16 +184,10 @@ def _slices(
 
 def _nearest(pair: xr.Dataset | xr.DataArray, dim: str, values: Any) -> list[int]:
     """Return the positions of the nearest coordinates."""
-    axis = _axis(pair, dim)
+    axis = axis_of(pair, dim)
     distance = np.abs(axis.points[:, None] - axis.numbers(values))
     nearest = distance.argmin(axis=0)
     return [len(axis) - 1 - int(i) if axis.descending else int(i) for i in nearest]
-
-
-def _axis(pair: xr.Dataset | xr.DataArray, dim: str) -> GridAxis:
-    if dim not in pair.coords:
-        raise DataError(f"dim {dim!r} has no coordinate; give it one: assign_coords({dim}=...)")
-    return GridAxis.of(pair.coords[dim])
 
 
 def _require_dims(observed: Any, mean: xr.DataArray) -> None:
@@ -261,147 +232,6 @@ def _quantity(mean: xr.DataArray, variable: str | None) -> str:
     return f"{name} ({unit})" if name and unit else name or unit
 
 
-def _line(array: xr.DataArray, dim: str) -> _Line:
-    axis = _axis(array, dim)
-    attrs = array.coords[dim].attrs
-    if axis.kind == "datetime":
-        return _Line(date2num(array.coords[dim].values), "", True)
-    values = axis.points[::-1] if axis.descending else axis.points
-    unit = axis.unit_label.replace("degrees_north", "°N").replace("degrees_east", "°E")
-    name = str(attrs.get("long_name", dim))
-    return _Line(values, f"{name} ({unit})" if unit else name, False)
-
-
-# ---------------------------------------------------------------------- maps
-
-
-def _maps(
-    rows: Sequence[tuple[str, xr.Dataset, xr.DataArray | None]],
-    drawn: Sequence[str],
-    cmap: str | None,
-    y_down: bool,
-    name: str,
-) -> Figure:
-    columns: list[list[tuple[str, str, xr.DataArray]]] = [
-        [
-            *([] if beside is None else [(title, "observed", beside)]),
-            (title, "mean", pair["mean"]),
-            (title, "std", pair["std"]),
-        ]
-        for title, pair, beside in rows
-    ]
-    first = rows[0][1]["mean"].transpose(*drawn)
-    aspect, width, height = _shape_of(first)
-    n_columns = len(columns[0])
-    fig = DisplayedFigure(
-        (n_columns * (width + 0.5) + 0.5, len(rows) * (height + 0.5) + 1.1), layout="constrained"
-    )
-    panels = fig.subplots(len(rows), n_columns, squeeze=False, sharex=True, sharey=True)
-    means = [part for row in columns for _, word, part in row if word != "std"]
-    stds = [part for row in columns for _, word, part in row if word == "std"]
-    scales = {"mean": _scale(means, cmap), "std": _scale(stds, _STD, positive=True)}
-    for row, axes in zip(columns, panels, strict=True):
-        for (title, word, part), ax in zip(row, axes, strict=True):
-            scale, _ = scales["std" if word == "std" else "mean"]
-            _draw_map(ax, part.transpose(*drawn), scale)
-            ax.set_title(f"{word}, {title}" if title else word, fontsize=8.5)
-            ax.set_aspect(aspect)
-    for ax in panels[-1]:
-        _name_axis(ax.xaxis, _line(first, drawn[1]))
-    for ax in panels[:, 0]:
-        _name_axis(ax.yaxis, _line(first, drawn[0]))
-    if y_down:
-        panels[0, 0].invert_yaxis()
-    for word, axes in (("mean", panels[:, :-1]), ("std", panels[:, -1:])):
-        scale, extend = scales[word]
-        bar = fig.colorbar(
-            scale, ax=axes, location="bottom", extend=extend, pad=0.02,
-            shrink=0.9 if axes.shape[1] == 1 else 0.6, aspect=30 if axes.shape[1] == 1 else 40,
-        )  # fmt: skip
-        text = (f"std of {name}" if name else "std") if word == "std" else name or "value"
-        bar.set_label(label(text, 48), fontsize=8.5)
-        bar.ax.xaxis.label.set_parse_math(False)
-        bar.ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
-        bar.ax.xaxis.set_major_locator(MaxNLocator(5 if axes.shape[1] == 1 else 7))
-        bar.outline.set_visible(False)
-    return fig
-
-
-def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
-    """Return aspect, width and height in inches: those of the earth, of an image, or square."""
-    down, across = (_line(part, str(dim)) for dim in part.dims)
-    ratio = np.ptp(down.values) / max(np.ptp(across.values), 1e-300)
-    aspect: Any = "auto"
-    if str(part.dims[0]).lower() in _LATITUDES or "°N" in down.name:
-        middle = math.radians(min(abs(float(down.values.mean())), 75.0))
-        aspect = 1 / math.cos(middle)
-    elif not (down.dates or across.dates) and _unit(down) == _unit(across) and 0.2 < ratio < 5:
-        aspect = 1.0
-    tall = float(np.clip(ratio * aspect, 0.25, 4.0)) if aspect != "auto" else 0.8
-    return aspect, _SIDE / max(tall, 1.0), _SIDE * min(tall, 1.0)
-
-
-def _unit(line: _Line) -> str:
-    return line.name.rpartition(" (")[2] if line.name.endswith(")") else ""
-
-
-def _scale(
-    parts: Sequence[xr.DataArray], cmap: str | None, positive: bool = False
-) -> tuple[ScalarMappable, str]:
-    """Return colours for the values, and which ends of them go on ("min", "max", ...)."""
-    values = np.concatenate([np.asarray(part.values, dtype=float).ravel() for part in parts])
-    values = values[np.isfinite(values)]
-    if not values.size:
-        raise DataError("there is no value to draw: every cell of the slices is empty")
-    low, high = np.percentile(values, _SHOWN)
-    if positive:
-        low = 0.0  # so that small differences look small
-    elif low < 0 < high and min(-low, high) > 0.3 * max(-low, high):
-        low, high = min(low, -high), max(high, -low)
-        cmap = cmap or _SIGNED
-    if not high > low:
-        margin = 0.05 * abs(high) or 1.0
-        low, high = low - margin, high + margin
-    below, above = bool(values.min() < low), bool(values.max() > high)
-    extend = {(0, 0): "neither", (1, 0): "min", (0, 1): "max", (1, 1): "both"}[below, above]
-    return ScalarMappable(Normalize(low, high), cmap or _MEAN), extend
-
-
-def _draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
-    """Draw cells between the midpoints of their coordinates."""
-    thin = {dim: slice(None, None, -(-n // _MOST_CELLS)) for dim, n in part.sizes.items()}
-    part = part.isel(thin)
-    down, across = (_line(part, str(dim)) for dim in part.dims)
-    ax.set_facecolor(_BLANK)
-    values = np.ma.masked_invalid(np.asarray(part.values, dtype=float))
-    edges = (_edges(across.values), _edges(down.values))
-    ax.pcolormesh(*edges, values, cmap=scale.cmap, norm=scale.norm, rasterized=True)  # type: ignore[arg-type]
-    ax.set(
-        xlim=(edges[0].min(), edges[0].max()),
-        ylim=(edges[1].min(), edges[1].max()),
-    )
-    ax.spines[:].set(color=FAINT, linewidth=0.6)
-    ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
-
-
-def _edges(points: Floats) -> Floats:
-    """Return the borders of the cells of a coordinate."""
-    if points.size == 1:
-        return points[0] + np.array([-0.5, 0.5])
-    middle = (points[1:] + points[:-1]) / 2
-    return np.concatenate([[2 * points[0] - middle[0]], middle, [2 * points[-1] - middle[-1]]])
-
-
-def _name_axis(axis: Axis, line: _Line) -> None:
-    axis.set_label_text(line.name, fontsize=8.5)
-    axis.label.set_parse_math(False)
-    if line.dates:
-        locator = AutoDateLocator(maxticks=6)
-        axis.set_major_locator(locator)
-        axis.set_major_formatter(ConciseDateFormatter(locator))
-        axis.get_offset_text().set_fontsize(7.5)
-
-
 # ---------------------------------------------------------------------- lines
 
 
@@ -415,7 +245,7 @@ def _lines(
     fig = DisplayedFigure((6.4, 2.3 * len(rows) + 0.7), layout="constrained")
     panels = fig.subplots(len(rows), 1, squeeze=False, sharex=True, sharey=True)[:, 0]
     for (title, pair, beside), ax in zip(rows, panels, strict=True):
-        line = _line(pair["mean"], dim)
+        line = line_of(pair["mean"], dim)
         mean, reach = pair["mean"].values, z * pair["std"].values
         ax.fill_between(
             line.values, mean - reach, mean + reach, color=INK, alpha=0.2, linewidth=0,
@@ -424,7 +254,7 @@ def _lines(
         if beside is not None:
             few = beside.size <= 200
             ax.plot(
-                _line(beside, dim).values, beside.values, "o", color=ACCENT, label="observed",
+                line_of(beside, dim).values, beside.values, "o", color=ACCENT, label="observed",
                 markersize=3.2 if few else 2.0, alpha=0.9 if few else 0.4, markeredgewidth=0,
             )  # fmt: skip
         ax.plot(line.values, mean, color=INK, linewidth=1.4, label="mean")
@@ -432,7 +262,7 @@ def _lines(
         ax.set_ylabel(label(name, 30), fontsize=8.5, parse_math=False)
         ax.margins(x=0.01)
         frame(ax)
-    _name_axis(panels[-1].xaxis, line)
+    name_axis(panels[-1].xaxis, line)
     handles, words = panels[0].get_legend_handles_labels()
     fig.legend(
         handles, words, loc="outside lower center", ncols=3, fontsize=8, frameon=False,

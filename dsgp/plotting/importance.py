@@ -37,7 +37,7 @@ def plot_importance(
 
     Shares are those of ``variance_shares``: Cov(term, f) / Var(f) over the training rows, which add
     up to 100 %. A share below zero is that of a term that mostly takes back what others give. The
-    colour is the kind of term, pale where the interval holds zero.
+    colour is the kind of term, pale where the interval contains zero.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def plot_importance(
         _write_kinds(ax, kinds)
     caption = (
         f"bars: posterior mean of Cov(term, f) / Var(f) over the training rows, together 100 %; "
-        f"lines: {level:.0%} intervals; pale: the interval holds 0"
+        f"lines: {level:.0%} intervals; pale: the interval contains 0"
     )
     write_below(fig, caption, fig.bbox.width / fig.figure.dpi)
     return fig.figure

@@ -64,7 +64,7 @@ def plot_learning(model: Any) -> Figure:
     bound, gain = fig.subplots(1, 2)
     bound.plot(np.arange(len(trace)), trace, "o-", color=INK, markersize=3.5, linewidth=1.2)
     bayes = model.learner_ in ("vbem", "em")
-    what = "variational lower bound" if bayes else "log marginal likelihood (by its nodes)"
+    what = "variational lower bound" if bayes else "log marginal likelihood"
     bound.set_ylabel("bound (nats)" if bayes else "log likelihood (nats)", fontsize=9)
     bound.set_title(f"{what}: {trace[-1]:.6g}".replace("-", "−"), fontsize=8.5)
 
@@ -95,8 +95,9 @@ def plot_learning(model: Any) -> Figure:
     }
     note = notes.get(
         str(model.learner_),
-        "Evaluations that were the best so far. Jumps are searches from other lengthscales; "
-        f"the last one ends when no gradient is above {model.learner_tol:g} nats.",
+        "Only evaluations that improved on all before are shown. At a jump the search began again "
+        "from other lengthscales; it ends when no derivative is above "
+        f"{model.learner_tol:g} nats, the unit of natural logarithms.",
     )
     write_below(fig, note, fig.get_figwidth())
     return fig
@@ -111,13 +112,13 @@ def _draw_search(model: Any) -> Figure:
     fig = DisplayedFigure((6.6, 3.0), layout="constrained")
     evidence, gap = fig.subplots(1, 2)
     evidence.plot(terms, value, "o-", color=INK, markersize=3.5, linewidth=0.8)
-    evidence.set_ylabel("log evidence (nats)", fontsize=9)
-    evidence.set_title(f"best: {value.max():.6g}".replace("-", "−"), fontsize=8.5)
+    evidence.set_ylabel("log marginal likelihood (nats)", fontsize=9)
+    evidence.set_title(f"highest: {value.max():.6g}".replace("-", "−"), fontsize=8.5)
     short = value.max() - value
     below = short > 0  # which a logarithm can show
     gap.plot(terms[below], short[below], "o", color=INK, markersize=3.5)
     gap.set_yscale("log")
-    gap.set_ylabel("short of the best (nats)", fontsize=9)
+    gap.set_ylabel("below the highest (nats)", fontsize=9)
     gap.set_title(f"model: {kept} projection{'' if kept == 1 else 's'}", fontsize=8.5, color=ACCENT)
     if below.any() and short[below].max() > 100 * short[below].min():
         gap.yaxis.set_major_locator(LogLocator(numticks=7))
@@ -129,10 +130,11 @@ def _draw_search(model: Any) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         frame(ax)
     note = (
-        "Evidence of the residual that each projection was fitted to. Rows held out decide how "
-        "many are kept."
+        "Log marginal likelihood of the residual that each projection was fitted to. Rows held "
+        "out decide how many are kept (dashed)."
         if getattr(model, "method", None) == "greedy"
-        else "Steps of the search in their order: projections are added, refitted and taken away."
+        else "Steps of the search in their order: projections are added, refitted and removed. "
+        "Dashed: the model that is kept. Nats are units of natural logarithms."
     )
     write_below(fig, note, fig.get_figwidth())
     return fig

@@ -1,8 +1,8 @@
-"""Panels of terms that have levels: effects sorted with their intervals, and a curve a level."""
+"""Panels of levels: their effects, sorted, with intervals; curves of them are next door."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from dsgp.compute import one_blas_thread
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.panels import draw_intervals, wider
-from dsgp.plotting.style import CURVES, FAINT, INK, label
+from dsgp.plotting.style import FAINT, INK, label, short_name, short_names
 from dsgp.terms import Floats
 
-# Levels that have their names beside them, and curves drawn of one term.
-_NAMED, _CURVES = 24, len(CURVES)
-NAME_LENGTH = 14
+# Levels that have their names beside them, at most; above so many the names are small and upright.
+_NAMED, _SLANTED = 24, 10
+NAME_LENGTH = 16
 
 
 @dataclass(frozen=True)
@@ -64,101 +64,40 @@ class LevelsPanel:
         colour, size = INK if self.told else FAINT, 1.2 if many else 2.4
         draw_intervals(ax, self, place, level, colour, size=size, thin=many)
 
-    def write_inputs(self, ax: Axes) -> None:
-        """Write the names of the levels, where they are few."""
+    @property
+    def effects(self) -> Floats:
+        """All effects that are drawn."""
+        return self.mean
+
+    @property
+    def room_below(self) -> float:
+        """Inches that names take below the panel, beyond those of numbers."""
+        longest = max(map(len, short_names(self.names, NAME_LENGTH)))
+        return 0.05 * longest if len(self.names) <= _NAMED else 0.0
+
+    def write_inputs(self, ax: Axes, width: int) -> None:
+        """Write the names of the levels where they are few, else how many there are."""
         n = len(self.mean)
-        names = [label(name, NAME_LENGTH) for name in self.names] if n <= _NAMED else []
-        ax.set_xticks(np.arange(len(names)), names)
-        ax.tick_params(axis="x", labelrotation=60, labelsize=7)
-        for text in ax.get_xticklabels():
-            text.set_horizontalalignment("right")
-            text.set_rotation_mode("anchor")
-            text.set_parse_math(False)
+        if n > _NAMED:
+            ends = (
+                f"{short_name(self.names[k], NAME_LENGTH)} {self.mean[k]:+.2g}" for k in (0, -1)
+            )
+            text = f"{n} levels, from {' to '.join(ends)}".replace("-", "−")
+            ax.set_xlabel(label(text, width), fontsize=7.5, parse_math=False)
+            ax.set_xticks([])
+        else:
+            ax.set_xticks(np.arange(n), short_names(self.names, NAME_LENGTH))
+            ax.tick_params(
+                axis="x",
+                labelrotation=60 if n <= _SLANTED else 90,
+                labelsize=7 if n <= _SLANTED else 6,
+            )
+            for tick in ax.get_xticklabels():
+                tick.set_horizontalalignment("right")
+                tick.set_verticalalignment("top" if n <= _SLANTED else "center")
+                tick.set_rotation_mode("anchor")
+                tick.set_parse_math(False)
         ax.set_xlim(-0.7, n - 0.3)
-
-    @property
-    def xlabel(self) -> str:
-        """Name of the term, and how many levels it has where they are not named."""
-        n = len(self.mean)
-        return self.term.name if n <= _NAMED else f"{self.term.name}: {n} levels, sorted"
-
-
-@dataclass(frozen=True)
-class CurvesPanel:
-    """A curve for each level, those with most rows.
-
-    Attributes
-    ----------
-    term : FittedTerm
-    names : list of str
-    inputs, means, lows, highs : list of ndarray of shape (n_inputs,)
-        Of each curve; borders are those of the wider bands, if there are two of each.
-    cell_inputs : ndarray of shape (Σ n_inputs, k)
-        Of all curves drawn, as inputs of the term's cells.
-    n_levels : int
-        Of all levels.
-    inners : list of ndarray of shape (2, n_inputs)
-        Borders of the narrower bands; empty without.
-    """
-
-    term: FittedTerm
-    names: list[str]
-    inputs: list[Floats]
-    means: list[Floats]
-    lows: list[Floats]
-    highs: list[Floats]
-    cell_inputs: Floats
-    n_levels: int
-    few: bool = False
-    inners: list[Floats] = field(default_factory=list)
-
-    def widened(self, factor: float, keep: bool) -> CurvesPanel:
-        """Return the panel with wider bands; ``keep`` the old ones within them."""
-        bands = [
-            wider(mean, low, high, factor)
-            for mean, low, high in zip(self.means, self.lows, self.highs, strict=True)
-        ]
-        return replace(
-            self,
-            lows=[borders[0] for borders, _ in bands],
-            highs=[borders[1] for borders, _ in bands],
-            inners=[inner for _, inner in bands] if keep else [],
-        )
-
-    @property
-    def low(self) -> Floats:
-        return np.concatenate(self.lows)
-
-    @property
-    def high(self) -> Floats:
-        return np.concatenate(self.highs)
-
-    @property
-    def told(self) -> bool:
-        """Whether the data tell a curve from zero somewhere."""
-        return bool(np.any((self.low > 0) | (self.high < 0)))
-
-    def draw(self, ax: Axes, level: float) -> None:
-        """Draw all curves over one another, with their bands."""
-        for k, (name, x, mean, low, high) in enumerate(
-            zip(self.names, self.inputs, self.means, self.lows, self.highs, strict=True)
-        ):
-            colour = CURVES[k]
-            ax.fill_between(x, low, high, color=colour, alpha=0.08 if self.inners else 0.12, lw=0)
-            if self.inners:
-                ax.fill_between(x, *self.inners[k], color=colour, alpha=0.15, lw=0)
-            ax.plot(x, mean, color=colour, linewidth=1.1, label=label(name, NAME_LENGTH))
-        ax.legend(fontsize=5.5, ncols=2, frameon=False, handlelength=1.0, columnspacing=0.8)
-
-    def write_inputs(self, ax: Axes) -> None:
-        """Leave the axis as it is."""
-
-    @property
-    def xlabel(self) -> str:
-        """Name of the term, and how many of its curves are drawn."""
-        n = len(self.names)
-        left = "" if n == self.n_levels else f" ({n} of {self.n_levels})"
-        return f"{self.term.name}{left}"
 
 
 def levels_panel(model: Any, term: FittedTerm, z: float) -> LevelsPanel:
@@ -175,38 +114,6 @@ def levels_panel(model: Any, term: FittedTerm, z: float) -> LevelsPanel:
     names = [value.label(float(column[k]), labels) for k in order]
     mean, reach = mean[order], z * std[order]
     return LevelsPanel(term, names, term.weight[order], mean, mean - reach, mean + reach)
-
-
-def curves_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> CurvesPanel:
-    """Evaluate the curves of the levels with most rows, each where its rows are."""
-    # Cells of a group begin with the level, and those of an interaction end with it.
-    is_grouped = term.bound.group is not None
-    group = term.bound.group if is_grouped else term.bound.other
-    assert group is not None
-    points, column = term.cells.points, 0 if is_grouped else 1
-    levels, codes = np.unique(points[:, column], return_inverse=True)
-    weights = np.bincount(codes.ravel(), term.weight, len(levels))
-    chosen = np.sort(np.argsort(-weights, kind="stable")[:_CURVES])
-    kind = model._columns.kinds.get(group.column)
-    labels = () if kind is None else kind.labels
-    names, inputs, means, lows, highs, cell_inputs = [], [], [], [], [], []
-    for k in chosen:
-        values = points[codes.ravel() == k, 1 - column]
-        x = np.linspace(values.min(), values.max(), n_points) if len(values) > 1 else values
-        level = np.full(len(x), levels[k])
-        at = np.column_stack([level, x] if is_grouped else [x, level])
-        if term.cells.multipliers(points[:1]) is not None:
-            at = np.column_stack([at, np.ones(len(x))])
-        mean, std = moments(model, term, at)
-        names.append(group.label(float(levels[k]), labels))
-        inputs.append(x)
-        cell_inputs.append(at)
-        means.append(mean)
-        lows.append(mean - z * std)
-        highs.append(mean + z * std)
-    return CurvesPanel(
-        term, names, inputs, means, lows, highs, np.concatenate(cell_inputs), len(levels)
-    )
 
 
 def moments(model: Any, term: FittedTerm, inputs: Floats) -> tuple[Floats, Floats]:

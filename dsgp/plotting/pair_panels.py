@@ -7,28 +7,25 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.level_panels import NAME_LENGTH, CurvesPanel, curves_panel, moments
+from dsgp.plotting.curve_panels import (
+    CurvesPanel,
+    curves_panel,
+    input_name,
+    value_inputs,
+    value_name,
+)
+from dsgp.plotting.level_panels import NAME_LENGTH, moments
 from dsgp.plotting.panels import shown_range
-from dsgp.plotting.style import TEXT, label
+from dsgp.plotting.style import DIVERGING, TEXT, label, short_names
 from dsgp.terms import Floats, sum_by
+from dsgp.terms.inputs import Input
 
 # Values of each input at which a surface is drawn, and its rows that are dots.
 _GRID, _DOTS = 60, 400
 # Levels of each column of a table, those with most rows.
 _LEVELS = 20
-# From below to above zero: blue and orange, which colour-blind readers tell apart, and white
-# between, in steps that look alike (straight lines in CIELAB).
-COLOURS = LinearSegmentedColormap.from_list(
-    "below and above zero",
-    [
-        *("#005393", "#2e65a0", "#5279ac", "#708db9", "#8ca1c6", "#a8b7d3", "#c3ccdf", "#dee3ec"),
-        "#f9f9f9",
-        *("#f6e2da", "#f0cbbb", "#e9b59d", "#e19f80", "#d78863", "#cc7247", "#c05c2b", "#b24509"),
-    ],
-)
 _NO_ROWS, _HATCH = "#d5d9dc", "#7d868e"
 
 
@@ -82,7 +79,7 @@ class MapPanel:
         """Draw the mean by colour, hatched where the band holds zero."""
         ax.set_facecolor(_NO_ROWS)
         mesh = ax.pcolormesh(
-            self.first, self.other, self.mean, cmap=COLOURS, vmin=-self.size, vmax=self.size,
+            self.first, self.other, self.mean, cmap=DIVERGING, vmin=-self.size, vmax=self.size,
             shading="nearest", rasterized=True,
         )  # fmt: skip
         bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=18)
@@ -104,29 +101,32 @@ class MapPanel:
                     if untold[row, column] == 1:
                         ax.plot(at, place, "x", color=TEXT, markersize=3.5, markeredgewidth=0.7)
 
-    def write_inputs(self, ax: Axes) -> None:
-        """Write the names of levels."""
-        ax.set_ylabel(label(self._column(1), 18), fontsize=8, parse_math=False)
+    @property
+    def effects(self) -> Floats:
+        """All values that are drawn."""
+        return self.mean
+
+    @property
+    def room_below(self) -> float:
+        """Inches that names take below the panel, beyond those of numbers."""
+        return 0.05 * max(map(len, short_names(self.names[0], NAME_LENGTH)), default=0)
+
+    def write_inputs(self, ax: Axes, width: int) -> None:
+        """Write the names of the columns and of levels."""
+        value, other = self.term.bound.value, self.term.bound.other
+        assert value is not None
+        assert other is not None
+        ax.set_xlabel(label(input_name(value), width), fontsize=8, parse_math=False)
+        ax.set_ylabel(label(input_name(other), 18), fontsize=8, parse_math=False)
         for axis, names in zip((ax.xaxis, ax.yaxis), self.names, strict=True):
             if not names:
                 continue
-            axis.set_ticks(np.arange(len(names)), [label(name, NAME_LENGTH) for name in names])
+            axis.set_ticks(np.arange(len(names)), short_names(names, NAME_LENGTH))
             for text in axis.get_ticklabels():
                 text.set_parse_math(False)
                 text.set_fontsize(6.5)
         if self.names[0]:
             ax.tick_params(axis="x", labelrotation=60)
-
-    def _column(self, k: int) -> str:
-        bound = self.term.bound
-        read = (bound.value, bound.other)[k]
-        assert read is not None
-        return read.column if read.part is None else f"{read.column} ({read.part})"
-
-    @property
-    def xlabel(self) -> str:
-        """Name of the first column."""
-        return self._column(0)
 
 
 def pair_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> MapPanel | CurvesPanel:
@@ -134,16 +134,23 @@ def pair_panel(model: Any, term: FittedTerm, n_points: int, z: float) -> MapPane
     are_levels = [each in term.bound.level_inputs for each in term.bound.inputs]
     if are_levels == [False, True]:
         return curves_panel(model, term, n_points, z)
+    if not any(are_levels):
+        column = value_inputs(term, lambda read: _is_date(model, read))
+        if column is not None:
+            return curves_panel(model, term, n_points, z, column)
     return _map(model, term, z, are_levels[0])
+
+
+def _is_date(model: Any, read: Input) -> bool:
+    kind = model._columns.kinds.get(read.column)
+    return kind is not None and kind.is_date
 
 
 def _names(model: Any, term: FittedTerm, k: int, values: Floats) -> list[str]:
     """Names of levels of an input."""
     read = (term.bound.value, term.bound.other)[k]
     assert read is not None
-    kind = model._columns.kinds.get(read.column)
-    labels = () if kind is None else kind.labels
-    return [read.label(float(value), labels) for value in values]
+    return [value_name(model, read, float(value)) for value in values]
 
 
 def weights_along(term: FittedTerm, k: int) -> tuple[Floats, Floats]:

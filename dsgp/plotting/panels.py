@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,15 +11,15 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dsgp.compute import one_blas_thread
-from dsgp.models.lengthscales import lengthscales_of
+from dsgp.estimators.shares import variance_shares
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.style import FAINT, GREY, INK, percent, short
+from dsgp.plotting.style import FAINT, GREY, INK, percent, span
 from dsgp.terms import Floats
 
 _TAILS = 0.005  # weight that may be cut off at either end of an axis …
 _LONG = 2.0  # … when the whole range is longer than this many times the rest …
 _OPEN = 1.5  # … or its band higher than this many times the bands of the rest
-_FEW_VALUES = 10  # at most as many distinct inputs are points: a curve between them means nothing
+FEW_VALUES = 10  # at most as many distinct inputs are points: a curve between them means nothing
 _BINS = 40
 _MARGINAL = 0.11  # height of the bars of the inputs, as a share of the panel
 
@@ -67,6 +67,11 @@ class Panel:
         return bool(np.any((self.low > 0) | (self.high < 0)))
 
     @property
+    def effects(self) -> Floats:
+        """All values that are drawn."""
+        return self.mean
+
+    @property
     def colour(self) -> str:
         """Grey where it is not told."""
         return INK if self.told else FAINT
@@ -96,7 +101,7 @@ def panels_of(
         Half the width of a band, in standard deviations.
     """
     few = [
-        max(len(term.cells), len(points)) <= _FEW_VALUES
+        max(len(term.cells), len(points)) <= FEW_VALUES
         for term, (points, _) in zip(terms, seen, strict=True)
     ]
 
@@ -274,15 +279,15 @@ def draw_inputs(ax: Axes, panel: Panel) -> None:
             ax.set_xticks(points, [f"{value:g}" for value in points])
     else:
         inside = (points >= low) & (points <= high)
-        edges = _bin_edges(points[inside], low, high)
+        edges = bin_edges(points[inside], low, high)
         counts, _ = np.histogram(points[inside], edges, weights=weight[inside])
         ax.stairs(_MARGINAL * counts / (counts.max() or 1.0), edges, fill=True, **style)
     ax.set_xlim(low - room, high + room)
 
 
-def _bin_edges(points: Floats, low: float, high: float) -> Floats:
+def bin_edges(points: Floats, low: float, high: float) -> Floats:
     """Edges of a histogram; values on a coarse grid, such as whole years, share bins evenly."""
-    n_bins = min(_BINS, max(_FEW_VALUES, round(2 * math.sqrt(len(points)))))
+    n_bins = min(_BINS, max(FEW_VALUES, round(2 * math.sqrt(len(points)))))
     if len(points) > 1:
         step = float(np.diff(points).min())
         cells = (points[-1] - points[0]) / step + 1
@@ -301,13 +306,20 @@ def limits_of(panels: Sequence[Any]) -> tuple[float, float]:
     return bottom - (_MARGINAL + 0.05) * height, top + 0.05 * height
 
 
-def title_of(panel: Any, target_variance: float) -> str:
-    """Share of the target's variance and lengthscale, or both of a surface."""
-    title = f"share {percent(panel.term.explained_variance / target_variance)}"
-    lengthscales = lengthscales_of(panel.term.kernel)
-    if panel.few or len(lengthscales) not in (1, 2):
-        return title
-    return f"{title},  ℓ = {' × '.join(map(short, lengthscales))}"
+def words_of(panel: Any, shares: Mapping[str, float]) -> str:
+    """Say from where to where a function goes, and what share of the variance of f it has."""
+    bound = panel.term.bound
+    is_coefficient = bound.multiplier is not None and bound.family != "constant"
+    drawn = panel.effects[np.isfinite(panel.effects)]
+    what = "coefficient " if is_coefficient else ""
+    share = percent(shares[panel.term.name])
+    return f"{what}{span(float(drawn.min()), float(drawn.max()))},  share {share}"
+
+
+def shares_of(model: Any) -> dict[str, float]:
+    """Shares of the variance of f that the terms have, by name."""
+    shares = variance_shares(model)["share"]
+    return {str(name): float(share) for name, share in shares.items()}
 
 
 def link_of(model: Any) -> str | None:

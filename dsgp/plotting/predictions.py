@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from dsgp.errors import DataError
 from dsgp.metrics import coverage, nmse
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.style import ACCENT, GREY, INK, label, limits, normal_quantile, tidy
+from dsgp.plotting.style import ACCENT, GREY, INK, label, limits, normal_quantile, percent, tidy
 from dsgp.terms import Floats
 
 _LINE = "#30363c"  # references: identity, borders of the intervals
@@ -37,12 +37,14 @@ def plot_predictions(
     y_train_mean: float | None = None,
     target: str | None = None,
     interval: tuple[ArrayLike, ArrayLike] | None = None,
+    unit: str = "rows",
 ) -> Figure:
     """Draw predicted against observed targets, and what is left over in standard deviations.
 
-    The left panel has the NMSE and the coverage of the intervals as its title; up to 200 rows have
-    error bars. The right one shows (observed − predicted) / std against the prediction, between
-    the borders of the interval. Rows outside their interval are red; many rows become a density.
+    The title of the left panel has the mean squared error as a share of the variance of the target
+    (the NMSE) and the coverage of the intervals; up to 200 rows have error bars. The right one
+    shows (observed − predicted) / std against the prediction, between the borders of the interval.
+    Rows outside their interval are red; many rows become a density.
 
     Parameters
     ----------
@@ -59,6 +61,8 @@ def plot_predictions(
     interval : (lower, upper), array_like of shape (n_rows,), optional
         Ends of the intervals, as ``predict_interval`` of a transformed target or another likelihood
         has them, which are not symmetric; by default those of a normal distribution.
+    unit : str
+        What titles and legends call the elements of ``y``, such as "cells" of a field.
 
     Returns
     -------
@@ -92,27 +96,27 @@ def plot_predictions(
         covered = float(1 - missed.mean())
     reference = float(np.mean(y)) if y_train_mean is None else y_train_mean
     try:
-        error = f"NMSE {nmse(y, mean, reference):.3g}"
+        error = f"mean squared error {percent(nmse(y, mean, reference))} of the variance"
     except DataError:  # one row, or a constant target: there is no variance to compare with
-        error = f"MSE {np.mean((y - mean) ** 2):.3g}"
+        error = f"mean squared error {np.mean((y - mean) ** 2):.3g}"
 
     whole = ax is None
     if ax is None:
         ax, right = DisplayedFigure((8.6, 4.1), layout="constrained").subplots(1, 2)
-        _draw_residuals(right, y, mean, std, z, missed)
+        _draw_residuals(right, y, mean, std, z, missed, unit)
     _draw_predictions(ax, y, mean, lower, upper, missed)
     ax.set_title(
-        f"{error},  {covered:.1%} in {level:.0%} intervals,  {len(y):,} rows", fontsize=8.5
+        f"{error},\n{covered:.1%} of {len(y):,} {unit} in {level:.0%} intervals", fontsize=8.5
     )
     suffix = "" if target is None else f" {target}"
     for set_label, word in ((ax.set_xlabel, "observed"), (ax.set_ylabel, "predicted")):
         set_label(label(f"{word}{suffix}", 48), fontsize=9.5, parse_math=False)
-    entries = _legend_entries(level, len(y) > _HEXBIN_ROWS)
+    entries = _legend_entries(level, len(y) > _HEXBIN_ROWS, unit)
     if whole:
         right.set_xlabel(label(f"predicted{suffix}", 48), fontsize=9.5, parse_math=False)
         ax.figure.legend(handles=entries, loc="outside lower center", ncols=4, **_LEGEND)
         if len(y) > _HEXBIN_ROWS:
-            _add_rows_bar(ax, right)
+            _add_rows_bar(ax, right, unit)
     else:
         ax.legend(handles=entries, loc="lower right", **_LEGEND)
     return ax.figure.figure
@@ -135,7 +139,9 @@ def _draw_predictions(
     tidy(ax, x_ticks=5)
 
 
-def _draw_residuals(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float, missed: Any) -> None:
+def _draw_residuals(
+    ax: Axes, y: Floats, mean: Floats, std: Floats, z: float, missed: Any, unit: str
+) -> None:
     """Draw (y − mean) / std against the mean; what is too far out stays at the edge."""
     with np.errstate(divide="ignore", invalid="ignore"):
         residual = np.nan_to_num((y - mean) / std, nan=0.0)  # exact, and certain of it
@@ -152,9 +158,9 @@ def _draw_residuals(ax: Axes, y: Floats, mean: Floats, std: Floats, z: float, mi
     else:
         _draw_dots(ax, mean, residual, missed)
     ax.set(xlim=(low, high), ylim=(-1.06 * reach, 1.06 * reach))
-    ax.set_ylabel("(observed − predicted) / std", fontsize=9.5)
-    beyond = f",  {n_beyond:,} rows beyond ±{reach:g} at the edge" if n_beyond else ""
-    ax.set_title(f"residuals, interval ±{z:.3g}{beyond}", fontsize=8.5)
+    ax.set_ylabel("(observed − predicted) / predicted std", fontsize=9.5)
+    beyond = f",\n{n_beyond:,} {unit} beyond ±{reach:g} at the edge" if n_beyond else ""
+    ax.set_title(f"residuals, dashed: ends of the interval, ±{z:.3g} std{beyond}", fontsize=8.5)
     tidy(ax, x_ticks=5)
 
 
@@ -188,23 +194,23 @@ def _draw_density(
             )
 
 
-def _add_rows_bar(left: Axes, right: Axes) -> None:
-    """One scale of rows a hexagon for both panels."""
+def _add_rows_bar(left: Axes, right: Axes, unit: str) -> None:
+    """One scale of rows per hexagon for both panels."""
     hexagons = [*left.collections, *right.collections]
     most = max(float(np.max(each.get_array())) for each in hexagons)  # type: ignore[arg-type]
     for each in hexagons:
         each.set_clim(1, max(most, 2.0))
     bar = right.figure.colorbar(hexagons[-1], ax=right, shrink=0.75, pad=0.02)
-    bar.set_label("rows", fontsize=8.5)
+    bar.set_label(f"{unit} per hexagon", fontsize=8.5, parse_math=False)
     bar.ax.tick_params(labelsize=7.5)
     bar.outline.set_visible(False)
 
 
-def _legend_entries(level: float, hexagons: bool) -> list[Line2D]:
+def _legend_entries(level: float, hexagons: bool, unit: str) -> list[Line2D]:
     dots: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linestyle": ""}
     entries = [Line2D([], [], color=_LINE, linewidth=1.0, label="observed = predicted")]
     entries.append(Line2D([], [], color=INK, label=f"in its {level:.0%} interval", **dots))
     entries.append(
-        Line2D([], [], color=ACCENT, label="all rows outside" if hexagons else "outside", **dots)
+        Line2D([], [], color=ACCENT, label=f"all {unit} outside" if hexagons else "outside", **dots)
     )
     return entries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
+from dsgp.models.checks import require_choice
+from dsgp.plotting.captions import breaking_between
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.panels import (
     Panel,
@@ -23,7 +26,8 @@ from dsgp.plotting.panels import (
     link_of,
     panels_of,
     scale_of,
-    title_of,
+    shares_of,
+    words_of,
 )
 from dsgp.plotting.style import (
     ACCENT,
@@ -53,15 +57,16 @@ def plot_projections(
     n_points: int = 200,
     level: float = 0.95,
     target: str | None = None,
+    scale: str = "free",
 ) -> Figure:
     """Draw each projection: its function with the credible band, and its direction as bars.
 
     The function is drawn over the range of the projection of the training rows,
-    above bars for where the rows are. Every panel has its own scale. Grey behind a function is one
-    standard deviation of the target to both sides of 0: where it is a thin line the function is
+    above bars for where the rows are. Grey behind a function is one standard deviation of the
+    target (with a likelihood, of f) to both sides of 0: where it is a thin line the function is
     large and cancels with others in part, where it fills the panel the function is small. Its title
-    gives the share of the target's variance (with a likelihood, of that of f), and the lengthscale
-    ℓ.
+    gives the lowest and the highest value and the share of the variance of f as of
+    ``variance_shares``.
 
     Bars are the weights of the standardised inputs in the direction. The sign of a direction is
     arbitrary. With ``method="gibbs"`` functions and directions are those that the chains began at.
@@ -81,6 +86,8 @@ def plot_projections(
         Posterior probability of the band, pointwise, given the directions.
     target : str, optional
         Name and unit of the target, for the label.
+    scale : {"common", "free"}
+        A vertical scale for each function, or one for all.
 
     Returns
     -------
@@ -106,6 +113,7 @@ def plot_projections(
     ['x0', 'x1']
     """
     weights = _projections(model)
+    require_choice("scale", scale, ("common", "free"))
     z = normal_quantile(level)
     if min(max_terms, max_inputs) < 1 or n_points < 2:
         raise ParameterError(
@@ -114,6 +122,7 @@ def plot_projections(
         )
     if not len(weights):
         raise ParameterError("there is no projection to draw")
+    shares = shares_of(model)
     terms = model.terms_[: min(max_terms, len(weights))]
     # One by one: they do not share a scale.
     panels = [
@@ -132,7 +141,8 @@ def plot_projections(
         row, column = divmod(position, n_columns)
         function = fig.add_subplot(grid[row, 2 * column])
         direction = fig.add_subplot(grid[row, 2 * column + 1])
-        _draw_function(function, panel, std, level, model)
+        _draw_function(function, panel, std, level, words_of(panel, shares))
+        function.set_ylim(*limits_of([panel] if scale == "free" else panels))
         _draw_direction(direction, bars)
         if position + n_columns >= len(terms):  # nothing comes below
             function.set_xlabel("projection", fontsize=9)
@@ -140,7 +150,7 @@ def plot_projections(
     effect = "effect" if target is None else f"effect on {label(target, 40)}"
     effect += scale_of(model)
     fig.supylabel(effect, fontsize=9.5, parse_math=False)
-    write_below(fig, _caption(model, panels, directions, level), fig.get_figwidth())
+    write_below(fig, _caption(model, panels, directions, shares, level), fig.get_figwidth())
     return fig
 
 
@@ -233,16 +243,15 @@ def _largest(weights: pd.Series, count: int) -> list[tuple[str, float, bool]]:
     return bars
 
 
-def _draw_function(ax: Axes, panel: Panel, std: float, level: float, model: Any) -> None:
+def _draw_function(ax: Axes, panel: Panel, std: float, level: float, words: str) -> None:
     ax.axhspan(-std, std, color=GREY, alpha=0.22, linewidth=0, zorder=0)
     ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
     (draw_points if panel.few else draw_curve)(ax, panel, level)
     # From the left edge on it is clear of powers of ten; with y it stays where it is.
-    title = f"{panel.term.name}: {title_of(panel, model.target_variance_)}"
+    title = f"{panel.term.name}: {words}"
     ax.set_title(title, fontsize=8.5, loc="left", x=0.02, y=1.0)
     tidy(ax)
     draw_inputs(ax, panel)
-    ax.set_ylim(*limits_of([panel]))
 
 
 def _draw_direction(ax: Axes, bars: list[tuple[str, float, bool]]) -> None:
@@ -269,16 +278,20 @@ def _name_bars(ax: Axes, names: list[str], width: int) -> None:
 
 
 def _caption(
-    model: Any, panels: list[Panel], directions: list[list[tuple[str, float, bool]]], level: float
+    model: Any,
+    panels: list[Panel],
+    directions: list[list[tuple[str, float, bool]]],
+    shares: Mapping[str, float],
+    level: float,
 ) -> str:
     few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
     parts = []
     count = len(model.projections_)
     if left := count - len(panels):
-        share = sum(term.explained_variance for term in model.terms_[len(panels) : count])
+        share = sum(shares[term.name] for term in model.terms_[len(panels) : count])
         parts.append(
             f"not shown: {left} further projection{'' if left == 1 else 's'}, of shares "
-            f"{percent(share / model.target_variance_)} in all"
+            f"{percent(share)} in all"
         )
     if beside := [term.name for term in model.terms_[count:]]:
         named = ", ".join(beside[:_NAMED]) + (" and others" if len(beside) > _NAMED else "")
@@ -292,8 +305,8 @@ def _caption(
     if any(grey):
         parts.append("grey function: the band contains 0 everywhere")
     whole = "target" if link_of(model) is None else "f"
-    parts.append("share: of the target's variance" if whole == "target" else "share: of var f")
-    parts.append("ℓ: lengthscale, in units of the axis")
+    parts.append("numbers above: lowest to highest effect")
+    parts.append("share: of the variance of f, the sum of all functions")
     parts.append(f"grey behind: ±1 std of {'the target' if whole == 'target' else 'f'}")
     told = "" if whole == "target" else ", weighted by information"
     parts.append(f"bars at the bottom: training rows{told}")
@@ -302,5 +315,8 @@ def _caption(
         parts.append("grey bar: root of the sum of squares of the others' weights")
     total = sum(term.explained_variance for term in model.terms_) / model.target_variance_
     if total > 1.5:
-        parts.append(f"all shares add up to {percent(total)}: functions cancel in part")
-    return ";  ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
+        parts.append(
+            f"by themselves the functions have {percent(total)} of the variance of "
+            f"{'the target' if whole == 'target' else 'f'}: they cancel in part"
+        )
+    return breaking_between(parts)

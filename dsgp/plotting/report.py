@@ -1,4 +1,4 @@
-"""Pages for a report: what matters and the main effects, then the interactions."""
+"""Pages for a report: what matters, then main effects, interactions and projections."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.backends.backend_pdf import PdfPages
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.plotting.components import plot_components
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.importance import plot_importance
+from dsgp.plotting.panels import shares_of
 from dsgp.plotting.projections import plot_projections
 from dsgp.plotting.style import TEXT
 from dsgp.terms.bound import INTERACTIONS, MAIN_EFFECTS, PROJECTIONS
 
-# Inches of a page (A4, upright); terms on a page at most, and of those bars on the first.
+# Inches of a page (A4, upright); bars on the first one.
 _WIDTH, _HEIGHT = 8.27, 11.69
-_PANELS, _BARS = 12, 14
+_BARS = 14
+# Panels side by side, and on a page at most, of main effects and of interactions.
+_MAIN, _PAIRS = (3, 12), (2, 6)
+_ROW = {3: 2.35, 2: 3.1}  # inches of a row of panels
 # What is written in files, by which they are known as ours.
 MADE_BY = "dsgp plot"
 
@@ -32,13 +36,15 @@ def plot_report(
     target: str | None = None,
     level: float = 0.95,
     title: str | None = None,
+    max_terms: int | None = None,
+    scale: str = "free",
 ) -> list[Figure]:
     """Draw the pages of a report: importance and main effects, then interactions.
 
     The first page has the shares of the terms (``plot_importance``) above the largest main effects
-    (``plot_components``), the second one the largest interactions. Of a projection pursuit model
-    the second page has the projections (``plot_projections``). A model without interactions or
-    projections has one page.
+    (``plot_components``); the others follow on as many pages as they take, then interactions. Of a
+    projection pursuit model the second page has the projections (``plot_projections``). All shares
+    are those of ``variance_shares``.
 
     Parameters
     ----------
@@ -54,6 +60,11 @@ def plot_report(
         Posterior probability of bands; intervals of shares have 90 %.
     title : str, optional
         Above the first page; by default the class of the model and its numbers of rows and terms.
+    max_terms : int, optional
+        Main effects and interactions drawn at most, those with the largest shares; the last page
+        names the others. All by default.
+    scale : {"common", "free"}
+        As of ``plot_components``; a common scale is that of a page.
 
     Returns
     -------
@@ -79,52 +90,90 @@ def plot_report(
     """
     if path is not None:
         require_ending(path)
+    if max_terms is not None and max_terms < 1:
+        raise ParameterError(f"max_terms must be at least 1, got {max_terms}")
     model = model_of_terms(model)
-    if not model.model_.latent.names:
+    latent = model.model_.latent
+    if not latent.names:
         raise ParameterError("there is no term to draw")
-    roles = dict(zip(model.model_.latent.names, model.model_.latent.roles, strict=True))
-    main = _largest(model, [name for name, role in roles.items() if role == MAIN_EFFECTS])
-    pairs = _largest(model, [name for name, role in roles.items() if role == INTERACTIONS])
-    options: dict[str, Any] = {"level": level, "target": target}
-    pages: list[Figure] = [_first_page(model, main, title, options)]
+    options: dict[str, Any] = {"level": level, "target": target, "scale": scale}
+    shares = shares_of(model)
+    roles = dict(zip(latent.names, latent.roles, strict=True))
+    drawn = [name for name in shares if roles[name] in (MAIN_EFFECTS, INTERACTIONS)]
+    drawn.sort(key=lambda name: -shares[name])
+    drawn, left = drawn[:max_terms], drawn[max_terms:] if max_terms else []
+    main = [name for name in drawn if roles[name] == MAIN_EFFECTS]
+    pairs = [name for name in drawn if roles[name] == INTERACTIONS]
+    bars = 0.24 * min(len(latent.names), _BARS + 1) + 1.2
+    n_first = max(1, int((_HEIGHT - bars - 1.1) / _ROW[_MAIN[0]])) * _MAIN[0]
+    first = main[:n_first]
+    pages: list[Figure] = [_first_page(model, bars, first, left, title, options)]
+    pages += _further_pages(model, MAIN_EFFECTS, main[n_first:], [], _MAIN, options)
     if PROJECTIONS in roles.values():
         pages.append(plot_projections(model, **options))
-    if pairs:
-        page = _page(len(pairs))
-        pages.append(plot_components(model, terms=pairs, fig=page, columns=2, **options))
+    pages += _further_pages(model, INTERACTIONS, pairs, [] if main else left, _PAIRS, options)
     if path is not None:
         for name, some in files_of(pages, Path(path)).items():
             save_pages(some, name)
     return pages
 
 
-def _largest(model: Any, names: list[str]) -> list[str]:
-    """Terms that fit on a page, those that vary most."""
-    sizes = {term.name: term.explained_variance for term in model.terms_}
-    return sorted(names, key=lambda name: -sizes[name])[:_PANELS]
+def _further_pages(
+    model: Any,
+    kind: str,
+    names: list[str],
+    left: list[str],
+    panels: tuple[int, int],
+    options: dict[str, Any],
+) -> list[DisplayedFigure]:
+    """Draw terms on as many pages as they take, no higher than they need."""
+    columns, on_page = panels
+    pages = []
+    for start in range(0, len(names), on_page):
+        some = names[start : start + on_page]
+        rows = -(-len(some) // columns)
+        height = min(_HEIGHT, (_ROW[columns] + 0.25) * rows + 0.9)
+        page = DisplayedFigure((_WIDTH, height), layout="constrained")
+        _draw(model, some, left, page, columns, options)
+        page.suptitle(kind, fontsize=11, color=TEXT)
+        pages.append(page)
+    return pages
 
 
-def _page(n_panels: int) -> DisplayedFigure:
-    """A page with panels side by side in two columns, no higher than they need."""
-    rows = -(-n_panels // 2)
-    return DisplayedFigure((_WIDTH, min(_HEIGHT, 3.1 * rows + 0.6)), layout="constrained")
+def _draw(
+    model: Any,
+    names: list[str],
+    left: list[str],
+    fig: Figure | SubFigure,
+    columns: int,
+    options: dict[str, Any],
+) -> None:
+    """Draw terms, and name those that are on no page, whose shares are smaller than any drawn."""
+    plot_components(
+        model, terms=[*names, *left], max_terms=len(names), fig=fig, columns=columns, **options
+    )
 
 
 def _first_page(
-    model: Any, main: list[str], title: str | None, options: dict[str, Any]
+    model: Any,
+    bars: float,
+    main: list[str],
+    left: list[str],
+    title: str | None,
+    options: dict[str, Any],
 ) -> DisplayedFigure:
-    """Shares of all terms above the main effects."""
-    bars = 0.24 * min(len(model.model_.latent.names), _BARS + 1) + 1.2
-    rows = -(-len(main) // 3)
-    below = min(2.5 * rows + 0.5, _HEIGHT - bars - 0.4) if main else 0.0
+    """Shares of all terms, on so many inches, above the main effects."""
+    columns = min(_MAIN[0], len(main))
+    rows = -(-len(main) // columns) if main else 0
+    below = min(_ROW[_MAIN[0]] * rows + 0.7, _HEIGHT - bars - 0.4) if main else 0.0
     page = DisplayedFigure((_WIDTH, bars + below + 0.4), layout="constrained")
     heights = [bars, below] if main else [bars]
     parts = page.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     plot_importance(model, most=_BARS, fig=parts[0])
     if main:
-        plot_components(model, terms=main, fig=parts[1], columns=min(3, len(main)), **options)
+        _draw(model, main, left, parts[1], columns, options)
     if title is None:
-        title = f"{type(model).__name__}: {model.n_rows_} rows, {len(model.terms_)} terms"
+        title = f"{type(model).__name__}: {model.n_rows_:,} rows, {len(model.terms_)} terms"
     page.suptitle(title, fontsize=11, color=TEXT, parse_math=False)
     return page
 

@@ -14,7 +14,7 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.models.base import FittedModel
 from dsgp.models.term import FittedTerm
-from dsgp.plotting.components import effect_label
+from dsgp.plotting.captions import effect_label
 from dsgp.plotting.dates import write_dates
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.pair_panels import weights_along
@@ -122,7 +122,7 @@ def plot_slices(
     mean, std = _moments(model, summed, first, other, along, values)
 
     if fig is None:
-        fig = DisplayedFigure((5.2, 3.7), layout="constrained")
+        fig = DisplayedFigure((6.2, 3.6), layout="constrained")
     inches = fig.bbox.width / fig.figure.dpi
     ax = fig.subplots()
     ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
@@ -130,7 +130,7 @@ def plot_slices(
         colour = CURVES[k % len(CURVES)]
         ax.fill_between(along, middle - reach, middle + reach, color=colour, alpha=0.16, lw=0)
         ax.plot(along, middle, color=colour, linewidth=1.5, label=label(name, 28))
-    ax.legend(fontsize=8, frameon=False)
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     tidy(ax, 5)
     write_dates(ax.xaxis, model, first)
     ax.set_xlabel(label(first.column, characters(0.8 * inches, 9)), fontsize=9, parse_math=False)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from scipy.special import ndtri
@@ -22,6 +25,18 @@ TEXT = "#58626b"  # captions
 CURVES = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8c6d31"),
 )
+# From below to above zero: blue and orange, which colour-blind readers tell apart, and white
+# between, in steps that look alike (straight lines in CIELAB).
+DIVERGING = LinearSegmentedColormap.from_list(
+    "below and above zero",
+    [
+        *("#005393", "#2e65a0", "#5279ac", "#708db9", "#8ca1c6", "#a8b7d3", "#c3ccdf", "#dee3ec"),
+        "#f9f9f9",
+        *("#f6e2da", "#f0cbbb", "#e9b59d", "#e19f80", "#d78863", "#cc7247", "#c05c2b", "#b24509"),
+    ],
+)
+# Of values and of standard deviations: lightness changes evenly along both.
+SEQUENTIAL, DEVIATION = "viridis", "magma_r"
 
 
 def limits(values: Floats) -> tuple[float, float]:
@@ -36,7 +51,7 @@ def tidy(ax: Axes, x_ticks: int = 4) -> None:
     for axis, n_ticks in ((ax.xaxis, x_ticks), (ax.yaxis, 5)):
         axis.set_major_locator(MaxNLocator(n_ticks, steps=[1, 2, 5, 10], min_n_ticks=2))
         formatter = ScalarFormatter(useMathText=True)
-        formatter.set_powerlimits((-2, 4))
+        formatter.set_powerlimits((-3, 5))
         axis.set_major_formatter(formatter)
         axis.get_offset_text().set_fontsize(7)
     ax.yaxis.get_offset_text().set_horizontalalignment("right")  # clear of the title
@@ -78,21 +93,58 @@ def label(name: str, width: int) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage."""
+    """Write a share as a percentage; below zero is a term that takes back what others give."""
+    if share <= -0.0005:
+        return f"−{percent(-share)}"
     if share < 0.0005:
         return "<0.1%"
     return f"{share:.1%}" if share < 0.0995 else f"{share:,.0%}"
 
 
-def short(value: float) -> str:
-    """Write a number in three digits."""
-    return f"{value:.3g}" if 1e-3 <= value < 1e4 else power_of_ten(value)
+def span(low: float, high: float) -> str:
+    """Write two numbers, with as many digits as their distance has a use for."""
+    size, apart = max(abs(low), abs(high)), (high - low) or max(abs(low), abs(high))
+    if size == 0:
+        return "0"
+    if not 1e-4 <= size < 1e6:
+        return f"{power_of_ten(low)} to {power_of_ten(high)}"
+    decimals = int(np.clip(1 - np.floor(np.log10(apart)), 0, 6))
+    return " to ".join(
+        f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−") for value in (low, high)
+    )
 
 
 def power_of_ten(value: float) -> str:
     """Write a number as mantissa and power of ten."""
+    if value == 0:
+        return "0"
     mantissa, exponent = f"{value:.1e}".split("e")
     return rf"${mantissa}\times 10^{{{int(exponent)}}}$"
+
+
+def short_name(name: str, width: int) -> str:
+    """One line of a name, without its middle if need be."""
+    half = width // 2
+    return name if len(name) <= width else f"{name[: width - half - 1]}…{name[-half:]}"
+
+
+def short_names(names: Sequence[str], width: int) -> list[str]:
+    """Names in one line each, as short as asked for, but so long that they differ."""
+    names = [str(name) for name in names]
+    for length in range(width, 2 * width + 1):
+        shortened = [short_name(name, length) for name in names]
+        if len(set(shortened)) == len(set(names)):
+            break
+    return shortened
+
+
+def write_title(ax: Axes, name: str, words: str, width: int) -> None:
+    """Write a name above a panel, in two lines of a width at most, and below it a line of words."""
+    ax.set_title(label(name, width), fontsize=9, pad=15, parse_math=False)
+    ax.annotate(
+        words, (0.5, 1.0), (0, 3), xycoords="axes fraction", textcoords="offset points",
+        ha="center", va="bottom", fontsize=7.5, color=TEXT, annotation_clip=False,
+    )  # fmt: skip
 
 
 def normal_quantile(level: float) -> float:

@@ -117,23 +117,24 @@ def with_margins(term: BoundTerm, sketches: Mapping[Input, Sketch]) -> BoundTerm
 
 @dataclass(frozen=True)
 class BinsOfRows:
-    """Bins of an input, with mean and variance of the values in each."""
+    """Bins of an input, with mean and variance of the values in each, and the greatest value."""
 
     bins: Bins
     mean: Floats
     variance: Floats
+    high: float
 
     @classmethod
     def of(cls, bins: Bins, sketch: Sketch) -> BinsOfRows:
         """Take both from a sketch; a bin that it has no value of is where it begins."""
         if bins.exact:
-            return cls(bins, bins.origin, np.zeros(len(bins)))
+            return cls(bins, bins.origin, np.zeros(len(bins)), sketch.high)
         codes = np.searchsorted(bins.edges, sketch.values, side="right")
         counts = np.maximum(sum_by(codes, len(bins), sketch.counts), 1e-300)
         beyond = sketch.values - bins.origin[codes]
         shift = sum_by(codes, len(bins), sketch.counts * beyond) / counts
         squares = sum_by(codes, len(bins), sketch.counts * (beyond - shift[codes]) ** 2) / counts
-        return cls(bins, bins.origin + shift, squares)
+        return cls(bins, bins.origin + shift, squares, sketch.high)
 
 
 @dataclass(frozen=True)

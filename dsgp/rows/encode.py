@@ -226,6 +226,10 @@ class Bins:
     def __len__(self) -> int:
         return len(self.origin)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what is made of the edges."""
+        return {name: part for name, part in self.__dict__.items() if name != "_lookup"}
+
     @cached_property
     def _lookup(self) -> tuple[NDArray[np.int64], float, float]:
         """For each of equal cells the number of edges below it; where cells begin; their number."""

@@ -161,7 +161,7 @@ class NoisePrior:
             return -math.inf
         return -self.shape * log_variance - self.rate * math.exp(-log_variance)
 
-    def draw(self, random: np.random.Generator, squares: float = 0.0, n_rows: int = 0) -> float:
+    def draw(self, random: np.random.Generator, squares: float = 0.0, n_rows: float = 0) -> float:
         """Draw σ² given residuals: their weighted sum of squares and their number."""
         if self.is_fixed:
             return self.lower

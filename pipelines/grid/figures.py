@@ -7,20 +7,36 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
+from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter
 
 from dsgp.plotting import plot_field, plot_predictions
-from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame
+from dsgp.plotting.style import (
+    ACCENT,
+    DEVIATION,
+    DIVERGING,
+    FAINT,
+    GREY,
+    INK,
+    TEXT,
+    frame,
+    write_below,
+)
 from dsgp.terms import Floats
 from pipelines.datasets.fields import HeldOut
-from pipelines.grid.corners import Timing
+from pipelines.grid.corners import FULL, OURS, Timing
 from pipelines.grid.filling import LEVEL, Filling
 from pipelines.grid.imaging import AS_IT_IS, Reconstruction, Task
 from pipelines.grid.pictures import WHITE
 from pipelines.reporting import DPI
 
+# What a test cell was held out with.
+_HELD_OUT = {
+    "points": "single cells held out",
+    "clouds": "blocks of cells held out, as clouds hide them",
+}
+_METHODS = {OURS: "Kronecker products of the dims", FULL: "full GP, N × N matrices"}
 _SIDE = 2.55  # inches of an image
 _CORNER = 30  # pixels along a side of a map of deviations
 
@@ -48,8 +64,15 @@ def draw_image(smoothed: Task, interpolated: Task) -> Figure:
     _std(fig, axes[2, 2], axes[3, 2], below.std, "(d)")
     residual = smoothed.given - above.mean
     reach = float(np.percentile(np.abs(residual), 99.5))
-    _coloured(fig, axes[0, 3], axes[1, 3], residual, Normalize(-reach, reach), "RdBu_r", "both")
+    _coloured(fig, axes[0, 3], axes[1, 3], residual, Normalize(-reach, reach), DIVERGING, "both")
     axes[0, 3].set_title("(a) − (b)", fontsize=8.5)
+    write_below(
+        fig,
+        "dB: peak signal-to-noise ratio, and SSIM: structural similarity, 1 at most, both against "
+        "the image as it is and larger for a better picture; std: standard deviation of the "
+        "posterior",
+        fig.get_figwidth(),
+    )
     for ax in axes.flat:
         if not ax.has_data() and not ax.images and not ax.collections:
             ax.set_axis_off()
@@ -82,12 +105,12 @@ def _std(fig: Figure, ax: Axes, bar: Axes, std: Floats | None, name: str) -> Non
     """Draw a corner: the deviation of a stationary process is the same but near edges and gaps."""
     assert std is not None
     part = std[-_CORNER:, -_CORNER:]
-    _coloured(fig, ax, bar, part, Normalize(float(part.min()), float(part.max())), "YlOrBr")
+    _coloured(fig, ax, bar, part, Normalize(float(part.min()), float(part.max())), DEVIATION)
     ax.set_title(f"std of {name}, lower right {len(part)} × {len(part)} pixels", fontsize=8.5)
 
 
 def _coloured(
-    fig: Figure, ax: Axes, bar: Axes, values: Floats, norm: Normalize, cmap: str,
+    fig: Figure, ax: Axes, bar: Axes, values: Floats, norm: Normalize, cmap: str | Colormap,
     extend: str = "neither",
 ) -> None:  # fmt: skip
     drawn = ax.imshow(values, cmap=cmap, norm=norm, interpolation="nearest")
@@ -111,13 +134,19 @@ def draw_field(
     unit = str(da.attrs.get("units", ""))
     target = str(da.attrs.get("long_name", name)) + (f" ({unit})" if unit else "")
     maps = plot_field(filled.posterior, fitted, at={str(da.dims[0]): times}, target=target)
+    maps.suptitle(
+        "observed: what was fitted, without the cells and blocks held out for the test",
+        fontsize=8.5, color=TEXT,
+    )  # fmt: skip
     maps.savefig(folder / "maps.png", dpi=DPI)
     for kind, of_kind in filled.table.groupby("kind"):
         if len(of_kind) > 1:
-            plot_predictions(
-                of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL,
-                target=f"held-out {'cells' if kind == 'points' else 'blocks'}",
-            ).savefig(folder / f"held-out-{kind}.png", dpi=DPI)  # fmt: skip
+            figure = plot_predictions(
+                of_kind["observed"], of_kind["mean"], of_kind["std"], level=LEVEL, target=target,
+                unit="cells",
+            )  # fmt: skip
+            figure.suptitle(_HELD_OUT[str(kind)], fontsize=9.5, color=TEXT)
+            figure.savefig(folder / f"held-out-{kind}.png", dpi=DPI)
 
 
 def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
@@ -129,7 +158,8 @@ def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
         of_method = [timing for timing in timings if timing.method == name]
         n = np.array([timing.n for timing in of_method], dtype=float)
         seconds = np.array([timing.seconds for timing in of_method])
-        text = name + (f": $N^{{{slopes[name]:.2f}}}$" if name in slopes else "")
+        text = _METHODS.get(name, name)
+        text += f": time ∝ $N^{{{slopes[name]:.2f}}}$" if name in slopes else ""
         ax.plot(n, seconds, mark + "-", color=colour, markersize=4.5, linewidth=1.4, label=text)
         _guide(ax, n, seconds, power)
     ax.set_xscale("log", base=2)
@@ -139,7 +169,7 @@ def draw_corners(timings: Sequence[Timing], slopes: dict[str, float]) -> Figure:
     ax.xaxis.set_minor_formatter(NullFormatter())
     ax.set_xlabel("corners N of the hypercube", fontsize=9)
     ax.set_ylabel("seconds of one learning iteration", fontsize=9)
-    ax.legend(fontsize=8, frameon=False, loc="upper left")
+    fig.legend(loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     frame(ax)
     return fig
 

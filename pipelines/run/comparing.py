@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import NullFormatter, PercentFormatter
 
 import dsgp
-from dsgp.plotting.style import ACCENT, GREY, INK, frame
+from dsgp.plotting.style import ACCENT, GREY, INK, frame, write_below
 from pipelines.reporting import (
     DPI,
     describe_model,
@@ -24,10 +24,20 @@ from pipelines.run.encoding import Encoded
 from pipelines.run.evaluating import METRICS, PREDICTIONS
 from pipelines.run.fitting import MODEL
 from pipelines.run.folders import manifest_of, read_json
-from pipelines.run.measures import DRAWN, LABELS, best_of, told
+from pipelines.run.measures import (
+    DRAWN,
+    FROM_ZERO,
+    LABELS,
+    SHARES,
+    SPELT_OUT,
+    best_of,
+    told,
+)
 
 PIPELINE = "run"
 FITS = ("additive", "pursuit", "scoring")
+# Of axes: distance from the probability of the intervals, and nats, that are shown at least.
+_COVERAGE, _APART = 0.05, 0.1
 
 
 def report(
@@ -175,9 +185,9 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
 
 
 def draw_comparison(table: pd.DataFrame, task: str, level: float) -> Figure:
-    """Draw a panel of dots for each measure, and one of seconds; a line a model."""
+    """Draw a panel of dots for each measure, and one of seconds; one line per model."""
     names = [name for name in DRAWN[task] if name in table]
-    fig = Figure((2.0 + 1.9 * (len(names) + 1), 1.1 + 0.32 * len(table)), layout="constrained")
+    fig = Figure((2.0 + 1.9 * (len(names) + 1), 1.6 + 0.32 * len(table)), layout="constrained")
     axes = fig.subplots(1, len(names) + 1, sharey=True)
     places = np.arange(len(table))[::-1]
     for ax, name in zip(axes, [*names, "fit_seconds"], strict=True):
@@ -188,19 +198,39 @@ def draw_comparison(table: pd.DataFrame, task: str, level: float) -> Figure:
         ax.hlines(places, 0, 1, transform=ax.get_yaxis_transform(), color=GREY, lw=0.5, zorder=0)
         ax.scatter(values[known], places[known], c=np.array(colours)[known], s=28)
         if name == "coverage":
-            ax.axvline(level, color=ACCENT, lw=0.8)
+            ax.axvline(level, color=INK, lw=0.9, ls="--", zorder=1)
         if name == "fit_seconds" and (values > 0).all():
             ax.set_xscale("log")
             ax.xaxis.set_minor_formatter(NullFormatter())
         else:
+            ax.set_xlim(*_shown(name, values[known], level))
             ax.locator_params(axis="x", nbins=3)
-            ax.margins(x=0.15)
-        ax.set_title(LABELS.get(name, "seconds of the fit"), fontsize=9)
+            if name in SHARES:
+                ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
+        ax.set_title(SPELT_OUT.get(name, "seconds of the fit"), fontsize=8.5)
         ax.tick_params(labelsize=8)
         frame(ax)
     axes[0].set_yticks(places, list(table.index), fontsize=9)
     axes[0].set_ylim(-0.6, len(table) - 0.4)
+    note = (
+        "red: the best, but for differences of rounding; a model without a dot has no such measure"
+    )
+    if "coverage" in names:
+        note += f"; dashed: the probability of the intervals, {level:.0%}"
+    write_below(fig, note, fig.get_figwidth())
     return fig
+
+
+def _shown(name: str, values: Any, level: float) -> tuple[float, float]:
+    """Ends of an axis: not so near one another that differences of no account fill it."""
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    if name == "coverage":
+        reach = 1.15 * max(_COVERAGE, level - low, high - level)
+        return level - reach, level + reach
+    if name in FROM_ZERO:
+        return -0.05 * high, 1.15 * high or 1.0
+    apart = max(high - low, _APART)
+    return (low + high) / 2 - 0.65 * apart, (low + high) / 2 + 0.65 * apart
 
 
 def _draw_one(work: Work, model: str, stages: list[str], encoded: Encoded, level: float) -> None:

@@ -33,6 +33,18 @@ LABELS = {
     "auc": "area under ROC",
     "coverage": "coverage",
 }
+# What a picture calls them, which has no place to explain them.
+SPELT_OUT = {
+    "nmse": "mean squared error\n/ variance of the target",
+    "mnlp": "mean of −log density of\nthe target (nats)",
+    "rmse": "root mean squared error\n",
+    "error_rate": "labels that are wrong\n",
+    "mnll": "log loss\n(nats)",
+    "calibration_error": "error of predicted\nprobabilities",
+    "coverage": "targets in their\nintervals",
+}
+FROM_ZERO = ("nmse", "rmse", "error_rate", "mnll", "calibration_error")
+SHARES = ("nmse", "error_rate", "calibration_error", "coverage")
 MOST_OF = ("auc",)  # larger is better
 # Those that the comparison draws.
 DRAWN = {

@@ -124,7 +124,11 @@ def draw_accuracy(lines: list[Line]) -> Figure:
     for ax, name, label in zip(
         panels,
         ("rmse_f", "mnlp_excess", "coverage_f"),
-        ("RMSE of f", "MNLP of y − the truth's (nats)", f"coverage of the {LEVEL:.0%} band of f"),
+        (
+            "root mean squared error of f",
+            "mean −log density of y, less the truth's (nats)",
+            f"share of f within its {LEVEL:.0%} band",
+        ),
         strict=True,
     ):
         _curves(ax, lines, name)

@@ -52,7 +52,7 @@ def draw_workers(report: Mapping[str, Any], fitted: Fitted, path: Path) -> None:
     for ax, title, label in (
         (strong, "strong scaling: the same rows", "wall seconds"),
         (efficiency, "efficiency of strong scaling", "speedup / workers"),
-        (weak, f"weak scaling: {each:,} rows a worker", "wall seconds"),
+        (weak, f"weak scaling: {each:,} rows per worker", "wall seconds"),
     ):
         _finish(ax, lines, title, label)
     strong.set_yscale("log")

@@ -430,7 +430,7 @@ def test_plots_of_its_functions():
     X, codes, _ = table(n_classes=3)
     two = AdditiveGPClassifier(learner_tol=0.05).fit(X, codes == 0)
     figure = plot_components(two)
-    assert {ax.get_xlabel() for ax in figure.axes} == {"a", "b"}
+    assert {ax.get_title() for ax in figure.axes} == {"a", "b"}
     assert figure.get_supylabel() == "effect on f (logit link)"
     assert plot_learning(two).axes
     three = kept().fit(X, codes)

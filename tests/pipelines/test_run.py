@@ -25,6 +25,7 @@ from pipelines.datasets import load
 from pipelines.reporting import MAKER, output_folder
 from pipelines.run.__main__ import app, run
 from pipelines.run.chain import reasons
+from pipelines.run.comparing import draw_comparison
 from pipelines.run.config import read, validated
 from pipelines.run.fitting import build_additive, build_scoring
 from pipelines.run.folders import chain_folder, manifest_of
@@ -361,6 +362,23 @@ def test_pictures_of_the_models_and_of_the_comparison(tmp_path):
         "both/predictions.png",
     } <= pictures
     assert "trees/predictions.png" not in pictures  # it has no std
+
+
+def test_axes_of_a_comparison_are_not_zoomed_to_differences_of_no_account():
+    measures = {
+        "nmse": [0.100, 0.101],
+        "mnlp": [1.000, 1.001],
+        "coverage": [0.951, 0.949],
+        "fit_seconds": [1.0, 2.0],
+    }
+    table = pd.DataFrame(measures, index=["one", "other"])
+    error, density, coverage, _ = draw_comparison(table, "regression", 0.95).axes
+    assert error.get_xlim()[0] < 0 < 0.1 < error.get_xlim()[1]
+    assert np.ptp(density.get_xlim()) > 0.1
+    assert np.ptp(coverage.get_xlim()) > 0.1
+    for ax in (error, density, coverage):
+        assert "NMSE" not in ax.get_title()
+        assert "MNLP" not in ax.get_title()
 
 
 # ---- going on

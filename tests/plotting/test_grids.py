@@ -31,7 +31,7 @@ def panels(figure):
 
 def cells(ax):
     """Corner coordinates and values of the mesh of a map."""
-    (mesh,) = ax.collections
+    mesh = ax.collections[0]  # above it: gaps and the coast
     return mesh, np.ma.getdata(mesh.get_array()), mesh.get_array()
 
 
@@ -92,6 +92,27 @@ def test_cells_without_a_value_are_blank():
         assert value_at(ax, 10.0, 50.0) is np.ma.masked
 
 
+def test_land_is_told_from_what_was_not_observed():
+    both = posterior().isel(time=0)
+    land = (both.lat == 50) & (both.lon == 10)
+    cloud = (both.lat == 60) & (both.lon >= 10)
+    figure = plot_field(both.where(~land), both["mean"].where(~land & ~cloud))
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "no field there, such as land",
+        "not observed, such as clouds",
+    ]
+    observed, mean, _ = panels(figure)
+    _, gaps, coast = observed.collections
+    assert gaps.get_array().count() == 3  # cells under the cloud, and no land
+    assert len(mean.collections) == 2
+    for lines in (coast, mean.collections[1]):
+        ends = np.array(lines.get_segments())
+        assert len(ends) == 4  # the sides of one cell
+        np.testing.assert_array_equal(np.ptp(ends.reshape(-1, 2), axis=0), [12.5, 10.0])
+    assert not plot_field(both).legends
+
+
 def test_slices_share_their_scales_and_bars_have_units():
     figure = plot_field(posterior(), n_slices=2)
     assert len(panels(figure)) == 4
@@ -112,7 +133,7 @@ def test_values_of_both_signs_have_a_scale_about_zero():
     mesh, *_ = cells(panels(plot_field(both))[0])
     low, high = mesh.get_clim()
     assert low == pytest.approx(-high)
-    assert mesh.get_cmap().name == "RdBu_r"
+    assert mesh.get_cmap().name == "below and above zero"
     assert cells(panels(plot_field(both, cmap="gray"))[0])[0].get_cmap().name == "gray"
 
 

@@ -17,8 +17,9 @@ from dsgp import (
 )
 from dsgp.cli import main
 from dsgp.errors import ParameterError
+from dsgp.kernels import Matern32
 from dsgp.plotting import plot_components, plot_importance, plot_report, plot_slices
-from dsgp.plotting.style import CURVES
+from dsgp.plotting.style import CURVES, percent
 
 RNG = np.random.default_rng(1)
 N = 250
@@ -108,11 +109,11 @@ def test_slices_name_what_will_not_do(model):
 
 def test_maps_have_calendar_axes_and_one_scale_of_colours(model):
     names = ["a × b", "day × b", "a × g"]
-    common = plot_components(model, terms=names, sort="column")
+    common = plot_components(model, terms=names, sort="column", scale="common")
     meshes = [ax.collections[0] for ax in common.axes if ax.get_label() != "<colorbar>"][:2]
     assert meshes[0].get_clim() == meshes[1].get_clim()
     assert isinstance(common.axes[2].xaxis.get_major_formatter(), ConciseDateFormatter)
-    free = plot_components(model, terms=names, sort="column", scale="free")
+    free = plot_components(model, terms=names, sort="column")
     meshes = [ax.collections[0] for ax in free.axes if ax.get_label() != "<colorbar>"][:2]
     assert meshes[0].get_clim() != meshes[1].get_clim()
     colours = [line.get_color() for line in free.axes[-1].lines[1:]]
@@ -145,6 +146,8 @@ def test_pages_of_a_report_and_of_the_command(model, tmp_path, capsys):
         (main_of, "--overwrite"),
         ([*main_of[:3], str(tmp_path / "pages.svg")], "saved as .pdf or .png"),
         ([*main_of, "--level", "95"], "--level must lie between 0 and 1"),
+        ([*main_of, "--max-terms", "0"], "--max-terms must be at least 1"),
+        ([*main_of, "--scale", "both"], "--scale must be free or common"),
     ):
         assert run(arguments) == 1
         assert told in capsys.readouterr().err
@@ -153,6 +156,38 @@ def test_pages_of_a_report_and_of_the_command(model, tmp_path, capsys):
     assert run([*main_of, "--overwrite"]) == 1
     assert "dsgp plot did not write it" in capsys.readouterr().err
     assert (tmp_path / "pages.pdf").read_text() == "mine"
+
+
+def test_terms_fill_as_many_pages_as_they_take_and_those_left_out_are_named():
+    wide = pd.DataFrame(RNG.standard_normal((60, 30)), columns=[f"c{j:02d}" for j in range(30)])
+    kernel = Matern32(lengthscale=1.0, variance=1.0)
+    model = AdditiveGPRegressor(kernel, noise_variance=0.1, learner=None).fit(
+        wide, wide.sum(axis=1)
+    )
+    shares = variance_shares(model)["share"].sort_values(ascending=False)
+
+    def drawn(pages):
+        titles = [ax.get_title() for page in pages for ax in all_axes(page)]
+        return [title for title in titles if title in shares.index]
+
+    pages = plot_report(model)
+    assert len(pages) == 3
+    assert drawn(pages) == list(shares.index)
+    text = [text.get_text() for text in all_axes(pages[0])[1].texts]
+    assert text[0].endswith(f"share {percent(shares.iloc[0])}")
+    few = plot_report(model, max_terms=4)
+    assert len(few) == 1
+    assert drawn(few) == list(shares.index[:4])
+    named = " ".join(few[0].subfigs[1].get_supxlabel().split())
+    assert named.endswith("not drawn: " + ", ".join(shares.index[4:]))
+    with pytest.raises(ParameterError, match="max_terms"):
+        plot_report(model, max_terms=0)
+
+
+def all_axes(page):
+    """Axes of a page, those of its parts in order."""
+    parts = page.subfigs or [page]
+    return [ax for part in parts for ax in part.axes]
 
 
 def run(arguments):

@@ -11,6 +11,7 @@ PLOT_EXAMPLES = """\b
 Examples:
   dsgp plot price.zarr --out price.pdf
   dsgp plot price.zarr --out price.png --target 'price, EUR'
+  dsgp plot price.zarr --out price.pdf --max-terms 12 --scale common
 """
 
 
@@ -19,21 +20,25 @@ def plot(
     out: options.Out,
     target: options.Target = None,
     level: options.Level = 0.95,
+    max_terms: options.MaxTerms = None,
+    scale: options.Scale = "free",
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
     """Plot a saved model: shares of its terms, main effects, interactions or projections.
 
     The first page has the share of each term in the variance, with an interval, and the largest
-    main effects with their bands. The second page has the interactions, or the projections of a
-    pursuit model, if there are any. With more than two classes, there are such pages for each
-    class. Needs matplotlib.
+    main effects with their bands. The following pages have the other main effects, and the
+    interactions or the projections of a pursuit model, if there are any. With more than two
+    classes, there are such pages for each class. Needs matplotlib.
     """
     work_of("pictures").plot(
         model,
         out,
         target=target,
         level=level,
+        max_terms=max_terms,
+        scale=scale,
         storage_options=storage_option,
         overwrite=overwrite,
     )

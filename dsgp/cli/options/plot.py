@@ -18,4 +18,20 @@ Target = Annotated[
     str | None,
     Option(metavar="TEXT", help="Name and unit of the target, for the labels."),
 ]
+MaxTerms = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        help="Main effects and interactions drawn at most, those with the largest shares; the "
+        "others are named. By default all.",
+    ),
+]
+Scale = Annotated[
+    str,
+    Option(
+        metavar="SCALE",
+        help="free: a vertical scale per panel, so that small effects are seen; common: one per "
+        "page, so that sizes compare.",
+    ),
+]
 Level = Annotated[float, Option(metavar="P", help="Probability of the bands, between 0 and 1.")]

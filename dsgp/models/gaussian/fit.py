@@ -360,6 +360,19 @@ class GaussianFit:
                 return outcome
         return self._of(training, replace(hyper, pair=None))  # its vectors are of other bins
 
+    def solved(self, training: Training, hyper: Hyperparameters) -> GaussianOutcome:
+        """Return the posterior at hyperparameters, with the bins that there are."""
+        require_resolvable(hyper.kernels, hyper.noise_variance)
+        return self._of(training, hyper).at_home()
+
+    def relearned(self, training: Training, clock: Clock) -> GaussianOutcome:
+        """Learn hyperparameters from those of the terms, with the bins that there are."""
+        clock.stage("learn")
+        hyper = self.learn(training)
+        clock.stage("solve")
+        outcome = self._from_start(self._of(training, hyper), *self._start(training))
+        return self._without_structure(outcome, hyper.noise_bounds, clock).at_home()
+
     def warn(self, outcome: GaussianOutcome, stacklevel: int = 3) -> None:
         """Warn of what did not converge, and of bins that are too wide.
 

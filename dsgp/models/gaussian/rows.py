@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -17,6 +19,8 @@ from dsgp.models.rows.budget import code_bytes, plan_memory
 from dsgp.models.rows.columns import TermRows, missing_of
 from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
 from dsgp.rows.coded import Extremes, report_columns
+from dsgp.rows.coding import TermCut
+from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import Source
 from dsgp.rows.usable import (
     constant_target,
@@ -24,7 +28,7 @@ from dsgp.rows.usable import (
     require_usable_scale,
     require_usable_target,
 )
-from dsgp.terms import BoundTerm, Floats
+from dsgp.terms import BoundTerm, Codes, Floats
 from dsgp.worker_blocks import workers_that_keep
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
@@ -33,6 +37,54 @@ EXACT_INPUTS = 100_000
 EXACT_ROUGH_INPUTS = 10_000_000
 # Kept of a row by workers, beside its code.
 _ROW_NUMBERS = 3
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A term that has no function, as what it reads did not vary.
+
+    Attributes
+    ----------
+    term : BoundTerm
+    low, high : tuple of float
+        Least and greatest value of each of its inputs; NaN where all were missing.
+    """
+
+    term: BoundTerm
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @classmethod
+    def of(cls, term: BoundTerm, inputs: Sequence[Floats]) -> Constant:
+        """Take the ends of its inputs, (n_rows,) each."""
+        seen = [values[~np.isnan(values)] for values in inputs]
+        low = tuple(float(some.min()) if len(some) else math.nan for some in seen)
+        high = tuple(float(some.max()) if len(some) else math.nan for some in seen)
+        return cls(term, low, high)
+
+    @classmethod
+    def of_sketches(cls, term: BoundTerm, sketches: Sequence[Sketch]) -> Constant:
+        """Take them from sketches of the inputs."""
+        ends = [
+            (one.low, one.high) if one.low <= one.high else (math.nan, math.nan) for one in sketches
+        ]
+        return cls(term, tuple(low for low, _ in ends), tuple(high for _, high in ends))
+
+    def merged(self, other: Constant) -> Constant:
+        """Return the ends of what both have seen."""
+        low = tuple(float(np.fmin(a, b)) for a, b in zip(self.low, other.low, strict=True))
+        high = tuple(float(np.fmax(a, b)) for a, b in zip(self.high, other.high, strict=True))
+        return Constant(self.term, low, high)
+
+    @property
+    def varies(self) -> bool:
+        """Whether rows with such inputs have a function after all."""
+        if any(math.isnan(low) for low in self.low):  # of an input nothing is known
+            return False
+        differ = [low < high for low, high in zip(self.low, self.high, strict=True)]
+        if self.term.multiplier is not None and self.low[-1] == self.high[-1] == 0.0:
+            return False
+        return all(differ) if self.term.other is not None else any(differ)
 
 
 @dataclass(frozen=True)
@@ -57,6 +109,11 @@ class Training:
         Rows in which a column is missing, if any.
     too_wide : dict of str to int
         Columns whose target varies within the bins by more than noise, and how many bins would do.
+    left_out : list of Constant
+        The terms that ``constant`` names.
+    cuts, places
+        How the inputs of each term were cut, and which cells of the cut are those of the equations;
+        None where every distinct value is kept.
     """
 
     names: tuple[str, ...]
@@ -70,6 +127,9 @@ class Training:
     spreads: list[Floats] | None
     n_missing: dict[str, int]
     too_wide: dict[str, int] = field(default_factory=dict)
+    left_out: list[Constant] = field(default_factory=list)
+    cuts: list[TermCut] | None = None
+    places: list[Codes] | None = None
 
     @property
     def noise_scale(self) -> float:
@@ -102,7 +162,8 @@ def prepare(
     MemoryLimitError
         If the rows would not fit.
     """
-    if bins is None or (bins == "auto" and _exact_is_cheap(source, terms)):
+    cheap = source.in_memory and exact_is_cheap(source.n_rows, len(source.names), terms)
+    if bins is None or (bins == "auto" and cheap):
         return _exact(source, terms)
     if source.n_rows is not None:  # what is sure to be needed; the survey tells the rest
         plan_memory(source.n_rows, len(source.names), [], True, source.weighted)
@@ -111,14 +172,15 @@ def prepare(
     return binned(rows, surveyed, bins, watch)
 
 
-def _exact_is_cheap(source: Source, terms: list[BoundTerm]) -> bool:
-    if not source.in_memory or source.n_rows is None:
+def exact_is_cheap(n_rows: int | None, n_columns: int, terms: list[BoundTerm]) -> bool:
+    """Tell whether every distinct value of so many rows in memory is kept without being asked."""
+    if n_rows is None:
         return False
-    if any(term.is_dense for term in terms) and source.n_rows > EXACT_DENSE_ROWS:
+    if any(term.is_dense for term in terms) and n_rows > EXACT_DENSE_ROWS:
         return False
     rough = min((term.kernel.order for term in terms), default=4) == 1
     limit = EXACT_ROUGH_INPUTS if rough else EXACT_INPUTS
-    return source.n_rows * len(source.names) <= limit
+    return n_rows * n_columns <= limit
 
 
 def _exact(source: Source, terms: list[BoundTerm]) -> Training:
@@ -129,6 +191,8 @@ def _exact(source: Source, terms: list[BoundTerm]) -> Training:
     if weight is not None:
         weight = weight / weight_scale if weight.min() < weight.max() else None
     table, kept, constant = encode_all(source, terms, rows.columns, len(y), weight)
+    by_name = dict(zip(source.names, rows.columns, strict=True))
+    left_out = [Constant.of(term, term.read(by_name)) for term in terms if term.name in constant]
     report_columns({f"the target {source.target!r}": Extremes().add(y)})
     offset, scale = location_and_scale(y, weight)
     return Training(
@@ -142,6 +206,7 @@ def _exact(source: Source, terms: list[BoundTerm]) -> Training:
         weight_scale=weight_scale,
         spreads=None,
         n_missing=n_missing,
+        left_out=left_out,
     )
 
 
@@ -179,6 +244,13 @@ def binned(
         weight_scale=summed.weight_scale,
         spreads=None if plan.exact else summed.spreads,
         n_missing=missing_of(rows, surveyed),
+        left_out=[
+            Constant.of_sketches(term, surveyed.sketches[part])
+            for d, (term, part) in enumerate(zip(plan.all_terms, rows.parts, strict=True))
+            if d not in plan.varying
+        ],
+        cuts=plan.cuts,
+        places=[*summed.places],
     )
     return replace(training, too_wide=too_wide)
 

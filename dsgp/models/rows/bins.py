@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -199,17 +199,9 @@ class BinPlan:
         constant = [term.name for d, term in enumerate(terms) if d not in varying]
         tell_constant(constant)
         kept = [terms[d] for d in varying]
-        lines = [d for d, term in enumerate(kept) if term.family in ("axis", "markov", "dense")]
-        wanted = [_bins_of(term, bins, auto) for term in kept]
-        affordable = _affordable_bins(len(kept))
-        most = max((wanted[d] for d in lines), default=0)
-        with_pairs = affordable >= min(LEAST_TABLE_BINS, most)
-        # An exact number is the user's; ours may be a little smaller if that allows for tables.
-        if bins == "auto" and with_pairs and most <= 512:
-            wanted = [min(n, affordable) for n in wanted]
         wanted = [
             max(n, _affordable_cut(term, (least or {}).get(term.name, 0)))
-            for n, term in zip(wanted, kept, strict=True)
+            for n, term in zip(wanted_bins(kept, bins, auto), kept, strict=True)
         ]
         cuts = []
         for d, n in zip(varying, wanted, strict=True):
@@ -233,6 +225,24 @@ class BinPlan:
             kept_numbers,
         )
         return cls(terms, varying, constant, cuts, with_pairs, on_disk)
+
+
+def wanted_bins(
+    terms: Sequence[BoundTerm], bins: str | int | None, auto: Mapping[int, int] = AUTO_BINS
+) -> list[int]:
+    """Return how many bins a curve of each term is to have; the others as of ``BinPlan.of``."""
+    wanted = [_bins_of(term, bins, auto) for term in terms]
+    affordable = _affordable_bins(len(terms))
+    lines = (
+        n
+        for n, term in zip(wanted, terms, strict=True)
+        if term.family in ("axis", "markov", "dense")
+    )
+    most = max(lines, default=0)
+    # An exact number is the user's; ours may be a little smaller if that allows for tables.
+    if bins == "auto" and affordable >= min(LEAST_TABLE_BINS, most) and most <= 512:
+        wanted = [min(n, affordable) for n in wanted]
+    return wanted
 
 
 def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -> int:

@@ -5,6 +5,7 @@ from dsgp.rows.sources.classes import classes_of, labels_in
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.files import FILE_TYPES, opened, read_table
 from dsgp.rows.sources.frames import plain_table
+from dsgp.rows.sources.further import Further, further_rows
 from dsgp.rows.sources.kinds import Kind, Wanted, kind_from_settings
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
 from dsgp.rows.sources.mapped import MappedSource, RetargetedSource, ViewedSource
@@ -28,6 +29,7 @@ __all__ = [
     "Block",
     "Columns",
     "CsvFormat",
+    "Further",
     "Kind",
     "MappedSource",
     "MemorySource",
@@ -42,6 +44,7 @@ __all__ = [
     "columns_of",
     "computed",
     "frame_like",
+    "further_rows",
     "is_lazy",
     "kind_from_settings",
     "labels_in",

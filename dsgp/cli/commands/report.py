@@ -1,0 +1,52 @@
+"""The command ``dsgp report``, its help and examples; `dsgp.cli.reports` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.options import plot, predict, shared
+from dsgp.cli.options import report as options
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+REPORT_EXAMPLES = """\b
+Examples:
+  dsgp report price.zarr -o price.html --target 'price, EUR'
+  dsgp report price.zarr -o price.html --data test.parquet --target price
+  dsgp report claims.zarr -o claims.html --data test.csv \\
+      --target n_claims --exposure years
+"""
+
+
+def report(
+    model: shared.Model,
+    out: options.Out,
+    data: options.HeldOut = None,
+    target: options.Target = None,
+    title: options.Title = None,
+    level: plot.Level = 0.95,
+    exposure: predict.Exposure = None,
+    offset: predict.Offset = None,
+    trials: predict.Trials = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Write a page of HTML about a saved model, which can be sent, printed and read offline.
+
+    It has the data and what was done to them, what each term does and how much it matters, the
+    accuracy of predictions of held-out rows (--data), what to be careful of, and how to make the
+    model again. Charts answer to a pointer. Needs the extra report.
+    """
+    work_of("reports").report(
+        model,
+        out,
+        data=data,
+        target=target,
+        title=title,
+        level=level,
+        further={"exposure": exposure, "offset": offset, "trials": trials},
+        csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
+        overwrite=overwrite,
+    )

@@ -1,0 +1,57 @@
+"""The command ``dsgp update``, its help and examples; `dsgp.cli.updating` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.options import shared
+from dsgp.cli.options import update as options
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+UPDATE_EXAMPLES = """\b
+Examples:
+  dsgp update price.zarr today.parquet --target price -o price2.zarr
+  dsgp update price.zarr today.csv --target price --relearn \\
+      --out price.zarr --overwrite
+  dsgp update sales.zarr 'week-31/*.parquet' --target sales \\
+      --half-life 90 --elapsed 7 --out sales.zarr --overwrite
+"""
+
+
+def update(
+    model: shared.Model,
+    data: shared.Data,
+    target: options.Target,
+    out: options.Out,
+    weight: options.Weight = None,
+    relearn: options.Relearn = False,
+    half_life: options.HalfLife = None,
+    elapsed: options.Elapsed = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    scheduler: shared.Scheduler = None,
+    performance_report: shared.PerformanceReport = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Add the rows of a table to a saved model, without the rows that it was fitted to.
+
+    The model is then that of all rows, at the hyperparameters it has or at those learned again. Of
+    models made by dsgp fit --model additive, without --method, --projections and --remainder; all
+    others need their rows, and say so.
+    """
+    work_of("updating").update(
+        model,
+        data,
+        target,
+        out,
+        weight=weight,
+        relearn=relearn,
+        half_life=half_life,
+        elapsed=elapsed,
+        csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
+        scheduler=scheduler,
+        performance_report=performance_report,
+        overwrite=overwrite,
+    )

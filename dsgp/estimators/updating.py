@@ -1,0 +1,219 @@
+"""Rows that are added to a fitted model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from dsgp import storage
+from dsgp.errors import ParameterError, StorageError
+from dsgp.estimators.gaussian import GaussianEstimator
+from dsgp.models.additive import AdditiveModel
+from dsgp.models.checks import require_number, require_positive
+from dsgp.models.clock import Clock
+from dsgp.models.columns import Columns
+from dsgp.models.gaussian.basis import Basis
+from dsgp.models.gaussian.fit import GaussianFit
+from dsgp.models.gaussian.updating import Update
+from dsgp.models.gaussian_model import GaussianModel
+from dsgp.rows.sources import further_rows
+
+
+class UpdatedEstimator(GaussianEstimator):
+    """An estimator whose rows enter through sums, to which those of further rows are added."""
+
+    # Parameters of the estimator.
+    learner: str | None
+    method: str | None
+    projections: str | int
+    remainder: Any
+    missing_values: Any
+
+    def update(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        relearn: bool = False,
+        half_life: float | None = None,
+        elapsed: float | None = None,
+    ) -> Self:
+        r"""Add rows to the fitted model.
+
+        The model is then that of all rows so far, at the hyperparameters it has: what rows say of
+        the functions are sums over the rows, and sums add up. It takes the time of a fit to the new
+        rows alone, without learning, and no row that the model was fitted to is read again.
+
+        Parameters
+        ----------
+        X : table
+            New rows, with the columns that the model reads, of any kind that ``fit`` takes.
+        y : array_like of shape (n_rows,), dask collection, or str
+            The name of the target where it is a column of X.
+        sample_weight : array_like of shape (n_rows,), dask collection or str, optional
+            As of ``fit``, in the same unit.
+        relearn : bool
+            Learn the hyperparameters again, from those the model has, on the sums of all rows.
+        half_life : float, optional
+            Forget: every row so far counts for :math:`2^{-\text{elapsed} / \text{half\_life}}` of
+            what it did, and new rows count in full.
+        elapsed : float, optional
+            What has passed since the rows before, in the unit of ``half_life``: days, rows, or
+            whatever ages them. By default 1, so that ``half_life`` is a number of updates.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        DataError
+            As ``fit`` does; if a column is absent or holds something else than in the fit; or if
+            one that did not vary before, and so has no function, now does.
+        ParameterError
+            If the model is one that cannot be updated, which says why, or a parameter is out of its
+            range.
+        MemoryLimitError
+            If the update would not fit into memory.
+        StorageError
+            If the model was saved by a release that did not keep what an update needs.
+
+        Notes
+        -----
+        Where every distinct value is kept, the result is that of a fit to all rows. Where there are
+        bins, they keep the edges that they have, with new ones beyond their range and for new
+        levels, and the sums are those of one pass over all rows with these edges. With
+        ``bins="auto"`` distinct values go into bins once there are as many rows as ``fit`` takes
+        bins for. An interaction stays centred on the rows of the fit.
+
+        An update that fails leaves the model as it was.
+
+        With ``half_life`` the log likelihood of a row is multiplied by what the row counts for:
+        mean and standard deviation are those of a fit with such weights, and the noise variance
+        that ``relearn`` finds is that of a new row. ``n_rows_`` counts all rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dsgp import AdditiveGPRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-3, 3, (400, 1))
+        >>> y = np.sin(X[:, 0]) + 0.1 * rng.standard_normal(400)
+        >>> model = AdditiveGPRegressor().fit(X[:200], y[:200])
+        >>> before = model.predict([[1.0]], return_std=True)[1]
+        >>> after = model.update(X[200:], y[200:]).predict([[1.0]], return_std=True)[1]
+        >>> bool(after < before), model.n_rows_
+        (True, 400)
+        """
+        model, basis = self._fitted, self._updatable()
+        share = _share(half_life, elapsed)
+        if relearn and self.learner is None:
+            raise ParameterError(
+                "relearn=True learns hyperparameters, and learner=None keeps those that were "
+                "given: leave one of them out"
+            )
+        fit = GaussianFit.of(self.get_params(deep=False))
+        clock = Clock()
+        columns = self._columns
+        left_out = [name for one in basis.left_out for name in one.term.columns]
+        needed = tuple(dict.fromkeys([*self.used_columns_, *left_out]))
+        further = further_rows(
+            X,
+            y,
+            sample_weight,
+            names=columns.names,
+            needed=needed,
+            named=columns.named,
+            kinds=columns.kinds,
+            missing=self.missing,
+            missing_values=self.missing_values,
+        )
+        updated, facts, outcome = Update(fit, relearn, share)(
+            model, self._facts, columns, further.source, further.moves, clock
+        )
+        self._take(
+            updated, facts, Columns(columns.names, columns.named, further.kinds), clock.finish()
+        )
+        fit.warn(outcome)
+        return self
+
+    def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
+        settings, tree = super()._described()
+        basis = self.model_.basis
+        if basis is None:
+            return settings, tree
+        numbers, arrays = basis.stored()
+        fitted = dict(settings["fitted"]) | {"_basis": numbers}
+        kept = dict(tree.get("fitted", {})) | {"_basis": arrays}
+        return dict(settings) | {"fitted": fitted}, dict(tree) | {"fitted": kept}
+
+    @classmethod
+    def _model_of(cls, settings: dict[str, Any], tree: dict[str, Any]) -> GaussianModel:
+        model = super()._model_of(settings, tree)
+        numbers = settings["fitted"].get("_basis")
+        if numbers is None or not isinstance(model.latent, AdditiveModel):
+            return model
+        arrays, n_missing = tree["fitted"]["_basis"], settings["fitted"]["n_missing_"]
+        return replace(model, basis=Basis.restored(numbers, arrays, model.latent, n_missing))
+
+    def _updatable(self) -> Any:
+        """What rows can be added to; raises where there is nothing."""
+        basis = self.model_.basis
+        if basis is not None:
+            return basis
+        reasons = {
+            "method": (
+                self.method is not None,
+                "draws of hyperparameters are of the rows that they were drawn for",
+            ),
+            "projections": (
+                hasattr(self, "projections_"),
+                "the directions of projections were learned from rows, and another direction "
+                "needs them again",
+            ),
+            "remainder": (
+                bool(self.remainder),
+                "a remainder is a function of each row's neighbours, and no sum over the rows",
+            ),
+        }
+        for name, (applies, reason) in reasons.items():
+            if applies:
+                raise ParameterError(
+                    f"a model with {name}= cannot be updated: {reason}; fit it again, on all rows"
+                )
+        raise StorageError(
+            "the model was saved by an earlier release, which did not keep what an update needs: "
+            "fit it again, on all rows, and save it"
+        )
+
+    @property
+    def n_updates_(self) -> int:
+        """How many times rows were added since ``fit``."""
+        basis = self._fitted.basis
+        return 0 if basis is None else int(basis.n_updates)
+
+
+def _share(half_life: float | None, elapsed: float | None) -> float:
+    """What a row so far counts for."""
+    if half_life is None:
+        if elapsed is not None:
+            raise ParameterError(
+                "elapsed is in the unit of half_life, which is None: nothing is forgotten; give "
+                "half_life, or leave elapsed out"
+            )
+        return 1.0
+    require_positive("half_life", half_life)
+    passed = 1.0 if elapsed is None else elapsed
+    require_number("elapsed", passed)
+    if passed < 0:
+        raise ParameterError(f"elapsed must not be negative, got {passed:g}")
+    share = 2.0 ** (-float(passed) / float(half_life))
+    if not share > 1e-12 or not math.isfinite(share):
+        raise ParameterError(
+            f"half_life={half_life:g} forgets all rows so far within elapsed={passed:g}: fit the "
+            "model to the new rows"
+        )
+    return share

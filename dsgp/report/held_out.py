@@ -1,0 +1,124 @@
+"""How well a model predicts rows that it was not fitted to: what is compared with what."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp.estimators.classes import ClassEstimator
+from dsgp.estimators.response import ResponseEstimator
+from dsgp.report.held_out_classes import of_categories, of_classes
+from dsgp.report.held_out_numbers import of_numbers
+from dsgp.report.measures import HeldOut
+from dsgp.report.rendering import Charts
+from dsgp.rows.sources import plain_table
+from dsgp.terms import Floats
+
+
+def held_out_of(
+    model: Any, X: Any, y: Any, extra: Mapping[str, Any], drawn: Charts, target: str
+) -> HeldOut:
+    """Compare predictions with held-out observations.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : table
+    y : array_like of shape (n_rows,) or str
+        Observations, or the name of their column of X. Rows without one are left out.
+    extra : mapping
+        Offsets, exposures and trials that are given.
+    drawn : Charts
+        Charts are added to it.
+    target : str
+        Name of the target, for axes.
+
+    Raises
+    ------
+    DataError
+        If the table does not have the columns of the fit, or no row has an observation.
+    ParameterError
+        If the model has nothing to do with the numbers in ``extra``.
+    """
+    X, observed, n_without = _observed(X, y)
+    given = {role: _values_of(X, role, value, observed) for role, value in extra.items()}
+    if n_without:
+        kept = ~pd.isna(observed)
+        X, observed = X[kept], observed[kept]
+        given = {role: value[kept] for role, value in given.items()}
+    if not len(observed):
+        raise DataError("no held-out row has an observation; pass rows with the target")
+    notes = []
+    if n_without:
+        notes.append(f"{n_without:,} held-out rows without an observed target were left out.")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DataWarning)
+        if isinstance(model, ClassEstimator):
+            _refuse(given, model)
+            found = of_classes(observed, model.predict_proba(X), model.classes_, drawn)
+        elif isinstance(model, ResponseEstimator) and model.likelihood_.name in (
+            "bernoulli",
+            "ordered",
+        ):
+            found = of_categories(model, X, observed, given, drawn)
+        else:
+            if not isinstance(model, ResponseEstimator):
+                _refuse(given, model)
+            found = of_numbers(model, X, observed.astype(np.float64), given, drawn, target)
+    # Of several predictions of the same rows each says the same.
+    texts = dict.fromkeys(str(one.message) for one in said if one.category is DataWarning)
+    notes += [f"{text[:1].upper()}{text[1:]}." for text in texts]
+    return HeldOut(**{**found, "notes": [*notes, *found["notes"]], "n_rows": len(observed)})
+
+
+def _observed(X: Any, y: Any) -> tuple[Any, NDArray[Any], int]:
+    """Return rows that can be selected, their observations, and how many have none."""
+    X = plain_table(X)
+    if not isinstance(X, (pd.DataFrame, np.ndarray)):
+        try:
+            X = X.compute() if hasattr(X, "compute") else np.asarray(X)
+        except Exception as error:
+            raise DataError(
+                "held-out rows must be a table in memory, such as a data frame or an array, got "
+                f"{type(X).__name__}; read them first"
+            ) from error
+    if isinstance(y, str):
+        if not isinstance(X, pd.DataFrame) or y not in X.columns:
+            raise DataError(f"the held-out table has no column {y!r} with the target")
+        values = X[y].to_numpy()
+    else:
+        values = np.asarray(y)
+    if values.shape != (len(X),):
+        raise DataError(
+            f"y must have an observation for each of the {len(X)} held-out rows, got the shape "
+            f"{values.shape}"
+        )
+    return X, values, int(np.count_nonzero(pd.isna(values)))
+
+
+def _values_of(X: Any, role: str, value: Any, observed: NDArray[Any]) -> Floats:
+    if isinstance(value, str):
+        if not isinstance(X, pd.DataFrame) or value not in X.columns:
+            raise DataError(f"the held-out table has no column {value!r} for {role}")
+        value = X[value]
+    values = np.asarray(value, dtype=np.float64)
+    if values.shape != observed.shape:
+        raise DataError(
+            f"{role} must have a number for each of the {len(observed)} held-out rows, got the "
+            f"shape {values.shape}"
+        )
+    return values
+
+
+def _refuse(given: Mapping[str, Any], model: Any) -> None:
+    for role in given:
+        raise ParameterError(
+            f"{role} is of models of counts, rates and the like, and the model is a "
+            f"{type(model).__name__}; leave it out"
+        )

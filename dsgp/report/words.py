@@ -1,0 +1,85 @@
+"""Numbers and sizes of effects as a reader wants them: few digits, and factors where these fit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dsgp.plotting.panels import link_of
+
+# Digits that charts keep; more cannot be seen.
+_DIGITS = 5
+# Numbers that are written without a power of ten.
+_SMALL, _LARGE = 1e-4, 1e7
+_FINE = 0.95  # per cent below which there are two decimals
+
+
+def significant(value: float, digits: int = _DIGITS) -> float:
+    """Round to significant digits.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import significant
+    >>> significant(1234.5678), significant(0.000123456789), significant(0.0)
+    (1234.6, 0.00012346, 0.0)
+    """
+    return float(f"{value:.{digits}g}")
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number with significant digits, thousands apart.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import number
+    >>> number(1234567.0), number(-0.01234), number(3e-9), number(float("nan"))
+    ('1,230,000', '−0.0123', '3e-09', '–')
+    """
+    if math.isnan(value):
+        return "–"
+    if value == 0 or not _SMALL <= abs(value) < _LARGE:
+        return f"{value:.{digits}g}".replace("-", "−", 1 if value < 0 else 0)
+    rounded = significant(value, digits)
+    decimals = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
+    text = f"{rounded:,.{decimals}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """Write an effect, with its sign."""
+    return number(value) if math.isnan(value) or value <= 0 else f"+{number(value)}"
+
+
+def share_of(value: float) -> str:
+    """Write a share as a percentage."""
+    if math.isnan(value):
+        return "–"
+    percent = 100 * value
+    decimals = 1 if abs(percent) >= _FINE else 2
+    return f"{round(percent, decimals) + 0.0:.{decimals}f}%".replace("-", "−")
+
+
+def p_value_of(value: float) -> str:
+    """Write a p-value."""
+    if math.isnan(value):
+        return "–"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def factor_of(model: Any) -> str | None:
+    """Say what an effect e multiplies by exp(e), where the scale is that of a logarithm."""
+    link = link_of(model)
+    if link == "log":
+        return "the mean"
+    if link == "logit":
+        return "the odds"
+    transform = getattr(model, "transform_", None)
+    return "the target" if transform is not None and transform.name == "log" else None
+
+
+def as_factors(model: Any, low: float, high: float) -> str:
+    """Write a range of effects as factors, "" where they are none."""
+    if factor_of(model) is None or not (abs(low) < 50 and abs(high) < 50):
+        return ""
+    return f"× {number(math.exp(low))} to × {number(math.exp(high))}"

@@ -1,0 +1,1 @@
+"""Backtests of forecasts from moving origins; see `pipelines.forecast.__main__`."""

@@ -1,0 +1,143 @@
+"""Pages in a real browser, at the widths of a desktop and of a phone, without a network."""
+
+import base64
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dsgp import AdditiveGPRegressor, Levels, Smooth, Tensor
+from tests.report import browser
+
+pytest.importorskip("dsgp.report")
+pytestmark = pytest.mark.skipif(browser.EXECUTABLE is None, reason="needs Chromium")
+
+# Names that would be code if they were taken for it.
+NASTY = '<img src=x onerror=alert(1)> \\"}); alert(2); //'
+_SECONDS = 2.0  # of the processor, to draw what is seen first
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    random = np.random.default_rng(0)
+    n = 300
+    X = pd.DataFrame(
+        {
+            NASTY: random.uniform(-2, 2, n),
+            "b": random.uniform(0, 9, n),
+            "day": pd.Timestamp("2020-02-01") + pd.to_timedelta(random.integers(0, 900, n), "D"),
+            "level": random.choice([f"<i>{k}</i>" for k in range(40)], n),
+        }
+    )
+    y = np.sin(X[NASTY]) + 0.1 * X["b"] * X[NASTY] + 0.2 * random.standard_normal(n)
+    terms = [Smooth(NASTY), Smooth("b"), Smooth("day"), Levels("level"), Tensor(NASTY, "b")]
+    model = AdditiveGPRegressor(terms=terms).fit(X, y)
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    model.report(path, X, y, target="price <b>")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with browser.started(tmp_path_factory.mktemp("profile")) as address:
+        yield address
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_is_drawn_soon_without_a_network_or_a_complaint(url, address, width):
+    async def look(page):
+        await page.visit(url)
+        seconds = await page.seconds()
+        widest = await page.run("document.documentElement.scrollWidth")
+        drawn = await page.run(
+            """(async () => {
+                for (const chart of document.querySelectorAll(".chart")) {
+                    chart.scrollIntoView();
+                    while (!chart.classList.contains("drawn"))
+                        await new Promise((resolve) => setTimeout(resolve, 10));
+                }
+                return [...document.querySelectorAll(".chart")].map((chart) =>
+                    [chart.clientWidth, chart.querySelector("svg").getBoundingClientRect().width]);
+            })()"""
+        )
+        return seconds, widest, drawn, page.complaints()
+
+    seconds, widest, drawn, complaints = browser.browse(address, width, 844, look)
+    assert complaints == []
+    assert seconds < _SECONDS
+    assert widest <= width
+    assert len(drawn) == 8  # three of accuracy and importance, five of terms
+    assert all(abs(of_chart - of_svg) <= 2 for of_chart, of_svg in drawn)
+
+
+def test_a_pointer_shows_values_as_text(url, address):
+    async def point(page):
+        await page.visit(url)
+        place = await page.run(
+            f"""(async () => {{
+                const cards = [...document.querySelectorAll(".card.term")];
+                const card = cards.find((card) => card.dataset.name === {NASTY!r});
+                card.scrollIntoView({{ block: "center" }});
+                const chart = card.querySelector(".chart");
+                while (!chart.classList.contains("drawn"))
+                    await new Promise((resolve) => setTimeout(resolve, 10));
+                const box = chart.getBoundingClientRect();
+                return [box.left + box.width / 2, box.top + box.height / 2];
+            }})()"""
+        )
+        for step in range(40):
+            await page.send(
+                "Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + step % 3, y=place[1]
+            )
+            shown = await page.run("document.getElementById('tip').innerText")
+            if shown:
+                break
+        elements = await page.run("document.querySelectorAll('#tip img, #tip b').length")
+        return shown, elements, page.complaints()
+
+    shown, elements, complaints = browser.browse(address, 1280, 900, point)
+    assert complaints == []
+    assert elements == 0
+    assert NASTY.split("}")[0] in shown
+    assert "effect on price <b>" in shown
+    assert re.search(r"95% band from\s+[−+\d]", shown)
+
+
+def test_terms_and_levels_are_found_by_their_names(url, address):
+    async def find(page):
+        await page.visit(url)
+        return await page.run(
+            """(() => {
+                const type = (input, text) => {
+                    input.value = text;
+                    input.dispatchEvent(new Event("input"));
+                };
+                const seen = (items) => [...items].filter((item) => !item.hidden).length;
+                type(document.querySelector(".find"), "LEV");
+                type(document.querySelector(".find-level"), "<i>39");
+                return [seen(document.querySelectorAll(".card.term")),
+                        seen(document.querySelectorAll(".levels tbody tr"))];
+            })()"""
+        )
+
+    assert browser.browse(address, 1280, 900, find) == [1, 1]
+
+
+def test_a_printed_page_has_all_pictures_and_no_controls(url, address):
+    async def print_it(page):
+        await page.visit(url)
+        await page.send("Emulation.setEmulatedMedia", media="print")
+        shown = await page.run(
+            """(() => {
+                const shows = (one) => getComputedStyle(one).display !== "none";
+                return [[...document.querySelectorAll(".chart img")].every(shows),
+                        [...document.querySelectorAll(".live, nav, .controls")].some(shows)];
+            })()"""
+        )
+        pdf = await page.send("Page.printToPDF")
+        return shown, base64.b64decode(pdf["data"])
+
+    shown, pdf = browser.browse(address, 1280, 900, print_it)
+    assert shown == [True, False]
+    assert pdf.startswith(b"%PDF")
