@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [
     page
     for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-    if page.name not in ("contributing.md", "paper.md")
+    if page.name != "contributing.md"
 ]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 COUNTED = "bytes|seconds|tasks|nodes|evaluations|solves|passes|functions|lengthscales|kernels"
