@@ -145,7 +145,7 @@ def _smoothed(
         yield _scored(name, filtered, None, clean, {"reconstruct": seconds})
         filtered, seconds = _timed(non_local_means, values, noise)
         if filtered is not None:
-            name = "non-local means, told the noise"
+            name = "non-local means, noise known"
             yield _scored(name, filtered, None, clean, {"reconstruct": seconds})
     yield _ours(OURS, values, None, clean, kernel, None)
 

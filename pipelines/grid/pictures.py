@@ -155,7 +155,7 @@ def best_gaussian(noisy: Floats, clean: Floats) -> tuple[Floats, float]:
 
 
 def non_local_means(noisy: Floats, std: float) -> Floats | None:
-    """Non-local means of scikit-image, told the noise; None without it."""
+    """Non-local means of scikit-image with the noise known; None without it."""
     if not HAS_SKIMAGE:
         return None
     return denoise_nl_means(
