@@ -118,15 +118,16 @@ class Transform(ABC):
             outs[1][part] = np.where(v > 0, unit, 0.0 * m) * np.sqrt(square)
         return average, deviation
 
-    def average(self, f: ArrayLike, noise: float) -> Floats:
-        """Return μ(f), what is expected of y given f and noise of variance ``noise``."""
-        if not noise > 0:
+    def average(self, f: ArrayLike, noise: ArrayLike) -> Floats:
+        """Return μ(f), what is expected of y given f and noise of a variance that broadcasts."""
+        if not np.any(np.asarray(noise) > 0):
             return self.inverse(f)
         f = np.asarray(f, dtype=np.float64)
+        variance = np.broadcast_to(np.asarray(noise, dtype=np.float64), f.shape).reshape(-1)
         out, flat = np.empty(f.shape), f.reshape(-1)
         _, _, weights = _quadrature()
         for part in _blocks(flat.size):
-            values, unit = self._at_nodes(flat[part], np.asarray(noise))
+            values, unit = self._at_nodes(flat[part], variance[part])
             out.reshape(-1)[part] = unit * (values @ weights)
         return out
 
@@ -241,9 +242,9 @@ class Log(Transform):
         spread = np.where(variance < 1, small, large)
         return self.inverse(level), self.inverse(level + spread / 2)
 
-    def average(self, f: ArrayLike, noise: float) -> Floats:
+    def average(self, f: ArrayLike, noise: ArrayLike) -> Floats:
         """As of ``Transform``, in closed form."""
-        return self.inverse(np.asarray(f) + noise / 2)
+        return self.inverse(np.asarray(f) + np.asarray(noise) / 2)
 
     def covariance(
         self, mean: ArrayLike, covariance: ArrayLike, noise: float = 0.0, own: float = 0.0

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, norm
+from scipy.stats import binom, binomtest, norm
 from sklearn.calibration import calibration_curve as sklearn_calibration_curve
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 
@@ -14,6 +14,7 @@ from dsgp.metrics import (
     brier,
     calibration_curve,
     calibration_error,
+    calibration_of,
     coverage,
     error_rate,
     mnll,
@@ -251,3 +252,32 @@ def test_measures_load_neither_scikit_learn_nor_scipy_stats():
     slow = "{'sklearn', 'scipy.stats'}"
     code = f"import sys, dsgp.metrics; sys.exit(bool({slow} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_calibration_bands_are_binomial():
+    random = np.random.default_rng(0)
+    pit = random.random(1000)
+    groups = {"number": np.arange(1000.0), "label": np.array(["a", "b"] * 500)}
+    report = calibration_of(pit, level=0.9, by=groups, n_groups=5)
+    table = report.coverage
+    assert table["n_rows"].tolist() == [1000, *[200] * 5, 500, 500]
+    inside = np.abs(pit - 0.5) <= 0.45
+    np.testing.assert_allclose(table["coverage"].iloc[1:6], inside.reshape(5, 200).mean(axis=1))
+    low, high = binom.ppf([0.025, 0.975], 200, 0.9) / 200
+    np.testing.assert_allclose(table[["band_low", "band_high"]].iloc[1], [low, high])
+    k = int(inside[:200].sum())
+    tails = [binomtest(k, 200, 0.9, alternative=a).pvalue for a in ("less", "greater")]
+    np.testing.assert_allclose(table["p_value"].iloc[1], min(1, 2 * min(tails)))
+    assert report.histogram["count"].sum() == 1000
+    wide = calibration_of(0.5 + 0.2 * (pit - 0.5), by=groups)
+    assert (wide.coverage["outside"] == "yes").iloc[0]
+    assert wide.p_value < 1e-6
+
+
+def test_calibration_refuses_what_is_no_probability():
+    with pytest.raises(DataError, match="between 0 and 1"):
+        calibration_of([0.5, 1.2])
+    with pytest.raises(DataError, match="expected shape"):
+        calibration_of([0.5, 0.2], by={"x": [1.0]})
+    with pytest.raises(DataError, match="at least one value"):
+        calibration_of([])

@@ -1,4 +1,4 @@
-"""The command ``dsgp``: fit, update, predict, explain, plot, report, smooth and info on files."""
+"""The command ``dsgp``: fit, update, predict, evaluate, explain, plot, report and more on files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ import typer
 from typer import Option
 
 from dsgp import __version__
+from dsgp.cli.commands.evaluate import (
+    CALIBRATE_EXAMPLES,
+    EVALUATE_EXAMPLES,
+    calibrate,
+    evaluate,
+)
 from dsgp.cli.commands.explain import EXPLAIN_EXAMPLES, explain
 from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
 from dsgp.cli.commands.info import INFO_EXAMPLES, info
@@ -34,6 +40,8 @@ app = typer.Typer(
 app.command(epilog=FIT_EXAMPLES)(fit)
 app.command(epilog=UPDATE_EXAMPLES)(update)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=EVALUATE_EXAMPLES)(evaluate)
+app.command(epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)
 app.command(epilog=PLOT_EXAMPLES)(plot)
 app.command(epilog=REPORT_EXAMPLES)(report)

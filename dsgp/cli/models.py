@@ -17,7 +17,7 @@ from dsgp.estimators import (
     ProjectionPursuitGPRegressor,
 )
 from dsgp.likelihoods import Bernoulli, Binomial, Likelihood, Ordered, by_name
-from dsgp.terms import Term, parse_term
+from dsgp.terms import Default, Term, parse_term
 
 Estimator = (
     AdditiveGPClassifier
@@ -42,7 +42,7 @@ OWNERS: dict[str, tuple[Model, ...]] = {
     "newton_max_iter": (Model.classifier, *GENERALIZED),
     "link": (Model.classifier, Model.bernoulli, Model.binomial, Model.ordered),
     "class_weight": (Model.classifier,),
-    "remainder": (Model.additive,),
+    **dict.fromkeys(("remainder", "noise_terms"), (Model.additive,)),
     "projections": (Model.additive, Model.pursuit),
     "multi_class": (Model.classifier,),
     "exposure": (Model.poisson, Model.negative_binomial, Model.gamma),
@@ -158,6 +158,8 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
             shared["projections"] = _projections(options["projections"])
         if options["remainder"]:
             shared["remainder"] = _remainder(options["remainder"])
+        if options["noise_terms"]:
+            shared["noise_terms"] = _noise_terms(options["noise_terms"])
         return AdditiveGPRegressor(
             kernel, noise_variance=options["noise_variance"], target_transform=transform, **shared
         )
@@ -221,6 +223,16 @@ def _interactions(texts: Sequence[str]) -> Any:
 def _remainder(texts: Sequence[str]) -> Any:
     """Return True or the names of columns."""
     return True if list(texts) == ["all"] else list(texts)
+
+
+def _noise_terms(texts: Sequence[str]) -> Any:
+    """Return True, or terms: the default one of a column that is named."""
+    if list(texts) == ["all"]:
+        return True
+    try:
+        return [parse_term(text) if "(" in text else Default(text) for text in texts]
+    except ParameterError as error:
+        raise ParameterError(f"--noise-terms: {error}") from error
 
 
 def _projections(text: str) -> str | int:

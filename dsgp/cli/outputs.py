@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,11 @@ class Outputs:
 
 
 def outputs_of(
-    model: Any, level: float | None, further: Iterable[str], statistic: str | None = None
+    model: Any,
+    level: float | None,
+    further: Iterable[str],
+    statistic: str | None = None,
+    quantiles: Sequence[float] = (),
 ) -> Outputs:
     """Return what a model predicts.
 
@@ -56,6 +59,8 @@ def outputs_of(
         Numbers of the rows that are given: exposure, offset, trials.
     statistic : {"mean", "median"} or None
         Of the mean response; None means its mean.
+    quantiles : sequence of float
+        Probabilities of quantiles of new observations, which come last.
 
     Raises
     ------
@@ -64,7 +69,8 @@ def outputs_of(
     """
     kind = type(model).__name__
     if isinstance(model, ResponseEstimator):
-        return _of_responses(model, LEVEL if level is None else level, statistic or "mean")
+        outputs = _of_responses(model, LEVEL if level is None else level, statistic or "mean")
+        return _with_quantiles(model, outputs, quantiles)
     for role in further:
         raise ParameterError(
             f"--{role} is for models of counts, rates and other targets, and the model is of kind "
@@ -81,19 +87,33 @@ def outputs_of(
                 "--level is for intervals, and the model, a classifier, predicts probabilities; "
                 "leave it out"
             )
+        if quantiles:
+            raise ParameterError(
+                "--quantile is of a number, and the model, a classifier, predicts probabilities; "
+                "leave it out"
+            )
         return _of_classes(model)
-    return _of_numbers(model, LEVEL if level is None else level, statistic or "mean")
+    outputs = _of_numbers(model, LEVEL if level is None else level, statistic or "mean")
+    return _with_quantiles(model, outputs, quantiles)
+
+
+def _with_quantiles(model: Any, outputs: Outputs, quantiles: Sequence[float]) -> Outputs:
+    """Append quantiles of new observations."""
+    probabilities = list(dict.fromkeys(quantiles))
+    if not probabilities:
+        return outputs
+
+    def predict(X: pd.DataFrame, further: Further) -> Iterator[Any]:
+        yield from outputs.predict(X, further)
+        yield from model.predict_quantiles(X, probabilities, include_noise=True, **further).T
+
+    return Outputs((*outputs.names, *(f"quantile_{p:g}" for p in probabilities)), predict)
 
 
 def _of_numbers(model: Any, level: float, statistic: str) -> Outputs:
-    reach = NormalDist().inv_cdf(0.5 + level / 2)
-
     def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
         mean, std = model.predict(X, return_std=True, statistic=statistic)
-        if model.transform_ is not None:
-            return [mean, std, *model.predict_interval(X, level, include_noise=True)]
-        half = reach * np.hypot(std, np.sqrt(model.noise_variance_))
-        return [mean, std, mean - half, mean + half]
+        return [mean, std, *model.predict_interval(X, level, include_noise=True)]
 
     return Outputs(MEDIANS if statistic == "median" else MOMENTS, predict)
 

@@ -39,6 +39,7 @@ def predict(
     *,
     keep: Sequence[str] | None = None,
     level: float | None = None,
+    quantiles: Sequence[float] | None = None,
     statistic: str | None = None,
     further: Mapping[str, str | None] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
@@ -52,13 +53,16 @@ def predict(
         raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
     if statistic not in (None, "mean", "median"):
         raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
+    for probability in quantiles or ():
+        if not 0 < probability < 1:
+            raise ParameterError(f"--quantile must lie between 0 and 1, got {probability:g}")
     numbers = {role: name for role, name in (further or {}).items() if name is not None}
     n_rows = _row_by_row(
         model,
         data,
         out,
         _Columns.of(keep, numbers),
-        lambda fitted: outputs_of(fitted, level, numbers, statistic),
+        lambda fitted: outputs_of(fitted, level, numbers, statistic, quantiles or ()),
         "predicting",
         CsvFormat(*csv_format),
         storage_options,

@@ -12,6 +12,7 @@ from dsgp.estimators.accumulated import accumulated_effects
 from dsgp.estimators.additive import AdditiveGPRegressor
 from dsgp.estimators.bands import component_bands
 from dsgp.estimators.calendars import future_dates, holiday_levels
+from dsgp.estimators.calibration import calibration_report
 from dsgp.estimators.classifier import AdditiveGPClassifier
 from dsgp.estimators.comparing import compare_models
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
@@ -33,6 +34,7 @@ __all__ = [
     "ProjectionPursuitGPRegressor",
     "SmoothingSpline",
     "accumulated_effects",
+    "calibration_report",
     "compare_models",
     "component_bands",
     "future_dates",

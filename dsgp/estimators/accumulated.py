@@ -101,16 +101,15 @@ def accumulated_effects(
     require_level("level", level)
     if n_samples and n_samples < 100:
         raise ParameterError(f"n_samples must be 0 or at least 100, got {n_samples}")
-    if column not in model.used_columns_:
-        raise ParameterError(
-            f"the model does not use a column {column!r}; it uses {list(model.used_columns_)}"
-        )
+    used = model._rows_model.used_columns
+    if column not in used:
+        raise ParameterError(f"the model does not use a column {column!r}; it uses {list(used)}")
     if column in model._columns.kinds:
         raise DataError(
             f"column {column!r} holds no numbers, and accumulated effects are along a number: "
             "components has the effects of levels and dates"
         )
-    position = model.used_columns_.index(column)
+    position = used.index(column)
     rows = Rows.join(model._loaded_rows(X))
     known = np.flatnonzero(np.isfinite(rows.columns[position]))
     rows = _some(rows, known)

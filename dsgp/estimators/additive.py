@@ -12,28 +12,32 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.drawn import DrawnEstimator
 from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.interactions import InteractionEstimator
+from dsgp.estimators.noise_terms import WithNoiseTerms, both_wanted
 from dsgp.estimators.updating import UpdatedEstimator
 from dsgp.estimators.with_projections import WithProjections
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.gaussian.basis import Basis
-from dsgp.models.gaussian.beyond import Beyond
+from dsgp.models.gaussian.beyond import Beyond, Whole
 from dsgp.models.gaussian.fit import GaussianFit
 from dsgp.models.gaussian.interactions import GaussianFits
 from dsgp.models.gaussian.sampling import Sampling
 from dsgp.models.gaussian.target import Target
+from dsgp.models.gaussian.varying import VaryingFit, refitted
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.interactions.asked import require_interactions
 from dsgp.models.interactions.search import with_interactions
 from dsgp.models.pursuit.outcome import SearchFacts
 from dsgp.priors import HyperPriors
 from dsgp.remainder import Remainder
-from dsgp.rows.sources import source_of
+from dsgp.rows.sources import Source, source_of
 from dsgp.transforms import Transform, require_transform
 
 
-class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator, UpdatedEstimator):
+class AdditiveGPRegressor(
+    WithProjections, InteractionEstimator, WithNoiseTerms, DrawnEstimator, UpdatedEstimator
+):
     r"""Additive Gaussian process regression.
 
     .. math:: y_i = \sum_d f_d(x_{id}) + \varepsilon_i, \quad
@@ -66,6 +70,10 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
         Add one function of all columns (True) or of the named columns, for interactions beyond
         pairs: a Gaussian process computed from nearest neighbours (docs/howto/remainder.md). All
         rows are kept in memory.
+    noise_terms : bool, mapping of str to term, or sequence of terms, optional
+        What the noise variance depends on (docs/howto/varying-noise.md): log σ²(x) is a sum of
+        functions of these terms, learned in turn with the mean. True: the default term of every
+        column; a mapping or sequence is as ``terms``. None: one variance for all rows.
     noise_variance : float, optional
         Initial value of σ², the noise variance of a row of weight 1. The learned value is at least
         10⁻⁶ of the target's variance, or this value if it is smaller.
@@ -130,6 +138,10 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
     kernels_ : dict of str to kernel
         The fitted kernel of each column; ``covariance(x, y)`` is its dense matrix.
     noise_variance_ : float
+        Of a row of weight 1; with ``noise_terms``, of one where all of these are at their means.
+    noise_ : GeneralizedAdditiveGP
+        With ``noise_terms``: log σ²(x). ``noise_.predict(X)`` is the expected noise variance,
+        ``plot_components(model.noise_)`` draws what it depends on.
     transform_ : Transform or None
         With its learned parameters.
     log_marginal_likelihood_ : float
@@ -222,6 +234,7 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
         interactions: str | int | Sequence[Sequence[str]] = 0,
         projections: str | int = 0,
         remainder: bool | Sequence[str] | Remainder = False,
+        noise_terms: bool | Mapping[str, Any] | Sequence[Any] | None = None,
         noise_variance: float | None = None,
         fixed_noise: bool = False,
         solver: str = "multigrid",
@@ -247,6 +260,7 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
         self.interactions = interactions
         self.projections = projections
         self.remainder = remainder
+        self.noise_terms = noise_terms
         self.noise_variance = noise_variance
         self.fixed_noise = fixed_noise
         self.solver = solver
@@ -325,6 +339,8 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
             )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)
+        varying = VaryingFit.of(self.get_params(deep=False))
+        noise_asked = self._noise_asked()
         beyond = Beyond.of(self.get_params(deep=False))
         asked = GivenTerms.of(self.kernel, self.terms, may_be_empty=beyond.remainder is not None)
         require_transform("target_transform", self.target_transform)
@@ -335,7 +351,7 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
             sample_weight,
             missing=self.missing,
             missing_values=self.missing_values,
-            wanted=beyond.wanted(asked.wanted),
+            wanted=both_wanted(beyond.wanted(asked.wanted), noise_asked),
         )
         heeded = self.learner in ("marginal", "vbem") and self.method is None
         terms = asked.bound(source, priors_count=heeded)
@@ -347,20 +363,40 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
                     "give it"
                 )
         target = Target.of(source, self.target_transform)
-        rows = target.of_rows(source)
-        found = with_interactions(GaussianFits(fit, rows, clock), terms, self.interactions)
-        whole = beyond(found, source, target, terms, clock)
+
+        def fitted(rows: Source, before: Whole | None) -> Whole:
+            fits = GaussianFits(fit, target.of_rows(rows), clock)
+            if before is None:
+                found = with_interactions(fits, terms, self.interactions)
+            else:
+                found = refitted(fits, before.found, terms)
+            return beyond(found, rows, target, terms, clock)
+
+        noisy = None
+        if varying is None or noise_asked is None:
+            whole = fitted(source, None)
+        else:
+            noisy = varying(fitted, source, target, noise_asked.bound(source), clock)
+            whole = noisy.told()
+        facts, found = whole.facts, whole.found
         basis = None
-        if whole.pursued is None and whole.beside is None:
+        if whole.pursued is None and whole.beside is None and noisy is None:
             basis = Basis.of(found.outcome.training, target.log_jacobian)
-        model = GaussianModel(whole.latent, whole.noise_variance, target.transform, basis)
-        facts = whole.facts
+        model = GaussianModel(
+            whole.latent,
+            whole.noise_variance,
+            target.transform,
+            basis,
+            None if noisy is None else noisy.noise,
+        )
         if sampling is not None:
             clock.stage("draw")
             random = generator(self.random_state)
             model, facts = sampling.model(found.outcome, facts, target, random)
         clock.stage("keep")
         self._take(model, facts, Columns.of(source))
+        self._take_noise(noisy, Columns.of(source))
+        self._remember(source)
         self._forget_search()
         if whole.pursued is not None:
             self._take_search(whole.pursued.search_facts, whole.pursued.relevance)
@@ -368,6 +404,8 @@ class AdditiveGPRegressor(WithProjections, InteractionEstimator, DrawnEstimator,
         self._tell_skewness(source)
         self.fit_seconds_ = clock.finish()
         beyond.warn(whole, fit)
+        if noisy is not None:
+            noisy.warn()
         if sampling is not None:
             self._mixture("draws_").draws.warn()
         return self

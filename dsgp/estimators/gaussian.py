@@ -14,24 +14,27 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from dsgp.errors import DataError
-from dsgp.estimators.framed import interval_of
-from dsgp.estimators.functions import FunctionEstimator
+from dsgp.estimators.conformal import TARGET
+from dsgp.estimators.gaussian_distribution import GaussianDistribution
 from dsgp.models import report, stored
-from dsgp.models.checks import require_choice, require_count, require_level
+from dsgp.models.checks import require_choice, require_count
 from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
 from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.mixture import MixtureModel
+from dsgp.models.noise import VaryingNoise
 from dsgp.models.summary import Summary
 from dsgp.rows.sources import Rows, Source, computed
 from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings
 
-# Roles of numbers that predictions are compared with.
-_TARGET, _WEIGHT = "y", "weight"
+# Share of the rows that may tell all of f by themselves where noise varies and is next to nothing.
+_MOST_TOLD_ALL = 0.01
+# Role of weights beside rows.
+_WEIGHT = "weight"
 
 
-class GaussianEstimator(RegressorMixin, FunctionEstimator):
+class GaussianEstimator(RegressorMixin, GaussianDistribution):
     """An estimator of a target, or of a transform of it, with Gaussian noise."""
 
     model_: GaussianModel
@@ -41,12 +44,15 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         """Warn if residuals of some training rows are strongly skewed, and nothing was done."""
         if self.model_.transform is not None:
             return
-        rows = sample_of_rows(source, self.used_columns_)
+        names = self.used_columns_
+        rows = self._as_read(names, sample_of_rows(source, names))
         if not len(rows) or rows.y is None:
             return
-        latent = self.model_.latent
+        latent, noise = self.model_.latent, self._noise
         mean = self._answer_rows(rows, lambda some: [latent.moments(some, False)[0]], 1, False)
         residuals = rows.y - mean[:, 0]
+        if noise is not None:
+            residuals = residuals / np.sqrt(noise.typical(rows))
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
@@ -57,6 +63,10 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         """The transform of the target with its learned parameters; None without one."""
         transform: Transform | None = self._fitted.transform
         return transform
+
+    @property
+    def _noise(self) -> VaryingNoise | None:
+        return self.model_.noise
 
     # ------------------------------------------------------------------ predicting
 
@@ -111,36 +121,6 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         columns = self._answers(X, answer, 1 + return_std, with_std=needed)
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
 
-    def predict_interval(
-        self, X: Any, level: float = 0.95, include_noise: bool = False, *, as_frame: bool = False
-    ) -> Any:
-        """Predict an interval of what is expected of the target, or of a new observation.
-
-        Parameters
-        ----------
-        X : table
-            As for ``predict``.
-        level : float
-            Probability of the interval, half of the rest on either side.
-        include_noise : bool
-            The interval of a new observation of weight 1 instead of that of its expectation.
-        as_frame : bool
-            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
-
-        Returns
-        -------
-        lower, upper : ndarray of shape (n_rows,)
-            Dask arrays where X is a dask collection; one table with ``as_frame``.
-        """
-        require_level("level", level)
-        model: GaussianModel = self._fitted
-
-        def answer(rows: Rows) -> list[Floats]:
-            return model.interval_at(rows, level, include_noise)
-
-        columns = self._answers(X, answer, 2, with_std=True)
-        return interval_of(X, columns, as_frame)
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the variance of a target that the model explains, R², as of scikit-learn.
 
@@ -163,9 +143,9 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         def answer(rows: Rows) -> list[Floats]:
             weight = rows.extra.get(_WEIGHT, np.ones(len(rows)))
             mean = model.predicted(rows, return_std=False, include_noise=False, statistic="mean")
-            return [rows.extra[_TARGET], weight, *mean]
+            return [rows.extra[TARGET], weight, *mean]
 
-        extra = {_TARGET: y, _WEIGHT: sample_weight}
+        extra = {TARGET: y, _WEIGHT: sample_weight}
         needed = model.needs_variance(False, "mean")
         observed, weight, mean = computed(
             self._answers(X, answer, 3, with_std=needed, extra=extra)
@@ -199,7 +179,7 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         def answer(rows: Rows, observed: Floats) -> list[Floats]:
             return [model.log_density_at(rows, observed)]
 
-        observed, density = self._beside({_TARGET: y}, X, answer, 1)
+        observed, density = self._beside({TARGET: y}, X, answer, 1)
         model.require_transformable(observed)
         return density
 
@@ -234,10 +214,10 @@ class GaussianEstimator(RegressorMixin, FunctionEstimator):
         def answer(rows: Rows, observed: Floats, weight: Floats) -> list[Floats]:
             return list(model.leave_one_out_at(rows, observed, weight))
 
-        extra = {_TARGET: y, _WEIGHT: sample_weight}
+        extra = {TARGET: y, _WEIGHT: sample_weight}
         _, weight, density, left = self._beside(extra, X, answer, 2)
         told_all = int(np.count_nonzero(left[weight > 0] <= 0))
-        if told_all:
+        if told_all > (0 if self._noise is None else _MOST_TOLD_ALL * len(left)):
             raise DataError(
                 f"{told_all} of {len(left)} rows tell more of f than the model knows: "
                 "leave_one_out is of the rows that the model was fitted to"

@@ -250,6 +250,7 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         facts = FitFacts.of_laplace(outcome, self.learner).with_notes(found.notes)
         self._take(ResponseModel.of(outcome), facts, Columns.of(source), clock.finish())
         self._take_mode(outcome)
+        self._remember(source)
         self._take_interactions(found)
         fit.warn(outcome)
         return self

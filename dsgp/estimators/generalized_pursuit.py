@@ -196,6 +196,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         source = source_of(X, y, sample_weight, extra=extra, wanted=asked.wanted_beside)
         fitted = fit(source, asked.beside(source), likelihood, random, clock)
         self._take_fitted(fitted, Columns.of(source), clock.finish())
+        self._remember(source)
         fit.warn(fitted)
         return self
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 import pandas as pd
 
 from dsgp.estimators.functions import FunctionEstimator
-from dsgp.models.interactions.search import SCORE_COLUMNS, Found
+from dsgp.models.interactions.search import SCORE_COLUMNS, Found, scores_of
 
 
 class InteractionEstimator(FunctionEstimator):
@@ -22,6 +22,10 @@ class InteractionEstimator(FunctionEstimator):
     def _take_interactions(self, found: Found[Any]) -> None:
         """Take over the pairs found."""
         self.interactions_, self.interaction_scores_ = found.pairs, found.scores
+
+    def _take_no_interactions(self) -> None:
+        """Take over that none was looked for."""
+        self.interactions_, self.interaction_scores_ = [], scores_of({})
 
     def _fitted_settings(self) -> dict[str, Any]:
         pairs = [list(pair) for pair in self.interactions_]

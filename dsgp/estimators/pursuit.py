@@ -233,6 +233,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         noise_variance = float(fitted.facts.noise_variance or 0.0)
         model = GaussianModel(fitted.latent, noise_variance, target.transform)
         self._take_pursuit(model, fitted, Columns.of(source), clock.finish())
+        self._remember(source)
         fit.warn(fitted)
         self._tell_skewness(source)
         return self

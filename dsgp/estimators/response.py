@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,12 +12,12 @@ import numpy as np
 from sklearn.utils import RegressorTags
 
 from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators.framed import interval_of
-from dsgp.estimators.functions import FunctionEstimator
+from dsgp.estimators.conformal import TARGET
+from dsgp.estimators.response_distribution import CATEGORIES, Response, ResponseDistribution
 from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, by_name, from_settings
 from dsgp.models import report, stored
-from dsgp.models.checks import require_choice, require_count, require_level
+from dsgp.models.checks import require_choice, require_count
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.response_model import ResponseModel
 from dsgp.models.summary import Summary
@@ -32,18 +32,11 @@ from dsgp.rows.response import (
 from dsgp.rows.sources import Rows, computed, is_lazy
 from dsgp.terms import Floats
 
-# Role of observations that a prediction is compared with.
-_TARGET = "y"
 # Of f on the scale of a logarithm: beyond, an average is more than e times the median.
 _DOUBTFUL_VARIANCE = 2.0
-# Likelihoods of categories: what is predicted is no target.
-_CATEGORIES = ("bernoulli", "ordered")
-
-# Of mean and variance of f with its offset, trials, and the offset.
-Response = Callable[[Floats, Floats, Floats | None, Any], list[Floats]]
 
 
-class ResponseEstimator(FunctionEstimator):
+class ResponseEstimator(ResponseDistribution):
     """An estimator of any response, with a likelihood around f.
 
     The functions are those of an additive model around the mode: ``components``, ``covariance`` and
@@ -73,7 +66,7 @@ class ResponseEstimator(FunctionEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         name = getattr(self.likelihood, "name", self.likelihood)
-        if name not in _CATEGORIES:
+        if name not in CATEGORIES:
             tags.estimator_type = "regressor"
             tags.regressor_tags = RegressorTags()
             tags.target_tags.positive_only = _refuses_negative(self.likelihood)
@@ -102,14 +95,14 @@ class ResponseEstimator(FunctionEstimator):
             mean, variance = model.latent.moments(rows, True)
             assert variance is not None
             columns = response(mean + shift, variance, rows.extra.get(TRIALS), shift)
-            return columns if y is None else [rows.extra[_TARGET], *columns]
+            return columns if y is None else [rows.extra[TARGET], *columns]
 
         return self._answers(
             X,
             answer,
             n_columns + (y is not None),
             with_std=True,
-            extra=dict(extra) if y is None else {**extra, _TARGET: y},
+            extra=dict(extra) if y is None else {**extra, TARGET: y},
             check=lambda rows, first_row: require_usable(rows.extra, names, first_row),
         )
 
@@ -183,47 +176,6 @@ class ResponseEstimator(FunctionEstimator):
         columns = self._responses(X, response, 1 + return_std, beside(offset, exposure, trials))
         doubt.warn()
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
-
-    def predict_interval(
-        self,
-        X: Any,
-        level: float = 0.95,
-        include_noise: bool = False,
-        *,
-        offset: Any = None,
-        exposure: Any = None,
-        trials: Any = None,
-        as_frame: bool = False,
-    ) -> Any:
-        """Predict an interval of the mean response, or of a new observation.
-
-        Parameters
-        ----------
-        X, offset, exposure, trials
-            As for ``predict``.
-        level : float
-            Probability of the interval.
-        include_noise : bool
-            The interval of a new observation (quantiles of the likelihood, averaged over f)
-            instead of that of the mean given f.
-        as_frame : bool
-            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
-
-        Returns
-        -------
-        lower, upper : ndarray of shape (n_rows,)
-            Dask arrays where X is a dask collection; one table with ``as_frame``.
-        """
-        require_level("level", level)
-        model: ResponseModel = self._fitted
-
-        def interval(
-            mean: Floats, variance: Floats, number: Floats | None, shift: Any
-        ) -> list[Floats]:
-            return model.interval(mean, variance, number, level, include_noise)
-
-        columns = self._responses(X, interval, 2, beside(offset, exposure, trials))
-        return interval_of(X, columns, as_frame)
 
     def log_predictive_density(
         self,

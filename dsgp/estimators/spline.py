@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +34,7 @@ from dsgp.rows.sources import (
     target_of,
 )
 from dsgp.terms import LOG_2PI, Floats
+from dsgp.transforms import require_quantiles
 
 # Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
 _NUMBERS_A_ROW = 30
@@ -305,6 +306,35 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if as_frame:
             return interval_of(X, np.stack([lower, upper], axis=1), as_frame)
         return lower, upper
+
+    def predict_quantiles(
+        self,
+        X: Any,
+        quantiles: float | Sequence[float] = (0.05, 0.5, 0.95),
+        include_noise: bool = False,
+    ) -> Any:
+        """Predict quantiles of the function, or of a new observation of weight 1.
+
+        Parameters
+        ----------
+        X : table
+            As for ``predict``.
+        quantiles : float or sequence of float
+            Probabilities between 0 and 1; 0.5 is the median.
+        include_noise : bool
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_quantiles)
+        """
+        scores = ndtri(np.array(require_quantiles(quantiles)))
+        mean, std = self.predict(X, return_std=True, include_noise=include_noise)
+        return mean[:, None] + std[:, None] * scores
+
+    def pit(self, X: Any, y: Any) -> Floats:
+        """Predictive probabilities of values up to observations of weight 1, (n_rows,)."""
+        mean, std = map(computed, self.predict(X, return_std=True, include_noise=True))
+        return np.asarray(ndtr((target_of(y, len(mean)) - mean) / std))
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, (n_rows,)."""

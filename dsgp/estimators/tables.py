@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -17,6 +18,7 @@ from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved
 from dsgp.models.base import FittedModel
 from dsgp.models.columns import Columns
+from dsgp.models.noise import VaryingNoise
 from dsgp.rows.sources import Rows, is_lazy, map_table, matching_source
 from dsgp.terms import Floats
 
@@ -93,17 +95,23 @@ class TableEstimator(Reported, Saved, BaseEstimator):
     def used_columns_(self) -> tuple[str, ...]:
         """Columns that a prediction depends on; a table to predict needs no others."""
         check_is_fitted(self)
-        return self._rows_model.used_columns
+        beside = () if self._noise is None else self._noise.columns
+        return tuple(dict.fromkeys([*self._rows_model.used_columns, *beside]))
+
+    @property
+    def _noise(self) -> VaryingNoise | None:
+        """What the noise variance depends on, where it varies."""
+        return None
 
     def _rows_of(
         self, X: Any, extra: Mapping[str, Any] | None = None
     ) -> Iterator[Callable[[], Rows]]:
         """Chunks of a table to predict, with the columns that are used."""
-        check_is_fitted(self)
-        return matching_source(
+        needed = self.used_columns_
+        chunks = matching_source(
             X,
             self._columns.names,
-            self.used_columns_,
+            needed,
             self._columns.named,
             type(self).__name__,
             self.missing,
@@ -111,6 +119,19 @@ class TableEstimator(Reported, Saved, BaseEstimator):
             missing_values=getattr(self, "missing_values", ()),  # pursuit has none
             kinds=self._columns.kinds,
         ).chunks()
+        return (partial(self._loaded, needed, load) for load in chunks)
+
+    def _loaded(self, names: tuple[str, ...], load: Callable[[], Rows]) -> Rows:
+        """Rows with the columns of f, and beside them those of the noise."""
+        return self._as_read(names, load())
+
+    def _as_read(self, names: tuple[str, ...], rows: Rows) -> Rows:
+        """Rows of some columns as the model reads them."""
+        if self._noise is None:
+            return rows
+        by_name = dict(zip(names, rows.columns, strict=True))
+        columns = [by_name[name] for name in self._rows_model.used_columns]
+        return self._noise.beside(replace(rows, columns=columns, n_rows=len(rows)), by_name)
 
     def _loaded_rows(self, X: Any, extra: Mapping[str, Any] | None = None) -> list[Rows]:
         """Rows of a table to predict, chunk by chunk."""
@@ -166,7 +187,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         extra: Mapping[str, Any] | None = None,
     ) -> Floats:
         blocks: list[Floats] = []
-        gaps = np.zeros(len(self.used_columns_), dtype=int)
+        gaps = np.zeros(len(self._rows_model.used_columns), dtype=int)
         unseen = np.zeros(len(self._rows_model.names), dtype=int)
         for load in self._rows_of(X, extra):
             rows = load()
@@ -203,7 +224,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         for term in self._rows_model.terms:
             for name in term.bound.columns:
                 centres[name] = centres.get(name, 0.0) + term.centre
-        for name, count in zip(self.used_columns_, gaps, strict=True):
+        for name, count in zip(self._rows_model.used_columns, gaps, strict=True):
             if count and name in centres and name not in self._missing_in_training:
                 warnings.warn(
                     f"input column {name!r} is missing in {count} of {n_rows} rows to predict, and "

@@ -196,6 +196,30 @@ class Likelihood(ABC):
             If `level` is outside (0, 1).
         """
 
+    @abstractmethod
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        """Probability that a new observation is at most y, averaged over f ~ N(mean, variance).
+
+        Parameters
+        ----------
+        y : array_like of shape (n,)
+            Any numbers; of counts and categories they need not be whole.
+        mean, variance : array_like of shape (n,)
+            Of the latent.
+        trials : array_like of shape (n,), optional
+            Of the binomial only.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
+
     def class_probabilities(self, mean: ArrayLike, variance: ArrayLike) -> Array:
         """Averaged probability of each category, shape (n, K); categorical targets only."""
         raise ParameterError(

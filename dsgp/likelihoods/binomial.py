@@ -244,6 +244,23 @@ class Binomial(Likelihood):
         )
         return lower.reshape(shape), upper.reshape(shape)
 
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        y, mean, variance, size = broadcast(y, mean, variance, 1.0 if trials is None else trials)
+        k = np.floor(y).ravel()
+        if trials is None:
+            result = np.where(k < 1, self.response_mean(-mean, variance).ravel(), 1.0)
+        else:
+            result = self._averaged_cdf(
+                np.maximum(k, 0.0), mean.ravel(), np.sqrt(variance).ravel(), size.ravel()
+            )
+        return np.where(k < 0, 0.0, result).reshape(y.shape)
+
     def _averaged_cdf(self, k: Array, mean: Array, std: Array, n: Array) -> Array:
         # Y ≤ k exactly if p lies below a Beta(k + 1, n − k) variable; at k = n it always does.
         result = np.ones_like(mean)

@@ -115,6 +115,22 @@ class CountLikelihood(Likelihood):
         lower, upper = (quantile(0.5 * (1 + side * level)) for side in (-1, 1))
         return lower.reshape(shape), upper.reshape(shape)
 
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        y, mean, variance = broadcast(y, mean, variance)
+        k, m, std = np.floor(y).ravel(), mean.ravel(), np.sqrt(variance).ravel()
+        result = np.zeros_like(k)
+        known = np.flatnonzero(k >= 0)
+        for part in blocks(known.size, ROWS):
+            rows = known[part]
+            result[rows] = self._averaged_cdf(k[rows], m[rows], std[rows])
+        return result.reshape(y.shape)
+
     @abstractmethod
     def _relative_variance(self, rate: Array) -> Array:
         """Var[y] / E[y]² given the rate."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from dsgp.likelihoods.base import Likelihood, broadcast, prepared
 from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
@@ -137,6 +137,16 @@ class Gaussian(RealLikelihood):
         )
         mean = np.asarray(mean, dtype=float)
         return mean - reach, mean + reach
+
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        std = np.sqrt(self.response_variance(mean, variance))
+        return np.asarray(ndtr((np.asarray(y, dtype=float) - np.asarray(mean, float)) / std))
 
     def start(
         self,

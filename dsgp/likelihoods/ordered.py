@@ -295,6 +295,20 @@ class Ordered(Likelihood):
         )
         return lower, upper
 
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        y, mean, variance = broadcast(y, mean, variance)
+        beyond = self._beyond(mean, variance)
+        # Of K categories beyond[k] is the probability of one above k.
+        at_most = np.concatenate([np.zeros((1, *y.shape)), 1 - beyond, np.ones((1, *y.shape))])
+        place = np.clip(np.floor(y), -1, len(beyond)).astype(np.intp) + 1
+        return np.asarray(np.take_along_axis(at_most, place[None], axis=0)[0])
+
     # ------------------------------------------------------------------ where to start
 
     def start(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +31,9 @@ class Gamma(Likelihood):
     ----------
     shape : float
         k; 1 is the exponential distribution, and 1/√k the coefficient of variation.
+    fixed_shape : bool
+        Keep the shape as given instead of learning it. With a shape of 1/2, ``y`` is the square of
+        a normal variable of mean 0 and variance μ.
 
     Raises
     ------
@@ -51,13 +54,28 @@ class Gamma(Likelihood):
     _positive: ClassVar[tuple[str, ...]] = ("shape",)
 
     shape: float = 1.0
+    fixed_shape: bool = False
 
     def __post_init__(self) -> None:
         check_positive(self, "shape")
 
+    @property
+    def free(self) -> tuple[str, ...]:
+        """The shape, unless it is fixed."""
+        return () if self.fixed_shape else self._positive
+
+    def unconstrained(self) -> Array:
+        """Logarithm of the shape, if it is free."""
+        return np.empty(0) if self.fixed_shape else super().unconstrained()
+
+    def from_unconstrained(self, values: ArrayLike) -> Self:
+        """Return a copy with another shape, if it is free."""
+        return self if self.fixed_shape else super().from_unconstrained(values)
+
     def limits(self, unit: float) -> tuple[Array, Array]:
         """Keep the shape below that of targets without any scatter."""
-        return np.array([-np.inf]), np.array([np.log(LARGEST_SHAPE)])
+        n_free = len(self.free)
+        return np.full(n_free, -np.inf), np.full(n_free, np.log(LARGEST_SHAPE))
 
     @property
     def link_name(self) -> str:
@@ -97,6 +115,8 @@ class Gamma(Likelihood):
     def by_parameters(
         self, y: ArrayLike, f: ArrayLike, trials: ArrayLike | None = None
     ) -> tuple[Array, Array]:
+        if self.fixed_shape:
+            return super().by_parameters(y, f, trials)
         k = self.shape
         log_ratio, ratio = self._ratio(y, f)
         density = k * (np.log(k) + 1 - digamma(k) + log_ratio) - ratio
@@ -149,6 +169,22 @@ class Gamma(Likelihood):
             )
             ends.append(clipped_exp(x.reshape(mean.shape) + mean))
         return ends[0], ends[1]
+
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        y, mean, variance = broadcast(y, mean, variance)
+        flat, m, std = y.ravel(), mean.ravel(), np.sqrt(variance).ravel()
+        result = np.zeros_like(flat)
+        known = np.flatnonzero(flat > 0)
+        for part in blocks(known.size, ROWS):
+            rows = known[part]
+            result[rows] = self._averaged_cdf(np.log(flat[rows]), m[rows], std[rows])
+        return result.reshape(y.shape)
 
     def _averaged_cdf(self, x: Array, mean: Array, std: Array) -> Array:
         # log Y ≤ x exactly if the latent lies below x − log(G/k), G a Gamma(k) variable.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -138,6 +139,35 @@ class StudentT(RealLikelihood):
             result[rows] = peak + np.log(sums * length / n)
         return result.reshape(y.shape)
 
+    def response_cdf(
+        self,
+        y: ArrayLike,
+        mean: ArrayLike,
+        variance: ArrayLike,
+        trials: ArrayLike | None = None,
+    ) -> Array:
+        y, mean, variance = broadcast(y, mean, variance)
+        spread = np.sqrt(variance.ravel() + self.scale**2)
+        cdf = self._scaled_cdf(variance.ravel(), spread)
+        scores = (y - mean).ravel() / spread
+        return cdf(scores, np.arange(scores.size)).reshape(y.shape)
+
+    def _scaled_cdf(
+        self, variance: Array, spread: Array
+    ) -> Callable[[Array, NDArray[np.int64]], Array]:
+        """P(Y ≤ mean + spread x) of rows, averaged over the latent: of (x, rows)."""
+        log_u, step = np.linspace(*self._log_u_reach(), 129, retstep=True)
+        weight = np.exp(self._log_u_density(log_u)) * step
+        shares = variance / spread**2, self.scale**2 / spread**2
+
+        def cdf(x: Array, rows: NDArray[np.int64]) -> Array:
+            result = np.zeros_like(x)
+            for w, t in zip(weight, log_u, strict=True):
+                result += w * ndtr(x / np.sqrt(shares[0][rows] + shares[1][rows] * np.exp(-t)))
+            return result
+
+        return cdf
+
     def interval(
         self,
         mean: ArrayLike,
@@ -147,17 +177,8 @@ class StudentT(RealLikelihood):
     ) -> tuple[Array, Array]:
         level = check_level(level)
         mean, variance = broadcast(mean, variance)
-        log_u, step = np.linspace(*self._log_u_reach(), 129, retstep=True)
-        weight = np.exp(self._log_u_density(log_u)) * step
         spread = np.sqrt(variance.ravel() + self.scale**2)
-        shares = variance.ravel() / spread**2, self.scale**2 / spread**2
-
-        def cdf(x: Array, rows: NDArray[np.int64]) -> Array:
-            result = np.zeros_like(x)
-            for w, t in zip(weight, log_u, strict=True):
-                result += w * ndtr(x / np.sqrt(shares[0][rows] + shares[1][rows] * np.exp(-t)))
-            return result
-
+        cdf = self._scaled_cdf(variance.ravel(), spread)
         probability = 0.5 * (1 + level)
         reach = spread * smallest_reaching(
             cdf,

@@ -14,12 +14,15 @@ from dsgp.metrics.classification import (
     roc_auc,
 )
 from dsgp.metrics.regression import coverage, mnlp, nmse
+from dsgp.metrics.uncertainty import CalibrationReport, calibration_of
 
 __all__ = [
     "CalibrationCurve",
+    "CalibrationReport",
     "brier",
     "calibration_curve",
     "calibration_error",
+    "calibration_of",
     "coverage",
     "error_rate",
     "mnll",

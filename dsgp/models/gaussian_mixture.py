@@ -62,18 +62,25 @@ class GaussianMixture(GaussianModel):
         means = np.stack([mean for mean, _ in answers])
         middle = means.mean(axis=0)
         if statistic == "median":
-            middle = self._quantiles(rows, [0.5], True)[0]
+            middle = self.quantiles_at(rows, [0.5], True)[0]
         if not return_std:
             return [middle]
         squares = np.mean([std**2 for _, std in answers], axis=0)
         return [middle, np.sqrt(squares + means.var(axis=0))]
 
-    def interval_at(self, rows: Rows, level: float, include_noise: bool) -> list[Floats]:
-        """Ends of an interval of what is expected of the target, or of a new observation."""
-        return self._quantiles(rows, [0.5 - level / 2, 0.5 + level / 2], include_noise)
+    def scale_at(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of a new observation, on the scale of the transform."""
+        means, variances = self.latent.member_moments(rows, True)
+        assert variances is not None
+        squares = np.mean(variances + self.latent.noise_variances[:, None], axis=0)
+        return means.mean(axis=0), np.sqrt(squares + means.var(axis=0))
 
-    def _quantiles(
-        self, rows: Rows, probabilities: list[float], include_noise: bool
+    def cdf_at(self, rows: Rows, observed: Floats) -> Floats:
+        """Predictive probability of values up to the observed ones, (n,)."""
+        return np.mean([member.cdf_at(rows, observed) for member in self.members], axis=0)
+
+    def quantiles_at(
+        self, rows: Rows, probabilities: Sequence[float], include_noise: bool
     ) -> list[Floats]:
         """Quantiles of the average of the members' distributions, by bisection."""
         means, variances = self.latent.member_moments(rows, True)
@@ -118,11 +125,10 @@ class GaussianMixture(GaussianModel):
         scatter = np.cov(np.stack(means), rowvar=False, ddof=0)
         return Solved(total + scatter.reshape(total.shape), converged)
 
-    def _averaged(self, drawn: Floats, noise_variances: Any) -> Floats:
-        """What is expected of the target given draws of f, each with its noise variance."""
-        assert self.transform is not None
-        pairs = zip(drawn, noise_variances, strict=True)
-        return np.stack([self.transform.average(f, float(noise)) for f, noise in pairs])
+    def _averaged(self, solved: Solved) -> Any:
+        """Noise variance of each draw, (n_samples, 1)."""
+        assert solved.noise_variance is not None
+        return solved.noise_variance[:, None]
 
 
 def _quantile(p: float, means: Floats, stds: Floats) -> Floats:

@@ -19,6 +19,8 @@ from dsgp.terms import Floats
 
 # Latents at which every density is at its edge: of a mean of 0, or of one trial's 0 or 1.
 _EDGE = 700.0
+# Level of an interval both of whose ends are the median.
+_MEDIAN = 1e-12
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,20 @@ class ResponseModel:
         ends = likelihood.inverse_link(mean - reach), likelihood.inverse_link(mean + reach)
         scale = 1.0 if trials is None else trials
         return [scale * end for end in ends]
+
+    def quantile(
+        self,
+        mean: Floats,
+        variance: Floats,
+        trials: Floats | None,
+        probability: float,
+        include_noise: bool,
+    ) -> Floats:
+        """Quantile of the mean response given f, or of a new observation."""
+        upper = probability >= 0.5
+        # An interval of a level is between two quantiles; that of the median has none.
+        level = max(abs(2 * probability - 1), _MEDIAN)
+        return self.interval(mean, variance, trials, level, include_noise)[int(upper)]
 
     def explained(
         self,

@@ -22,9 +22,11 @@ from dsgp.plotting.predictions import plot_predictions
 from dsgp.plotting.projections import plot_projections, plot_relevance
 from dsgp.plotting.report import plot_report
 from dsgp.plotting.slices import plot_slices
+from dsgp.plotting.uncertainty import plot_calibration_report
 
 __all__ = [
     "plot_calibration",
+    "plot_calibration_report",
     "plot_classification",
     "plot_components",
     "plot_field",

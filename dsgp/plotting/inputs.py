@@ -48,7 +48,7 @@ def _of_training(term: FittedTerm) -> tuple[Floats, Floats]:
 def _column(model: Any, term: FittedTerm, X: Any) -> Floats:
     if not term.bound.is_plain:
         rows = Rows.join([load() for load in model._rows_of(X)])
-        by_name = dict(zip(model.used_columns_, rows.columns, strict=True))
+        by_name = dict(zip(model._rows_model.used_columns, rows.columns, strict=True))
         term_input = term.bound.value or term.bound.multiplier
         assert term_input is not None
         values = (

@@ -51,6 +51,8 @@ def _parameters(options: Additive | Pursuit | Scoring) -> dict[str, Any]:
     parameters["kernel"] = None if options.kernel is None else options.kernel.build()
     if "terms" in parameters:
         parameters["terms"] = _terms(parameters["terms"])
+    if isinstance(parameters.get("noise_terms"), Mapping):
+        parameters["noise_terms"] = _terms(parameters["noise_terms"])
     return parameters
 
 

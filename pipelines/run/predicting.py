@@ -44,14 +44,14 @@ def predicted(needs: dict[str, Path], encoded: Encoded, level: float) -> pd.Data
 def noise_variance(needs: dict[str, Path]) -> float | None:
     """Variance of an observation around the function, of a regression that is not a baseline.
 
-    None where the target was transformed: it then differs from row to row.
+    None where it differs from row to row: of a transformed target, or with noise terms.
 
     The residuals that a pursuit was fitted to are those of rows that the additive functions have
     been fitted to as well, which have taken their degrees of freedom out of them.
     """
     if len({"additive", "pursuit"} & set(needs)) == 1:
         model = dsgp.load(needs["additive" if "additive" in needs else "pursuit"] / MODEL)
-        return None if model.transform_ is not None else float(model.noise_variance_)
+        return None if _by_row(model) else float(model.noise_variance_)
     pursuit = dsgp.load(needs["pursuit"] / MODEL)
     additive = dsgp.load(needs["additive"] / MODEL)
     left = additive.n_rows_ - additive.effective_dof_
@@ -72,12 +72,17 @@ def _predictor(needs: dict[str, Path], encoded: Encoded, level: float) -> Predic
 
     def predict(frame: pd.DataFrame) -> pd.DataFrame:
         X = frame[encoded.inputs]
-        if model.transform_ is not None:
+        if _by_row(model):
             return _in_full(model, X, frame, encoded.target, level)
         mean, std = model.predict(X, return_std=True, include_noise=True)
         return pd.DataFrame({"mean": mean, "std": std})
 
     return predict
+
+
+def _by_row(model: Any) -> bool:
+    """Tell whether noise differs from row to row, in the unit of the target."""
+    return model.transform_ is not None or model.model_.noise is not None
 
 
 def _summed(needs: dict[str, Path], encoded: Encoded) -> Predict:

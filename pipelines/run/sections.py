@@ -183,6 +183,7 @@ class Additive(Section):
     interactions: Interactions = 0
     projections: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
     remainder: bool | Annotated[list[str], Field(min_length=1)] = False
+    noise_terms: bool | dict[str, ColumnTerms] = False
     noise_variance: Positive | None = None
     fixed_noise: bool = False
     solver: Solver = "multigrid"
@@ -316,6 +317,11 @@ class Model(Section):
             raise ValueError(
                 "pursuit on the data makes no use of the additive stage before it: say "
                 "fit_to: residual, or make two models of them"
+            )
+        if residual and self.additive is not None and self.additive.noise_terms:
+            raise ValueError(
+                "noise_terms are of the additive model, and the noise of a sum of two fits is that "
+                "of the residual: with fit_to: residual leave out noise_terms"
             )
         for fitted in (self.additive, self.pursuit):
             if fitted is not None and fitted.target_transform is not None:

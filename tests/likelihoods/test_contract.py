@@ -367,6 +367,35 @@ def test_interval_holds_the_quantiles(case, variance, level):
                 np.testing.assert_allclose(weight @ law.cdf(value), tail, atol=2e-9)
 
 
+@pytest.mark.parametrize("variance", [0.0, 0.5, 9.0])
+def test_response_cdf_is_the_averaged_probability(case, variance):
+    likelihood, n = case.likelihood, case.one_trial
+    values = np.unique(case.y)
+    for mean in MEANS:
+        f, logs = brute(mean, variance)
+        law, weight = case.law(f, n), np.exp(logs)
+        shape = (np.full(len(values), mean), np.full(len(values), variance))
+        trials = None if n is None else np.full(len(values), n)
+        found = likelihood.response_cdf(values, *shape, trials)
+        expected = [weight @ law.cdf(value) for value in values]
+        np.testing.assert_allclose(found, expected, atol=2e-9)
+        if case.discrete:
+            assert (likelihood.response_cdf(values + 0.5, *shape, trials) == found).all()
+            assert (likelihood.response_cdf(-np.ones_like(values), *shape, trials) == 0).all()
+
+
+def test_a_fixed_shape_is_not_learned():
+    fixed = Gamma(0.5, fixed_shape=True)
+    assert fixed.free == ()
+    assert len(fixed.unconstrained()) == 0
+    assert fixed.from_unconstrained([]) == fixed
+    assert fixed.by_parameters([1.0], [0.0])[0].shape == (0, 1)
+    assert Gamma(0.5).log_density([2.0], [1.0]) == fixed.log_density([2.0], [1.0])
+    # The square of a normal variable of variance e.
+    expected = stats.chi2(1, scale=np.e).logpdf(2.0)
+    np.testing.assert_allclose(fixed.log_density([2.0], [1.0]), expected)
+
+
 def test_interval_of_huge_counts_is_exact():
     mean, std = np.array([np.log(1e9), 5.0]), np.array([1e-5, 3.0])
     lower, upper = Poisson().interval(mean, std**2, 0.9)

@@ -30,7 +30,7 @@ from pipelines.run.config import read, validated
 from pipelines.run.fitting import build_additive, build_scoring
 from pipelines.run.folders import chain_folder, manifest_of
 from pipelines.run.plan import plan_of
-from pipelines.run.sections import Additive
+from pipelines.run.sections import Additive, Model
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = sorted((ROOT / "pipelines" / "configs").glob("*.yaml"))
@@ -67,6 +67,16 @@ def test_draws_of_an_additive_model_are_asked_for():
     assert told["priors"] == HyperPriors(noise_rate=0.1)
     plain = build_additive(Additive(), 3).get_params()
     assert (plain["method"], plain["priors"], plain["random_state"]) == (None, None, None)
+
+
+def test_noise_terms_are_asked_for():
+    by_column = {"x1": "Linear()"}
+    for asked in (False, True, by_column):
+        section = Additive.model_validate({"noise_terms": asked})
+        assert build_additive(section, 0).noise_terms == asked
+    both = {"additive": {"noise_terms": True}, "pursuit": {"fit_to": "residual"}}
+    with pytest.raises(ValueError, match="leave out noise_terms"):
+        Model.model_validate(both)
 
 
 def invoke(*arguments):

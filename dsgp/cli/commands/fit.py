@@ -83,6 +83,7 @@ def fit(
     term: options.Term = None,
     interactions: options.Interactions = None,
     remainder: options.Remainder = None,
+    noise_terms: options.NoiseTerms = None,
     lengthscale: options.Lengthscale = None,
     variance: options.Variance = None,
     noise_variance: options.NoiseVariance = None,

@@ -12,6 +12,7 @@ Examples:
   dsgp predict price.zarr new.csv --out predictions.csv
   dsgp predict price.zarr new.parquet --keep id,date --level 0.9 \\
       --out predictions.parquet
+  dsgp predict price.zarr new.csv --quantile 0.1 --quantile 0.9 --out q.csv
   dsgp predict price.zarr sales/ --out predictions/
   dsgp predict price.zarr /shared/sales/ --out predictions/ \\
       --scheduler tcp://head:8786
@@ -28,6 +29,7 @@ def predict(
     out: options.Out,
     keep: options.Keep = None,
     level: options.Level = None,
+    quantile: options.Quantile = None,
     statistic: options.Statistic = None,
     exposure: options.Exposure = None,
     offset: options.Offset = None,
@@ -43,8 +45,9 @@ def predict(
     """Predict every row of a table, in its order.
 
     Writes the columns mean (or median, with --statistic), std (of the mean, without noise), and
-    lower and upper: the interval of a new observation, including noise. All are in the units of
-    the target. For an ordered target there are also probability_LEVEL, one column per level.
+    lower and upper: the interval of a new observation, including noise; for a model from dsgp
+    calibrate, the conformal interval. All are in the units of the target. For an ordered target
+    there are also probability_LEVEL, one column per level.
 
     For a classifier, writes the columns predicted (the most probable class), probability_LABEL (one
     column per class), and mean and std of the function on the scale of the link function: latent
@@ -59,6 +62,7 @@ def predict(
         out,
         keep=keep,
         level=level,
+        quantiles=quantile,
         statistic=statistic,
         further={"exposure": exposure, "offset": offset, "trials": trials},
         csv_format=(delimiter, decimal, encoding),

@@ -120,6 +120,14 @@ Remainder = Annotated[
         "the name of an input; can be repeated. Keeps all rows in memory.",
     ),
 ]
+NoiseTerms = Annotated[
+    list[str] | None,
+    Option(
+        metavar="all|INPUT|TERM",
+        help="additive: the noise variance varies; its logarithm is a sum of functions of all "
+        "inputs, or of these, once for each: a name, or a term as of --term.",
+    ),
+]
 Lengthscale = Annotated[
     float | None,
     Option(metavar="L", help="All but pursuit: initial lengthscale of every input, in its units."),

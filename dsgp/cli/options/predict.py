@@ -26,6 +26,14 @@ Level = Annotated[
         help="Probability of the interval, between 0 and 1; 0.95 by default. Not for a classifier.",
     ),
 ]
+Quantile = Annotated[
+    list[float] | None,
+    Option(
+        metavar="P",
+        help="Write quantile_P too, of a new observation, noise included: a probability between 0 "
+        "and 1; can be repeated. Not of a classifier.",
+    ),
+]
 Statistic = Annotated[
     str | None,
     Option(

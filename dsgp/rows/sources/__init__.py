@@ -8,7 +8,7 @@ from dsgp.rows.sources.frames import plain_table
 from dsgp.rows.sources.further import Further, further_rows
 from dsgp.rows.sources.kinds import Kind, Wanted, kind_from_settings
 from dsgp.rows.sources.lazy import computed, is_lazy, map_rows, map_table
-from dsgp.rows.sources.mapped import MappedSource, RetargetedSource, ViewedSource
+from dsgp.rows.sources.mapped import MappedSource, RetargetedSource, ReweightedSource, ViewedSource
 from dsgp.rows.sources.memory import (
     Columns,
     columns_of,
@@ -34,6 +34,7 @@ __all__ = [
     "MappedSource",
     "MemorySource",
     "RetargetedSource",
+    "ReweightedSource",
     "Rows",
     "Source",
     "Stored",

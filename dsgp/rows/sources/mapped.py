@@ -127,6 +127,41 @@ class RetargetedSource(_Derived):
 
 
 @dataclass(frozen=True)
+class ReweightedSource(_Derived):
+    """Rows of a source whose weights are multiplied by a function of the rows; all else stays.
+
+    Attributes
+    ----------
+    source : Source
+    factor : callable
+        Takes some rows and returns what their weights are multiplied by, (n,), positive. It must
+        be picklable, and each row depend on itself only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.rows.sources import ReweightedSource, source_of
+    >>> source = source_of(np.array([[1.0], [3.0]]), y=[0.0, 1.0])
+    >>> weighted = ReweightedSource(source, lambda rows: 2 * rows.columns[0])
+    >>> weighted.weighted, [load().weight for load in weighted.chunks()]
+    (True, [array([2., 6.])])
+    """
+
+    factor: Callable[[Rows], Floats]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.source.names
+
+    @property
+    def weighted(self) -> bool:
+        return True
+
+    def _change(self) -> Callable[[Rows], Rows]:
+        return partial(_reweighted, self.factor)
+
+
+@dataclass(frozen=True)
 class ViewedSource(_Derived):
     """Rows of a source as a function of whole rows shows them: columns, target, further numbers.
 
@@ -178,6 +213,11 @@ def _mapped(
                 f"{name!r} goes beyond what float64 can hold in some rows; rescale the columns"
             )
     return replace(rows, columns=columns, n_rows=len(rows))
+
+
+def _reweighted(factor: Callable[[Rows], Floats], rows: Rows) -> Rows:
+    weight = factor(rows)
+    return replace(rows, weight=weight if rows.weight is None else rows.weight * weight)
 
 
 def _retargeted(function: Callable[[Floats], Floats], rows: Rows) -> Rows:

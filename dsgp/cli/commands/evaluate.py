@@ -1,0 +1,89 @@
+"""The commands ``dsgp evaluate`` and ``calibrate``; `dsgp.cli.evaluation` does the work."""
+
+from __future__ import annotations
+
+from dsgp.cli.options import evaluate as options
+from dsgp.cli.options import predict as prediction
+from dsgp.cli.options import shared
+from dsgp.cli.work import work_of
+
+# \b keeps the lines of the paragraph that follows as they are.
+EVALUATE_EXAMPLES = """\b
+Examples:
+  dsgp evaluate price.zarr held-out.csv --target price
+  dsgp evaluate price.zarr held-out.csv --target price --plot calibration.png
+  dsgp evaluate claims.zarr held-out.csv --target claims --exposure years \\
+      --out coverage.csv
+"""
+CALIBRATE_EXAMPLES = """\b
+Examples:
+  dsgp calibrate price.zarr held-out.csv --target price --out calibrated.zarr
+"""
+
+
+def evaluate(
+    model: shared.Model,
+    data: shared.Data,
+    target: options.Target,
+    level: options.Level = 0.95,
+    out: options.Table = None,
+    plot: options.Picture = None,
+    exposure: prediction.Exposure = None,
+    offset: prediction.Offset = None,
+    trials: prediction.Trials = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Judge a model by rows that it was not fitted to: accuracy and calibration.
+
+    Prints the root mean squared error, the mean log density, and how many rows are in their
+    interval: of all, by deciles of each input and of the prediction, and by levels, against what
+    chance allows. Not of classifiers. Rows are read at once.
+    """
+    work_of("evaluation").evaluate(
+        model,
+        data,
+        target,
+        level=level,
+        further={"exposure": exposure, "offset": offset, "trials": trials},
+        out=out,
+        plot=plot,
+        csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
+        overwrite=overwrite,
+    )
+
+
+def calibrate(
+    model: shared.Model,
+    data: shared.Data,
+    target: options.Target,
+    out: options.Out,
+    exposure: prediction.Exposure = None,
+    offset: prediction.Offset = None,
+    trials: prediction.Trials = None,
+    delimiter: shared.Delimiter = ",",
+    decimal: shared.Decimal = ".",
+    encoding: shared.Encoding = "utf-8",
+    storage_option: shared.StorageOption = None,
+    overwrite: shared.Overwrite = False,
+) -> None:
+    """Calibrate the intervals of a model by rows that it was not fitted to.
+
+    Split conformal prediction: intervals of new observations, as dsgp predict writes them, then
+    hold a new observation with their probability whatever is wrong with the model, if these rows
+    and new ones are drawn from the same distribution. Rows are read at once.
+    """
+    work_of("evaluation").calibrate(
+        model,
+        data,
+        target,
+        out,
+        further={"exposure": exposure, "offset": offset, "trials": trials},
+        csv_format=(delimiter, decimal, encoding),
+        storage_options=storage_option,
+        overwrite=overwrite,
+    )

@@ -1,0 +1,126 @@
+"""The work of ``dsgp evaluate`` and ``calibrate``: a saved model and rows held out of its fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+
+from dsgp import storage
+from dsgp.addresses import without_secrets
+from dsgp.cli.reaching import Reach
+from dsgp.cli.tables import read
+from dsgp.errors import ParameterError
+from dsgp.estimators import GridGP, calibration_report, load
+from dsgp.estimators.classes import ClassEstimator
+from dsgp.places import made_aside, require_apart
+from dsgp.rows.sources import CsvFormat, numbers_of
+
+
+def evaluate(
+    model: Path,
+    data: Path,
+    target: str,
+    *,
+    level: float,
+    further: Mapping[str, str | None],
+    out: Path | None,
+    plot: Path | None,
+    csv_format: tuple[str, str, str],
+    storage_options: Sequence[str] | None,
+    overwrite: bool,
+) -> None:
+    """Judge a saved model; `dsgp.cli.commands.evaluate` describes the options."""
+    if not 0 < level < 1:
+        raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
+    for option, path, endings in (
+        ("--out", out, (".csv",)),
+        ("--plot", plot, (".png", ".pdf", ".svg")),
+    ):
+        if path is None:
+            continue
+        if path.suffix.lower() not in endings:
+            raise ParameterError(f"{option} must end in {' or '.join(endings)}, got {str(path)!r}")
+        require_apart(path, [data, model])
+        if path.exists() and not overwrite:
+            raise ParameterError(f"{str(path)!r} exists; choose another path, or --overwrite")
+    fitted, X, y, numbers = _read(model, data, target, further, csv_format, storage_options)
+    density = fitted.log_predictive_density(X, y, **numbers)
+    mean = fitted.predict(X, **numbers)
+    report = calibration_report(fitted, X, y, level=level, **numbers)
+    typer.echo(
+        f"root mean squared error: {np.sqrt(np.mean((y - mean) ** 2)):.6g} "
+        f"(standard deviation of {target}: {np.std(y):.6g})\n"
+        f"mean log density of the observations: {np.mean(density):.6g}\n"
+        f"{report.summary()}"
+    )
+    if out is not None:
+        with made_aside(out) as aside:
+            report.coverage.to_csv(aside, index=False)
+        typer.echo(f"coverage of groups of rows saved in {out}")
+    if plot is not None:
+        drawing = _drawing()
+        with made_aside(plot) as aside:
+            figure = drawing.plot_calibration_report(report)
+            figure.savefig(aside, format=plot.suffix[1:].lower(), dpi=150)
+        typer.echo(f"picture saved in {plot}")
+
+
+def calibrate(
+    model: Path,
+    data: Path,
+    target: str,
+    out: Path,
+    *,
+    further: Mapping[str, str | None],
+    csv_format: tuple[str, str, str],
+    storage_options: Sequence[str] | None,
+    overwrite: bool,
+) -> None:
+    """Calibrate a saved model; `dsgp.cli.commands.calibrate` describes the options."""
+    require_apart(out, [data, model])
+    saved = Reach.of(storage_options, [model, data, out]).place(out)
+    storage.check_writable(saved, overwrite)
+    fitted, X, y, numbers = _read(model, data, target, further, csv_format, storage_options)
+    fitted.calibrate(X, y, **numbers)
+    fitted.save(saved, overwrite)
+    typer.echo(
+        f"intervals calibrated by {fitted.n_calibrated_} rows; saved in {without_secrets(str(out))}"
+    )
+
+
+def _read(
+    model: Path,
+    data: Path,
+    target: str,
+    further: Mapping[str, str | None],
+    csv_format: tuple[str, str, str],
+    storage_options: Sequence[str] | None,
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Return the model, and inputs, targets and further numbers of all rows."""
+    reach = Reach.of(storage_options, [model, data])
+    fitted = load(reach.place(model))
+    if isinstance(fitted, (GridGP, ClassEstimator)) or not hasattr(fitted, "calibrate"):
+        raise ParameterError(
+            f"{str(model)!r} is a {type(fitted).__name__}, and evaluate and calibrate are of "
+            "models of a number in a table: regressors, counts, rates"
+        )
+    roles = {role: name for role, name in further.items() if name is not None}
+    table = read(reach.place(data), [target, *roles.values()], False, CsvFormat(*csv_format))
+    if not hasattr(fitted, "feature_names_in_"):
+        inputs = table.drop(columns=list(dict.fromkeys([target, *roles.values()])))
+    else:
+        inputs = table
+    y = numbers_of(f"the target {target!r}", table[target])
+    return fitted, inputs, y, {role: table[name].to_numpy() for role, name in roles.items()}
+
+
+def _drawing() -> Any:
+    try:
+        return import_module("dsgp.plotting")
+    except ImportError as error:  # Matplotlib is an extra.
+        raise ParameterError(str(error)) from error

@@ -1,0 +1,231 @@
+"""Calibration of predictive distributions: are they as wide as they should be, and everywhere?
+
+Plain arrays in, tables out; ``dsgp.calibration_report`` makes the arrays from a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from dsgp.errors import DataError
+from dsgp.metrics.checks import aligned, require_share
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+# Probability of the bands in which calibrated counts fall.
+_BAND = 0.95
+# Rows of a group at least, on average: in smaller ones no band is narrow enough to say anything.
+_FEWEST = 20
+# Levels of a column that are groups of their own; the others are one.
+_MOST_LEVELS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationReport:
+    """How observations lie in their predictive distributions.
+
+    Attributes
+    ----------
+    pit : ndarray of shape (n,)
+        Probability integral transform of each observation: uniform on (0, 1) if calibrated.
+    level : float
+        Probability of the intervals whose coverage is counted.
+    covered : ndarray of bool of shape (n,)
+        Rows whose observation is in its interval.
+    histogram : pandas.DataFrame
+        A row for each bin of the PIT values: ``low``, ``high``, ``count``, ``expected``, and
+        ``band_low``, ``band_high``, between which a calibrated count is with 95 % (exactly,
+        binomial).
+    coverage : pandas.DataFrame
+        A row for each group of rows, by the whole table (``by`` is "all rows"), by deciles of
+        numbers and by levels: ``by``, ``group``, ``middle`` (median of the number), ``n_rows``,
+        ``coverage``, ``band_low``, ``band_high`` (as above, of the share), ``p_value`` (exact,
+        two-sided) and ``outside`` ("", "by chance?" outside of its band, or "yes" if that is too
+        unlikely among so many groups: Bonferroni at 5 %).
+    """
+
+    pit: Floats
+    level: float
+    covered: NDArray[np.bool_]
+    histogram: pd.DataFrame
+    coverage: pd.DataFrame
+
+    @property
+    def p_value(self) -> float:
+        """Of uniform PIT values, by the test of Kolmogorov and Smirnov."""
+        return float(stats.kstest(self.pit, "uniform").pvalue)
+
+    def summary(self) -> str:
+        """Describe the calibration in a few lines."""
+        whole, groups = self.coverage.iloc[0], self.coverage.iloc[1:]
+        outside = groups[groups["outside"] != ""]
+        sure = groups[groups["outside"] == "yes"]
+        lines = [
+            f"{len(self.pit)} rows: {whole['coverage']:.1%} are in their {self.level:.0%} interval "
+            f"(calibrated: {whole['band_low']:.1%} to {whole['band_high']:.1%})",
+            f"PIT values uniform: p = {self.p_value:.2g} (Kolmogorov–Smirnov)",
+            f"{len(groups)} groups of rows: {len(outside)} outside their 95 % band, where "
+            f"{(1 - _BAND) * len(groups):.1f} are expected by chance; {len(sure)} too far for that",
+        ]
+        shown = sure if len(sure) else outside
+        lines += [
+            f"  {row.by} {row.group}: {row.coverage:.1%} of {row.n_rows} rows "
+            f"({row.band_low:.1%} to {row.band_high:.1%})"
+            for row in shown.sort_values("p_value").head(10).itertuples()
+        ]
+        return "\n".join(lines)
+
+
+def calibration_of(
+    pit: ArrayLike,
+    *,
+    level: float = 0.95,
+    by: Mapping[str, ArrayLike] | None = None,
+    covered: ArrayLike | None = None,
+    n_groups: int = 10,
+    n_bins: int = 20,
+) -> CalibrationReport:
+    """Judge probability integral transforms: their histogram, and coverage by groups of rows.
+
+    Parameters
+    ----------
+    pit : array-like of shape (n,)
+        Predictive probabilities of values up to the observed ones; randomised for counts.
+    level : float
+        Of the intervals whose coverage is counted.
+    by : mapping of str to array-like of shape (n,), optional
+        What rows are grouped by: deciles of numbers, levels of anything else.
+    covered : array-like of bool of shape (n,), optional
+        Rows whose observation is in its interval; by default those whose PIT value is in the
+        central part of that probability.
+    n_groups : int
+        Groups of a number at most, of as many rows each; fewer where they would have less than 20.
+    n_bins : int
+        Bins of the histogram.
+
+    Returns
+    -------
+    CalibrationReport
+
+    Raises
+    ------
+    DataError
+        If there is no row, a PIT value is not between 0 and 1, or shapes differ.
+
+    References
+    ----------
+    Gneiting, Balabdaoui and Raftery, *Probabilistic forecasts, calibration and sharpness*, JRSS B
+    69 (2007), section 3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.metrics import calibration_of
+    >>> pit = np.random.default_rng(0).random(1000)
+    >>> report = calibration_of(pit, level=0.9, by={"x": np.arange(1000)})
+    >>> len(report.coverage), bool(report.p_value > 0.01)
+    (11, True)
+    """
+    require_share(level)
+    (values,) = aligned(pit)
+    if values.ndim != 1:
+        raise DataError(f"pit: expected shape (n,), got {values.shape}")
+    if not ((values >= 0) & (values <= 1)).all():
+        raise DataError("pit: expected probabilities between 0 and 1")
+    if covered is None:
+        inside = np.abs(2 * values - 1) <= level
+    else:
+        inside = np.asarray(covered, dtype=bool)
+        if inside.shape != values.shape:
+            raise DataError(f"covered: expected shape {values.shape}, got {inside.shape}")
+    rows = [_group("all rows", "", np.nan, inside, level)]
+    for name, numbers in (by or {}).items():
+        column = np.asarray(numbers)
+        if column.shape != values.shape:
+            raise DataError(f"by {name!r}: expected shape {values.shape}, got {column.shape}")
+        for label, middle, chosen in _groups(column, n_groups):
+            rows.append(_group(name, label, middle, inside[chosen], level))
+    coverage = pd.DataFrame(rows)
+    n_groups_all = max(len(coverage) - 1, 1)
+    apart = (coverage["coverage"] < coverage["band_low"]) | (
+        coverage["coverage"] > coverage["band_high"]
+    )
+    limit = np.full(len(coverage), (1 - _BAND) / n_groups_all)
+    limit[0] = 1 - _BAND
+    coverage["outside"] = np.where(
+        apart & (coverage["p_value"] < limit), "yes", np.where(apart, "by chance?", "")
+    )
+    return CalibrationReport(values, level, inside, _histogram(values, n_bins), coverage)
+
+
+def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
+    count, edges = np.histogram(pit, n_bins, (0.0, 1.0))
+    low, high = stats.binom.interval(_BAND, len(pit), 1 / n_bins)
+    return pd.DataFrame(
+        {
+            "low": edges[:-1],
+            "high": edges[1:],
+            "count": count,
+            "expected": len(pit) / n_bins,
+            "band_low": low,
+            "band_high": high,
+        }
+    )
+
+
+def _group(
+    by: str, group: str, middle: float, inside: NDArray[np.bool_], level: float
+) -> dict[str, object]:
+    n, k = len(inside), int(inside.sum())
+    low, high = stats.binom.interval(_BAND, n, level)
+    tails = stats.binom.cdf(k, n, level), stats.binom.sf(k - 1, n, level)
+    return {
+        "by": by,
+        "group": group,
+        "middle": middle,
+        "n_rows": n,
+        "coverage": k / n,
+        "band_low": low / n,
+        "band_high": high / n,
+        "p_value": min(1.0, 2 * float(min(tails))),
+    }
+
+
+def _groups(column: NDArray[np.generic], n_groups: int) -> list[tuple[str, float, Places]]:
+    """Label, middle and rows of each group of a column."""
+    if column.dtype.kind not in "iuf":
+        return _levels(column.astype(object))
+    numbers = column.astype(np.float64)
+    known = np.flatnonzero(~np.isnan(numbers))
+    found: list[tuple[str, float, Places]] = []
+    if len(known):
+        values = numbers[known]
+        count = max(1, min(n_groups, len(known) // _FEWEST))
+        ends = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1]))
+        places = np.searchsorted(ends, values, side="left")
+        for place in np.unique(places):
+            chosen = known[places == place]
+            part = numbers[chosen]
+            label = f"{part.min():.4g} to {part.max():.4g}"
+            found.append((label, float(np.median(part)), chosen))
+    gaps = np.flatnonzero(np.isnan(numbers))
+    return [*found, ("missing", np.nan, gaps)] if len(gaps) else found
+
+
+def _levels(column: NDArray[np.object_]) -> list[tuple[str, float, Places]]:
+    codes, labels = pd.factorize(column.astype(str))
+    counts = np.bincount(codes)
+    order = np.argsort(-counts, kind="stable")
+    kept, rest = order[:_MOST_LEVELS], order[_MOST_LEVELS:]
+    found = [(str(labels[k]), np.nan, np.flatnonzero(codes == k)) for k in kept]
+    if len(rest):
+        others = f"{len(rest)} other levels"
+        found.append((others, np.nan, np.flatnonzero(np.isin(codes, rest))))
+    return found

@@ -1,0 +1,159 @@
+"""A picture of a calibration report: PIT values, and coverage by groups of rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from dsgp.errors import ParameterError
+from dsgp.metrics.uncertainty import CalibrationReport
+from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame, label, write_below
+from dsgp.terms import Floats
+
+_WIDTH, _HEIGHT = 2.9, 2.3
+# Rows in a marker's own band that axes show beside: half of the width between groups.
+_HALF = 0.42
+
+
+def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) -> Figure:
+    """Draw PIT values and coverage by groups, with the bands in which calibrated ones fall.
+
+    First the histogram of the probability integral transforms: flat within the grey band if the
+    predictive distributions are right, high at both ends if they are too narrow, in the middle if
+    too wide. Then, for each column, the share of rows of each group in their interval, against the
+    grey band of calibrated rows (95 %, exactly binomial); red where a group is further out than
+    chance among so many groups explains, hollow where it is outside and chance may explain it.
+
+    Parameters
+    ----------
+    report : CalibrationReport
+        Of ``calibration_report``.
+    max_columns : int
+        Columns that are drawn at most, those first that are furthest from calibrated.
+
+    Returns
+    -------
+    Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dsgp.metrics import calibration_of
+    >>> from dsgp.plotting import plot_calibration_report
+    >>> pit = np.random.default_rng(0).random(500)
+    >>> figure = plot_calibration_report(calibration_of(pit, by={"x": np.arange(500)}))
+    >>> len(figure.axes)
+    2
+    """
+    if max_columns < 1:
+        raise ParameterError(f"max_columns must be at least 1, got {max_columns!r}")
+    groups = report.coverage[report.coverage["by"] != "all rows"]
+    worst = groups.groupby("by", sort=False)["p_value"].min().sort_values(kind="stable")
+    names = list(worst.index[:max_columns])
+    n_panels = 1 + len(names)
+    n_across = min(3, n_panels)
+    n_down = math.ceil(n_panels / n_across)
+    width = _WIDTH * n_across
+    fig = Figure(figsize=(width, _HEIGHT * n_down + 0.7), layout="constrained")
+    axes = fig.subplots(n_down, n_across, squeeze=False).ravel()
+    _draw_histogram(axes[0], report)
+    low = min(groups["coverage"].min(), groups["band_low"].min()) if len(groups) else 0.0
+    for ax, name in zip(axes[1:], names, strict=False):
+        _draw_coverage(ax, groups[groups["by"] == name], report.level)
+        ax.set_ylim(max(low - 0.03, -0.01), 1.01)
+    for ax in axes[n_panels:]:
+        ax.set_visible(False)
+    left_out = len(worst) - len(names)
+    rest = f" {left_out} columns that are nearer to calibrated are not shown." if left_out else ""
+    write_below(
+        fig,
+        f"{len(report.pit)} rows, {report.coverage.iloc[0]['coverage']:.1%} of them in their "
+        f"{report.level:.0%} interval. Grey: where calibrated rows are, with 95 % probability. "
+        "Red: further out than chance among all groups explains; hollow: outside, perhaps by "
+        f"chance.{rest}",
+        width,
+    )
+    return fig
+
+
+def _draw_histogram(ax: Axes, report: CalibrationReport) -> None:
+    table = report.histogram
+    first = table.iloc[0]
+    ax.axhspan(first["band_low"], first["band_high"], color=GREY, alpha=0.45, lw=0)
+    ax.axhline(first["expected"], color=FAINT, lw=0.8)
+    ax.bar(
+        table["low"],
+        table["count"],
+        table["high"] - table["low"],
+        align="edge",
+        color=INK,
+        alpha=0.6,
+        edgecolor="white",
+        linewidth=0.5,
+    )
+    ax.set_xlim(0, 1)
+    ax.set_title("all rows", fontsize=9)
+    ax.set_xlabel("PIT: predictive probability of lower values", fontsize=8)
+    ax.set_ylabel("rows", fontsize=8)
+    ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    frame(ax)
+
+
+def _draw_coverage(ax: Axes, table: pd.DataFrame, level: float) -> None:
+    places = np.arange(len(table))
+    ax.bar(
+        places,
+        table["band_high"] - table["band_low"],
+        2 * _HALF,
+        table["band_low"],
+        color=GREY,
+        alpha=0.45,
+        linewidth=0,
+    )
+    ax.axhline(level, color=FAINT, lw=0.8)
+    shares, outside = table["coverage"].to_numpy(), table["outside"].to_numpy()
+    for kind, colour, fill in (
+        ("", INK, INK),
+        ("by chance?", INK, "white"),
+        ("yes", ACCENT, ACCENT),
+    ):
+        chosen = outside == kind
+        ax.plot(
+            places[chosen], shares[chosen], "o", ms=4.5, color=colour, markerfacecolor=fill, mew=1.2
+        )
+    _write_groups(ax, table)
+    ax.set_title(label(str(table["by"].iloc[0]), 34), fontsize=9)
+    ax.set_ylabel("rows in their interval", fontsize=8)
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    frame(ax)
+
+
+def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
+    """Name the groups: medians of numbers, some of them, or all levels."""
+    middles = table["middle"].to_numpy()
+    if np.isfinite(middles).any():
+        step = max(1, math.ceil(len(table) / 5))
+        shown = range(0, len(table), step)
+        names = [_written(table["group"].iloc[k], middles, k) for k in shown]
+        ax.set_xticks(list(shown), names)
+        ax.set_xlabel("median of the group", fontsize=8)
+        return
+    names = [label(str(name), 14) for name in table["group"]]
+    ax.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor")
+
+
+def _written(group: str, middles: Floats, place: int) -> str:
+    """Write the median of a group with as many digits as tell it from the others."""
+    value = float(middles[place])
+    if not np.isfinite(value):
+        return str(group)
+    known = middles[np.isfinite(middles)]
+    digits = next(
+        (n for n in (3, 4, 5, 6) if len({f"{other:.{n}g}" for other in known}) == len(known)), 6
+    )
+    return f"{value:.{digits}g}"

@@ -1,0 +1,106 @@
+"""``dsgp evaluate``, ``calibrate``, ``fit --noise-terms`` and ``predict --quantile``."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dsgp
+from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP, Linear, calibration_report
+from dsgp.cli import app
+from dsgp.errors import DataError, ParameterError
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tables")
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"a": random.uniform(0, 1, 400), "b": random.uniform(0, 1, 400)})
+    table["y"] = table["a"] + np.exp(3 * table["b"] - 3) * random.standard_normal(400)
+    for name, part in (("train", slice(200)), ("new", slice(200, 300)), ("rest", slice(300, 400))):
+        table[part].to_csv(path / f"{name}.csv", index=False)
+    fit = ["fit", path / "train.csv", "--target", "y", "--noise-terms", "Linear(b)"]
+    run(*fit, "--out", path / "m.zarr")
+    return path
+
+
+def test_noise_terms_are_those_that_are_named(folder):
+    model = dsgp.load(folder / "m.zarr")
+    assert [term.name for term in model.noise_.terms_] == ["b (line)"]
+    assert list(model.get_params()["noise_terms"]) == [Linear("b")]
+    fit = ["fit", folder / "train.csv", "--target", "y", "--noise-terms", "b"]
+    run(*fit, "--out", folder / "named.zarr")
+    assert [t.name for t in dsgp.load(folder / "named.zarr").noise_.terms_] == ["b"]
+    with pytest.raises(ParameterError, match="names 'Nothing"):
+        run(*fit[:-1], "Nothing(b)", "--out", folder / "none.zarr")
+    with pytest.raises(ParameterError, match="--noise-terms is an option of --model additive"):
+        run(*fit, "--model", "pursuit", "--out", folder / "none.zarr")
+
+
+def test_evaluate_prints_and_writes_the_report(folder):
+    out, plot = folder / "coverage.csv", folder / "c.png"
+    result = run(
+        "evaluate", folder / "m.zarr", folder / "new.csv", "--target", "y",
+        "--out", out, "--plot", plot, "--level", 0.9,
+    )  # fmt: skip
+    table = pd.read_csv(folder / "new.csv")
+    model = dsgp.load(folder / "m.zarr")
+    report = calibration_report(model, table, "y", level=0.9)
+    assert report.summary() in result.output
+    density = model.log_predictive_density(table, table["y"]).mean()
+    assert f"mean log density of the observations: {density:.6g}" in result.output
+    np.testing.assert_allclose(pd.read_csv(out)["coverage"], report.coverage["coverage"])
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ParameterError, match="exists"):
+        run("evaluate", folder / "m.zarr", folder / "new.csv", "--target", "y", "--out", out)
+
+
+def test_calibrate_saves_a_model_that_predict_uses(folder):
+    calibrated, predictions = folder / "calibrated.zarr", folder / "p.csv"
+    new = ["--target", "y", "--out", calibrated]
+    result = run("calibrate", folder / "m.zarr", folder / "new.csv", *new)
+    assert "calibrated by 100 rows" in result.output
+    run(
+        "predict", calibrated, folder / "rest.csv", "--out", predictions,
+        "--quantile", 0.1, "--quantile", 0.5,
+    )  # fmt: skip
+    table, rest = pd.read_csv(predictions), pd.read_csv(folder / "rest.csv")
+    assert list(table) == ["mean", "std", "lower", "upper", "quantile_0.1", "quantile_0.5"]
+    model = dsgp.load(calibrated)
+    lower, _ = model.predict_interval(rest, 0.95, include_noise=True)
+    np.testing.assert_allclose(table["lower"], lower)
+    quantiles = model.predict_quantiles(rest, [0.1, 0.5], include_noise=True)
+    np.testing.assert_allclose(table[["quantile_0.1", "quantile_0.5"]], quantiles)
+    with pytest.raises(DataError, match="the rows that the model was fitted to"):
+        run("calibrate", folder / "m.zarr", folder / "train.csv", *new, "--overwrite")
+
+
+def test_counts_have_exposures_and_classes_no_quantiles(folder):
+    table = pd.read_csv(folder / "train.csv")
+    random = np.random.default_rng(1)
+    counts = pd.DataFrame({"a": table["a"], "years": random.uniform(0.5, 2, 200)})
+    counts["n"] = random.poisson(counts["years"] * np.exp(counts["a"]))
+    counts.to_csv(folder / "counts.csv", index=False)
+    model = GeneralizedAdditiveGP("poisson").fit(
+        counts[["a"]][:100], counts["n"][:100], exposure=counts["years"][:100]
+    )
+    model.save(folder / "n.zarr")
+    result = run(
+        "evaluate", folder / "n.zarr", folder / "counts.csv", "--target", "n",
+        "--exposure", "years",
+    )  # fmt: skip
+    report = calibration_report(model, counts, "n", exposure=counts["years"])
+    assert report.summary() in result.output
+    AdditiveGPClassifier().fit(table[["a"]], table["y"] > 0.5).save(folder / "class.zarr")
+    with pytest.raises(ParameterError, match="are of models of a number"):
+        run("evaluate", folder / "class.zarr", folder / "train.csv", "--target", "y")
+    out = ["--out", folder / "q.csv"]
+    with pytest.raises(ParameterError, match="predicts probabilities"):
+        run("predict", folder / "class.zarr", folder / "train.csv", "--quantile", 0.5, *out)
