@@ -78,10 +78,14 @@ def test_a_pointer_shows_values_as_text(url, address):
             f"""(async () => {{
                 const cards = [...document.querySelectorAll(".card.term")];
                 const card = cards.find((card) => card.dataset.name === {NASTY!r});
-                card.scrollIntoView({{ block: "center" }});
+                // All of them, as charts that are drawn later may move those below.
+                for (const one of document.querySelectorAll(".chart")) {{
+                    one.scrollIntoView();
+                    while (!one.classList.contains("drawn"))
+                        await new Promise((resolve) => setTimeout(resolve, 10));
+                }}
+                card.scrollIntoView({{ block: "center", behavior: "instant" }});
                 const chart = card.querySelector(".chart");
-                while (!chart.classList.contains("drawn"))
-                    await new Promise((resolve) => setTimeout(resolve, 10));
                 const box = chart.getBoundingClientRect();
                 return [box.left + box.width / 2, box.top + box.height / 2];
             }})()"""
