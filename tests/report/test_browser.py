@@ -1,5 +1,6 @@
 """Pages in a real browser, at the widths of a desktop and of a phone, without a network."""
 
+import asyncio
 import base64
 import re
 
@@ -92,8 +93,9 @@ def test_a_pointer_shows_values_as_text(url, address):
         )
         for step in range(40):
             await page.send(
-                "Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + step % 3, y=place[1]
+                "Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + 2 * step, y=place[1]
             )
+            await asyncio.sleep(0.05)
             shown = await page.run("document.getElementById('tip').innerText")
             if shown:
                 break
