@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_solve
 
 from dsgp.additive import AdditiveSystem
 from dsgp.additive.multigrid import CoarseSpace
@@ -35,6 +36,8 @@ _MEMBERS = 8
 # Of a straight line, how far from the middle of its column it is read, in standard deviations.
 _REACH = 2.0
 LEVEL = 0.05
+# Share of a variance that is no sign of details finer than the coarse spaces.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -168,17 +171,21 @@ def _deviations_of(
     )
     coarse = CoarseSpace(system)
     numbers = coarse_deviations(coarse, n_draws, random)
+    covariance = cho_solve(coarse.factor, np.eye(len(coarse.factor[0])), check_finite=False)
     total = max(coarse.total, np.finfo(float).tiny)
     out = []
-    for term, space, rows, at, mean, std in zip(
-        model.terms, coarse.spaces, coarse.rows, points, means, stds, strict=True
+    for k, (term, space, rows, at, mean, std) in enumerate(
+        zip(model.terms, coarse.spaces, coarse.rows, points, means, stds, strict=True)
     ):
         features = space.at(term.cells, term.kernel, at)
         if term.bound.multiplier is None:
             features = features - (coarse.sums[rows] / total)[:, None]
         deviation = numbers[:, rows] @ features + (term.mean(at) - _centre_of(term) - mean)
+        held = np.einsum("cn,cn->n", features, covariance[rows, rows] @ features)
+        fine = model.posterior.centred_variance(k, at) - held
+        # Rounding, and what the variances themselves are good to, are no function.
+        fine[fine < _ROUNDING * (held + fine)] = 0.0
+        deviation += np.sqrt(fine) * random.standard_normal(deviation.shape)
         scaled = np.divide(deviation, std, out=np.zeros_like(deviation), where=std > 0)
-        missing = np.maximum(1.0 - np.mean(scaled**2, axis=0), 0.0)
-        scaled += np.sqrt(missing) * random.standard_normal(scaled.shape)
         out.append(np.abs(scaled).max(axis=1))
     return out

@@ -50,7 +50,9 @@ def test_effects_are_the_ends_of_components(model):
     np.testing.assert_allclose([e.highest for e in effects], of_rows.max("row"), atol=1e-9)
 
 
-def test_p_values_are_shares_of_exact_draws_beyond_the_band_that_holds_zero(model):
+def test_p_values_are_shares_of_exact_draws_beyond_the_band_that_holds_zero():
+    weaker = Y - 0.07 * X["weak"] - 0.25 * (X["g"] == "u")
+    model = AdditiveGPRegressor(bins=None).fit(X, weaker)
     n = 2000
     parts = model.components(X)
     drawn = model.sample_components(X, n, random_state=0)
@@ -60,7 +62,7 @@ def test_p_values_are_shares_of_exact_draws_beyond_the_band_that_holds_zero(mode
     expected = (farthest >= apart).mean("sample").to_numpy()
     found = np.array([e.p_value for e in effects_of(model.model_.latent, n)])
     error = 4 * np.sqrt(np.maximum(expected * (1 - expected), 1 / n) * 2 / n)
-    np.testing.assert_array_less(np.abs(found - expected), error)
+    np.testing.assert_array_less(np.abs(found - expected), error + 0.005)
     assert ((found > 0.01) & (found < 0.99)).any()  # not only certain ones
 
 

@@ -1,5 +1,6 @@
 """Pages in a real browser, at the widths of a desktop and of a phone, without a network."""
 
+import asyncio
 import base64
 import re
 
@@ -78,18 +79,23 @@ def test_a_pointer_shows_values_as_text(url, address):
             f"""(async () => {{
                 const cards = [...document.querySelectorAll(".card.term")];
                 const card = cards.find((card) => card.dataset.name === {NASTY!r});
-                card.scrollIntoView({{ block: "center" }});
+                // All of them, as charts that are drawn later may move those below.
+                for (const one of document.querySelectorAll(".chart")) {{
+                    one.scrollIntoView();
+                    while (!one.classList.contains("drawn"))
+                        await new Promise((resolve) => setTimeout(resolve, 10));
+                }}
+                card.scrollIntoView({{ block: "center", behavior: "instant" }});
                 const chart = card.querySelector(".chart");
-                while (!chart.classList.contains("drawn"))
-                    await new Promise((resolve) => setTimeout(resolve, 10));
                 const box = chart.getBoundingClientRect();
                 return [box.left + box.width / 2, box.top + box.height / 2];
             }})()"""
         )
         for step in range(40):
             await page.send(
-                "Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + step % 3, y=place[1]
+                "Input.dispatchMouseEvent", type="mouseMoved", x=place[0] + 2 * step, y=place[1]
             )
+            await asyncio.sleep(0.05)
             shown = await page.run("document.getElementById('tip').innerText")
             if shown:
                 break
