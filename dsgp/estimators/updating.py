@@ -178,6 +178,11 @@ class UpdatedEstimator(GaussianEstimator):
                 bool(self.remainder),
                 "a remainder is a function of each row's neighbours, and no sum over the rows",
             ),
+            "noise_terms": (
+                self._noise is not None,
+                "further rows change the noise of all rows, and so the weights of those that are "
+                "summed up already",
+            ),
         }
         for name, (applies, reason) in reasons.items():
             if applies:

@@ -238,6 +238,12 @@ def test_what_does_not_go_together_is_refused(options, message):
         AdditiveGPRegressor(**{"noise_terms": True, **options}).fit(X, y)
 
 
+def test_an_update_is_refused():
+    X, y, _ = heteroscedastic(20)
+    with pytest.raises(ParameterError, match="a model with noise_terms= cannot be updated"):
+        fitted().update(X, y)
+
+
 def test_constant_noise_has_no_terms():
     X, y, _ = heteroscedastic(50)
     model = AdditiveGPRegressor().fit(X, y)
