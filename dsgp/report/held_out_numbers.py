@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -72,7 +73,7 @@ def of_numbers(
         measures.append(
             Measure(
                 "negative log density", number(-float(np.mean(density)), 4),
-                number(0.5 * float(np.log(2 * np.pi * np.e * spread)), 4) if spread > 0 else "–",
+                number(0.5 * float(np.log(2 * np.pi * math.e * spread)), 4) if spread > 0 else "–",
                 "mean over the rows of −log p(observation); smaller is better, and it judges the "
                 "stated uncertainty too (constant: a normal distribution)",
             )
