@@ -7,7 +7,6 @@ import json
 import shutil
 import sys
 import tempfile
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,19 +25,25 @@ try:
     from pipelines.paper.figures import drawings, write_figure
     from pipelines.paper.methods import METHODS
     from pipelines.paper.plan import (
+        CLASS_RUNTIME,
         CLASSES_COMPARED,
         COMPARISON,
         QUICK_ROWS,
+        RUNTIME,
         SECTIONS,
+        SPEEDUP,
         SPEEDUP_ROWS,
         Choice,
+        compared,
+        left_out,
+        of_speedup,
         planned,
     )
     from pipelines.paper.sets import CLASSIFICATION, DOWNLOADS, REGRESSION, download, files_of
     from pipelines.paper.summary import lines_of
     from pipelines.paper.tables import NAMES, tables_of, timings_of
     from pipelines.paper.text import markdown
-    from pipelines.reporting import REPORT, environment, plain_errors, plain_json, write_report
+    from pipelines.reporting import REPORT, plain_errors, plain_json, write_report
     from pipelines.scaling.running import RUNS, require_own, run_all, say
 except ImportError as error:
     if __name__ != "__main__":
@@ -47,6 +52,8 @@ except ImportError as error:
 
 PIPELINE = "paper"
 COMPARED = REGRESSION | CLASSIFICATION
+OF_SECTION = {COMPARISON: list(REGRESSION), CLASSES_COMPARED: list(CLASSIFICATION)}
+RUNS_DEFAULT, MINUTES_DEFAULT = 10, 60.0
 METHOD_NAMES = tuple(dict.fromkeys(name for methods in METHODS.values() for name in methods))
 CELL = "pipelines.paper.cell"
 OWN_FILES = {RUNS, REPORT, "report.md"} | {
@@ -88,13 +95,13 @@ def main(
     ] = None,
     runs: Annotated[
         int, Option(metavar="N", help="Runs of each method that draws random numbers.")
-    ] = 10,
+    ] = RUNS_DEFAULT,
     quick: Annotated[
         bool, Option("--quick", help="A few hundred rows and one run, in a few minutes.")
     ] = False,
     minutes: Annotated[
         float, Option(metavar="N", help="Of one method on one data set at most, by the clock.")
-    ] = 60.0,
+    ] = MINUTES_DEFAULT,
     at_once: Annotated[
         int, Option(metavar="N", help="Cells that run at the same time; 2 with --quick.")
     ] = 0,
@@ -115,23 +122,37 @@ def main(
     with plain_errors():
         if not minutes > 0 or runs < 1 or at_once < 0:
             raise ParameterError("--minutes must be above 0, --runs and --at-once at least 1")
-        chosen_methods, notes = _methods(_listed(methods))
         sections, named = sections_and_sets(_listed(only))
+        chosen_methods, notes = _methods(_listed(methods), tasks_of(sections))
         sets, absent = _present(data_dir, named, fetch)
         notes += absent
         require_own(out, OWN_FILES)
         choice = Choice(sections, sets, chosen_methods, 1 if quick else runs, quick, data_dir)
         cells = planned(choice)
         if not cells:
-            raise ParameterError("nothing is left to run: " + " ".join(notes))
-        records, failures = run_all(
-            cells, out / RUNS, None, overwrite, CELL,
-            limit_seconds=60 * minutes, at_once=at_once or (2 if quick else 1),
-        )  # fmt: skip
+            raise ParameterError(
+                "no method that was chosen is of a table, figure or data set that was chosen; "
+                "see --help for their names"
+            )
+        notes += left_out(choice)
+        # Those that are timed with several threads have the processors to themselves.
+        alone = [cell for cell in cells if cell in set(of_speedup(choice))]
+        others = [cell for cell in cells if cell not in set(alone)]
+        beside = at_once or (2 if quick else 1)
+        records: list[dict[str, Any]] = []
+        failures: list[str] = []
+        for some, side_by_side in ((alone, 1), (others, beside)):
+            finished, failed = run_all(
+                some, out / RUNS, None, overwrite, CELL,
+                limit_seconds=60 * minutes, at_once=side_by_side,
+            )  # fmt: skip
+            records += finished
+            failures += failed
         notes += failures
         if not records:
             raise ParameterError("no cell came to its end, so there is nothing to report")
-        write(records, cells, notes, out, quick)
+        command = _command(only, methods, runs, quick, minutes, at_once)
+        write(records, cells, choice, notes, command, out)
         say(f"everything is in {out}")
         if failures:
             raise typer.Exit(1)
@@ -145,6 +166,8 @@ def _listed(values: list[str] | None) -> tuple[str, ...]:
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Tell tables and figures from data sets, which mean their comparison.
 
+    A comparison that is named itself has all its sets, whatever sets are named beside it.
+
     Raises
     ------
     ParameterError
@@ -157,12 +180,26 @@ def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[st
             raise ParameterError(
                 f"--only: there is no {name!r}; there are: {', '.join([*SECTIONS, *COMPARED])}"
             )
-    of_task = {"regression": COMPARISON, "classification": CLASSES_COMPARED}
-    sections += [of_task[COMPARED[name].task] for name in sets]
-    return tuple(dict.fromkeys(sections or SECTIONS)), tuple(sets)
+    if sets:
+        for section, own in OF_SECTION.items():
+            sets += own if section in sections else []
+        sections += [name for name, own in OF_SECTION.items() if set(own) & set(sets)]
+    return tuple(dict.fromkeys(sections or SECTIONS)), tuple(dict.fromkeys(sets))
 
 
-def _methods(names: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], list[str]]:
+def tasks_of(sections: tuple[str, ...]) -> set[str]:
+    """Tasks whose methods the sections run."""
+    tasks = set()
+    if {RUNTIME, SPEEDUP, COMPARISON} & set(sections):
+        tasks.add("regression")
+    if {CLASS_RUNTIME, CLASSES_COMPARED} & set(sections):
+        tasks.add("classification")
+    return tasks
+
+
+def _methods(
+    names: tuple[str, ...], tasks: set[str]
+) -> tuple[frozenset[tuple[str, str]], list[str]]:
     """Tasks and names of the methods to run, and a line for each that is not installed."""
     for name in names:
         if name not in METHOD_NAMES:
@@ -170,8 +207,8 @@ def _methods(names: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], list[s
                 f"there is no method {name!r}; there are: {', '.join(METHOD_NAMES)}"
             )
     chosen, notes = set(), []
-    for task, methods in METHODS.items():
-        for name, method in methods.items():
+    for task in sorted(tasks):
+        for name, method in METHODS[task].items():
             if names and name not in names:
                 continue
             lacking = method.lacking()
@@ -181,7 +218,8 @@ def _methods(names: tuple[str, ...]) -> tuple[frozenset[tuple[str, str]], list[s
                 raise ParameterError(f"{name} ({task}): {lacking}")
             else:
                 notes.append(f"{method.label} ({task}) is left out: {lacking}")
-    return frozenset(chosen), notes
+    # An empty set would mean all.
+    return frozenset(chosen or {("", "")}), notes
 
 
 def _present(
@@ -192,56 +230,106 @@ def _present(
     for name in named or COMPARED:
         try:
             files_of(name, data_dir)
-        except DataError as error:
+        except DataError:
             if fetch and name in DOWNLOADS:
                 say(f"{name}: fetched from OpenML into {download(name, data_dir)}")
             elif named:
                 raise
             else:
-                # The report may travel; where the data were need not.
-                notes.append(f"left out: {error}".replace(str(data_dir), "of --data-dir"))
+                # Not the error: the report may travel, and where the data were need not.
+                notes.append(f"{name} is left out: its file is not in the folder of data.")
                 continue
         present.append(name)
     return tuple(present), notes
 
 
 def write(
-    records: list[dict[str, Any]], cells: list[Settings], notes: list[str], out: Path, quick: bool
+    records: list[dict[str, Any]],
+    cells: list[Settings],
+    choice: Choice,
+    notes: list[str],
+    command: str,
+    out: Path,
 ) -> None:
-    """Write report, tables and figures aside, and move each into its place."""
-    lines = lines_of(records)
-    speedup_rows = QUICK_ROWS if quick else SPEEDUP_ROWS
-    tables = tables_of(lines, records, speedup_rows)
+    """Write report, tables and figures aside, and move each into its place.
+
+    Those of an earlier run with other cells are removed.
+    """
+    rows, n_speedup = compared(choice), QUICK_ROWS if choice.quick else SPEEDUP_ROWS
+    tables = tables_of(records, rows, n_speedup)
+    notes = [*notes, *_mixed(records), *_warnings(records)]
     facts = {
-        "command": _command(),
-        "machine": records[0]["machine"],
-        "versions": environment(),
+        "command": command,
+        "machine": records[-1]["machine"],
+        "versions": records[-1]["versions"],
     }
     # Within the folder of runs, so that a stray one is not taken for somebody else's file.
     with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
         aside = Path(name)
         figures = []
-        for figure, draw in drawings(lines, {"speedup": speedup_rows}).items():
+        for figure, draw in drawings(records, rows, n_speedup).items():
             figures += write_figure(draw(), aside, figure)
         if timings := timings_of(records):
             figures += write_figure(draw_corners(timings, slopes_of(timings)), aside, "kronecker")
         figures += _copy_image(cells, out / RUNS, aside)
         for label, table in tables.items():
             table.to_csv(aside / f"{label}.csv", index=False)
-            rows = plain_json(table.astype(object).to_dict(orient="records"))
-            replace_text(aside / f"{label}.json", json.dumps(rows, indent=1, allow_nan=False))
+            lines = plain_json(table.astype(object).to_dict(orient="records"))
+            replace_text(aside / f"{label}.json", json.dumps(lines, indent=1, allow_nan=False))
         (aside / "report.md").write_text(
             "# The paper\n\n" + markdown(tables, figures, notes, facts), encoding="utf-8"
         )
-        report = {"data": {"name": "paper"}, **facts, "notes": notes, "lines": lines}
-        for file in write_report(aside, PIPELINE, report)["files"]:
+        report = {"data": {"name": "paper"}, **facts, "notes": notes, "lines": lines_of(records)}
+        written = write_report(aside, PIPELINE, report)["files"]
+        for file in written:
             (aside / file).replace(out / file)
+    for file in OWN_FILES - {*written, RUNS}:
+        (out / file).unlink(missing_ok=True)
 
 
-def _command() -> str:
-    """What was asked for, without the place of the data, which is nobody else's."""
-    words = ["FOLDER" if before == "--data-dir" else word for before, word in pairwise(sys.argv)]
-    return f"python -m pipelines.paper {' '.join(words)}".strip()
+def _mixed(records: list[dict[str, Any]]) -> list[str]:
+    """Say where cells of several versions or machines are in one report."""
+    notes = []
+    for name in ("versions", "machine"):
+        kinds = {json.dumps(record[name], sort_keys=True) for record in records}
+        if len(kinds) > 1:
+            notes.append(
+                f"The cells have {len(kinds)} different {name}; those of the last one are shown. "
+                "--overwrite runs all of them again."
+            )
+    return notes
+
+
+def _warnings(records: list[dict[str, Any]]) -> list[str]:
+    """Count the cells of each method that warned, with one of the warnings."""
+    warned: dict[tuple[str, str], list[str]] = {}
+    for record in records:
+        if record["warnings"]:
+            key = record["settings"]["data"], record["settings"]["method"]
+            warned.setdefault(key, []).append(record["warnings"][-1])
+    return [
+        f"{data}, {method}: {len(messages)} cells with warnings, such as: {messages[-1]}"
+        for (data, method), messages in sorted(warned.items())
+    ]
+
+
+def _command(
+    only: list[str] | None,
+    methods: list[str] | None,
+    runs: int,
+    quick: bool,
+    minutes: float,
+    at_once: int,
+) -> str:
+    """What was asked for, without places, which are nobody else's."""
+    words = ["python -m pipelines.paper --data-dir FOLDER"]
+    words += [f"--only {','.join(_listed(only))}"] if only else []
+    words += [f"--methods {','.join(_listed(methods))}"] if methods else []
+    words += [f"--runs {runs}"] if not quick and runs != RUNS_DEFAULT else []
+    words += ["--quick"] if quick else []
+    words += [f"--minutes {minutes:g}"] if minutes != MINUTES_DEFAULT else []
+    words += [f"--at-once {at_once}"] if at_once else []
+    return " ".join(words)
 
 
 def _copy_image(cells: list[Settings], folder: Path, aside: Path) -> list[str]:

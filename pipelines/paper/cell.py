@@ -10,8 +10,11 @@ import os
 import platform
 import sys
 import warnings
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,7 @@ QUICK_TEST = 500
 # Enough to take the way that more rows take; all test rows are predicted.
 WARM_UP_ROWS = 1000
 CORNERS, IMAGE = "corners", "image"
+BASELINES = ("torch", "gpytorch")
 FIGURES = (".png", ".svg")
 NOISE_ADDED = 20.0  # grey levels, to the image
 
@@ -81,21 +85,36 @@ class Settings:
 
     @property
     def key(self) -> str:
-        """Digest of the settings and of the release of what computes."""
-        parts = {"format": FORMAT, "dsgp": release(), **asdict(self)}
+        """Digest of the settings, of the method with its parameters, and of the versions."""
+        parts = {"format": FORMAT, "versions": versions() | {"dsgp": release()}, **asdict(self)}
+        if self.data not in (CORNERS, IMAGE):
+            method = method_named(set_named(self.data).task, self.method)
+            parts["made"] = repr(method.make(self.run, self.quick, self.n or 0))
         del parts["data_dir"]  # the same file elsewhere is the same
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def told(self) -> str:
         """What this is, for people."""
-        rows = "" if self.n is None else f", {self.n:,} rows".replace(",", " ")
+        rows = ""
+        if self.n is not None:
+            rows = ", " + f"{self.n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") + " rows"
         threads = "" if self.threads == 1 else f", {self.threads} threads"
         return f"{self.data}, {self.method}{rows}, run {self.run + 1}{threads}"
 
     @property
     def file_name(self) -> str:
         return f"{self.data}-{self.method}-{self.n or 'all'}-{self.run}-{self.key}.json"
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of what computes, with the libraries of the baselines that are installed."""
+    found = dict(environment())
+    for name in BASELINES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def digest_of(data: str, data_dir: Path) -> str:
@@ -121,7 +140,7 @@ def main() -> None:
             **outcome,
             "peak_memory_mb": own_peak_memory_mb(),
             "warnings": messages,
-            "versions": environment(),
+            "versions": versions(),
             "machine": {"processors": os.cpu_count(), "system": platform.platform()},
         }
         del record["settings"]["data_dir"]  # the file is known by its digest

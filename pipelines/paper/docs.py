@@ -36,7 +36,8 @@ def main(
     """Put the results of a run into the documentation."""
     with plain_errors():
         report = json.loads((out / REPORT).read_text(encoding="utf-8"))
-        folder = docs / FOLDER
+        page, folder = docs / PAGE, docs / FOLDER
+        before, _, after = parts(page.read_text(encoding="utf-8"))  # refused before anything goes
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
@@ -46,8 +47,6 @@ def main(
                     shutil.copy(file, folder / file.name)
         facts = {name: report[name] for name in ("command", "machine", "versions", "notes")}
         replace_text(folder / FACTS, json.dumps(facts, indent=1))
-        page = docs / PAGE
-        before, _, after = parts(page.read_text(encoding="utf-8"))
         replace_text(page, f"{before}{BEGIN}\n{generated(docs)}{END}{after}")
 
 

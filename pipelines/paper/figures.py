@@ -15,8 +15,11 @@ from dsgp.plotting.style import CURVES, FAINT, GREY, TEXT, frame, write_below
 from pipelines.paper.methods import DEFAULT, METHODS, REGRESSIONS
 from pipelines.paper.summary import (
     Line,
+    Record,
     comparison,
+    first_runs,
     frontier,
+    lines_of,
     of_set,
     slope,
     speedups,
@@ -56,7 +59,7 @@ def _style(task: str, method: str) -> dict[str, Any]:
 # ---- seconds against rows
 
 
-def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) -> Figure:
+def draw_runtime(lines: Sequence[Line], data: str, overlay: Mapping[str, int]) -> Figure:
     """Draw processor seconds of learning and prediction against the number of rows.
 
     Parameters
@@ -64,8 +67,8 @@ def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) 
     lines : sequence of dict
     data : str
         A set that is drawn, with several sizes.
-    overlay : sequence of str
-        Sets whose seconds are drawn as single marks.
+    overlay : mapping of str to int
+        Sets, with their training rows, whose seconds are drawn as single marks.
     """
     task = "classification" if data.endswith("binary") else "regression"
     some = [line for line in lines if line["data"] == data and line["threads"] == 1]
@@ -80,8 +83,8 @@ def draw_runtime(lines: Sequence[Line], data: str, overlay: Sequence[str] = ()) 
         text = method.label + ("" if exponent is None else f", $N^{{{exponent:.2f}}}$")
         style = _style(task, name)
         ax.plot(n, seconds, linewidth=1.3, markersize=4.5, label=text, **style)
-        for other in overlay:
-            for line in of_set(lines, other):
+        for other, n_rows in overlay.items():
+            for line in of_set(lines, other, n_rows):
                 if line["method"] == name:
                     ax.plot(line["n"], line["total"], **style | {"marker": "x"}, markersize=7)
     _log_rows(ax, [line["n"] for line in some])
@@ -166,9 +169,9 @@ def draw_speedup(lines: Sequence[Line], sets: Sequence[str], n: int) -> Figure:
 # ---- the seven sets
 
 
-def draw_comparison(lines: Sequence[Line]) -> Figure:
+def draw_comparison(lines: Sequence[Line], compared: Mapping[str, int]) -> Figure:
     """Draw the speedup, MNLP and NMSE of each method on each data set, with their spread."""
-    of_sets = comparison(lines)
+    of_sets = comparison(lines, compared)
     fig = Figure((10.5, 8.2), layout="constrained")
     panels = fig.subplots(3, 1, sharex=True)
     shown = [name for name in REGRESSIONS if any(_by(some, name) for some in of_sets)]
@@ -225,9 +228,9 @@ def _by(lines: Sequence[Line], method: str) -> Line | None:
     return next((line for line in lines if line["method"] == method), None)
 
 
-def draw_plane(lines: Sequence[Line], measure: str) -> Figure:
+def draw_plane(lines: Sequence[Line], compared: Mapping[str, int], measure: str) -> Figure:
     """Draw error against seconds, a panel a data set, and the Pareto frontier."""
-    of_sets = comparison(lines)
+    of_sets = comparison(lines, compared)
     n_columns = min(4, len(of_sets) + 1)
     n_rows = -(-(len(of_sets) + 1) // n_columns)
     fig = Figure((2.7 * n_columns, 2.5 * n_rows + 0.5), layout="constrained")
@@ -292,29 +295,35 @@ def _few_ticks(axis: Axis, values: Sequence[float]) -> None:
 Drawing = Callable[[], Figure]
 
 
-def drawings(lines: Sequence[Line], sizes: Mapping[str, int]) -> dict[str, Drawing]:
-    """Say which figures the lines are enough for, and how each is made.
+def drawings(
+    records: Sequence[Record], compared: Mapping[str, int], speedup_rows: int
+) -> dict[str, Drawing]:
+    """Say which figures the cells are enough for, and how each is made.
 
     Parameters
     ----------
-    lines : sequence of dict
-    sizes : mapping
-        ``speedup``: rows of the figure of speedups.
+    records : sequence of dict
+    compared : mapping of str to int
+        Training rows of the data sets that are compared.
+    speedup_rows : int
     """
+    lines, single = lines_of(records), first_runs(records)
     made: dict[str, Drawing] = {}
+    overlay = {data: n for data, n in compared.items() if data == "pumadyn8-nm"}
     if _has_sizes(lines, "synth-8d"):
-        made["runtime"] = lambda: draw_runtime(lines, "synth-8d", ["pumadyn8-nm"])
+        made["runtime"] = lambda: draw_runtime(lines, "synth-8d", overlay)
     if _has_sizes(lines, "synth-8d-binary"):
-        made["class-runtime"] = lambda: draw_runtime(lines, "synth-8d-binary")
+        made["class-runtime"] = lambda: draw_runtime(lines, "synth-8d-binary", {})
     sets = ("synth-8d", "synth-32d")
-    if any(row["method"] != FULL for row in speedups(lines, sets, sizes["speedup"])):
-        made["speedup"] = lambda: draw_speedup(lines, sets, sizes["speedup"])
-    if comparison(lines):
-        made["comparison"] = lambda: draw_comparison(lines)
-        made["pareto-nmse"] = lambda: draw_plane(lines, "nmse")
-        made["pareto-mnlp"] = lambda: draw_plane(lines, "mnlp")
+    if any(row["method"] != FULL for row in speedups(single, sets, speedup_rows)):
+        made["speedup"] = lambda: draw_speedup(single, sets, speedup_rows)
+    if comparison(lines, compared):
+        made["comparison"] = lambda: draw_comparison(lines, compared)
+        made["pareto-nmse"] = lambda: draw_plane(lines, compared, "nmse")
+        made["pareto-mnlp"] = lambda: draw_plane(lines, compared, "mnlp")
     return made
 
 
 def _has_sizes(lines: Sequence[Line], data: str) -> bool:
-    return len({line["n"] for line in lines if line["data"] == data}) > 1
+    sizes = {line["n"] for line in lines if line["data"] == data and line["threads"] == 1}
+    return len(sizes) > 1

@@ -124,7 +124,8 @@ REGRESSIONS = {
     "full-gp": Method(
         "Full-GP", BASELINE, REGRESSION, lambda seed, quick, n: FullGP(), False,
         "exact Gaussian process, squared-exponential kernel with a lengthscale per column "
-        "(GPyTorch)", 10_000,
+        "(GPyTorch); hyperparameters are learned on 1500 random rows, then by five evaluations on "
+        "all rows", 10_000,
     ),
     "spgp": Method(
         "SPGP", BASELINE, REGRESSION,
@@ -183,7 +184,8 @@ CLASSES = {
     ),
     "fic": Method(
         "FIC-50", BASELINE, CLASSIFICATION, lambda seed, quick, n: Fic(size=50, seed=seed), True,
-        "sparse Gaussian process with an active set of 50 rows (GPyTorch, variational)",
+        "sparse Gaussian process with an active set of 50 rows (GPyTorch, variational; 20 passes "
+        "over the rows or 1500 steps of Adam, whichever is more)",
     ),
     "fic-tenth": Method(
         "FIC-0.1N", BASELINE, CLASSIFICATION,
@@ -201,7 +203,8 @@ CLASSES = {
     ),
     "svm": Method(
         "SVM", BASELINE, CLASSIFICATION, lambda seed, quick, n: Svm(seed=seed), True,
-        "support vector machine, probabilities by Platt's method (scikit-learn)",
+        "support vector machine, probabilities by Platt's method; its two parameters by five-fold "
+        "cross-validation on at most 4000 rows (scikit-learn)",
     ),
     "additive-la": Method(
         "Additive-LA", PAPER, CLASSIFICATION,

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.paper.cell import CORNERS, IMAGE, Settings, digest_of
-from pipelines.paper.methods import METHODS
+from pipelines.paper.methods import CLASSIFICATION as CLASSIFICATION_TASK
+from pipelines.paper.methods import METHODS, Method
 from pipelines.paper.methods import REGRESSION as REGRESSION_TASK
 from pipelines.paper.sets import CLASSIFICATION, REGRESSION, set_named
 
@@ -84,13 +85,28 @@ def _sizes(choice: Choice, data: str) -> Iterator[Settings]:
                 yield _cell(choice, data, name, n)
 
 
-def _speedup(choice: Choice) -> Iterator[Settings]:
+def of_speedup(choice: Choice) -> Iterator[Settings]:
+    """Cells of the figure of speedups, if it is asked for."""
+    if SPEEDUP not in choice.sections:
+        return
     n = QUICK_ROWS if choice.quick else SPEEDUP_ROWS
     for data in SPEEDUP_SETS:
         for name in SPEEDUP_METHODS:
             if choice.takes(REGRESSION_TASK, name):
                 for threads in THREADS:
                     yield _cell(choice, data, name, n, threads=threads)
+
+
+def compared(choice: Choice) -> dict[str, int]:
+    """Data sets that are compared, with their training rows."""
+    sections = {COMPARISON: REGRESSION, CLASSES_COMPARED: CLASSIFICATION}
+    return {
+        data: min(chosen.n, QUICK_ROWS) if choice.quick else chosen.n
+        for section, sets in sections.items()
+        if section in choice.sections
+        for data, chosen in sets.items()
+        if choice.takes_set(data)
+    }
 
 
 def _regression(choice: Choice) -> Iterator[Settings]:
@@ -102,17 +118,45 @@ def _classification(choice: Choice) -> Iterator[Settings]:
 
 
 def _compared(choice: Choice, sets: Sequence[str]) -> Iterator[Settings]:
-    for data in filter(choice.takes_set, sets):
-        chosen = set_named(data)
+    rows = compared(choice)
+    for data in filter(rows.get, sets):
+        chosen, n = set_named(data), rows[data]
         for name, method in METHODS[chosen.task].items():
             if not choice.takes(chosen.task, name):
                 continue
-            n = min(chosen.n, QUICK_ROWS) if choice.quick else chosen.n
             if method.most_rows is not None and n > method.most_rows:
                 continue
             many = method.stochastic or chosen.resplit
             for run in range(choice.runs if many else 1):
                 yield _cell(choice, data, name, n, run)
+
+
+def left_out(choice: Choice) -> list[str]:
+    """Say which methods end at a number of rows that others of their comparison pass."""
+    notes = []
+    for data, n in compared(choice).items():
+        task = set_named(data).task
+        for name, method in METHODS[task].items():
+            if choice.takes(task, name) and method.most_rows is not None and n > method.most_rows:
+                notes.append(
+                    f"{method.label} is not run on {data}: with more than {method.most_rows} rows "
+                    "it takes too long, or too much memory."
+                )
+    for section, task in ((RUNTIME, REGRESSION_TASK), (CLASS_RUNTIME, CLASSIFICATION_TASK)):
+        if section in choice.sections and not choice.quick:
+            notes += [
+                f"{method.label} ({task}) ends at {_most(name, method)} rows of the figure of "
+                "seconds against rows."
+                for name, method in METHODS[task].items()
+                if choice.takes(task, name) and _most(name, method) < SIZES[-1]
+            ]
+    return notes
+
+
+def _most(name: str, method: Method) -> int:
+    """Most rows in the figures of seconds against rows."""
+    most = FULL_MOST if name == "full-gp" else SIZES[-1]
+    return max(n for n in SIZES if n <= min(most, method.most_rows or most))
 
 
 def _kronecker(choice: Choice) -> Iterator[Settings]:
@@ -133,7 +177,7 @@ def _cell(
 
 _SECTIONS = {
     RUNTIME: _runtime,
-    SPEEDUP: _speedup,
+    SPEEDUP: of_speedup,
     COMPARISON: _regression,
     CLASS_RUNTIME: _class_runtime,
     CLASSES_COMPARED: _classification,

@@ -38,6 +38,13 @@ def lines_of(records: Iterable[Record]) -> list[Line]:
     return sorted(lines, key=lambda line: places[line["task"]].index(line["method"]))
 
 
+def first_runs(records: Iterable[Record]) -> list[Line]:
+    """Make lines of the first run of each, for comparisons of single runs."""
+    return lines_of(
+        record for record in records if record["task"] in METHODS and record["settings"]["run"] == 0
+    )
+
+
 def _line(runs: Sequence[Record]) -> Line:
     first, settings = runs[0], runs[0]["settings"]
     method = METHODS[first["task"]][settings["method"]]
@@ -72,12 +79,11 @@ def _line(runs: Sequence[Record]) -> Line:
     return line
 
 
-def of_set(lines: Iterable[Line], data: str, n: int | None = None) -> list[Line]:
-    """Lines of a data set with all its rows (the most there are), in one thread."""
-    some = [line for line in lines if line["data"] == data and line["threads"] == 1]
-    if n is None:
-        n = max((line["n"] for line in some), default=0)
-    return [line for line in some if line["n"] == n]
+def of_set(lines: Iterable[Line], data: str, n: int) -> list[Line]:
+    """Lines of a data set with so many rows, in one thread."""
+    return [
+        line for line in lines if line["data"] == data and line["threads"] == 1 and line["n"] == n
+    ]
 
 
 def slope(lines: Sequence[Line], name: str = "total") -> float | None:
@@ -111,13 +117,20 @@ def dominating(line: Line, others: Iterable[Line], measure: str) -> list[str]:
     ]
 
 
-def comparison(lines: Sequence[Line]) -> list[list[Line]]:
-    """Lines of each of the seven data sets that are there, with all measures."""
+def comparison(lines: Sequence[Line], compared: Mapping[str, int]) -> list[list[Line]]:
+    """Lines of each of the seven data sets that are compared, with all measures.
+
+    Parameters
+    ----------
+    lines : sequence of dict
+    compared : mapping of str to int
+        Training rows of the data sets that are compared.
+    """
     of_sets = []
-    for data in SETS:
+    for data in filter(compared.get, SETS):
         some = [
             line
-            for line in of_set(lines, data, SETS[data].n) or of_set(lines, data)
+            for line in of_set(lines, data, compared[data])
             if all(line[name] is not None for name in PLANES)
         ]
         if some:
@@ -125,12 +138,12 @@ def comparison(lines: Sequence[Line]) -> list[list[Line]]:
     return of_sets
 
 
-def counts(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def counts(lines: Sequence[Line], compared: Mapping[str, int]) -> list[dict[str, Any]]:
     """Count on how many data sets each method is on the frontier, by plane.
 
     A second count is among the methods of the paper only.
     """
-    of_sets = comparison(lines)
+    of_sets = comparison(lines, compared)
     out = []
     for name, method in METHODS[REGRESSION].items():
         row: dict[str, Any] = {"method": name, "label": method.label, "sets": 0}
@@ -146,7 +159,7 @@ def counts(lines: Sequence[Line]) -> list[dict[str, Any]]:
     return [row for row in out if row["sets"]]
 
 
-def verdicts(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def verdicts(lines: Sequence[Line], compared: Mapping[str, int]) -> list[dict[str, Any]]:
     """Say for each data set and plane which defaults are efficient, and which a baseline dominates.
 
     Returns
@@ -156,7 +169,7 @@ def verdicts(lines: Sequence[Line]) -> list[dict[str, Any]]:
         (label of a default: baselines that are as fast and as accurate).
     """
     rows = []
-    for some in comparison(lines):
+    for some in comparison(lines, compared):
         defaults = [line for line in some if line["kind"] == DEFAULT]
         baselines = [line for line in some if line["kind"] == BASELINE]
         for measure in PLANES:

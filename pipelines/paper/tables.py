@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipelines.grid.corners import FULL, OURS, Timing, slopes_of
+from pipelines.grid.corners import FULL, OURS, SLOPE_FROM, Timing, slopes_of
 from pipelines.paper import published
 from pipelines.paper.cell import CORNERS, IMAGE
 from pipelines.paper.methods import CLASSES, METHODS
@@ -17,6 +17,8 @@ from pipelines.paper.summary import (
     Record,
     comparison,
     counts,
+    first_runs,
+    lines_of,
     of_set,
     slope,
     speedups,
@@ -32,16 +34,16 @@ SIZED = {"runtime": "synth-8d", "class-runtime": "synth-8d-binary"}
 
 
 def tables_of(
-    lines: Sequence[Line], records: Sequence[Record], speedup_rows: int
+    records: Sequence[Record], compared: Mapping[str, int], speedup_rows: int
 ) -> dict[str, pd.DataFrame]:
     """Make every table that there are cells for.
 
     Parameters
     ----------
-    lines : sequence of dict
-        Of ``summary.lines_of``.
     records : sequence of dict
         Of all cells.
+    compared : mapping of str to int
+        Training rows of the data sets that are compared.
     speedup_rows : int
         Rows of the comparison by threads.
 
@@ -52,14 +54,15 @@ def tables_of(
         ``classification``, ``class-runtime``, ``kronecker``, ``image``; those without rows are
         left out.
     """
+    lines = lines_of(records)
     tables = {
         **{name: pd.DataFrame(_sizes(lines, data)) for name, data in SIZED.items()},
         "slopes": pd.DataFrame([*_slopes(lines), *_kronecker_slopes(records)]),
-        "speedup": pd.DataFrame(speedups(lines, SPEEDUP_SETS, speedup_rows)),
-        "comparison": pd.DataFrame([line for some in comparison(lines) for line in some]),
-        "pareto": pd.DataFrame(_counts(lines)),
-        "verdicts": pd.DataFrame(_flat(verdicts(lines))),
-        "classification": pd.DataFrame(_classes(lines)),
+        "speedup": pd.DataFrame(speedups(first_runs(records), SPEEDUP_SETS, speedup_rows)),
+        "comparison": pd.DataFrame([line for some in comparison(lines, compared) for line in some]),
+        "pareto": pd.DataFrame(_counts(lines, compared)),
+        "verdicts": pd.DataFrame(_flat(verdicts(lines, compared))),
+        "classification": pd.DataFrame(_classes(lines, compared)),
         "kronecker": pd.DataFrame([asdict(timing) for timing in timings_of(records)]),
         "image": pd.DataFrame(
             [
@@ -117,7 +120,10 @@ def _slopes(lines: Sequence[Line]) -> list[dict[str, Any]]:
 def _kronecker_slopes(records: Sequence[Record]) -> list[dict[str, Any]]:
     timings = timings_of(records)
     ends = {
-        name: [timing.n for timing in timings if timing.method == name] for name in (OURS, FULL)
+        name: [
+            timing.n for timing in timings if timing.method == name and timing.n >= SLOPE_FROM[name]
+        ]
+        for name in (OURS, FULL)
     }
     return [
         {
@@ -134,8 +140,9 @@ def _kronecker_slopes(records: Sequence[Record]) -> list[dict[str, Any]]:
     ]
 
 
-def _counts(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    return [{**row, "paper": published.PARETO_COUNTS.get(row["method"])} for row in counts(lines)]
+def _counts(lines: Sequence[Line], compared: Mapping[str, int]) -> list[dict[str, Any]]:
+    theirs = published.PARETO_COUNTS
+    return [{**row, "paper": theirs.get(row["method"])} for row in counts(lines, compared)]
 
 
 def _flat(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -153,10 +160,10 @@ def _flat(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _classes(lines: Sequence[Line]) -> list[dict[str, Any]]:
+def _classes(lines: Sequence[Line], compared: Mapping[str, int]) -> list[dict[str, Any]]:
     rows = []
-    for data, chosen in CLASSIFICATION.items():
-        some = of_set(lines, data, chosen.n) or of_set(lines, data)
+    for data in filter(compared.get, CLASSIFICATION):
+        some = of_set(lines, data, compared[data])
         for name in CLASSES:
             line = next((line for line in some if line["method"] == name), None)
             theirs = published.CLASS_RESULTS[data].get(name)

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from pipelines.paper import published
-from pipelines.paper.methods import METHODS
+from pipelines.paper.methods import DEFAULT, METHODS
 from pipelines.paper.sets import SETS
 
 Tables = Mapping[str, pd.DataFrame]
@@ -63,7 +63,7 @@ def markdown(
     for title, items in (
         ("Methods", _methods(tables)),
         ("Data", _data(tables)),
-        ("Not run", [f"* {note}" for note in notes]),
+        ("Notes", [f"* {note}" for note in notes]),
     ):
         out += ["", f"## {title}", "", *items] if items else []
     return "\n".join(out) + "\n"
@@ -105,6 +105,8 @@ def _slopes(tables: Tables, figure: str) -> list[str]:
         return []
     some = tables["slopes"]
     some = some[some["figure"] == figure]
+    if some.empty:
+        return ["There are too few sizes for a slope."]
     rows = [
         [
             row.label,
@@ -197,15 +199,20 @@ def _pareto(tables: Tables) -> list[str]:
             row.label,
             str(row.nmse),
             str(row.mnlp),
-            "–" if row.paper is None and row.nmse_paper is None else str(row.nmse_paper),
-            str(row.mnlp_paper),
+            *(
+                ("–", "–")
+                if METHODS["regression"][row.method].kind == DEFAULT
+                else (str(row.nmse_paper), str(row.mnlp_paper))
+            ),
             number(row.paper, "{:.0f}"),
         ]
         for row in tables["pareto"].itertuples()
     ]
     n_sets = int(tables["pareto"]["sets"].max())
     out = [
-        f"On how many of {n_sets} data sets a method is on the frontier of seconds and error.",
+        f"On how many of {n_sets} data sets a method is on the frontier of seconds and error: no "
+        "other method is at least as fast and as accurate, and better in one of them. (The paper's "
+        "frontier is the convex hull, which has fewer methods, if any.)",
         "",
         *table(
             ["method", "NMSE", "MNLP", "NMSE, without our defaults", "MNLP, without our defaults",
@@ -230,7 +237,10 @@ def _classification(tables: Tables) -> list[str]:
                 row.label,
                 number(row.runs, "{:.0f}"),
                 number(row.error_rate, "{:.4f}", row.error_rate_spread),
-                number(row.mnll, "{:.4f}", row.mnll_spread),
+                # Of a method that ran, it is absent where a label had probability 0.
+                "∞"
+                if pd.isna(row.mnll) and not pd.isna(row.error_rate)
+                else number(row.mnll, "{:.4f}", row.mnll_spread),
                 seconds(row.learn),
                 seconds(row.predict),
                 number(row.paper_error_rate),
@@ -299,7 +309,12 @@ def _used(tables: Tables, task: str) -> set[str]:
     names = (
         ("comparison", "runtime") if task == "regression" else ("classification", "class-runtime")
     )
-    return {method for name in names if name in tables for method in tables[name]["method"]}
+    return {
+        method
+        for name in names
+        if name in tables
+        for method in tables[name]["method"][tables[name]["n"].notna()]
+    }
 
 
 def _methods(tables: Tables) -> list[str]:
@@ -316,7 +331,7 @@ def _data(tables: Tables) -> list[str]:
         name
         for table_name in ("comparison", "classification")
         if table_name in tables
-        for name in dict.fromkeys(tables[table_name]["data"])
+        for name in dict.fromkeys(tables[table_name]["data"][tables[table_name]["n"].notna()])
     ]
     return [f"* {name}: {' '.join(filter(None, _remarks(name)))}" for name in names]
 

@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
+from threading import Event, Lock
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from rich.console import Console
@@ -21,8 +22,10 @@ RUNS = "runs"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 console = Console()
-_turns = count()
+_choosing = Lock()
+_used: Counter[int] = Counter()  # by processor: runs that are kept to it
 _processes: set[subprocess.Popen[str]] = set()  # that run now
+_ending = Event()  # their caller was interrupted
 
 Result = TypeVar("Result")
 
@@ -89,10 +92,12 @@ def _side_by_side(
     finish: Callable[[Planned], Result], planned: Sequence[Planned], at_once: int
 ) -> list[Result]:
     """Finish so many at the same time; where the caller is interrupted, end those that run."""
+    _ending.clear()
     with ThreadPoolExecutor(at_once) as pool:
         try:
             return list(pool.map(finish, planned))
         except BaseException:
+            _ending.set()  # also for one that is just being started
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(_processes):
                 process.terminate()
@@ -122,36 +127,42 @@ def run_apart(
         process = subprocess.Popen(
             [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environment, text=True
         )
-    _processes.add(process)
-    try:
-        process.communicate(asked, limit_seconds)
-        return process.returncode
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        _processes.discard(process)
-        if process.poll() is None:
-            process.terminate()  # it may have a process of its own to end
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        _processes.add(process)
+        if _ending.is_set():
+            process.terminate()
+        try:
+            process.communicate(asked, limit_seconds)
+            return process.returncode
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            _processes.discard(process)
+            if process.poll() is None:
+                process.terminate()  # it may have a process of its own to end
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
 
 
 @contextmanager
 def _kept_to(n: int | None) -> Iterator[None]:
-    """Keep processes that this thread starts to so many processors, by turns others."""
+    """Keep what this thread starts within to so many processors, those least used by others."""
     if n is None or not hasattr(os, "sched_setaffinity"):
         yield
         return
-    processors = sorted(os.sched_getaffinity(0))
-    first = next(_turns) % len(processors)
-    os.sched_setaffinity(0, (processors * 2)[first : first + min(n, len(processors))])
+    before = os.sched_getaffinity(0)
+    with _choosing:
+        chosen = sorted(before, key=lambda processor: (_used[processor], processor))[:n]
+        _used.update(chosen)
     try:
+        os.sched_setaffinity(0, chosen)
         yield
     finally:
-        os.sched_setaffinity(0, processors)
+        os.sched_setaffinity(0, before)
+        with _choosing:
+            _used.subtract(chosen)
 
 
 def require_own(out: Path, own_files: set[str]) -> None:

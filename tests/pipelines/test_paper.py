@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from pipelines.datasets import load
 from pipelines.paper import cell, docs, published, sets
 from pipelines.paper.__main__ import app, sections_and_sets
 from pipelines.paper.figures import draw_comparison, draw_plane, draw_runtime, draw_speedup
-from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS
+from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Answer
 from pipelines.paper.plan import SECTIONS, SIZES, Choice, planned
 from pipelines.paper.sets import REGRESSION, download, load_set
 from pipelines.paper.summary import (
@@ -170,6 +171,9 @@ def test_methods_and_names_are_chosen(folder):
     )
     assert {one.method for one in cells} == {"additive"}
     assert sections_and_sets(("image", "kin40k")) == (("image", "regression"), ("kin40k",))
+    # A comparison that is named has all its sets beside one of the other task.
+    both = ("regression", "classification"), ("breast-cancer", *REGRESSION)
+    assert sections_and_sets(("regression", "breast-cancer")) == both
     assert sections_and_sets(()) == (SECTIONS, ())
     with pytest.raises(ParameterError, match="there is no 'figures'; there are: runtime"):
         sections_and_sets(("figures",))
@@ -247,13 +251,13 @@ def test_counts_and_verdicts_of_a_plane():
         record("ppgpr-greedy", 0.2, 0.2, 1.0),
     ]
     lines = lines_of(records)
-    by_method = {row["method"]: row for row in counts(lines)}
+    by_method = {row["method"]: row for row in counts(lines, {"kin40k": 10_000})}
     assert {name: row["nmse"] for name, row in by_method.items()} == {
         "full-gp": 1, "spgp": 1, "additive": 1, "pursuit": 0, "ppgpr-greedy": 1,
     }  # fmt: skip
     assert by_method["pursuit"]["mnlp"] == 1
     assert by_method["additive"]["nmse_paper"] == 0
-    nmse, mnlp = verdicts(lines)
+    nmse, mnlp = verdicts(lines, {"kin40k": 10_000})
     assert nmse["efficient"] == ["dsgp additive"]
     assert nmse["dominated"] == {"dsgp pursuit": ["SPGP"]}
     assert mnlp["dominated"] == {}
@@ -338,15 +342,16 @@ def many_lines():
 
 def test_figures_show_every_method_and_data_set(many_lines):
     labels = {method.label for method in REGRESSIONS.values()}
-    planes = draw_plane(many_lines, "nmse")
+    rows = {data: chosen.n for data, chosen in REGRESSION.items()}
+    planes = draw_plane(many_lines, rows, "nmse")
     titles = [ax.get_title() for ax in planes.axes]
     assert titles[:7] == list(REGRESSION)
     (legend,) = [ax.get_legend() for ax in planes.axes if ax.get_legend() is not None]
     assert {text.get_text() for text in legend.get_texts()} == labels
-    bars = draw_comparison(many_lines)
+    bars = draw_comparison(many_lines, rows)
     assert {text.get_text() for text in bars.legends[0].get_texts()} == labels
     assert [text.get_text() for text in bars.axes[2].get_xticklabels()] == list(REGRESSION)
-    runtime = draw_runtime(many_lines, "synth-8d", ["pumadyn8-nm"])
+    runtime = draw_runtime(many_lines, "synth-8d", {"pumadyn8-nm": 7168})
     assert {text.get_text().split(",")[0] for text in runtime.legends[0].get_texts()} == labels
     speedup = draw_speedup(many_lines, ("synth-8d", "synth-32d"), 500)
     assert [ax.get_title() for ax in speedup.axes] == ["synth-8d", "synth-32d"]
@@ -410,7 +415,7 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
     assert str(folder) not in text
     for method in smooth.index:
         assert REGRESSIONS[method].label in text
-    assert "kin40k: expected kin40k.npz" in text
+    assert "kin40k is left out: its file is not in the folder of data" in text
     assert set(started) == {1, 2}
     n_started = len(started)
     again = invoke(*asked)
@@ -434,6 +439,62 @@ def test_every_method_that_is_installed_predicts(folder, task, name):
     measure, worst = {"regression": ("nmse", 0.2), "classification": ("mnll", math.log(2))}[task]
     assert metrics[measure] < worst
     assert {"fit", "predict"} <= set(answer.cpu_seconds)
+
+
+def test_measures_are_those_of_the_paper(folder):
+    """By hand, of a target that is far from zero and has units."""
+    rng = np.random.default_rng(5)
+    split = load_set("pumadyn8-fm-1000", folder, n=200, n_test=50)
+    split = replace(split, y_train=1000 + 7 * split.y_train, y_test=1000 + 7 * split.y_test)
+    mean, std = split.y_test + rng.standard_normal(50), rng.uniform(1, 2, 50)
+    metrics = cell.metrics_of(split, Answer(mean, std, {}, {}))
+    y, centre, scale = split.y_test, split.y_train.mean(), split.y_train.std()
+    nmse = np.sum((y - mean) ** 2) / np.sum((y - centre) ** 2)
+    assert metrics["nmse"] == pytest.approx(nmse, rel=1e-6)
+    z, m, v = (y - centre) / scale, (mean - centre) / scale, (std / scale) ** 2
+    mnlp = np.mean((z - m) ** 2 / v + np.log(v) + np.log(2 * np.pi)) / 2
+    assert metrics["mnlp"] == pytest.approx(mnlp, rel=1e-6)
+    labelled = load_set("breast-cancer", folder, n=100, n_test=50)
+    p = rng.uniform(0.1, 0.9, 50)
+    metrics = cell.metrics_of(labelled, Answer(p, None, {}, {}))
+    likelihood = np.where(labelled.y_test == 1, p, 1 - p)
+    assert metrics["mnll"] == pytest.approx(-np.mean(np.log(likelihood)))
+    assert metrics["error_rate"] == pytest.approx(np.mean((p > 0.5) != labelled.y_test))
+
+
+def test_a_second_run_leaves_no_table_of_the_first(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "run_apart", run_here)
+    monkeypatch.setattr("pipelines.paper.plan.QUICK_PIXELS", 24)
+    monkeypatch.setattr("pipelines.paper.plan.QUICK_CORNER_DIMS", 9)
+    asked = ["--data-dir", folder, "--out", tmp_path / "out", "--quick"]
+    for name, other in (("image", "kronecker"), ("kronecker", "image")):
+        result = invoke(*asked, "--only", name)
+        assert result.exit_code == 0, result.output
+        assert (tmp_path / "out" / f"{name}.png").exists()
+        assert not (tmp_path / "out" / f"{other}.json").exists()
+    result = invoke(*asked, "--only", "image", "--methods", "svm")
+    assert result.exit_code == 0  # grids have no methods to choose among
+
+
+def test_cells_that_fail_are_in_the_notes(folder, tmp_path, monkeypatch):
+    def run(asked, module, limit_seconds=None, threads=None):
+        method = json.loads(asked)["settings"]["method"]
+        return {"ivm": None, "svm": 1}.get(method) if method != "additive-la" else run_here(
+            asked, module
+        )  # fmt: skip
+
+    monkeypatch.setattr(running, "run_apart", run)
+    out = tmp_path / "out"
+    result = invoke(
+        "--data-dir", folder, "--out", out, "--quick", "--only", "breast-cancer",
+        "--methods", "ivm,svm,additive-la", "--minutes", "2",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert "breast-cancer, ivm, 300 rows, run 1: FAILED (longer than 120 s)" in text
+    assert "breast-cancer, svm, 300 rows, run 1: FAILED (exit code 1)" in text
+    assert "**Additive-LA**" in text
+    assert "**SVM**" not in text
 
 
 def test_what_cannot_be_run_is_refused(folder, tmp_path):
@@ -487,3 +548,20 @@ def test_results_are_put_into_a_page(tmp_path):
         assert "![Grids: seconds of a learning iteration](paper/kronecker.png)" in text
     (pages / "paper.md").write_text("no marks", "utf-8")
     assert CliRunner().invoke(docs.app, asked).exit_code == 1
+
+
+def test_what_the_page_says_is_what_is_stored():
+    """What docs/paper.md says under "What to take from it"."""
+
+    def stored(name):
+        return pd.DataFrame(json.loads((DOCS / "paper" / f"{name}.json").read_text("utf-8")))
+
+    planes = stored("verdicts")
+    assert len(planes) == 2 * len(REGRESSION)
+    assert (planes["efficient"] != "").all()
+    slopes = stored("slopes").set_index(["figure", "method"])["slope_on_all_rows"]
+    assert 2.3 <= slopes["runtime", "full-gp"] <= 3
+    for method in ("additive-vb", "ppgpr-greedy", "additive", "pursuit", "remainder"):
+        assert slopes["runtime", method] <= 1.1
+    assert slopes["class-runtime", "additive-la"] <= 1.1
+    assert slopes["kronecker", "Kronecker"] <= 1.1
