@@ -78,7 +78,7 @@ def ets(series: Series, past: pd.DataFrame, log_y: Floats, future: pd.DataFrame)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its optimiser; the forecast is measured
         model = ETSModel(
-            log_y,
+            pd.Series(log_y),  # its intervals need an index
             error="add",
             trend="add",
             damped_trend=True,

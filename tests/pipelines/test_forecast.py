@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 from pipelines.forecast import __main__ as forecast
 from pipelines.forecast.cell import measure, scores
-from pipelines.forecast.methods import METHODS, Forecast, seasonal_naive
+from pipelines.forecast.methods import METHODS, Forecast, ets, seasonal_naive
 from pipelines.forecast.series import SERIES
 from pipelines.forecast.summary import bands_of
 
@@ -32,6 +32,20 @@ def test_a_naive_forecast_repeats_the_season_and_widens():
     found = seasonal_naive(series, series.frame[:120], log_y[:120], series.frame[120:144])
     np.testing.assert_array_equal(found.mean, np.tile(log_y[108:120], 2))
     assert found.std[12] == pytest.approx(np.sqrt(2) * found.std[0])
+
+
+def test_exponential_smoothing_is_that_of_statsmodels():
+    models = pytest.importorskip("statsmodels.tsa.holtwinters")
+    series = SERIES["monthly"](None)
+    log_y = np.log(series.y)
+    found = ets(series, series.frame[:120], log_y[:120], series.frame[120:144])
+    # Holt and Winters' method has the same recursion, with another way to its parameters.
+    other = models.ExponentialSmoothing(
+        log_y[:120], trend="add", damped_trend=True, seasonal="add", seasonal_periods=12
+    ).fit()
+    assert np.abs(found.mean - other.forecast(24)).max() < 3 * found.std[0]
+    assert found.std[0] > 0
+    assert found.std[-1] > found.std[0]
 
 
 def test_bands_of_steps_cover_a_horizon():
