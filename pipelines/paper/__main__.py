@@ -109,6 +109,10 @@ def main(
         bool,
         Option("--download", help=f"Fetch from OpenML what is absent: {', '.join(DOWNLOADS)}."),
     ] = False,
+    report_only: Annotated[
+        bool,
+        Option("--report-only", help="Run nothing: report what is finished, and count the rest."),
+    ] = False,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Run again what is finished already.")
     ] = False,
@@ -135,6 +139,9 @@ def main(
                 "see --help for their names"
             )
         notes += left_out(choice)
+        if report_only:
+            cells, unfinished = _finished(cells, out / RUNS)
+            notes += unfinished
         # Those that are timed with several threads have the processors to themselves.
         alone = [cell for cell in cells if cell in set(of_speedup(choice))]
         others = [cell for cell in cells if cell not in set(alone)]
@@ -156,6 +163,18 @@ def main(
         say(f"everything is in {out}")
         if failures:
             raise typer.Exit(1)
+
+
+def _finished(cells: list[Settings], folder: Path) -> tuple[list[Settings], list[str]]:
+    """Cells whose results are there, and a line for each method and data set that lacks some."""
+    finished = [cell for cell in cells if (folder / cell.file_name).exists()]
+    lacking: dict[str, int] = {}
+    for cell in cells:
+        if cell not in finished:
+            name = f"{cell.data}, {cell.method}"
+            lacking[name] = lacking.get(name, 0) + 1
+    notes = [f"{name}: {count} cells had not been run." for name, count in sorted(lacking.items())]
+    return finished, notes
 
 
 def _listed(values: list[str] | None) -> tuple[str, ...]:

@@ -418,6 +418,14 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
     assert "kin40k is left out: its file is not in the folder of data" in text
     assert set(started) == {1, 2}
     n_started = len(started)
+    (lost,) = (out / "runs").glob("pumadyn8-fm-1000-additive-100-*.json")
+    lost.rename(tmp_path / "aside.json")
+    partial = invoke(*asked, "--report-only")
+    assert partial.exit_code == 0, partial.output
+    assert len(started) == n_started
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert "pumadyn8-fm-1000, additive: 1 cells had not been run." in text
+    (tmp_path / "aside.json").rename(lost)
     again = invoke(*asked)
     assert again.exit_code == 0, again.output
     assert "(kept)" in again.output
