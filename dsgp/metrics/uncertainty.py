@@ -11,8 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-
 from dsgp.errors import DataError
 from dsgp.metrics.checks import aligned, require_share
 
@@ -60,6 +58,8 @@ class CalibrationReport:
     @property
     def p_value(self) -> float:
         """Of uniform PIT values, by the test of Kolmogorov and Smirnov."""
+        from scipy import stats  # noqa: PLC0415 — takes long to import
+
         return float(stats.kstest(self.pit, "uniform").pvalue)
 
     def summary(self) -> str:
@@ -166,6 +166,8 @@ def calibration_of(
 
 
 def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
+    from scipy import stats  # noqa: PLC0415 — takes long to import
+
     count, edges = np.histogram(pit, n_bins, (0.0, 1.0))
     low, high = stats.binom.interval(_BAND, len(pit), 1 / n_bins)
     return pd.DataFrame(
@@ -183,6 +185,8 @@ def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
 def _group(
     by: str, group: str, middle: float, inside: NDArray[np.bool_], level: float
 ) -> dict[str, object]:
+    from scipy import stats  # noqa: PLC0415 — takes long to import
+
     n, k = len(inside), int(inside.sum())
     low, high = stats.binom.interval(_BAND, n, level)
     tails = stats.binom.cdf(k, n, level), stats.binom.sf(k - 1, n, level)

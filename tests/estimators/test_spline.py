@@ -353,7 +353,7 @@ def test_rows_without_noise_are_told_in_the_result():
     with pytest.warns(ConvergenceWarning, match="no noise"):
         model = SmoothingSpline().fit(x, 1 + 2 * x)
     assert not model.converged_
-    assert "stds say nothing" in model.summary()
+    assert "stds are meaningless" in model.summary()
     noisy = SmoothingSpline().fit(x, x + np.random.default_rng(0).standard_normal(30))
     assert noisy.converged_
     assert "say nothing" not in noisy.summary()

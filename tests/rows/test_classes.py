@@ -305,7 +305,7 @@ def test_targets_without_classes(case):
 def test_targets_of_two_columns():
     with pytest.raises(ValueError, match="y should be a 1d array, got an array of shape"):
         classes_of(None, np.zeros((3, 2)))
-    with pytest.raises(DataError, match=r"y has shape \(3, 2\); one value a row"):
+    with pytest.raises(DataError, match=r"y has shape \(3, 2\); one value per row"):
         classes_of(None, da.zeros((3, 2)))
 
 
