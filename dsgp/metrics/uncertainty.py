@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
 from dsgp.errors import DataError
 from dsgp.metrics.checks import aligned, require_share
 
