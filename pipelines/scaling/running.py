@@ -57,6 +57,7 @@ def run_all(
     it takes longer than the limit; so many of them at the same time. Settings with ``threads`` are
     kept to as many processors.
     """
+    _ending.clear()  # of an earlier call that was interrupted
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob("*.part"):
         leftover.unlink()
@@ -92,7 +93,6 @@ def _side_by_side(
     finish: Callable[[Planned], Result], planned: Sequence[Planned], at_once: int
 ) -> list[Result]:
     """Finish so many at the same time; where the caller is interrupted, end those that run."""
-    _ending.clear()
     with ThreadPoolExecutor(at_once) as pool:
         try:
             return list(pool.map(finish, planned))
