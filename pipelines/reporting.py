@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -398,6 +398,15 @@ def draw_predictions(
             # Of a transformed target they are not symmetric.
             interval=(table["lower"], table["upper"]) if "lower" in table else None,
         ).savefig(folder / "predictions.png", dpi=DPI)
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table in Markdown; all columns but the first are numbers."""
+    return [
+        "| " + " | ".join(header) + " |",
+        "|---" + "|---:" * (len(header) - 1) + "|",
+        *("| " + " | ".join(row) + " |" for row in rows),
+    ]
 
 
 def show(report: Mapping[str, Any], title: str, rows: Mapping[str, str], out: str | Path) -> None:

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from dsgp.places import replace_text
 try:
     from pipelines.grid.corners import slopes_of
     from pipelines.grid.figures import draw_corners
-    from pipelines.paper.cell import FIGURES, IMAGE, Settings
+    from pipelines.paper.cell import CORNERS, FIGURES, IMAGE, Settings
     from pipelines.paper.figures import drawings, write_figure
     from pipelines.paper.methods import METHODS
     from pipelines.paper.plan import (
@@ -120,12 +121,16 @@ def main(
     """Reproduce the tables and figures of the paper, with our defaults beside them.
 
     Each method on each data set runs in a process of its own, is kept in FOLDER/runs as it ends,
-    and not made again, so that an interrupted run goes on where it was.
+    and not made again, so that the same command resumes an interrupted run.
     """
     exit_on_termination()
     with plain_errors():
         if not minutes > 0 or runs < 1 or at_once < 0:
-            raise ParameterError("--minutes must be above 0, --runs and --at-once at least 1")
+            raise ParameterError(
+                "--minutes must be above 0, --runs at least 1, and --at-once not negative"
+            )
+        if report_only and overwrite:
+            raise ParameterError("--report-only runs nothing; leave --overwrite out")
         sections, named = sections_and_sets(_listed(only))
         chosen_methods, notes = _methods(_listed(methods), tasks_of(sections))
         sets, absent = _present(data_dir, named, fetch)
@@ -143,8 +148,9 @@ def main(
             cells, unfinished = _finished(cells, out / RUNS)
             notes += unfinished
         # Those that are timed with several threads have the processors to themselves.
-        alone = [cell for cell in cells if cell in set(of_speedup(choice))]
-        others = [cell for cell in cells if cell not in set(alone)]
+        timed = set(of_speedup(choice))
+        alone = [cell for cell in cells if cell in timed]
+        others = [cell for cell in cells if cell not in timed]
         beside = at_once or (2 if quick else 1)
         records: list[dict[str, Any]] = []
         failures: list[str] = []
@@ -167,14 +173,13 @@ def main(
 
 def _finished(cells: list[Settings], folder: Path) -> tuple[list[Settings], list[str]]:
     """Cells whose results are there, and a line for each method and data set that lacks some."""
-    finished = [cell for cell in cells if (folder / cell.file_name).exists()]
-    lacking: dict[str, int] = {}
+    finished, lacking = [], Counter[str]()
     for cell in cells:
-        if cell not in finished:
-            name = f"{cell.data}, {cell.method}"
-            lacking[name] = lacking.get(name, 0) + 1
-    notes = [f"{name}: {count} cells had not been run." for name, count in sorted(lacking.items())]
-    return finished, notes
+        if (folder / cell.file_name).exists():
+            finished.append(cell)
+        else:
+            lacking[f"{cell.data}, {cell.method}"] += 1
+    return finished, [f"{name}: not run yet, {n} of them." for name, n in sorted(lacking.items())]
 
 
 def _listed(values: list[str] | None) -> tuple[str, ...]:
@@ -276,7 +281,7 @@ def write(
     """
     rows, n_speedup = compared(choice), QUICK_ROWS if choice.quick else SPEEDUP_ROWS
     tables = tables_of(records, rows, n_speedup)
-    notes = [*notes, *_mixed(records), *_warnings(records)]
+    notes = [*notes, *_ended(records), *_mixed(records), *_warnings(records)]
     facts = {
         "command": command,
         "machine": records[-1]["machine"],
@@ -306,6 +311,15 @@ def write(
         (out / file).unlink(missing_ok=True)
 
 
+def _ended(records: list[dict[str, Any]]) -> list[str]:
+    """Say why the exact Gaussian process ends before the last grid."""
+    return [
+        f"Full-GP ends before the last grid of corners: {record['ended']}."
+        for record in records
+        if record["task"] == CORNERS and record["ended"]
+    ]
+
+
 def _mixed(records: list[dict[str, Any]]) -> list[str]:
     """Say where cells of several versions or machines are in one report."""
     notes = []
@@ -327,7 +341,7 @@ def _warnings(records: list[dict[str, Any]]) -> list[str]:
             key = record["settings"]["data"], record["settings"]["method"]
             warned.setdefault(key, []).append(record["warnings"][-1])
     return [
-        f"{data}, {method}: {len(messages)} cells with warnings, such as: {messages[-1]}"
+        f"{data}, {method}: warnings in {len(messages)} of the cells, such as: {messages[-1]}"
         for (data, method), messages in sorted(warned.items())
     ]
 

@@ -62,9 +62,8 @@ class Settings:
         A set of the paper, ``corners`` or ``image``.
     method : str
         Of that set's task; ``grid`` for corners and image.
-    n : int or None
-        Training rows instead of the paper's; of corners the largest number of dims, of the image
-        pixels along a side.
+    n : int
+        Training rows; of corners the largest number of dims, of the image pixels along a side.
     run : int
         Seed of a method that draws, and of a set with a split for every run.
     threads : int
@@ -76,7 +75,7 @@ class Settings:
 
     data: str
     method: str
-    n: int | None
+    n: int
     run: int = 0
     threads: int = 1
     quick: bool = False
@@ -89,22 +88,22 @@ class Settings:
         parts = {"format": FORMAT, "versions": versions() | {"dsgp": release()}, **asdict(self)}
         if self.data not in (CORNERS, IMAGE):
             method = method_named(set_named(self.data).task, self.method)
-            parts["made"] = repr(method.make(self.run, self.quick, self.n or 0))
+            parts["made"] = repr(method.make(self.run, self.quick, self.n))
         del parts["data_dir"]  # the same file elsewhere is the same
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def told(self) -> str:
         """What this is, for people."""
-        rows = ""
-        if self.n is not None:
-            rows = ", " + f"{self.n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}") + " rows"
+        if self.data in (CORNERS, IMAGE):
+            return f"{self.data}, {self.n} {'dims' if self.data == CORNERS else 'pixels a side'}"
+        n = f"{self.n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
         threads = "" if self.threads == 1 else f", {self.threads} threads"
-        return f"{self.data}, {self.method}{rows}, run {self.run + 1}{threads}"
+        return f"{self.data}, {self.method}, {n} rows, run {self.run + 1}{threads}"
 
     @property
     def file_name(self) -> str:
-        return f"{self.data}-{self.method}-{self.n or 'all'}-{self.run}-{self.key}.json"
+        return f"{self.data}-{self.method}-{self.n}-{self.run}-{self.key}.json"
 
 
 @cache
@@ -212,7 +211,6 @@ def metrics_of(split: Split, answer: Answer) -> dict[str, float | None]:
 
 def measure_corners(settings: Settings) -> dict[str, Any]:
     """One learning iteration at the corners of hypercubes, by Kronecker products and densely."""
-    assert settings.n is not None
     dims = range(8, settings.n + 1)
     timings, why = corners.timings_of(dims, 5.0 if settings.quick else 60.0, Matern72, 0)
     return {
@@ -225,7 +223,6 @@ def measure_corners(settings: Settings) -> dict[str, Any]:
 
 def measure_image(settings: Settings, path: Path) -> dict[str, Any]:
     """Smooth an image with noise added, and reconstruct it from every fourth pixel; draw it."""
-    assert settings.n is not None
     picture = picture_of(default_image(), settings.n)
     tasks = tasks_of(picture, NOISE_ADDED, Matern72, 0)
     figure = draw_image(*(task for task in tasks if task.case == NOISY))

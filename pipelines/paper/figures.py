@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from dsgp.plotting.style import CURVES, FAINT, GREY, TEXT, frame, write_below
+from pipelines.paper.cell import FIGURES
 from pipelines.paper.methods import DEFAULT, METHODS, REGRESSIONS
 from pipelines.paper.summary import (
     Line,
@@ -26,17 +27,17 @@ from pipelines.paper.summary import (
 )
 from pipelines.reporting import DPI
 
-ENDINGS = (".png", ".svg")
 MARKERS = "osD^v<PX*"
+COLOURS = (*CURVES, "#7f3c8d")  # as many as there are methods of a task
 FULL = "full-gp"
 ERRORS = {"nmse": "NMSE", "mnlp": "MNLP (nats)"}
 
 
 def write_figure(figure: Figure, folder: Path, name: str) -> list[str]:
     """Write a figure as PNG and SVG; return the names of the files."""
-    for ending in ENDINGS:
+    for ending in FIGURES:
         figure.savefig(folder / f"{name}{ending}", dpi=DPI, metadata=_METADATA.get(ending))
-    return [f"{name}{ending}" for ending in ENDINGS]
+    return [f"{name}{ending}" for ending in FIGURES]
 
 
 _METADATA = {".svg": {"Date": None}}  # the same numbers make the same file
@@ -46,11 +47,11 @@ def _style(task: str, method: str) -> dict[str, Any]:
     """Colour, mark and line of a method, the same in all figures; our defaults have full marks."""
     names = list(METHODS[task])
     position = names.index(method)
-    colour = CURVES[position % len(CURVES)] if position < len(CURVES) else "#7f3c8d"
+    colour = COLOURS[position]
     is_default = METHODS[task][method].kind == DEFAULT
     return {
         "color": colour,
-        "marker": MARKERS[position % len(MARKERS)],
+        "marker": MARKERS[position],
         "markerfacecolor": colour if is_default else "white",
         "markeredgecolor": colour,
     }

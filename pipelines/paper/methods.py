@@ -15,7 +15,7 @@ from dsgp import (
 from dsgp.errors import ParameterError
 from dsgp.kernels import Matern72
 from pipelines.datasets import Floats, LabelledSplit, Split
-from pipelines.peers.gp import Fic, FullGP, FullGPLaplace, Ivm, Spgp, Svm
+from pipelines.peers.gp import Fic, FullGP, FullGPLaplace, GPPeer, Ivm, Spgp, Svm
 from pipelines.scaling.run import Clock
 
 PAPER, DEFAULT, BASELINE = "paper", "default", "baseline"
@@ -57,7 +57,6 @@ class Method:
     label : str
         In tables and figures.
     kind : {"paper", "default", "baseline"}
-    task : {"regression", "classification"}
     make : callable
         Of the seed, of whether it is quick, and of the number of rows; returns an estimator of
         dsgp or a peer.
@@ -71,7 +70,6 @@ class Method:
 
     label: str
     kind: str
-    task: str
     make: Callable[[int, bool, int], Any]
     stochastic: bool
     what: str
@@ -89,7 +87,7 @@ class Method:
         return _by_dsgp(made, split)
 
 
-def _by_peer(peer: Any, split: Split) -> Answer:
+def _by_peer(peer: GPPeer, split: Split) -> Answer:
     X, X_test = (part.to_numpy(dtype=np.float64) for part in (split.X_train, split.X_test))
     done = peer.fit_predict(X, np.asarray(split.y_train, dtype=np.float64), X_test)
     std = None if done.std is None else np.sqrt(done.std**2 + (done.noise_variance or 0.0))
@@ -122,55 +120,55 @@ def _draws(quick: bool) -> dict[str, Any]:
 
 REGRESSIONS = {
     "full-gp": Method(
-        "Full-GP", BASELINE, REGRESSION, lambda seed, quick, n: FullGP(), False,
+        "Full-GP", BASELINE, lambda seed, quick, n: FullGP(), False,
         "exact Gaussian process, squared-exponential kernel with a lengthscale per column "
         "(GPyTorch); hyperparameters are learned on 1500 random rows, then by five evaluations on "
         "all rows", 10_000,
     ),
     "spgp": Method(
-        "SPGP", BASELINE, REGRESSION,
+        "SPGP", BASELINE,
         lambda seed, quick, n: Spgp(size=50 if quick else 500, seed=seed), True,
         "sparse pseudo-input Gaussian process with 500 rows, chosen at random, as active set "
         "(GPyTorch)",
     ),
     "additive-vb": Method(
-        "Additive-VB", PAPER, REGRESSION,
+        "Additive-VB", PAPER,
         lambda seed, quick, n: AdditiveGPRegressor(
             Matern72(), learner="vbem", learner_max_iter=ITERATIONS
         ), False,
         "`AdditiveGPRegressor(Matern72(), learner=\"vbem\", learner_max_iter=10)`",
     ),
     "additive-mcmc": Method(
-        "Additive-MCMC", PAPER, REGRESSION,
+        "Additive-MCMC", PAPER,
         lambda seed, quick, n: AdditiveGPRegressor(Matern72(), random_state=seed, **_draws(quick)),
         True, "`AdditiveGPRegressor(Matern72(), method=\"gibbs\", n_draws=100, n_warmup=50)`",
     ),
     "ppgpr-greedy": Method(
-        "PPGPR-Greedy", PAPER, REGRESSION,
+        "PPGPR-Greedy", PAPER,
         lambda seed, quick, n: ProjectionPursuitGPRegressor(
             Matern72(), method="greedy", n_projections=ITERATIONS, random_state=seed
         ), True,
         "`ProjectionPursuitGPRegressor(Matern72(), method=\"greedy\", n_projections=10)`",
     ),
     "ppgpr-mcmc": Method(
-        "PPGPR-MCMC", PAPER, REGRESSION,
+        "PPGPR-MCMC", PAPER,
         lambda seed, quick, n: ProjectionPursuitGPRegressor(
             Matern72(), n_projections=2 if quick else "auto", random_state=seed, **_draws(quick)
         ), True,
         "`ProjectionPursuitGPRegressor(Matern72(), method=\"gibbs\", n_draws=100, n_warmup=50)`",
     ),
     "additive": Method(
-        "dsgp additive", DEFAULT, REGRESSION,
+        "dsgp additive", DEFAULT,
         lambda seed, quick, n: AdditiveGPRegressor(random_state=seed), False,
         "`AdditiveGPRegressor()`: marginal likelihood, multigrid",
     ),
     "pursuit": Method(
-        "dsgp pursuit", DEFAULT, REGRESSION,
+        "dsgp pursuit", DEFAULT,
         lambda seed, quick, n: ProjectionPursuitGPRegressor(random_state=seed), True,
         "`ProjectionPursuitGPRegressor()`: directions refitted together",
     ),
     "remainder": Method(
-        "dsgp remainder", DEFAULT, REGRESSION,
+        "dsgp remainder", DEFAULT,
         lambda seed, quick, n: AdditiveGPRegressor(
             interactions="auto", remainder=True, random_state=seed
         ), True,
@@ -179,45 +177,45 @@ REGRESSIONS = {
 }  # fmt: skip
 CLASSES = {
     "full-gp": Method(
-        "Full-GP", BASELINE, CLASSIFICATION, lambda seed, quick, n: FullGPLaplace(), False,
+        "Full-GP", BASELINE, lambda seed, quick, n: FullGPLaplace(), False,
         "Gaussian process by Laplace's approximation (scikit-learn)", 4000,
     ),
     "fic": Method(
-        "FIC-50", BASELINE, CLASSIFICATION, lambda seed, quick, n: Fic(size=50, seed=seed), True,
+        "FIC-50", BASELINE, lambda seed, quick, n: Fic(size=50, seed=seed), True,
         "sparse Gaussian process with an active set of 50 rows (GPyTorch, variational; 20 passes "
         "over the rows or 1500 steps of Adam, whichever is more)",
     ),
     "fic-tenth": Method(
-        "FIC-0.1N", BASELINE, CLASSIFICATION,
+        "FIC-0.1N", BASELINE,
         lambda seed, quick, n: Fic(size=max(n // 10, 1), steps=400, batch=2048, seed=seed), True,
         "the same with a tenth of the rows as active set; fewer and larger steps", 16_000,
     ),
     "ivm": Method(
-        "IVM-50", BASELINE, CLASSIFICATION, lambda seed, quick, n: Ivm(size=50), False,
+        "IVM-50", BASELINE, lambda seed, quick, n: Ivm(size=50), False,
         "informative vector machine with an active set of 50 rows (ours)",
     ),
     "ivm-random": Method(
-        "IVM-50 (random)", BASELINE, CLASSIFICATION,
+        "IVM-50 (random)", BASELINE,
         lambda seed, quick, n: Ivm(size=50, learn_on="random", seed=seed), True,
         "the same, but hyperparameters are learned on 50 random rows instead of the active set",
     ),
     "svm": Method(
-        "SVM", BASELINE, CLASSIFICATION, lambda seed, quick, n: Svm(seed=seed), True,
+        "SVM", BASELINE, lambda seed, quick, n: Svm(seed=seed), True,
         "support vector machine, probabilities by Platt's method; its two parameters by five-fold "
         "cross-validation on at most 4000 rows (scikit-learn)",
     ),
     "additive-la": Method(
-        "Additive-LA", PAPER, CLASSIFICATION,
+        "Additive-LA", PAPER,
         lambda seed, quick, n: AdditiveGPClassifier(Matern72(), learner_max_iter=CLASS_ITERATIONS),
         False, "`AdditiveGPClassifier(Matern72(), learner_max_iter=25)`",
     ),
     "additive": Method(
-        "dsgp interactions", DEFAULT, CLASSIFICATION,
+        "dsgp interactions", DEFAULT,
         lambda seed, quick, n: AdditiveGPClassifier(interactions="auto", random_state=seed), False,
         "`AdditiveGPClassifier(interactions=\"auto\")`",
     ),
     "pursuit": Method(
-        "dsgp pursuit", DEFAULT, CLASSIFICATION,
+        "dsgp pursuit", DEFAULT,
         lambda seed, quick, n: ProjectionPursuitGPClassifier(random_state=seed), True,
         "`ProjectionPursuitGPClassifier()`",
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from pipelines.paper.cell import CORNERS, IMAGE, Settings, digest_of
@@ -55,6 +56,17 @@ class Choice:
     def takes(self, task: str, name: str) -> bool:
         """Whether a method of a task is among those chosen."""
         return not self.methods or (task, name) in self.methods
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Digests of the files that were asked for so far, each read once."""
+        return {}
+
+    def digest(self, data: str) -> str:
+        """Digest of the files of a data set."""
+        if data not in self.digests:
+            self.digests[data] = digest_of(data, self.data_dir)
+        return self.digests[data]
 
     def takes_set(self, name: str) -> bool:
         return not self.sets or name in self.sets
@@ -170,9 +182,8 @@ def _image(choice: Choice) -> Iterator[Settings]:
 def _cell(
     choice: Choice, data: str, method: str, n: int, run: int = 0, threads: int = 1
 ) -> Settings:
-    digest = digest_of(data, choice.data_dir)
     place = str(choice.data_dir.absolute())
-    return Settings(data, method, n, run, threads, choice.quick, place, digest)
+    return Settings(data, method, n, run, threads, choice.quick, place, choice.digest(data))
 
 
 _SECTIONS = {

@@ -224,7 +224,7 @@ def download(name: str, data_dir: Path) -> Path:
     number, n_rows, read = DOWNLOADS[name]
     try:
         frame = fetch_openml(data_id=number, as_frame=True, parser="auto").frame
-    except OSError as error:
+    except (OSError, ValueError) as error:  # no network; OpenML refuses
         raise DataError(f"{name} could not be fetched from OpenML ({error})") from error
     if len(frame) != n_rows:
         raise DataError(f"{name}: data {number} of OpenML has {len(frame)} rows, not {n_rows}")

@@ -8,6 +8,7 @@ import pandas as pd
 from pipelines.paper import published
 from pipelines.paper.methods import DEFAULT, METHODS
 from pipelines.paper.sets import SETS
+from pipelines.reporting import markdown_table
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -72,15 +73,6 @@ def markdown(
 _FIGURES = {"pareto": ("pareto-nmse", "pareto-mnlp")}
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table; the first column is text."""
-    return [
-        "| " + " | ".join(header) + " |",
-        "|---" + "|---:" * (len(header) - 1) + "|",
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]
-
-
 def number(value: Any, pattern: str = "{:.4f}", spread: Any = None) -> str:
     """A number, with its spread where there is one; a dash where there is none."""
     if value is None or pd.isna(value):
@@ -109,15 +101,17 @@ def _slopes(tables: Tables, figure: str) -> list[str]:
         return ["There are too few sizes for a slope."]
     rows = [
         [
-            row.label,
-            f"{int(row._4):,} to {int(row.to):,}".replace(",", " "),
-            number(row.slope, "{:.2f}"),
-            number(row.slope_on_all_rows, "{:.2f}"),
-            number(row.paper, "{:.2f}"),
+            row["label"],
+            f"{int(row['from']):,} to {int(row['to']):,}".replace(",", " "),
+            number(row["slope"], "{:.2f}"),
+            number(row["slope_on_all_rows"], "{:.2f}"),
+            number(row["paper"], "{:.2f}"),
         ]
-        for row in some.itertuples()
+        for row in some.to_dict(orient="records")
     ]
-    return table(["method", "rows", "slope", "slope of learning on all rows", "paper"], rows)
+    return markdown_table(
+        ["method", "rows", "slope", "slope of learning on all rows", "paper"], rows
+    )
 
 
 def _sizes(tables: Tables, figure: str) -> list[str]:
@@ -128,7 +122,7 @@ def _sizes(tables: Tables, figure: str) -> list[str]:
         by_n = own.set_index("n")["total"]
         rows.append([str(label), *(seconds(by_n.get(n)) for n in sizes)])
     header = ["processor seconds", *(f"{n:,}".replace(",", " ") for n in sizes)]
-    return [*table(header, rows), "", *_slopes(tables, figure)]
+    return [*markdown_table(header, rows), "", *_slopes(tables, figure)]
 
 
 def _runtime(tables: Tables) -> list[str]:
@@ -158,7 +152,7 @@ def _speedup(tables: Tables) -> list[str]:
     return [
         "Times as fast as a Full-GP in one thread, learning, by the clock. In brackets: predicted.",
         "",
-        *table(header, rows),
+        *markdown_table(header, rows),
     ]
 
 
@@ -183,7 +177,7 @@ def _comparison(tables: Tables) -> list[str]:
             f"**{data}**: {first['n']} training rows, {first['n_test']} test rows, "
             f"{first['n_columns']} columns.",
             "",
-            *table(
+            *markdown_table(
                 ["method", "runs", "NMSE", "MNLP", "95 % cover", "learning s", "prediction s",
                  "peak MB"],
                 rows,
@@ -214,7 +208,7 @@ def _pareto(tables: Tables) -> list[str]:
         "other method is at least as fast and as accurate, and better in one of them. (The paper's "
         "frontier is the convex hull, which has fewer methods, if any.)",
         "",
-        *table(
+        *markdown_table(
             ["method", "NMSE", "MNLP", "NMSE, without our defaults", "MNLP, without our defaults",
              "paper"],
             rows,
@@ -225,7 +219,10 @@ def _pareto(tables: Tables) -> list[str]:
             [row.data, row.measure.upper(), row.efficient or "none", row.dominated or "none"]
             for row in tables["verdicts"].itertuples()
         ]
-        out += ["", *table(["data", "plane", "defaults on the frontier", "dominated"], rows)]
+        out += [
+            "",
+            *markdown_table(["data", "plane", "defaults on the frontier", "dominated"], rows),
+        ]
     return out
 
 
@@ -255,7 +252,7 @@ def _classification(tables: Tables) -> list[str]:
             f"{own['n_test'].dropna().iloc[0]:.0f} test rows. The paper: "
             f"{SETS[str(data)].published}.",
             "",
-            *table(
+            *markdown_table(
                 ["method", "runs", "error rate", "MNLL", "learning s", "prediction s",
                  "error rate, paper", "MNLL, paper", "seconds, paper"],
                 rows,
@@ -290,7 +287,7 @@ def _image(tables: Tables) -> list[str]:
         "image, task, method", "PSNR dB", "SSIM", "95 % cover", "learning s", "reconstruction s",
         "learning s, paper", "reconstruction s, paper",
     ]  # fmt: skip
-    return table(header, rows)
+    return markdown_table(header, rows)
 
 
 _WRITERS = {

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pipelines.datasets import Floats
+from pipelines.reporting import markdown_table
 from pipelines.run.measures import LABELS
 from pipelines.tables.methods import METHODS, REFERENCE
 
@@ -127,7 +128,7 @@ def _overview(lines: Sequence[Mapping[str, Any]]) -> list[str]:
             text = f"{by_method[name]['error']:.4f}"
             cells.append(f"**{text}**" if by_method[name]["error"] == best else text)
         rows.append(cells)
-    return _table(["job", "rows", *(METHODS[name].label for name in methods)], rows)
+    return markdown_table(["job", "rows", *(METHODS[name].label for name in methods)], rows)
 
 
 def _of_job(job: str, lines: Sequence[Mapping[str, Any]], shares: pd.DataFrame) -> list[str]:
@@ -149,7 +150,7 @@ def _of_job(job: str, lines: Sequence[Mapping[str, Any]], shares: pd.DataFrame) 
         f"{first['n_train']} training rows, {first['n_test']} test rows, {first['n_columns']} "
         "columns.",
         "",
-        *_table(header, rows),
+        *markdown_table(header, rows),
     ]
     for method, table in shares.groupby("method", sort=False):
         kinds = table.groupby("kind", sort=False)["share"].sum()
@@ -159,11 +160,3 @@ def _of_job(job: str, lines: Sequence[Mapping[str, Any]], shares: pd.DataFrame) 
         )
         out += ["", f"Shares of variance, {METHODS[str(method)].label}: {told}. Largest: {top}."]
     return out
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return [
-        "| " + " | ".join(header) + " |",
-        "|---" + "|---:" * (len(header) - 1) + "|",
-        *("| " + " | ".join(row) + " |" for row in rows),
-    ]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from dsgp.errors import DataError, ParameterError
 from pipelines.datasets import load
-from pipelines.paper import cell, docs, published, sets
+from pipelines.paper import cell, docs, plan, published, sets
 from pipelines.paper.__main__ import app, sections_and_sets
 from pipelines.paper.figures import draw_comparison, draw_plane, draw_runtime, draw_speedup
 from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Answer
@@ -177,6 +177,14 @@ def test_methods_and_names_are_chosen(folder):
     assert sections_and_sets(()) == (SECTIONS, ())
     with pytest.raises(ParameterError, match="there is no 'figures'; there are: runtime"):
         sections_and_sets(("figures",))
+
+
+def test_files_are_read_once_for_all_cells_of_a_plan(folder, monkeypatch):
+    read = []
+    monkeypatch.setattr(plan, "digest_of", lambda data, _: read.append(data) or "0")
+    cells = planned(choice_of(folder, sets=("pumadyn8-fm-1000", "breast-cancer")))
+    assert len(cells) > len(read)
+    assert len(set(read)) == len(read)
 
 
 def test_large_active_sets_and_dense_methods_end_where_they_say(folder):
@@ -424,7 +432,7 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
     assert partial.exit_code == 0, partial.output
     assert len(started) == n_started
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert "pumadyn8-fm-1000, additive: 1 cells had not been run." in text
+    assert "pumadyn8-fm-1000, additive: not run yet, 1 of them." in text
     (tmp_path / "aside.json").rename(lost)
     again = invoke(*asked)
     assert again.exit_code == 0, again.output
@@ -511,6 +519,7 @@ def test_what_cannot_be_run_is_refused(folder, tmp_path):
         (["--methods", "forest"], "there is no method 'forest'"),
         (["--only", "kin40k"], "kin40k: expected kin40k.npz"),
         (["--runs", "0"], "--runs"),
+        (["--report-only", "--overwrite"], "--report-only runs nothing"),
     ):
         result = invoke("--data-dir", folder, "--out", tmp_path / "out", *arguments)
         assert result.exit_code == 1
