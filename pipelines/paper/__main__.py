@@ -98,7 +98,11 @@ def main(
         int, Option(metavar="N", help="Runs of each method that draws random numbers.")
     ] = RUNS_DEFAULT,
     quick: Annotated[
-        bool, Option("--quick", help="A few hundred rows and one run, in a few minutes.")
+        bool,
+        Option(
+            "--quick",
+            help="A few hundred rows and one run, in a few minutes; seconds include loading code.",
+        ),
     ] = False,
     minutes: Annotated[
         float, Option(metavar="N", help="Of one method on one data set at most, by the clock.")

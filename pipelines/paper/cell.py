@@ -162,10 +162,11 @@ def measure(settings: Settings, path: Path) -> dict[str, Any]:
         n_test=QUICK_TEST if settings.quick else TEST_ROWS,
         run=settings.run,
     )
-    # Loops are loaded or compiled with a few rows, so that no stage is charged for it.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a model of so few rows is nobody's
-        method.answer(first_rows_of(split, WARM_UP_ROWS), settings.run, True)
+    if not settings.quick:  # whose seconds nobody compares
+        # Loops are loaded or compiled with a few rows, so that no stage is charged for it.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model of so few rows is nobody's
+            method.answer(first_rows_of(split, WARM_UP_ROWS), settings.run, True)
     answer = method.answer(split, settings.run, settings.quick)
     return {
         "task": task,

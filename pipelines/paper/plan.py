@@ -18,9 +18,9 @@ KRONECKER, IMAGES = "kronecker", "image"
 SECTIONS = (RUNTIME, SPEEDUP, COMPARISON, CLASS_RUNTIME, CLASSES_COMPARED, KRONECKER, IMAGES)
 
 SIZES = (2000, 4000, 6000, 8000, 10_000, 20_000, 30_000, 40_000, 50_000)
-QUICK_SIZES = (250, 500, 1000)
-FULL_MOST, QUICK_FULL_MOST = 8000, 500  # rows of a Full-GP in the figures of runtime
 SPEEDUP_ROWS, QUICK_ROWS = 8000, 300
+QUICK_SIZES = (QUICK_ROWS, 1000)  # the first are cells of the comparisons, too
+FULL_MOST = 8000  # rows of a Full-GP in the figures of runtime
 THREADS = (1, 2)
 SPEEDUP_SETS = ("synth-8d", "synth-32d")
 SPEEDUP_METHODS = ("full-gp", "spgp", "additive-vb", "ppgpr-greedy", "additive", "pursuit")
@@ -89,11 +89,9 @@ def _class_runtime(choice: Choice) -> Iterator[Settings]:
 def _sizes(choice: Choice, data: str) -> Iterator[Settings]:
     task = set_named(data).task
     sizes = QUICK_SIZES if choice.quick else SIZES
-    most_of_full = QUICK_FULL_MOST if choice.quick else FULL_MOST
     for n in sizes:
         for name, method in METHODS[task].items():
-            most = most_of_full if name == "full-gp" else sizes[-1]
-            if choice.takes(task, name) and n <= min(most, method.most_rows or most):
+            if choice.takes(task, name) and n <= _most(name, method):
                 yield _cell(choice, data, name, n)
 
 

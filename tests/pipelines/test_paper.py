@@ -18,7 +18,7 @@ from pipelines.datasets import load
 from pipelines.paper import cell, docs, plan, published, sets
 from pipelines.paper.__main__ import app, sections_and_sets
 from pipelines.paper.figures import draw_comparison, draw_plane, draw_runtime, draw_speedup
-from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Answer
+from pipelines.paper.methods import CLASSES, METHODS, REGRESSIONS, Answer, Method
 from pipelines.paper.plan import SECTIONS, SIZES, Choice, planned
 from pipelines.paper.sets import REGRESSION, download, load_set
 from pipelines.paper.summary import (
@@ -391,7 +391,6 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
         return run_here(*arguments, **known)
 
     monkeypatch.setattr(running, "run_apart", run)
-    monkeypatch.setattr(cell, "WARM_UP_ROWS", 40)
     # Sizes of --quick are for minutes; these are for seconds.
     monkeypatch.setattr("pipelines.paper.plan.QUICK_SIZES", (100, 200))
     monkeypatch.setattr("pipelines.paper.plan.QUICK_ROWS", 100)
@@ -476,6 +475,24 @@ def test_measures_are_those_of_the_paper(folder):
     likelihood = np.where(labelled.y_test == 1, p, 1 - p)
     assert metrics["mnll"] == pytest.approx(-np.mean(np.log(likelihood)))
     assert metrics["error_rate"] == pytest.approx(np.mean((p > 0.5) != labelled.y_test))
+
+
+def test_seconds_are_those_after_a_warm_up(folder, tmp_path, monkeypatch):
+    asked = []
+    answer = Method.answer
+
+    def counted(self, split, seed, quick):
+        asked.append((len(split.y_train), len(split.y_test), quick))
+        return answer(self, split, seed, quick)
+
+    monkeypatch.setattr(Method, "answer", counted)
+    monkeypatch.setattr(cell, "WARM_UP_ROWS", 40)
+    monkeypatch.setattr(cell, "TEST_ROWS", 70)
+    settings = cell.Settings("pumadyn8-fm-1000", "additive-vb", 60, data_dir=str(folder))
+    assert cell.measure(settings, tmp_path / "unused")["n_train"] == 60
+    assert asked == [(40, 70, True), (60, 70, False)]
+    cell.measure(replace(settings, quick=True), tmp_path / "unused")
+    assert len(asked) == 3
 
 
 def test_a_second_run_leaves_no_table_of_the_first(folder, tmp_path, monkeypatch):
