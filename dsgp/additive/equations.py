@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky
+from scipy.sparse import issparse
 
 from dsgp.additive.tables import TABLE_BYTES, TwoWayTables, affordable_bins
 from dsgp.compute import is_small, run
@@ -308,7 +309,8 @@ class BinEquations(Equations):
         matrix = np.diag(self.weight)
         offsets = self.layout.offsets
         for (d, e), pair in self.bins.pairs.items():
-            matrix[offsets[e] : offsets[e + 1], offsets[d] : offsets[d + 1]] = pair.T
+            block = pair.toarray() if issparse(pair) else pair
+            matrix[offsets[e] : offsets[e + 1], offsets[d] : offsets[d + 1]] = block.T
         # Singular, as a constant can move from term to term.
         matrix[np.diag_indices_from(matrix)] *= 1 + 1e-10
         return cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)

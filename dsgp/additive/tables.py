@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, issparse
 
 from dsgp.additive.packing import packed, unpacked
+from dsgp.additive.pair_counts import PairCounts
 from dsgp.compute import run
 from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
@@ -286,30 +287,16 @@ def _count(
         for multiplier in multipliers:
             weight = weight * multiplier if len(weight) else multiplier
     if is_sparse(*shape, n_rows):
-        return _sparse_count(table, part, d, e, bins_d, bins_e, weight, shape)
+        # Of rows without a value the bin is one behind the last.
+        of_d, of_e = np.append(bins_d, shape[0]), np.append(bins_e, shape[1])
+        sparse = PairCounts(shape, is_sparse=True)
+        for rows, codes in table.blocks(part):
+            some = weight[rows] if len(weight) else weight
+            sparse.add(of_d[codes[d]], of_e[codes[e]], some)
+        return sparse.table()
     counts = np.zeros(shape)
     for rows, codes in table.blocks(part):
         two_way_table(
             codes[d], codes[e], bins_d, bins_e, weight[rows] if len(weight) else weight, counts
         )
     return counts
-
-
-def _sparse_count(
-    table: RowTable,
-    part: slice,
-    d: int,
-    e: int,
-    bins_d: Codes,
-    bins_e: Codes,
-    weight: Floats,
-    shape: tuple[int, int],
-) -> Any:
-    first, second, values = [], [], []
-    for rows, codes in table.blocks(part):
-        seen = (codes[d] < len(bins_d)) & (codes[e] < len(bins_e))
-        first.append(bins_d[codes[d][seen]].astype(np.int32))
-        second.append(bins_e[codes[e][seen]].astype(np.int32))
-        values.append((weight[rows] if len(weight) else np.ones(len(seen)))[seen])
-    where = (np.concatenate(first), np.concatenate(second))
-    return coo_array((np.concatenate(values), where), shape).tocsr()

@@ -84,8 +84,9 @@ class NodeModel:
         tables = TwoWayTables(cells, weights, information, pairs, spreads)
         if not tables.n_terms:
             return tables
-        around = np.split(tables.multiply(flat[None])[0], tables.offsets[1:-1])
-        both = [a + b for a, b in zip(around, information, strict=True)]
+        # Once only: no matrix of all pairs, which ``multiply`` makes, is worth its cost.
+        parts = np.split(flat[None], tables.offsets[1:-1], axis=1)
+        both = [tables.row(d, parts)[0] + part for d, part in enumerate(information)]
         return TwoWayTables(cells, weights, both, pairs, spreads)
 
     def kernels(self, kernels: list[Kernel]) -> list[Kernel]:

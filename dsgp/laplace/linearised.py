@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from dsgp.terms import Floats
 
@@ -24,8 +26,8 @@ class Linearised:
         Sums of w W z² of the rows in each cell, z their multipliers.
     total_gradient, total_weight : float
         Σ w ∇ and Σ w W: the same of a constant.
-    pairs : dict of (int, int) to ndarray
-        w W by pairs of points, if they were asked for.
+    pairs : dict of (int, int) to ndarray or csr_array
+        w W by pairs of points, if they were asked for; sparse where few rows meet many cells.
     row_weight : ndarray of shape (n_rows,)
         w W, if pairs were not asked for.
     multiplied : ndarray of shape (Σ U_d,), optional
@@ -37,7 +39,7 @@ class Linearised:
     weight: Floats
     total_gradient: float
     total_weight: float
-    pairs: dict[tuple[int, int], Floats]
+    pairs: dict[tuple[int, int], Any]
     row_weight: Floats
     multiplied: Floats | None = None
 
@@ -49,10 +51,11 @@ class Linearised:
         for number, part in enumerate(parts):
             if number == 0:  # what came from another process cannot be added to
                 total = total._copied()
-            for mine, theirs in zip(total._tables, part._tables, strict=True):
+            for mine, theirs in zip(total._sums, part._sums, strict=True):
                 np.add(mine, theirs, out=mine)
             total = replace(
                 total,
+                pairs={key: _added(pair, part.pairs[key]) for key, pair in total.pairs.items()},
                 log_density=total.log_density + part.log_density,
                 total_gradient=total.total_gradient + part.total_gradient,
                 total_weight=total.total_weight + part.total_weight,
@@ -70,14 +73,19 @@ class Linearised:
         )
 
     @property
-    def _tables(self) -> list[Floats]:
+    def _sums(self) -> list[Floats]:
         multiplied = [] if self.multiplied is None else [self.multiplied]
-        return [self.gradient, self.weight, *multiplied, *self.pairs.values()]
+        return [self.gradient, self.weight, *multiplied]
 
     @property
     def ones(self) -> Floats:
         """Zᵀ w W, (Σ U_d,): what the cells have in common with a constant."""
         return self.weight if self.multiplied is None else self.multiplied
+
+
+def _added(total: Any, table: Any) -> Any:
+    """Add a table to that of parts before, in place if they are dense."""
+    return total + table if issparse(total) else np.add(total, table, out=total)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
+from dsgp.additive.pair_counts import PairCounts
 from dsgp.additive.tables import pairs_of
 from dsgp.compute import run
 from dsgp.jit.rows import gather_add, gather_pair
-from dsgp.jit.sketch import count_pairs
 from dsgp.laplace.linearised import Linearised, PairTables
 from dsgp.likelihoods import Likelihood
 from dsgp.rows.table import RowTable, total_of
@@ -33,6 +33,9 @@ _TASK_ROWS = 32_768
 _LIKELIHOOD = 1e-7
 _MOVE = 2e-9
 _NONE = np.empty(0)
+# Cells per row beyond which a table of pairs is mostly empty, and cells up to which it is dense
+# whatever the rows: making a sparse array costs more than small ones save.
+_CELLS_PER_ROW, _DENSE_CELLS = 5, 2**16
 # A constant where all that is left of a likelihood is what bounds it.
 _FAR = 300.0
 
@@ -123,17 +126,29 @@ class ResponseRows:
         self, likelihood: Likelihood, level: float, flat: Floats, *, with_pairs: bool
     ) -> Linearised:
         """Sum a likelihood's value, gradient and weights at functions (Σ U_d,): one pass."""
-        arguments = likelihood, level, flat, with_pairs
+        arguments = likelihood, level, flat, with_pairs, self.n_rows
         return Linearised.total(self._by_parts(ResponseRows.linearised_part, *arguments))
 
     def linearised_part(
-        self, likelihood: Likelihood, level: float, flat: Floats, with_pairs: bool, part: slice
+        self,
+        likelihood: Likelihood,
+        level: float,
+        flat: Floats,
+        with_pairs: bool,
+        n_rows: int,
+        part: slice,
     ) -> Linearised:
-        """Sum them over a part of the rows, whose codes are here."""
+        """Sum them over a part of the ``n_rows`` rows, whose codes are here."""
         table = self.table
         keys = pairs_of(table.n_terms) if with_pairs else []
         sizes = [len(cells) for cells in table.cells]
-        pairs = {(d, e): np.zeros((sizes[d], sizes[e])) for d, e in keys}
+        # Decided by all rows: tables of parts are added.
+        pairs = {
+            (d, e): PairCounts(
+                (sizes[d], sizes[e]), is_sparse=_is_sparse(sizes[d] * sizes[e], n_rows)
+            )
+            for d, e in keys
+        }
         gradient, weight = np.zeros(table.size), np.zeros(table.size)
         multiplied = np.zeros(table.size) if table.multipliers else None
         row_weight = _NONE if with_pairs else np.empty(part.stop - part.start)
@@ -155,10 +170,8 @@ class ResponseRows:
                 if multiplied is not None:
                     tasks.append(partial(add, by_row[1], table.part(multiplied, d)))
             tasks += [
-                partial(
-                    count_pairs, block.codes[d], block.codes[e], block.times(by_row[1], d, e), pair
-                )
-                for (d, e), pair in pairs.items()
+                partial(counts.add, block.codes[d], block.codes[e], block.times(by_row[1], d, e))
+                for (d, e), counts in pairs.items()
             ]
             run(tasks, _MOVE * n * len(tasks), in_place=True)
         return Linearised(
@@ -167,7 +180,7 @@ class ResponseRows:
             weight,
             float(totals[1]),
             float(totals[2]),
-            pairs,
+            {key: counts.table() for key, counts in pairs.items()},
             row_weight,
             multiplied,
         )
@@ -318,6 +331,10 @@ class _Block:
     def seen(self, part: slice) -> tuple[Floats, Floats | None]:
         """Targets and trials."""
         return self.y[part], self.trials[part] if len(self.trials) else None
+
+
+def _is_sparse(n_cells: int, n_rows: int) -> bool:
+    return n_cells > max(_DENSE_CELLS, _CELLS_PER_ROW * n_rows)
 
 
 def _part(values: Floats, rows: Any) -> Floats:

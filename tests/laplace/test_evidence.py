@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.sparse import issparse
 
 from dsgp.kernels import Matern32, Matern52
+from dsgp.laplace import rows as response_rows
 from dsgp.laplace.binned import BinnedRows
 from dsgp.laplace.evidence import node_mode
 from dsgp.laplace.parameters import better_likelihood
@@ -194,3 +196,17 @@ def test_narrower_bins_approach_the_evidence_of_the_rows(name):
         errors.append(abs(mode_of(narrow, given.kernels).evidence() - given.evidence()))
     assert errors[-1] < 0.3 * errors[0]
     assert errors[-1] < 0.5
+
+
+@EVERY
+def test_sparse_tables_of_pairs_are_those_of_dense_ones(name, monkeypatch):
+    given = example(name, constant=100.0)
+    dense = exact(given)
+    monkeypatch.setattr(response_rows, "_DENSE_CELLS", 0)
+    monkeypatch.setattr(response_rows, "_CELLS_PER_ROW", 0)
+    sparse = exact(given)
+    assert all(map(issparse, sparse.linearised.pairs.values()))
+    np.testing.assert_allclose(sparse.values, dense.values, rtol=0, atol=1e-9)
+    assert sparse.evidence() == pytest.approx(dense.evidence(), rel=1e-12, abs=1e-9)
+    for ours, theirs in zip(sparse.gradient(), dense.gradient(), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-8, abs=1e-8)
