@@ -1,11 +1,13 @@
 """The additive system against dense algebra: sum, raw components, bounds."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from dsgp import compute
 from dsgp.additive import (
@@ -336,6 +338,15 @@ def test_noise_has_the_covariance_of_the_equations(monkeypatch, kind, weighted):
     # Five standard errors of a variance.
     assert np.abs(error).max() < 5 * np.sqrt(2 / len(draws))
     assert np.abs(draws.mean(axis=0) / scale).max() < 5 / np.sqrt(len(draws))
+
+
+def test_noise_of_sparse_tables_is_that_of_dense_ones():
+    own = bins_of(problem(100, 0.5, digits=0).equations)
+    pairs = {key: csr_array(pair) for key, pair in own.bins.pairs.items()}
+    sparse = replace(own, bins=replace(own.bins, pairs=pairs))
+    np.testing.assert_array_equal(
+        sparse.noise(np.random.default_rng(0)), own.noise(np.random.default_rng(0))
+    )
 
 
 def test_two_way_tables_count_the_weights_of_all_rows():
