@@ -106,7 +106,7 @@ class CoarseSpace:
     """The coarse spaces of all terms and the solve on them, for one system."""
 
     def __init__(self, system: AdditiveSystem) -> None:
-        self.system = system
+        self.system = self.smoother = system
         layout = system.layout
         wanted = max((BINS[kernel.order] for kernel in system.kernels), default=1)
         tables = system.equations.tables(wanted)
@@ -143,10 +143,16 @@ class CoarseSpace:
         """Φᵀ W 1 and 1ᵀ W 1, likewise."""
         self.factor = self._factor()
 
-    def with_noise_of(self, system: AdditiveSystem) -> CoarseSpace:
-        """Return the coarse space of a system that differs in its noise or targets only."""
+    def with_noise_of(
+        self, system: AdditiveSystem, smoother: AdditiveSystem | None = None
+    ) -> CoarseSpace:
+        """Return the coarse space of a system that differs in its noise, weights or targets only.
+
+        The smoothers may be those of a third one: the preconditioner is symmetric and positive with
+        any, and the nearer its weights are, the fewer iterations it takes.
+        """
         other = copy(self)
-        other.system = system
+        other.system, other.smoother = system, smoother or system
         other.factor = other._factor()
         return other
 
@@ -239,7 +245,7 @@ class CoarseSpace:
     def precondition(self, residual: Floats) -> Pair:
         """Coarse, smooth, coarse: a symmetric operator near the inverse of the system."""
         mean, dual = self.correct(residual)
-        for step in (self.system.smooth, self.correct):
+        for step in (self.smoother.smooth, self.correct):
             more, more_dual = step(residual - dual - self.system.multiply(mean))
             mean += more
             dual += more_dual

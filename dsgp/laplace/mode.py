@@ -32,6 +32,9 @@ _ROUNDING = 1e-13
 # Of early steps: the error of their solution, in prior standard deviations, as a share of what the
 # step before moved.
 _SOLVE_SHARE, _LOOSEST = 0.03, 0.1
+# Ratio of the weights of two steps up to which they share smoothers: iterations then grow by its
+# root at most.
+_NEAR = 2.0
 # Sweeps of backfitting in a step but the last: local scoring goes on as well with inner iterations
 # that are not complete, and their bound may stay above any tolerance for long.
 _SWEEPS = 20
@@ -275,12 +278,17 @@ class _Posterior:
 
 
 class _StepSolver:
-    """Solves the systems of steps; the first one's coarse space serves the others as well."""
+    """Solves the systems of steps; the first one's coarse space serves the others as well.
+
+    So do its smoothers, which terms of many cells take long to make, as long as the weights change
+    little.
+    """
 
     def __init__(self, solver: str, kernels: list[Kernel], max_iter: int) -> None:
         self._solve, self._max_iter = SOLVERS[solver], max_iter
         self._preconditioned = solver == "multigrid" and bool(kernels)
         self._coarse: Callable[[], CoarseSpace] | None = None
+        self._smoother: AdditiveSystem | None = None
         # Iterations of a step that need not be complete.
         self.inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
 
@@ -292,10 +300,19 @@ class _StepSolver:
         if self._preconditioned:
             if self._coarse is None:
                 self._coarse = cache(partial(CoarseSpace, system))
-            extra["coarse"] = cache(partial(_of_system, self._coarse, system))
+            if self._smoother is None or not _are_near(self._smoother.weight, system.weight):
+                self._smoother = system
+            extra["coarse"] = cache(partial(_of_system, self._coarse, system, self._smoother))
         iterations = self._max_iter if complete else self.inner
         return self._solve(system, tol=tol, max_iter=iterations, start=pair, **extra)
 
 
-def _of_system(coarse: Callable[[], CoarseSpace], system: AdditiveSystem) -> CoarseSpace:
-    return coarse().with_noise_of(system)
+def _are_near(first: Floats, second: Floats) -> bool:
+    """Whether no weight is more than ``_NEAR`` times the other."""
+    return bool(np.all(first <= _NEAR * second) and np.all(second <= _NEAR * first))
+
+
+def _of_system(
+    coarse: Callable[[], CoarseSpace], system: AdditiveSystem, smoother: AdditiveSystem
+) -> CoarseSpace:
+    return coarse().with_noise_of(system, smoother)

@@ -5,7 +5,7 @@ Lengthscales are in the units of the data; the target has variance 1 and the wei
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +65,13 @@ class Search:
         """Whether a value of a free parameter is within the bounds."""
         position = self.names.index(name)
         return bool(self.lower[position] <= np.log(value) <= self.upper[position])
+
+    def held(self, kernel: Kernel) -> Search:
+        """Return a search without free parameters, which ends where it starts."""
+        nothing = np.empty(0)
+        return replace(
+            self, start=kernel, middle=kernel, others=(), names=(), lower=nothing, upper=nothing
+        )
 
     def kernel(self, log_values: Floats) -> Kernel:
         """Return the kernel with other values of its free parameters."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dsgp.errors import ConvergenceWarning, DataWarning, ParameterError
 from dsgp.kernels import Kernel
-from dsgp.terms import BoundTerm
+from dsgp.terms import BoundTerm, Cells, TensorCells
+from dsgp.terms.dense import MOST_COLUMNS, REPORTED
 
 # Error of the bins in posterior standard deviations that is warned of.
 BIN_ERROR = 0.3
@@ -24,9 +25,22 @@ def warn_of_bins(bin_error: float, stacklevel: int) -> None:
         )
 
 
-def warn_of_forms(terms: Sequence[BoundTerm], kernels: Sequence[Kernel], stacklevel: int) -> None:
-    """Warn of kernels whose state-space form, as learned, has not the error that was accepted."""
-    for term, kernel in zip(terms, kernels, strict=True):
+def warn_of_forms(
+    terms: Sequence[BoundTerm], cells: Sequence[Cells], kernels: Sequence[Kernel], stacklevel: int
+) -> None:
+    """Warn of kernels that, as learned, are held less exactly than was accepted.
+
+    These are state-space forms and products of features of two columns.
+    """
+    for term, term_cells, kernel in zip(terms, cells, kernels, strict=True):
+        if isinstance(term_cells, TensorCells) and (left := term_cells.left_out(kernel)) > REPORTED:
+            warnings.warn(
+                f"the function of {term.name!r} varies too fast for {MOST_COLUMNS} products of "
+                f"functions of each column: {left:.2g} of its prior variance is left out; take "
+                "fewer bins, or a smoother kernel such as Matern52()",
+                DataWarning,
+                stacklevel=stacklevel,
+            )
         if term.family != "markov":
             continue
         try:

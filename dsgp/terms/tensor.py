@@ -6,7 +6,6 @@ need one matrix of each input alone: rows of k̂₁ D k̂₂ᵀ, with D the pair
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +16,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from dsgp.errors import DataWarning
 from dsgp.kernels import CentredProduct, Matern52
 from dsgp.terms.base import BinShift, Cells, Codes, Floats, Function, Scale, sum_by
-from dsgp.terms.dense import MOST_COLUMNS, REPORTED, DenseSolver, Factored
+from dsgp.terms.dense import MOST_COLUMNS, DenseSolver, Factored
 from dsgp.terms.line import FOURTH_MOMENT
 from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
 
@@ -93,6 +91,12 @@ class TensorCells(Factored):
     def _features(self, kernel: Any) -> PairFeatures:
         (first, _), (second, _) = self._values
         return PairFeatures.of(kernel, first, second)
+
+    def left_out(self, kernel: Any) -> float:
+        """Share of the prior variance that features leave out, where the factor is made of them."""
+        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
+            return 0.0  # ``Factored`` warns of its columns itself
+        return self._features(kernel).left_out
 
     def variance_function(self, kernel: Any, weight: Floats) -> Function:
         if max(len(values) for values, _ in self._values) > _MOST_VALUES:
@@ -331,11 +335,14 @@ class PairFeatures:
         Of each input, at which features are those of the eigenvectors of its factor k̂.
     weights : tuple of two ndarray of shape (n_values, n_features)
         By which k̂(x, values) becomes the features.
+    left_out : float
+        Share of the prior variance that further features would have.
     """
 
     kernel: CentredProduct
     values: tuple[Floats, Floats]
     weights: tuple[Floats, Floats]
+    left_out: float
 
     @classmethod
     def of(cls, kernel: CentredProduct, first: Floats, second: Floats) -> PairFeatures:
@@ -351,19 +358,11 @@ class PairFeatures:
         n_kept = np.count_nonzero(products > _ROUNDING_OF_PAIRS * products.max(initial=0.0))
         rows, columns = np.unravel_index(order[: min(n_kept, MOST_COLUMNS)], products.shape)
         left = float(products.sum() - products[rows, columns].sum()) / float(products.sum())
-        if left > REPORTED:
-            warnings.warn(
-                f"{kernel!r} is too rough for {MOST_COLUMNS} products of functions of each input: "
-                f"{left:.2g} of its prior variance is left out; take fewer bins, or a smoother "
-                "kernel such as Matern52()",
-                DataWarning,
-                stacklevel=2,
-            )
         weights = (
             vectors[0][:, rows] / np.sqrt(values[0][rows]),
             vectors[1][:, columns] / np.sqrt(values[1][columns]),
         )
-        return cls(kernel, (first, second), weights)
+        return cls(kernel, (first, second), weights, left)
 
     def at(self, inputs: Floats) -> Floats:
         """Features at inputs (n, 2), (n, n_features)."""

@@ -1,6 +1,7 @@
 """The mode on rows against dense algebra and scikit-learn, where it is easy and where it is not."""
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import Kernel
 from sklearn.gaussian_process.kernels import Matern as SklearnMatern
 
+from dsgp.additive import AdditiveSystem
 from dsgp.additive.variance import DenseCovariance
 from dsgp.estimators import AdditiveGPClassifier, GeneralizedAdditiveGP
 from dsgp.kernels import Matern12, Matern32, Matern52
+from dsgp.laplace import mode as mode_module
 from dsgp.laplace.mode import find_mode
 from dsgp.likelihoods import Bernoulli, Gamma, NegativeBinomial, Poisson, StudentT
 from tests.laplace.dense import KERNELS, LIKELIHOODS, Laplace, example
@@ -93,6 +96,25 @@ def test_from_the_mode_it_takes_fewer_steps():
     again = mode_of(given, start=first.solution.mean)
     assert len(again.trace) < len(first.trace)
     np.testing.assert_allclose(again.solution.mean, first.solution.mean, atol=1e-8)
+
+
+def test_steps_share_smoothers_while_weights_are_near(monkeypatch):
+    given = example("poisson", 60, seed=3)
+    made = []
+    solvers = AdditiveSystem.solvers
+    counted = cached_property(lambda system: made.append(1) or solvers.func(system))
+    counted.__set_name__(AdditiveSystem, "solvers")
+    monkeypatch.setattr(AdditiveSystem, "solvers", counted)
+    found = {}
+    for near in (1.0, 2.0):
+        monkeypatch.setattr(mode_module, "_NEAR", near)
+        made.clear()
+        found[near] = mode_of(given)
+        require_mode(given, found[near])
+        assert (len(made) < len(found[near].trace)) == (near > 1)
+    np.testing.assert_allclose(
+        found[2.0].solution.mean, found[1.0].solution.mean, rtol=0, atol=1e-7
+    )
 
 
 def test_shift_is_seen_by_the_likelihood_only():

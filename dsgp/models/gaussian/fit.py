@@ -393,7 +393,8 @@ class GaussianFit:
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.fit.bin_error, stacklevel + 1)
-        warn_of_forms(outcome.training.terms, outcome.fit.system.kernels, stacklevel + 1)
+        system = outcome.fit.system
+        warn_of_forms(outcome.training.terms, system.layout.cells, system.kernels, stacklevel + 1)
 
 
 def _too_coarse(fit: Fit) -> bool:

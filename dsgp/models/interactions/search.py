@@ -90,6 +90,14 @@ class Fits(Protocol[Outcome]):
     ) -> Outcome:
         """Fit terms and pairs; learning begins where it ended ``before`` with some of them."""
 
+    def compared(
+        self, terms: list[BoundTerm], pairs: list[BoundTerm], before: Outcome | None
+    ) -> Outcome:
+        """Fit them as far as a comparison with other models needs."""
+
+    def finished(self, terms: list[BoundTerm], pairs: list[BoundTerm], outcome: Outcome) -> Outcome:
+        """Complete what ``compared`` came to for the same terms and pairs."""
+
     def evidence(self, outcome: Outcome) -> float:
         """Log marginal likelihood, with the log densities of the priors of kernels."""
 
@@ -197,21 +205,22 @@ class _Search(Generic[Outcome]):
 
     def run(self, most: int) -> Found[Outcome]:
         """Add pairs while they gain, so many at most."""
-        outcome = self.fits.fitted(self.terms, [], None)
+        if not most or not self.pairs:
+            return Found(self.fits.fitted(self.terms, [], None), [], scores_of({}))
+        outcome = self.fits.compared(self.terms, [], None)
         first = outcome if self.is_auto else None  # the check of "auto" compares with it
         begun = self.fits.evidence(outcome)
         added: list[tuple[int, int]] = []
         rows: dict[tuple[str, str], dict[str, Any]] = {}
         notes: list[str] = []
-        if most and self.pairs:
-            self.fits.clock.stage("look for interactions")
-            tables = PairTables.of(self.fits.source, self.columns, self.pairs)
-            if tables.n_too_many:
-                notes.append(
-                    f"{INTERACTIONS}: {tables.n_too_many} pairs of columns have too many levels "
-                    "and were not considered"
-                )
-            self.pairs = tables.pairs
+        self.fits.clock.stage("look for interactions")
+        tables = PairTables.of(self.fits.source, self.columns, self.pairs)
+        if tables.n_too_many:
+            notes.append(
+                f"{INTERACTIONS}: {tables.n_too_many} pairs of columns have too many levels and "
+                "were not considered"
+            )
+        self.pairs = tables.pairs
         number = 0
         while self.pairs and len(added) < most:
             number += 1
@@ -239,7 +248,7 @@ class _Search(Generic[Outcome]):
                 f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
                 f"{gained:.4g} nats of marginal likelihood"
             )
-        elif most and self.pairs:
+        elif self.pairs:
             notes.append(
                 f"{INTERACTIONS}: none of {len(self.pairs)} pairs of columns gains "
                 f"{self.least:.3g} nats (of log marginal likelihood)"
@@ -259,6 +268,7 @@ class _Search(Generic[Outcome]):
                 outcome, added = first, []
                 for row in rows.values():
                     row["chosen"] = False
+        outcome = self.fits.finished(self.terms, self._terms_of(added), outcome)
         return Found(outcome, [self._names(pair) for pair in added], scores_of(rows), notes)
 
     def _promising(
@@ -302,8 +312,10 @@ class _Search(Generic[Outcome]):
         return better if gained > self.least else None
 
     def _fitted(self, pairs: list[tuple[int, int]], before: Outcome) -> Outcome:
-        terms = [interaction_of(self.columns[j], self.columns[k]) for j, k in pairs]
-        return self.fits.fitted(self.terms, terms, before)
+        return self.fits.compared(self.terms, self._terms_of(pairs), before)
+
+    def _terms_of(self, pairs: list[tuple[int, int]]) -> list[BoundTerm]:
+        return [interaction_of(self.columns[j], self.columns[k]) for j, k in pairs]
 
     def _without_idle(
         self, outcome: Outcome, added: list[tuple[int, int]], judged: list[tuple[int, int]]

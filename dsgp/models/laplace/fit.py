@@ -50,7 +50,16 @@ _NODES_KEEP = 0.1
 
 @dataclass(frozen=True)
 class LaplaceFit(LaplaceSteps):
-    """A fit from rows made ready to an outcome; its parameters are those of its steps."""
+    """A fit from rows made ready to an outcome.
+
+    Attributes
+    ----------
+    finer : bool
+        Whether structure in the residuals that the learner's nodes miss is learned on all points,
+        which takes several times as long as the rest; the other parameters are those of the steps.
+    """
+
+    finer: bool = True
 
     def __call__(
         self,
@@ -101,7 +110,7 @@ class LaplaceFit(LaplaceSteps):
             if self.learner is not None and has_too_many_levels(rows.table.cells):
                 clock.stage("learn")
                 outcome = self._learned_at_points(responses, likelihood, level, constant, before)
-                return self.without_structure(outcome, clock)
+                return self.without_structure(outcome, clock) if self.finer else outcome
             if self.learner is not None:
                 clock.stage("learn")
                 learned = self._learn(responses, likelihood, used, level, before)
@@ -121,7 +130,7 @@ class LaplaceFit(LaplaceSteps):
             if before is not None and before.learned is not None and before.learned.at_points:
                 known = before.kernels(responses, outcome.mode.system.kernels)
                 outcome = self._climbed(outcome, known, before.functions(responses))
-            return self.without_structure(outcome, clock)
+            return self.without_structure(outcome, clock) if self.finer else outcome
 
     def _learn(
         self,
@@ -218,7 +227,7 @@ class LaplaceFit(LaplaceSteps):
             if start is None:
                 return outcome
             clock.stage("learn fine structure")
-            better = self._climbed(outcome, start.kernels, start.mean)
+            better = self._climbed(outcome, start.kernels, start.mean, pairs_kept=True)
             if better is outcome:
                 return outcome
             outcome = better
@@ -243,7 +252,12 @@ class LaplaceFit(LaplaceSteps):
         return self._climbed(outcome, start, None)
 
     def _climbed(
-        self, outcome: LaplaceOutcome, kernels: list[Kernel], mean: Floats | None
+        self,
+        outcome: LaplaceOutcome,
+        kernels: list[Kernel],
+        mean: Floats | None,
+        *,
+        pairs_kept: bool = False,
     ) -> LaplaceOutcome:
         """Return the better of an outcome and what working models give from other kernels."""
         responses, learned = outcome.responses, outcome.learned
@@ -252,7 +266,7 @@ class LaplaceFit(LaplaceSteps):
         level = begin if constant else outcome.level
         mode = self._mode(responses, outcome.likelihood, kernels, constant, level, mean, None)
         state = State(kernels, outcome.likelihood, mode, objective_of(mode))
-        climbed = self._climb(responses, state, begin, constant)
+        climbed = self._climb(responses, state, begin, constant, pairs_kept=pairs_kept)
         best = climbed.best
         before = sum(kernel.log_prior for kernel in outcome.mode.system.kernels)
         if best.value < outcome.log_likelihood + before + SCAN_GAIN:
@@ -313,4 +327,5 @@ class LaplaceFit(LaplaceSteps):
             )
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.bin_error, stacklevel + 1)
-        warn_of_forms(outcome.responses.terms, outcome.mode.system.kernels, stacklevel + 1)
+        system = outcome.mode.system
+        warn_of_forms(outcome.responses.terms, system.layout.cells, system.kernels, stacklevel + 1)

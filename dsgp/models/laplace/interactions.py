@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from dsgp.compute import one_blas_thread
 from dsgp.likelihoods import Bernoulli, Likelihood
 from dsgp.models.additive import AdditiveModel, centred_mean
 from dsgp.models.cautions import BIN_ERROR
@@ -22,7 +23,7 @@ from dsgp.models.clock import Clock
 from dsgp.models.interactions.search import LeaveOneOut
 from dsgp.models.interactions.tables import Left
 from dsgp.models.laplace.fit import LaplaceFit
-from dsgp.models.laplace.judging import BinsOfTerms
+from dsgp.models.laplace.judging import BinsOfTerms, left_structure
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.rows import Responses, require_targets
 from dsgp.models.laplace.softmax import (
@@ -128,6 +129,14 @@ def _weights(rows: Rows) -> Floats:
     return np.ones(len(rows)) if rows.weight is None else rows.weight
 
 
+def _finer_structure(fit: LaplaceFit, outcome: LaplaceOutcome, clock: Clock) -> LaplaceOutcome:
+    """Learn what the nodes of a fit miss, where there was a learner."""
+    if outcome.learned is None:
+        return outcome
+    with one_blas_thread():
+        return fit.without_structure(outcome, clock)
+
+
 # ---------------------------------------------------------------- one function
 
 
@@ -147,13 +156,34 @@ class LaplaceFits:
         self, terms: list[BoundTerm], pairs: list[BoundTerm], before: LaplaceOutcome | None
     ) -> LaplaceOutcome:
         """Fit terms and pairs; learning begins where it ended ``before`` with some of them."""
+        return self._fitted(self.fit, terms, pairs, before)
+
+    def compared(
+        self, terms: list[BoundTerm], pairs: list[BoundTerm], before: LaplaceOutcome | None
+    ) -> LaplaceOutcome:
+        """Fit them without a search for structure that the learner's nodes miss."""
+        return self._fitted(replace(self.fit, finer=False), terms, pairs, before)
+
+    def finished(
+        self, terms: list[BoundTerm], pairs: list[BoundTerm], outcome: LaplaceOutcome
+    ) -> LaplaceOutcome:
+        """Search for that structure."""
+        return _finer_structure(self.fit, outcome, self.clock)
+
+    def _fitted(
+        self,
+        procedure: LaplaceFit,
+        terms: list[BoundTerm],
+        pairs: list[BoundTerm],
+        before: LaplaceOutcome | None,
+    ) -> LaplaceOutcome:
         likelihood = self.likelihood if before is None else before.likelihood
 
         def fit(terms: list[BoundTerm], before: LaplaceOutcome | None) -> LaplaceOutcome:
-            responses = self.fit.prepare(self.source, terms, self.clock)
+            responses = procedure.prepare(self.source, terms, self.clock)
             if before is None:
                 require_targets(responses, likelihood, self.source)
-            return self.fit(responses, likelihood, self.clock, before)
+            return procedure(responses, likelihood, self.clock, before)
 
         if before is not None:
             pairs = _with_bins_of(before.responses.terms, pairs)
@@ -293,20 +323,49 @@ class ClassLaplaceFits:
         self, terms: list[BoundTerm], pairs: list[BoundTerm], before: ClassOutcome | None
     ) -> ClassOutcome:
         """Fit terms and pairs; learning begins where it ended ``before`` with some of them."""
+        return self._fitted(self.fit, terms, pairs, before)
+
+    def compared(
+        self, terms: list[BoundTerm], pairs: list[BoundTerm], before: ClassOutcome | None
+    ) -> ClassOutcome:
+        """Fit them without a search for structure that the learner's nodes miss."""
+        return self._fitted(replace(self.fit, finer=False), terms, pairs, before)
+
+    def finished(
+        self, terms: list[BoundTerm], pairs: list[BoundTerm], outcome: ClassOutcome
+    ) -> ClassOutcome:
+        """Search for that structure; classes of a softmax that have some are fitted again."""
+        fits = outcome.fits
+        is_softmax = self.joint and len(fits.outcomes) > 1
+        if is_softmax and self.fit.learner is not None and any(map(left_structure, fits.outcomes)):
+            pairs = _with_bins_of(outcome.responses.terms, pairs)
+            return self._fit(self.fit, [*terms, *pairs], outcome)
+        finished = [_finer_structure(self.fit, each, self.clock) for each in fits.outcomes]
+        return replace(outcome, fits=replace(fits, outcomes=finished))
+
+    def _fitted(
+        self,
+        procedure: LaplaceFit,
+        terms: list[BoundTerm],
+        pairs: list[BoundTerm],
+        before: ClassOutcome | None,
+    ) -> ClassOutcome:
         if before is not None:
             pairs = _with_bins_of(before.responses.terms, pairs)
-        outcome = self._fit([*terms, *pairs], before)
+        outcome = self._fit(procedure, [*terms, *pairs], before)
         finer = _finer(pairs, outcome.fits.outcomes)
-        return outcome if finer == pairs else self._fit([*terms, *finer], outcome)
+        return outcome if finer == pairs else self._fit(procedure, [*terms, *finer], outcome)
 
-    def _fit(self, terms: list[BoundTerm], before: ClassOutcome | None) -> ClassOutcome:
-        responses = self.fit.prepare(self.source, terms, self.clock, self.n_functions)
+    def _fit(
+        self, procedure: LaplaceFit, terms: list[BoundTerm], before: ClassOutcome | None
+    ) -> ClassOutcome:
+        responses = procedure.prepare(self.source, terms, self.clock, self.n_functions)
         responses, classes, numbers = present_classes(responses, self.classes)
         factors = class_factors(responses, self.class_weight, classes)
         responses = weighted_classes(responses, factors)
         known = None if before is None else before.fits.outcomes
         fits = fit_classes(
-            self.fit, responses, len(classes), self.link, self.joint, self.clock, known
+            procedure, responses, len(classes), self.link, self.joint, self.clock, known
         )
         return ClassOutcome(fits, Labels(classes, numbers, factors), responses)
 

@@ -47,7 +47,7 @@ from dsgp.models.laplace.judging import (
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.rows import Responses, prepare_responses
 from dsgp.progress import progress
-from dsgp.terms import BoundTerm, Floats
+from dsgp.terms import BoundTerm, Floats, TensorCells
 
 # Precision of the constant's prior, around the level of half an event more (or less), where all
 # targets are at the edge of their support (no event at all) and a flat one would have no mode, or
@@ -189,9 +189,27 @@ class LaplaceSteps:
         )
 
     def _climb(
-        self, responses: Responses, state: State, level: float, constant: float | None
+        self,
+        responses: Responses,
+        state: State,
+        level: float,
+        constant: float | None,
+        *,
+        pairs_kept: bool = False,
     ) -> Climb:
-        """Alternate modes and EM on their working models from a state."""
+        """Alternate modes and EM on their working models from a state.
+
+        Where the kernels of functions of two columns are kept, only those of one are learned: a
+        step of EM takes minutes where there are thousands of pairs of values.
+        """
+        searches = self._searches(responses, state.likelihood, state.kernels, fine=True)
+        if pairs_kept:
+            searches = [
+                search.held(kernel) if isinstance(cells, TensorCells) else search
+                for search, kernel, cells in zip(
+                    searches, state.kernels, responses.rows.table.cells, strict=True
+                )
+            ]
 
         def find(state: State) -> State:
             mode = self._mode(
@@ -210,7 +228,7 @@ class LaplaceSteps:
                 responses.rows,
                 state,
                 find,
-                self._searches(responses, state.likelihood, state.kernels, fine=True),
+                searches,
                 solve=self._solve_roughly,
                 tol=self.learner_tol,
                 max_iter=self.learner_max_iter,
