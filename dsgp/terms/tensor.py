@@ -34,6 +34,9 @@ _MOST_VALUES = 128
 # Eigenvalues of one input's factor, and products of them, that are rounding beside the largest.
 _EIGEN_ROUNDING = 1e-13
 _ROUNDING_OF_PAIRS = 1e-12
+# Of sums of kernels at inputs, cell by cell: what a cell costs beside one of each vector, and cells
+# of all inputs at a time.
+_PER_CELL, _AT_ONCE = 16, 2**18
 
 
 class TensorCells(Factored):
@@ -415,11 +418,20 @@ class PairSum:
 
     def add_to(self, inputs: Floats, out: Floats) -> None:
         """Add the values at inputs to ``out`` (n_inputs, r)."""
-        (first, _), (second, _) = self.cells._values
+        (first, rows), (second, columns) = self.cells._values
         left = self.kernel.factor(0, inputs[:, 0], first)
         right = self.kernel.factor(1, inputs[:, 1], second)
-        for r, table in enumerate(self._tables):
-            out[:, r] += np.einsum("ik,ik->i", left @ table, right)
+        n_vectors, n_cells = self.vectors.shape
+        if n_cells * (n_vectors + _PER_CELL) > len(first) * len(second) * n_vectors:
+            for r, table in enumerate(self._tables):
+                out[:, r] += np.einsum("ik,ik->i", left @ table, right)
+            return
+        # Most pairs of values are of no cell: cell by cell, of some inputs at a time.
+        weights = self.kernel.std**2 * self.vectors.T
+        step = max(_AT_ONCE // max(n_cells, 1), 1)
+        for start in range(0, len(inputs), step):
+            part = slice(start, start + step)
+            out[part] += (left[part][:, rows] * right[part][:, columns]) @ weights
 
 
 def _least(weight: Floats) -> float:
