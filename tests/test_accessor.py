@@ -136,8 +136,8 @@ def test_interp_predicts_another_grid():
     [
         (lambda da: da.dsgp.smooth(men="zero"), "'men' is not an option.*did you mean 'mean'"),
         (lambda da: da.dsgp.interp(latt=[1]), "'latt' is not one of the dims.*mean 'lat'"),
-        (lambda da: da.dsgp.interp({"x": [1]}), "'x' is no dim of the field"),
-        (lambda da: da.dsgp.smooth({"x": Matern32()}), "'x' is no dim of the field"),
+        (lambda da: da.dsgp.interp({"x": [1]}), "'x' is not a dim of the field"),
+        (lambda da: da.dsgp.smooth({"x": Matern32()}), "'x' is not a dim of the field"),
     ],
 )
 def test_unknown_names_are_told(call, message):

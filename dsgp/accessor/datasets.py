@@ -133,8 +133,8 @@ def _fields_of(ds: xr.Dataset, request: Request) -> list[Hashable]:
     categories = [name for name in quantities if name not in fields]
     if categories:
         _warn(
-            f"{_quoted(categories)}: integers without units, taken for categories and carried "
-            "along as they are; to have fields of them, name all that are: variables=[...]"
+            f"{_quoted(categories)}: integers without units, treated as categories and returned "
+            "unchanged; to treat them as fields, name all that are: variables=[...]"
         )
     if request.fills:
         fields = [name for name in fields if _may_have_gaps(ds[name], request.mask)]

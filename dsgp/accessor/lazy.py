@@ -37,8 +37,8 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         memory.require(
             f"a field of {da.size} cells",
             _BYTES * da.size,
-            "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which works "
-            "through it in pieces; or take a part, or every other cell, by da.isel(...)",
+            "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which "
+            "processes it in pieces; or select a part, or every other cell, with da.isel(...)",
         )
     targets = Targets.of(layout.axes, request.coords or {})
     if not _on_cluster():

@@ -213,9 +213,8 @@ def _interactions(texts: Sequence[str]) -> Any:
     pairs = [tuple(part.strip() for part in text.split(":")) for text in texts]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ParameterError(
-            f"--interactions must be auto, a number, or pairs of inputs such as 'hour:day' (the "
-            "option once for each), got "
-            f"{' '.join(map(repr, texts))}"
+            "--interactions must be auto, a number, or pairs of inputs such as 'hour:day' (repeat "
+            f"the option for each pair), got {' '.join(map(repr, texts))}"
         )
     return pairs
 

@@ -334,8 +334,8 @@ class AdditiveGPRegressor(
         require_interactions(self.interactions, self.learner)
         if self.interactions and self.learner == "em":
             raise ParameterError(
-                'learner="em" learns functions of single columns, and interactions are of two: '
-                'take learner="vbem", which has the same optimum, or "marginal"'
+                'learner="em" learns functions of single columns, and interactions are functions '
+                'of two: use learner="vbem", which has the same optimum, or "marginal"'
             )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)

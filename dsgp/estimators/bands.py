@@ -89,8 +89,8 @@ def component_bands(
     check_is_fitted(model)
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"bands are for the terms of one additive model, got {type(model).__name__}: of a "
-            "classifier pass one of its estimators_"
+            f"bands are for the terms of one additive model, got {type(model).__name__}: for a "
+            "classifier, pass one of its estimators_"
         )
     if not 0 < level < 1:
         raise ParameterError(f"level must be between 0 and 1, got {level!r}")

@@ -126,7 +126,7 @@ def _days(dates: Any, what: str, *, whole: bool = True) -> pd.DatetimeIndex:
     try:
         index = pd.DatetimeIndex(pd.to_datetime(values))
     except (ValueError, TypeError) as error:
-        raise DataError(f"{what} must be dates, and some are none: {error}") from error
+        raise DataError(f"{what} must be dates, and some are not: {error}") from error
     if not len(index) or index.isna().any():
         raise DataError(f"{what} must be dates, and {'some are missing' if len(index) else 'none'}")
     return index.tz_localize(None).normalize() if whole else index
@@ -156,4 +156,4 @@ def _of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.DatetimeIn
     try:
         return _by_name(dict(package.country_holidays(country, years=years)))
     except NotImplementedError as error:
-        raise ParameterError(f"the package holidays knows no country {country!r}") from error
+        raise ParameterError(f"the package holidays has no country {country!r}") from error

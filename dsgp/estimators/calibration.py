@@ -70,7 +70,7 @@ def calibration_report(
     """
     if not hasattr(model, "pit"):
         raise ParameterError(
-            f"a {type(model).__name__} predicts no distribution of a number: of classes "
+            f"a {type(model).__name__} predicts no distribution of a number: for classes, "
             "dsgp.metrics.calibration_curve judges the probabilities"
         )
     if isinstance(y, str):

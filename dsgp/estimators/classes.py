@@ -122,8 +122,8 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             if len(self.estimators_) == 1:
                 return getattr(self.estimators_[0], name)
             raise AttributeError(
-                f"with {len(self.classes_)} classes there is a {name} for each: "
-                f"model.estimators_[k].{name}, of the class model.classes_[k]"
+                f"with {len(self.classes_)} classes there is a {name} per class: "
+                f"model.estimators_[k].{name} for the class model.classes_[k]"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -292,8 +292,8 @@ class FunctionEstimator(TableEstimator):
         """Return what solves came to; warn if some stopped short of their tolerance."""
         if not solved.converged:
             warnings.warn(
-                f"the solves of {what} stopped short of their tolerance, as float64 cannot do "
-                "better beside so little noise: take the result as approximate",
+                f"the solves of {what} stopped above their tolerance, because float64 has too "
+                "little precision for so little noise: the result is approximate",
                 ConvergenceWarning,
                 stacklevel=3,
             )

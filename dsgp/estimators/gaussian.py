@@ -219,8 +219,8 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         told_all = int(np.count_nonzero(left[weight > 0] <= 0))
         if told_all > (0 if self._noise is None else _MOST_TOLD_ALL * len(left)):
             raise DataError(
-                f"{told_all} of {len(left)} rows tell more of f than the model knows: "
-                "leave_one_out is of the rows that the model was fitted to"
+                f"{told_all} of {len(left)} rows are more informative about f than the model's "
+                "posterior: leave_one_out is for the rows that the model was fitted to"
             )
         return density
 

@@ -104,8 +104,8 @@ class GivenTerms:
         asked = self.listed or [*self._of_named(source), *map(Default, by_type)]
         if not projected:
             raise DataError(
-                "no column of numbers is left to project; AdditiveGPRegressor and its relatives "
-                "take terms alone"
+                "no column of numbers is left to project; the additive estimators, such as "
+                "AdditiveGPRegressor, need no projections"
             )
         if not asked:
             return Beside(tuple(projected))
@@ -113,7 +113,7 @@ class GivenTerms:
         for term in terms:
             for name in (term.name, *term.columns):
                 if _PROJECTION.fullmatch(name):
-                    raise DataError(f"{name!r} is what a projection is called: rename it")
+                    raise DataError(f"{name!r} is the name of a projection: rename it")
         return Beside(tuple(projected), terms)
 
     def _of_named(self, source: Source) -> list[Term]:
@@ -218,7 +218,7 @@ def require_no_priors(kernel: Kernel, what: str) -> None:
     if kernel.priors:
         raise ParameterError(
             f"{what}: {kernel!r} has priors, which only learners that maximise a marginal "
-            'likelihood heed (learner="marginal" and "vbem" of AdditiveGPRegressor without method, '
+            'likelihood use (learner="marginal" and "vbem" of AdditiveGPRegressor without method, '
             'whose draws have HyperPriors, and "marginal" and "independent" of other likelihoods): '
             "leave them out"
         )

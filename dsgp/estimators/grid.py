@@ -337,8 +337,8 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         if targets is not None and targets.together:
             names = ", ".join(repr(self.field_.axes[d].name) for d in targets.together)
             raise ParameterError(
-                f"sample: draws are of grids, and {names} go together point by point; draw on the "
-                "grid of their values and take the points of it: draws.sel(...)"
+                f"sample draws on grids, and {names} are given point by point; draw on the grid of "
+                "their values and select the points: draws.sel(...)"
             )
         seed = self.random_state if random_state is None else random_state
         require_seed(seed)

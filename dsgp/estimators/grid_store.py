@@ -141,7 +141,7 @@ class OnDisk:
         if gaps and all(bool(np.isnan(values).all()) for _, values in parts):
             raise DataError(
                 f"variable {variable!r} has no value in any of the {len(parts)} parts that would "
-                "be learned from; take a part of the field with more values"
+                "be learned from; select a part of the field with more values"
             )
         sums, gaps = _sums_on_disk(self, axes, gaps)
         if gaps and self.variance not in ("auto", "local"):
@@ -226,9 +226,9 @@ def _sums_on_disk(
     for axis in axes:
         if len(axis) > LONG and not gaps:
             raise ParameterError(
-                f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
-                "passes over a store take an eigenbasis; fit the field in memory, where such "
-                "an axis is smoothed step by step, or tile by tile (gaps=True)"
+                f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} for which passes "
+                "over a store can use an eigenbasis; fit the field in memory, where such an axis "
+                "is smoothed step by step, or tile by tile (gaps=True)"
             )
     return sums, gaps
 

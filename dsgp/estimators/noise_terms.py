@@ -39,7 +39,7 @@ class WithNoiseTerms(GaussianEstimator):
         if noise is None:
             raise AttributeError(
                 "there is no noise_: the model was fitted with one noise variance for all rows; "
-                "noise_terms=True makes it a function of them"
+                "noise_terms=True makes the noise variance a function of the columns"
             )
         return noise
 
@@ -104,7 +104,7 @@ class WithNoiseTerms(GaussianEstimator):
             lines=[
                 *lines,
                 ("noise terms", names or "none that varies"),
-                ("", "of the logarithm of the noise variance; noise_.summary() tells more"),
+                ("", "of the logarithm of the noise variance; see noise_.summary()"),
             ],
         )
 

@@ -399,10 +399,10 @@ class Doubt:
         if wide:
             std = math.sqrt(max(variance for _, _, variance in self.seen))
             warnings.warn(
-                f"in {wide} of {n_rows} rows the training rows say so little of f (a standard "
-                f"deviation of up to {std:.2g} on the scale of the logarithm) that the mean is "
-                "mostly made of its uncertainty: predict(..., statistic='median') does not "
-                "depend on that, and predict_interval shows it",
+                f"in {wide} of {n_rows} rows f is so uncertain (a standard deviation of up to "
+                f"{std:.2g} on the scale of the logarithm) that its uncertainty dominates the "
+                "mean: predict(..., statistic='median') does not depend on it, and "
+                "predict_interval shows it",
                 DataWarning,
                 stacklevel=3,
             )

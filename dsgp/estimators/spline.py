@@ -172,7 +172,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             raise DataError("sample_weight is 0 in every row: no row is left")
         offset, extent = float(inputs.min()), float(np.ptp(inputs)) or 1.0
         if not np.isfinite(extent):
-            raise DataError(f"input column {name!r} spans more than float64 holds: scale it")
+            raise DataError(f"input column {name!r} spans more than float64 holds: rescale it")
         # Units of the target and of the weights cancel: their squares must neither over- nor
         # underflow.
         centre, scale, heaviest = float(target.mean()), float(np.ptp(target)) or 1.0, weight.max()
@@ -210,9 +210,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         self._show()
         if not self.converged_:
             warnings.warn(
-                f"the rows show no noise: the likelihood still rises where the function goes "
-                f"through all {len(data.points)} points, or a polynomial does; standard deviations "
-                "say nothing; give smoothing=",
+                "the rows show no noise: the likelihood increases until the function, or a "
+                f"polynomial, passes through all {len(data.points)} points; standard deviations "
+                "have no meaning; give smoothing=",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -444,5 +444,5 @@ def _require_units(what: str, extent: float, power: int, heaviest: float) -> Non
     """Raise ``DataError`` where a power of a range, or that times weights, leaves float64."""
     if abs(power * math.log10(extent)) + abs(math.log10(heaviest)) > 280:
         raise DataError(
-            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: scale it"
+            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: rescale it"
         )

@@ -137,13 +137,13 @@ def _require_one_model(model: Any) -> None:
         )
     if isinstance(getattr(getattr(model, "model_", None), "latent", None), RemainderModel):
         raise ParameterError(
-            "the model has a remainder, which is no part of what the tests of terms know of the "
-            "rows: fit it without (remainder=False) for tests of its terms"
+            "the model has a remainder, which the tests of terms do not account for: fit it "
+            "without one (remainder=False) to test its terms"
         )
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"term_tests is for the terms of one additive model, got {type(model).__name__}: of a "
-            "classifier pass one of its estimators_"
+            f"term_tests is for the terms of one additive model, got {type(model).__name__}: for a "
+            "classifier, pass one of its estimators_"
         )
 
 
@@ -178,9 +178,8 @@ def _row(model: Any, equations: Equations, term: int) -> tuple[str, float, float
     score = score_of(equations, term, kernel, others, noise_variance)
     if score.error_bound > _ACCEPTED:
         warnings.warn(
-            f"the solves for the score of term {name!r} stopped short of their tolerance (error "
-            f"bound {score.error_bound:.2g} prior standard deviations): take its p-value as "
-            "approximate",
+            f"the solves for the score of term {name!r} stopped above their tolerance (error "
+            f"bound {score.error_bound:.2g} prior standard deviations): its p-value is approximate",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -193,7 +192,7 @@ def _row(model: Any, equations: Equations, term: int) -> tuple[str, float, float
     what = _described(tried, score)
     if not answers:
         warnings.warn(
-            f"the other terms and the constant leave nothing of what the rows say of term "
+            f"the other terms and the constant explain everything that the rows say about term "
             f"{name!r}: whether it is zero cannot be tested",
             DataWarning,
             stacklevel=3,
@@ -237,8 +236,7 @@ def _without(model: Any, equations: Equations, term: int) -> tuple[list[Kernel],
     if not learned.converged:
         warnings.warn(
             f"the hyperparameters without term {model.terms_[term].name!r} stopped after "
-            f"{_LEARNER_MAX_ITER} iterations, short of their tolerance: take its p-value as "
-            "approximate",
+            f"{_LEARNER_MAX_ITER} iterations, before they converged: its p-value is approximate",
             ConvergenceWarning,
             stacklevel=4,
         )

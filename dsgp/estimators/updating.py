@@ -167,7 +167,7 @@ class UpdatedEstimator(GaussianEstimator):
         reasons = {
             "method": (
                 self.method is not None,
-                "draws of hyperparameters are of the rows that they were drawn for",
+                "the hyperparameters were drawn for the rows of the fit",
             ),
             "projections": (
                 hasattr(self, "projections_"),
@@ -176,7 +176,7 @@ class UpdatedEstimator(GaussianEstimator):
             ),
             "remainder": (
                 bool(self.remainder),
-                "a remainder is a function of each row's neighbours, and no sum over the rows",
+                "a remainder is a function of each row's neighbours, and not a sum over the rows",
             ),
             "noise_terms": (
                 self._noise is not None,

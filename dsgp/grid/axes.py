@@ -337,7 +337,7 @@ def why_no_field(ds: xr.Dataset) -> str:
             try:
                 axes_of(da)
             except DataError as error:
-                return f". Of {str(name)!r}: {error}"
+                return f". For {str(name)!r}: {error}"
     return ""
 
 
@@ -368,7 +368,7 @@ def _placing(da: xr.DataArray, dim: str) -> str:
 
 
 def check_dims(names: Iterable[Any], axes: Sequence[GridAxis | str], what: str) -> None:
-    """Raise ``ParameterError`` if a name is no dim of the field.
+    """Raise ``ParameterError`` if a name is not a dim of the field.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def check_dims(names: Iterable[Any], axes: Sequence[GridAxis | str], what: str) 
         close = difflib.get_close_matches(str(name), dims, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "; name one of these"
         raise ParameterError(
-            f"{what}: {name!r} is no dim of the field, whose dims are {listed(dims)}{hint}"
+            f"{what}: {name!r} is not a dim of the field, whose dims are {listed(dims)}{hint}"
         )
 
 
@@ -421,7 +421,9 @@ def _names(da: xr.DataArray) -> list[str]:
     names = []
     for dim in da.dims:
         if not isinstance(dim, str):
-            raise DataError(f"dim {dim!r} is no text; name it: da.rename({{{dim!r}: 'x'}})")
+            raise DataError(
+                f"the name {dim!r} of a dim is not text; rename it: da.rename({{{dim!r}: 'x'}})"
+            )
         if dim in names:
             raise DataError(f"dim {dim!r} occurs twice; each dim needs its own name")
         names.append(dim)

@@ -190,8 +190,8 @@ def report_blanks(counts: Mapping[str, int], n_left: int, name: object) -> None:
             "delete it: del da.attrs[...]; else choose the values that are valid: da.where(...)"
         )
     warnings.warn(
-        f"{_called(name)}: {sum(counts.values())} cells count as missing, as attributes say: "
-        f"{_listed(counts)}",
+        f"{_called(name)}: {sum(counts.values())} cells are treated as missing, because of "
+        f"attributes: {_listed(counts)}",
         DataWarning,
         stacklevel=4,
     )

@@ -116,9 +116,9 @@ def without_distances(name: str, size: int, sample: Any) -> str:
     )  # fmt: skip
     return (
         f"If they have places or times, give these: da.assign_coords({name}=[...]); if their order "
-        f"has a meaning, number them: da.assign_coords({name}=range({size})). If they are members "
-        f"or stations of their own, take them one by one, {one}, and join the results: "
-        f"xarray.concat([...], da[{name!r}]); one model of independent members is not there yet"
+        f"has a meaning, number them: da.assign_coords({name}=range({size})). If they are "
+        f"independent members or stations, fit them one by one, {one}, and join the results: "
+        f"xarray.concat([...], da[{name!r}]); a model of independent members is not available yet"
     )
 
 
@@ -184,7 +184,7 @@ def require_finite(name: str, values: NDArray[Any], kind: Kind) -> None:
         raise DataError(
             f"coordinate {name!r} is {values[where]} at position {where} (counted from 0), and "
             f"{int(bad.sum())} of its {values.size} values are missing or infinite; expected all "
-            f"known: da.isel({name}=...) without them, or assign_coords"
+            f"to be known: da.isel({name}=...) without them, or assign_coords"
         )
 
 

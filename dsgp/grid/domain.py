@@ -108,8 +108,8 @@ def say(ever: Bools, domain: Bools, observed: bool) -> None:
         )
     elif not observed and n_filled + n_empty:
         warnings.warn(
-            f"{n_filled} of {ever.size} places have no value and are filled, being inside the "
-            f"convex hull of those that have one (land there, too); {n_empty} beyond it stay "
+            f"{n_filled} of {ever.size} places have no value and are filled, because they are "
+            f"inside the convex hull of those that have one (land, too); {n_empty} beyond it stay "
             'empty. domain="hull" (--domain hull) says that this is meant, domain=None (--domain '
             "all) fills all, and a DataArray of bool (a variable) says which ones",
             DataWarning,

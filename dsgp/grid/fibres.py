@@ -103,8 +103,8 @@ class FibreSystem:
     ) -> None:
         if not 0 < len(points) == len(kernels) > long >= 0:
             raise ParameterError(
-                f"a grid needs one kernel an axis and a long axis among them, got {len(points)} "
-                f"axes, {len(kernels)} kernels and long={long}"
+                "a grid needs one kernel per axis and the number of its long axis, got "
+                f"{len(points)} axes, {len(kernels)} kernels and long={long}"
             )
         kernel = kernels[long]
         if not isinstance(kernel, Matern):
@@ -485,8 +485,8 @@ class FibreSystem:
         inputs = [np.asarray(axis_points, dtype=np.float64) for axis_points in points]
         if len(inputs) != len(self.axes) or any(axis_points.ndim != 1 for axis_points in inputs):
             raise DataError(
-                f"points must be {len(self.axes)} arrays of one dimension, one an axis; got arrays "
-                f"of shapes {[axis_points.shape for axis_points in inputs]}"
+                f"points must be {len(self.axes)} arrays of one dimension, one per axis; got "
+                f"arrays of shapes {[axis_points.shape for axis_points in inputs]}"
             )
         if not all(np.isfinite(axis_points).all() for axis_points in inputs):
             raise DataError("points must be finite")

@@ -120,7 +120,7 @@ class KroneckerSystem:
     ) -> None:
         if not 0 < len(points) == len(kernels):
             raise ParameterError(
-                f"a grid needs one kernel an axis, got {len(points)} axes and "
+                f"a grid needs one kernel per axis, got {len(points)} axes and "
                 f"{len(kernels)} kernels"
             )
         if not SMALLEST <= noise_variance <= LARGEST:

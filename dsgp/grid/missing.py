@@ -426,8 +426,8 @@ def conjugate_gradients(
     if not converged:
         warnings.warn(
             f"conjugate gradients stopped after {iteration} iterations at a relative residual of "
-            f"{relative:.2g}, above tol={tol:g}; more neighbours or a larger max_iter reach it, "
-            "and a noise that is not tiny beside the field helps",
+            f"{relative:.2g}, above tol={tol:g}; raise max_iter, use more neighbours, or give a "
+            "noise variance that is less tiny compared with the field's",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -128,7 +128,7 @@ def _require_fit(matrices: Sequence[Array | None], x: Array) -> None:
     )
     if not fit:
         raise DataError(
-            f"a grid of shape {x.shape} needs one matrix an axis with as many columns as the axis "
+            f"a grid of shape {x.shape} needs one matrix per axis with as many columns as the axis "
             f"has points; got matrices of shapes {shapes}"
         )
 

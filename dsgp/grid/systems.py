@@ -71,9 +71,9 @@ def require_few(n_observed: int) -> None:
     """Raise ``ParameterError`` if dense algebra would be of too many cells."""
     if n_observed > DENSE_CELLS:
         raise ParameterError(
-            f"variance='exact' is by dense algebra of the observed cells, of which there are "
-            f"{n_observed}, more than {DENSE_CELLS}; take 'local' (an upper bound), 'calibrated', "
-            "'draws', or 'auto'"
+            "variance='exact' uses dense algebra of the observed cells, and there are "
+            f"{n_observed} of them, more than {DENSE_CELLS}; use 'local' (an upper bound), "
+            "'calibrated', 'draws', or 'auto'"
         )
 
 

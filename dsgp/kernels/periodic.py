@@ -109,7 +109,7 @@ class Periodic(Stationary):
     def _period(self) -> float:
         if isinstance(self.period, str):
             raise ParameterError(
-                f"{self!r} has no period in numbers: that of a date is known in a table only"
+                f"{self!r} has no period in numbers: the period of a date is known in a table only"
             )
         return self.period
 

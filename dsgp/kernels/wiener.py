@@ -75,8 +75,8 @@ class Wiener(Kernel):
         super().__post_init__()
         if self.priors:
             raise ParameterError(
-                "Wiener: no model heeds priors of its parameters, of which only one ratio counts: "
-                "leave priors out; SmoothingSpline(smoothing=…) keeps a ratio that is known"
+                "Wiener: no model uses priors of its parameters, because only their ratio "
+                "matters: leave priors out; SmoothingSpline(smoothing=…) keeps a known ratio"
             )
         whole = isinstance(self.smoothing_order, (int, np.integer))
         if not whole or isinstance(self.smoothing_order, bool) or self.smoothing_order not in _ALL:

@@ -445,7 +445,7 @@ def _listed(names: NDArray[Any]) -> str:
 def _require_two(classes: NDArray[Any], what: str) -> None:
     if len(classes) != 2:
         raise DataError(
-            f"{what} is of two classes, got {len(classes)}; expected one class against the rest: "
+            f"{what} is for two classes, got {len(classes)}; expected one class against the rest: "
             "give y == label and the column of that label"
         )
 

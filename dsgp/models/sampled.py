@@ -205,7 +205,8 @@ class DrawsModel(StartedModel):
             (
                 "sampling",
                 f"{len(self.draws)} draws in {self.draws.n_chains} chains, each after "
-                f"{self.n_warmup} sweeps; noise and predictions are theirs, all else is the start",
+                f"{self.n_warmup} sweeps; noise and predictions are those of the draws, all else "
+                "has its initial value",
             ),
             ("R-hat", f"noise variance {noise:.2f}, predictions {rhat:.2f} (95 % quantile)"),
             (

@@ -88,7 +88,7 @@ def plot_learning(model: Any) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         frame(ax)
     notes = {
-        "vbem": "A gain below the tolerance is followed by one more look from other starting "
+        "vbem": "A gain below the tolerance is followed by one more search from other initial "
         "lengthscales; the run ends when that gains as little.",
         "em": "Small gains mean small steps, not an optimum: the run ends when no gradient "
         f"is above {model.learner_tol:g} nats.",

@@ -88,8 +88,8 @@ def written_aside(place: Place, overwrite: bool) -> Iterator[Path]:
     """
     if not name_of(place).lower().endswith(FILE_TYPES):
         raise ParameterError(
-            f"{str(place)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
-            "parts has no ending"
+            f"{str(place)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of parts has no "
+            "file extension"
         )
     _require_replaceable(place, place.is_file() and _is_predicted(place), overwrite)
     with made_aside(place) as made:

@@ -116,7 +116,7 @@ def check_arrays(tree: Mapping[str, Any], declared: Mapping[str, Array]) -> dict
     arrays = dict(_flat(tree, ""))
     for path in arrays:
         if path not in declared:
-            raise StorageError(f"array {path!r} is none of such a model")
+            raise StorageError(f"array {path!r} does not belong to such a model")
     sizes: dict[str, int] = {}
     for path, one in declared.items():
         if path in arrays:

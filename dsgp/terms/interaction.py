@@ -85,7 +85,7 @@ class Tensor(Term):
             differ = (self.part, self.kernel) != (self.other_part, self.other_kernel)
             if not differ:
                 raise ParameterError(
-                    f"{self!r} is of column {self.column!r} twice, which has no interaction with "
+                    f"{self!r} has column {self.column!r} twice, which has no interaction with "
                     "itself: take Smooth or Levels for its effect, or name two columns"
                 )
 
@@ -97,7 +97,7 @@ class Tensor(Term):
 
     def _other(self) -> str:
         if self.other is None:
-            raise ParameterError(f"{self!r} names one column: an interaction is of two")
+            raise ParameterError(f"{self!r} names one column: an interaction needs two")
         return self.other
 
     @property
@@ -119,7 +119,7 @@ class Tensor(Term):
         sides.sort(key=lambda side: isinstance(side[1], Independent))
         (value, first), (other, second) = sides
         if value == other:
-            raise ParameterError(f"{self!r} is of the same values of column {value.column!r} twice")
+            raise ParameterError(f"{self!r} has the same values of column {value.column!r} twice")
         n_levels = sum(isinstance(kernel, Independent) for kernel in (first, second))
         return BoundTerm(
             self.label,
@@ -153,8 +153,8 @@ class Tensor(Term):
         period = getattr(kernel, "period", None)
         if isinstance(period, str) and not kind.is_date:
             raise ParameterError(
-                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
-                "none: give the period as a number, in the column's units"
+                f"{type(kernel).__name__}({period!r}) is for dates, and input column {column!r} "
+                "has none: give the period as a number, in the column's units"
             )
         if any(isinstance(leaf, Wiener) for leaf in leaves_of(kernel)):
             raise ParameterError(

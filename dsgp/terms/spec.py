@@ -181,19 +181,19 @@ class Smooth(Term):
         kind = columns[column]
         if kind.labels:
             raise DataError(
-                f"input column {column!r} holds categories, of which Smooth makes no function: "
-                f"take Levels({column!r})"
+                f"input column {column!r} holds categories, for which Smooth has no function: use "
+                f"Levels({column!r})"
             )
         if isinstance(period := getattr(kernel, "period", None), str) and not kind.is_date:
             raise ParameterError(
-                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
-                "none: give the period as a number, in the column's units"
+                f"{type(kernel).__name__}({period!r}) is for dates, and input column {column!r} "
+                "has none: give the period as a number, in the column's units"
             )
         if _has_part(kernel, Wiener):
             raise ParameterError(
-                f"{kernel!r}: a Wiener process has no lengthscale that says how fine it is, by "
-                f"which a model chooses the points that hold it; fit column {column!r} by "
-                "SmoothingSpline, or take Matern52(), whose paths have as many derivatives"
+                f"{kernel!r}: a Wiener process has no lengthscale, by which a model chooses the "
+                f"nodes of a function; fit column {column!r} by SmoothingSpline, or take "
+                "Matern52(), whose paths have as many derivatives"
             )
         kernel = with_days(kernel)
         is_folded = isinstance(kernel, Periodic)

@@ -62,7 +62,10 @@ KERNELS = {
 }
 # Of which no function of a column is made, and the reason that is told.
 REFUSED = {
-    "Wiener": (Wiener(2, 1.0, 0.8), "no lengthscale that says how fine it is.*SmoothingSpline"),
+    "Wiener": (
+        Wiener(2, 1.0, 0.8),
+        "no lengthscale, by which a model chooses the nodes.*SmoothingSpline",
+    ),
     "Independent": (Independent(0.8), r"Independent is the kernel of Levels\(\)"),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -263,7 +266,7 @@ def test_kernels_that_make_no_function_of_a_column_say_why(name):
         with pytest.raises(ParameterError, match=reason):
             make()
     field = xr.DataArray(np.eye(4), coords={"a": np.arange(4.0), "x0": np.arange(4.0)})
-    with pytest.raises(ParameterError, match=r"dim 'x0' has .*no kernel of a grid"):
+    with pytest.raises(ParameterError, match=r"dim 'x0' has .*not a kernel for grids"):
         GridGP({"x0": kernel}).fit(field)
     with pytest.raises(ParameterError, match=r"Matern32\(\), .*got "):
         ProjectionPursuitGPRegressor(kernel=kernel).fit(X, y)

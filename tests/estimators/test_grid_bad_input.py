@@ -132,7 +132,7 @@ def test_exact_variances_of_many_cells():
     da = xr.DataArray(np.zeros(2000), {"x": np.arange(2000.0)})
     da[0] = np.nan
     kept = {"kernels": {"x": Matern32(1.0, 1.0)}, "noise_variance": 1.0, "learner": None}
-    with pytest.raises(ParameterError, match="there are 1999, more than 1500; take 'local'"):
+    with pytest.raises(ParameterError, match="there are 1999 of them, more than 1500; use 'local'"):
         GridGP(**kept, variance="exact").fit(da)
 
 

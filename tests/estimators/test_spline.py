@@ -289,10 +289,10 @@ def test_weights_and_units_that_float64_cannot_hold():
     left = SmoothingSpline().fit(x, y, weight).predict(x)
     np.testing.assert_allclose(left, SmoothingSpline().fit(x[1:], y[1:], weight[1:]).predict(x))
     for X, target in ((x * 1e120, y), (x, y * 1e160), (x, y * 1e-170)):
-        with pytest.raises(DataError, match="powers float64 cannot hold: scale it"):
+        with pytest.raises(DataError, match="powers float64 cannot hold: rescale it"):
             SmoothingSpline().fit(X, target)
     crowd = np.concatenate([np.arange(600) * 1e-13, [0.5, 1.0]])
-    with pytest.raises(DataError, match="too close to tell the slopes"):
+    with pytest.raises(DataError, match="too close for float64 to resolve the slopes"):
         SmoothingSpline(3).fit(crowd, np.arange(602.0))
     with pytest.raises(DataError, match="2 rows"):
         SmoothingSpline().fit(x, y).log_predictive_density(x[:2], y[:3])

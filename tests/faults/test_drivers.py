@@ -52,7 +52,7 @@ def test_a_grid_job_goes_on_where_the_killed_one_was(zygote, tmp_path, gate, exp
 
 def test_a_second_driver_of_a_grid_is_refused(running, cluster, tmp_path, expected):
     job = running(cluster.address, "grid")
-    with pytest.raises(StorageError, match=r"another process is making .*out\.zarr"):
+    with pytest.raises(StorageError, match=r"another process is writing .*out\.zarr"):
         grid(Gate(tmp_path), tmp_path)
     job.go_on()
     job.require(expected["grid"])

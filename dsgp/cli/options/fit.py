@@ -124,8 +124,9 @@ NoiseTerms = Annotated[
     list[str] | None,
     Option(
         metavar="all|INPUT|TERM",
-        help="additive: the noise variance varies; its logarithm is a sum of functions of all "
-        "inputs, or of these, once for each: a name, or a term as of --term.",
+        help="additive: the noise variance varies: its logarithm is a sum of functions of all "
+        "inputs (all), or of the inputs that are given by name or by term, as for --term; can be "
+        "repeated.",
     ),
 ]
 Lengthscale = Annotated[

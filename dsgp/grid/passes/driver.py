@@ -282,8 +282,8 @@ def _carry_out(
     folder = out.parent / f".{out.name}.passes"
     results.check_free(out, folder, order.source.path, overwrite)
     refusal = (
-        f"another process is making {str(out)!r}: wait for its end, or choose another path "
-        "(nothing of it was touched)"
+        f"another process is writing {str(out)!r}: wait until it ends, or choose another path "
+        "(nothing was changed)"
     )
     with only_here(folder.with_name(f"{folder.name}.lock"), refusal):
         report = _carry_out_alone(order, out, folder, memory, resume)

@@ -88,7 +88,7 @@ class Plan:
         return (
             f"{len(self.passes)} passes, regions {steps}; chunks {self.chunks} between them, "
             f"{self.output_chunks} of the result\n"
-            f"{self.task_bytes / _MIB:.0f} MiB of memory a task; reads "
+            f"{self.task_bytes / _MIB:.0f} MiB of memory per task; reads "
             f"{self.bytes_read / _MIB:.0f} MiB, writes {self.bytes_written / _MIB:.0f} MiB, takes "
             f"up to {self.disk_bytes / _MIB:.0f} MiB of disk"
         )

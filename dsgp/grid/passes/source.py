@@ -216,9 +216,9 @@ class StoredField:
         """Raise ``DataError`` if the field has changed since that fingerprint was taken of it."""
         if self.fingerprint() != fingerprint:
             raise DataError(
-                f"{str(self.path)!r} has changed since the job began: variable "
-                f"{self.variable!r} is read piece by piece, and a result would be of two fields; "
-                "start from the beginning (resume=False) when the store no longer changes"
+                f"{str(self.path)!r} has changed since the job began: variable {self.variable!r} "
+                "is read piece by piece, and a result would mix two fields; start from the "
+                "beginning (resume=False) when the store no longer changes"
             )
 
     def piece(self) -> tuple[int, ...]:
@@ -256,10 +256,10 @@ class StoredField:
             for dim, part, k in zip(dims, region, first, strict=True)
         )
         raise DataError(
-            f"variable {self.variable!r} of {str(self.path)!r} has "
-            f"{int(good.size - good.sum())} missing or infinite values in {where}, the first at "
-            f"{cell}; expected a complete field: say that it has gaps (gaps=True), choose "
-            "a part without any, or mend infinite values"
+            f"variable {self.variable!r} of {str(self.path)!r} has {int(good.size - good.sum())} "
+            f"missing or infinite values in {where}, the first at {cell}; expected a complete "
+            "field: say that it has gaps (gaps=True), choose a part without any, or replace "
+            "infinite values"
         )
 
 

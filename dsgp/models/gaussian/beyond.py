@@ -78,8 +78,8 @@ class Beyond:
         remainder = Remainder.of(parameters["remainder"])
         if remainder is not None and parameters["method"] is not None:
             raise ParameterError(
-                f"method={parameters['method']!r} draws the hyperparameters of terms, and "
-                "remainder= is not among what it draws: leave one of them out"
+                f"method={parameters['method']!r} draws the hyperparameters of terms, and cannot "
+                "draw those of a remainder: leave one of them out"
             )
         fixed_noise = parameters["fixed_noise"] or parameters["learner"] is None
         return cls(pursuit_of(parameters), remainder, fixed_noise, parameters["verbose"])

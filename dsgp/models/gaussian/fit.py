@@ -386,8 +386,8 @@ class GaussianFit:
             iterations = outcome.hyper.n_iter if by_em else self.learner_max_iter
             other = ', or take learner="vbem", which has the same optimum' if by_em else ""
             warnings.warn(
-                f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, short "
-                f"of learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",
+                f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, before "
+                f"it reached learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )

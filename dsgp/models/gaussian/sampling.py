@@ -231,8 +231,8 @@ class Sampling:
             if evidence is None:
                 raise ParameterError(
                     'method="collapsed" needs the marginal likelihood at nodes, and the functions '
-                    "are too rough, or the levels too many, for the nodes there may be: "
-                    'method="gibbs" takes every point'
+                    "are too rough, or the levels too many, for the number of nodes allowed: "
+                    'method="gibbs" uses every point'
                 )
             return collapsed(evidence, **numbers, watch=watch)
 

@@ -74,7 +74,7 @@ class VaryingOutcome:
         if not self.converged:
             warnings.warn(
                 f"mean and noise variance had not settled after {_ROUNDS} rounds, or the "
-                "hyperparameters of the noise terms had not converged: learner_notes_ tells more",
+                "hyperparameters of the noise terms had not converged: see learner_notes_",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -218,8 +218,8 @@ class VaryingFit:
         average = float(np.average(judged.squares, weights=judged.left))
         if not average > 0:
             raise DataError(
-                "the mean leaves nothing of any row, so that there is no noise whose variance "
-                "could vary: leave noise_terms out"
+                "the mean fits every row exactly, so that there is no noise whose variance could "
+                "vary: leave noise_terms out"
             )
         y = np.maximum(judged.squares, _LEAST_SQUARE * average)
         rows = replace(responses.rows, y=y, weight=judged.left)

@@ -256,14 +256,13 @@ class _Search(Generic[Outcome]):
         if added and first is not None:
             difference, error, n_checked = self._checked(first, outcome)
             notes.append(
-                f"{INTERACTIONS}: leave-one-out log density of a row with them, less that without: "
+                f"{INTERACTIONS}: leave-one-out log density per row, with them minus without: "
                 f"{difference:.3g} ± {error:.2g} ({n_checked} rows)"
             )
             claimed = gained / sum(tables.lengths)
             if difference < error < claimed - difference:
                 notes.append(
-                    f"{INTERACTIONS}: they help no prediction of a row that is left out and are "
-                    "dropped"
+                    f"{INTERACTIONS}: they do not improve leave-one-out predictions and are dropped"
                 )
                 outcome, added = first, []
                 for row in rows.values():

@@ -170,8 +170,8 @@ class GaussianPursuit:
                 outcome = self._posterior(source, beside, search_result, clock)
             except LinAlgError as error:
                 raise ParameterError(
-                    "float64 cannot resolve so little noise beside the functions: raise "
-                    "noise_variance, or leave it out"
+                    "float64 cannot resolve noise that is so small compared with the functions: "
+                    "raise noise_variance, or leave it out"
                 ) from error
         clock.stage("keep")
         return self._kept(beside, search_result, outcome, run, log_jacobian)

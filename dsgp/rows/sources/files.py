@@ -106,8 +106,8 @@ def require_csv(label: str, form: CsvFormat) -> None:
     """Raise ``ParameterError`` if what is no CSV file is said to be written in a way of its own."""
     if form != CsvFormat():
         raise ParameterError(
-            f"{label} is no CSV file: delimiter, decimal and encoding are of CSV files only; leave "
-            "them out"
+            f"{label} is not a CSV file: delimiter, decimal and encoding are for CSV files only; "
+            "leave them out"
         )
 
 
@@ -157,8 +157,9 @@ def reading(
             column, line, what = match.groups()
             where = f" in line {line}" if line else ""
             raise DataError(
-                f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; its "
-                f"first rows tell the type: mend that value, or leave the column out{hint()}"
+                f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; the "
+                "type is inferred from its first rows: correct that value, or leave the column "
+                f"out{hint()}"
             ) from error
         raise DataError(
             f"{label} cannot be read as the {kind} file that its name says: {reason}{hint()}"
@@ -170,7 +171,7 @@ def require_names(label: str, names: Sequence[str]) -> None:
     if "" in names:
         raise DataError(
             f"{label} has no name for column {names.index('') + 1} in its header: name it, or drop "
-            "it (pandas writes row labels so, unless told to_csv(index=False))"
+            "it (pandas writes row labels so, unless to_csv(index=False) is used)"
         )
     with naming(label):
         require_unique(names)

@@ -353,13 +353,13 @@ def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -
     if all(str(label).isdecimal() for label in kind.labels):
         raise DataError(
             f"input column {name!r} is not numeric: it holds numbers as text, {n_levels} different "
-            f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or ask for an "
-            f"effect of each value, terms={{{name!r}: Levels()}}"
+            f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or request an "
+            f"effect per value, terms={{{name!r}: Levels()}}"
         )
     raise DataError(
         f"input column {name!r} is text with {n_levels} different values in {n_rows} rows, so that "
-        "it seems to name the rows rather than to group them: leave it out, or ask for an effect "
-        f"of each value, terms={{{name!r}: Levels()}}"
+        "it seems to name the rows rather than to group them: leave it out, or request an effect "
+        f"per value, terms={{{name!r}: Levels()}}"
     )
 
 

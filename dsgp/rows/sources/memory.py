@@ -243,7 +243,7 @@ def require_length(what: str, length: int, n_rows: float) -> None:
     if length != n_rows:
         raise DataError(
             f"X has {n_rows:.0f} rows but {what} has {length}: inconsistent numbers of samples; "
-            "pass one value a row"
+            "pass one value per row"
         )
 
 

@@ -236,7 +236,7 @@ def _text(what: str, kind: Any, values: Any) -> DataError:
         )
     offending = [texts[k] for k in wrong]
     first = f"{start} {offending[0]!r} in row {rows[wrong[0]]} (counted from 0) is no number"
-    how_many = f"{len(offending)} of {len(objects)} values are none"
+    how_many = f"{len(offending)} of {len(objects)} values are not numbers"
     if all(_DECIMAL_COMMA.fullmatch(text.strip()) for text in offending):
         return DataError(
             f"{first}; {how_many}, but numbers with a decimal comma: read the file with "
@@ -272,5 +272,6 @@ def _other(what: str, kind: Any, values: Any) -> DataError:
     return _NoNumberError(
         f"{what} is not numeric (type {kind}): {value!r} in row {wrong[0] if wrong else 0} "
         "(counted from 0) is no number (float() argument must be a string or a real number, not "
-        f"{type(value).__name__}); {len(wrong)} of {len(objects)} values are none; {_remedy(what)}"
+        f"{type(value).__name__}); {len(wrong)} of {len(objects)} values are not numbers; "
+        f"{_remedy(what)}"
     )
