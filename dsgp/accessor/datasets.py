@@ -167,7 +167,7 @@ def _require_free(ds: xr.Dataset, name: str) -> str:
     if name in ds.variables:
         raise ParameterError(
             f"the result would be called {name!r}, and the Dataset has a variable of that name: "
-            f"rename it, ds.rename({name}=...), or take the field alone, ds[...].dsgp"
+            f"rename it, ds.rename({name}=...), or use the field alone, ds[...].dsgp"
         )
     return name
 

@@ -219,7 +219,7 @@ class AdditiveGPClassifier(ClassEstimator):
         if self.link == "probit" and self.multi_class == "softmax" and len(classes) > 2:
             raise ParameterError(
                 f"link='probit' is for two classes, and the target has {len(classes)}: a softmax "
-                "has the logit link; take multi_class='ovr', or leave link out"
+                "has the logit link; use multi_class='ovr', or leave link out"
             )
         fits = ClassLaplaceFits(
             fit,

@@ -199,7 +199,7 @@ def _checked(value: Any, column: str | None) -> Term:
     except ParameterError as error:
         raise ParameterError(f"{what}: {error}") from error
     if isinstance(made, Smooth) and isinstance(made.kernel, Independent):
-        raise ParameterError(f"{what}: Independent is the kernel of Levels(); take that")
+        raise ParameterError(f"{what}: Independent is the kernel of Levels(); use that")
     return made
 
 

@@ -55,7 +55,7 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
     memory.require(
         f"a field of {da.size} cells",
         8.0 * da.size * (8 if _surely_complete(da, options) else 10 + 1.5 * options.n_neighbours),
-        "take a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
+        "use a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
     )
     if isinstance(domain, str):
         require_choice(domain)

@@ -147,7 +147,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if len(source.names) != 1:
             raise DataError(
                 f"SmoothingSpline fits one column, and X has {len(source.names)}: "
-                f"{list(source.names)}; take one of them, or AdditiveGPRegressor"
+                f"{list(source.names)}; use one of them, or AdditiveGPRegressor"
             )
         name = source.names[0]
         columns = Columns.of(source)
@@ -157,7 +157,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         memory.require(
             f"a smoothing spline of {len(rows)} rows",
             8.0 * _NUMBERS_A_ROW * len(rows),
-            "take fewer rows, or AdditiveGPRegressor, which counts rows in bins",
+            "use fewer rows, or AdditiveGPRegressor, which counts rows in bins",
         )
         assert rows.y is not None
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight

@@ -360,7 +360,7 @@ def _placing(da: xr.DataArray, dim: str) -> str:
         return (
             f"{listed(places)} run along it, places in several dims, of which a dim of a grid has "
             f"one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; or "
-            f"take its members one by one: da.isel({dim}=0)"
+            f"select its members one by one: da.isel({dim}=0)"
         )
     if places:
         return f"{places[0]!r} runs along it: da.swap_dims({{{dim!r}: {places[0]!r}}})"

@@ -146,7 +146,7 @@ class KroneckerSystem:
             require(
                 f"a grid of axes of {self.shape} points, with dense matrices of every axis,",
                 24.0 * sum(size**2 for size in self.shape),
-                "take the state-space engine for its longest axis, or a coarser grid",
+                "use the state-space engine for its longest axis, or a coarser grid",
             )
         # Axes that are the same are decomposed once.
         known: dict[tuple[bytes, Stationary], AxisCovariance] = {}
@@ -380,8 +380,7 @@ class KroneckerSystem:
             raise DataError(f"y must have the shape of the grid, {self.shape}; got {y.shape}")
         if not np.isfinite(y).all():
             raise DataError(
-                "y must be finite at every cell; fill its gaps, or take the solver of observed "
-                "cells"
+                "y must be finite at every cell; fill its gaps, or use the solver of observed cells"
             )
         return y.astype(self.dtype, copy=False)
 

@@ -83,8 +83,7 @@ class Rotation:
 
         if not all(self._over_steps(rotate, self.n_steps)):
             raise DataError(
-                "y must be finite at every cell; fill its gaps, or take the solver of observed "
-                "cells"
+                "y must be finite at every cell; fill its gaps, or use the solver of observed cells"
             )
         return out
 

@@ -346,7 +346,7 @@ class Kernel(ABC):
         if value is None:
             missing = [parameter for parameter in self.parameters if self.value(parameter) is None]
             raise ParameterError(
-                f"{self!r} has no {' and no '.join(missing)} yet; give values, or take the kernel "
+                f"{self!r} has no {' and no '.join(missing)} yet; give values, or use the kernel "
                 "from a fitted model's kernels_"
             )
         return value

@@ -102,7 +102,7 @@ class CentredProduct(Product):
             if variances != ["variance"]:
                 raise ParameterError(
                     f"{part!r} has {len(variances)} variances, and a kernel of an interaction "
-                    "must have one: take a single kernel, and a term for each of a sum"
+                    "must have one: use a single kernel, and a term for each of a sum"
                 )
         return super()._prepared(parts)
 

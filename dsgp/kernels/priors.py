@@ -134,7 +134,7 @@ class PenalisedComplexity(Prior):
         if not name.startswith(("lengthscale", "variance")):
             raise ParameterError(
                 f"PenalisedComplexity is for lengthscales and variances, and {name!r} is neither: "
-                "take LogNormal"
+                "use LogNormal"
             )
 
     def log_density(self, name: str, value: float) -> float:

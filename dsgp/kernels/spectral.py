@@ -104,7 +104,7 @@ class SquaredExponential(Stationary):
                 raise ParameterError(
                     f"error={error!r}: the least error of the covariance is "
                     f"{_unit_process(MOST_TERMS).error:.2g} of the variance, of order "
-                    f"{MOST_TERMS}; take that, or the dense form, which is exact"
+                    f"{MOST_TERMS}; use that, or the dense form, which is exact"
                 )
             space = _unit_process(enough)
         return scaled_process(space, lengthscale, variance)

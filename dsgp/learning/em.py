@@ -112,7 +112,7 @@ def require_chains(layout: Layout, kernels: list[Kernel]) -> None:
         if type(cells) is not Axis or not isinstance(kernel, Matern):
             raise ParameterError(
                 'learner="em" learns Matérn functions of one column without `by`, and the term '
-                f'{name!r} with the kernel {kernel!r} is not one; take learner="vbem"'
+                f'{name!r} with the kernel {kernel!r} is not one; use learner="vbem"'
             )
 
 

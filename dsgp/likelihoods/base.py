@@ -224,7 +224,7 @@ class Likelihood(ABC):
         """Averaged probability of each category, shape (n, K); categorical targets only."""
         raise ParameterError(
             f"{type(self).__name__} has no categories; class_probabilities is for Bernoulli and "
-            "Ordered: take response_mean or log_predictive"
+            "Ordered: use response_mean or log_predictive"
         )
 
     # ------------------------------------------------------------------ where to start

@@ -122,7 +122,7 @@ def mnll(
             f"probability: the label observed has probability 0 in {len(impossible)} of "
             f"{len(codes)} rows, first in row {impossible[0]}, so the MNLL is infinite; expected "
             "probabilities above 0: clip them, e.g. numpy.clip(probability, 1e-12, 1 - 1e-12), "
-            "and say so with the score, or take the Brier score"
+            "and say so with the score, or use the Brier score"
         )
     return float(-np.mean(np.log(observed)))
 

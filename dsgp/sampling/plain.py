@@ -65,7 +65,7 @@ def require_states(model: HyperModel) -> None:
             raise ParameterError(
                 f'method="{METHOD}" draws the parameters of a term given its states, which only '
                 "levels and Matérn functions of one column without `by` have, and the term "
-                f'{name!r} with the kernel {term.kernel!r} is neither: take method="gibbs", or '
+                f'{name!r} with the kernel {term.kernel!r} is neither: use method="gibbs", or '
                 "name its parameters as fixed"
             )
 

@@ -24,7 +24,7 @@ def family_of(kernel: Kernel, form: str | None, column: str) -> str:
             if type(part).state_space is Kernel.state_space:
                 raise ParameterError(
                     f"form='state-space' of column {column!r}: {part!r} has no state-space form; "
-                    "leave the form out, or take another kernel"
+                    "leave the form out, or use another kernel"
                 )
         return "markov"
     if any(part.error is not None for part in parts):

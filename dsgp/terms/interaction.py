@@ -86,7 +86,7 @@ class Tensor(Term):
             if not differ:
                 raise ParameterError(
                     f"{self!r} has column {self.column!r} twice, which has no interaction with "
-                    "itself: take Smooth or Levels for its effect, or name two columns"
+                    "itself: use Smooth or Levels for its effect, or name two columns"
                 )
 
     def _label(self) -> str:
@@ -158,7 +158,7 @@ class Tensor(Term):
             )
         if any(isinstance(leaf, Wiener) for leaf in leaves_of(kernel)):
             raise ParameterError(
-                f"{self!r}: a Wiener process has no lengthscale; take Matern52() or another kernel"
+                f"{self!r}: a Wiener process has no lengthscale; use Matern52() or another kernel"
             )
         folded = period if isinstance(kernel, Periodic) else None
         return Input(column, period=folded), with_days(kernel)

@@ -225,7 +225,7 @@ def _require_digits(
     if lost:
         raise DigitsError(
             f"float64 has too little precision for {kernel!r} in state-space form with so little "
-            "noise and so many values within a lengthscale: give its term form='dense', take "
+            "noise and so many values within a lengthscale: give its term form='dense', use "
             "fewer bins, or more noise"
         )
 

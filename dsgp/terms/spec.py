@@ -192,7 +192,7 @@ class Smooth(Term):
         if _has_part(kernel, Wiener):
             raise ParameterError(
                 f"{kernel!r}: a Wiener process has no lengthscale, by which a model chooses the "
-                f"nodes of a function; fit column {column!r} by SmoothingSpline, or take "
+                f"nodes of a function; fit column {column!r} by SmoothingSpline, or use "
                 "Matern52(), whose paths have as many derivatives"
             )
         kernel = with_days(kernel)
@@ -358,7 +358,7 @@ class Linear(Term):
     def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
         column = self._column()
         if columns[column].labels:
-            raise DataError(f"{self!r}: input column {column!r} holds categories: take Levels")
+            raise DataError(f"{self!r}: input column {column!r} holds categories: use Levels")
         return BoundTerm(
             self.label,
             Constant(self.variance, self.fixed),
@@ -387,7 +387,7 @@ def _require_other_column(term: Smooth | Levels, *, may_be_same: bool = False) -
         why = "the effect of a level times the number of that level is one more effect of it"
     kind = type(term).__name__
     raise ParameterError(
-        f"{term!r}: by names its own column {term.column!r}, but {why}: take "
+        f"{term!r}: by names its own column {term.column!r}, but {why}: use "
         f"{kind}({term.column!r}) without by, or name another column"
     )
 

@@ -180,7 +180,7 @@ def test_learners(name, learner):
     options = {"learner_max_iter": 2} if learner == "em" else {}
     model = AdditiveGPRegressor(terms={"x0": free(KERNELS[name])}, learner=learner, **options)
     if learner == "em" and not isinstance(KERNELS[name], Matern):
-        with pytest.raises(ParameterError, match=r'the term \'x0.*take learner="vbem"'):
+        with pytest.raises(ParameterError, match=r'the term \'x0.*use learner="vbem"'):
             model.fit(X, y)
         return
     model.fit(X, y)
@@ -198,7 +198,7 @@ def test_samplers(name, method):
     X = X[:, :1]
     model = AdditiveGPRegressor(terms={"x0": free(KERNELS[name])}, method=method, **CHAIN)
     if method == "plain-gibbs" and not isinstance(KERNELS[name], Matern):
-        with pytest.raises(ParameterError, match=r'the term \'x0.*take method="gibbs"'):
+        with pytest.raises(ParameterError, match=r'the term \'x0.*use method="gibbs"'):
             model.fit(X, y)
         return
     model.fit(X, y)
@@ -230,7 +230,7 @@ def test_grids(name, gaps):
         values[2, 3] = np.nan
     field = xr.DataArray(values, coords={"a": np.arange(5.0), "x0": 0.9 * np.arange(7)})
     model = GridGP({"x0": free(KERNELS[name])})
-    reason = OF_A_GRID.get(name, "no kernel of a grid")
+    reason = OF_A_GRID.get(name, "not a kernel for grids")
     if reason is not None:
         with pytest.raises(ParameterError, match=f"dim 'x0' has .*{reason}"):
             model.fit(field)

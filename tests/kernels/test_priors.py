@@ -103,7 +103,7 @@ def test_what_is_no_prior():
             Matern52(priors=priors)
     with pytest.raises(ParameterError, match="lengthscale is fixed and has a prior"):
         Matern52(1.0, fixed="lengthscale", priors={"lengthscale": LogNormal(1.0)})
-    with pytest.raises(ParameterError, match="is neither: take LogNormal"):
+    with pytest.raises(ParameterError, match="is neither: use LogNormal"):
         QuasiPeriodic(7.0, priors={"drift_periods": PenalisedComplexity(1.0)})
     for value in (0.0, -1.0, np.inf, "1", True):
         with pytest.raises(ParameterError, match="median must be a positive number"):

@@ -67,9 +67,9 @@ def test_text_and_settings(text, term):
         ("x: 3", "a kernel must be"),
         ("x: Matern32(lengthscale=-1)", "lengthscale must be a number"),
         ("x: Levels(part=century)", "part must be one of"),
-        ("x: Smooth(by=x)", "names its own column 'x'.*take Smooth\\('x'\\) without by"),
+        ("x: Smooth(by=x)", "names its own column 'x'.*use Smooth\\('x'\\) without by"),
         ("x: Smooth(Matern32, by=x)", "names its own column 'x'"),
-        ("g: Levels(by=g)", "names its own column 'g'.*take Levels\\('g'\\) without by"),
+        ("g: Levels(by=g)", "names its own column 'g'.*use Levels\\('g'\\) without by"),
         ("x: Smooth(by=2)", "by must be the name of one column, got 2"),
     ],
 )
@@ -115,7 +115,7 @@ def test_what_terms_read_of_their_columns():
 @pytest.mark.parametrize(
     ("term", "error", "message"),
     [
-        (Smooth("g"), DataError, "holds categories.*take Levels"),
+        (Smooth("g"), DataError, "holds categories.*use Levels"),
         (Linear("g"), DataError, "holds categories"),
         (Smooth("x", Periodic("year")), ParameterError, "is of dates"),
         (Smooth("x", by="t"), DataError, "column of dates"),

@@ -384,7 +384,7 @@ class GaussianFit:
         if not outcome.hyper.converged:
             by_em = outcome.hyper.learner == "em"
             iterations = outcome.hyper.n_iter if by_em else self.learner_max_iter
-            other = ', or take learner="vbem", which has the same optimum' if by_em else ""
+            other = ', or use learner="vbem", which has the same optimum' if by_em else ""
             warnings.warn(
                 f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, before "
                 f"it reached learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",

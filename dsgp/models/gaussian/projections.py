@@ -51,7 +51,7 @@ def pursuit_of(parameters: Mapping[str, Any]) -> GaussianPursuit | None:
     if parameters["missing"] != "error":
         raise ParameterError(
             "a projection needs all its columns, and missing='ignore' lets them be incomplete: "
-            "fill the gaps, or take remainder=[...] of complete columns instead of projections"
+            "fill the gaps, or use remainder=[...] of complete columns instead of projections"
         )
     kernel = parameters["kernel"]
     plain = kernel if isinstance(kernel, Matern) else None
@@ -99,7 +99,7 @@ def with_projections(
     if not projected:
         raise DataError(
             "projections= mixes columns of numbers, and the table has none that varies; leave it "
-            "out, or take interactions= of the others"
+            "out, or use interactions= of the others"
         )
     random = np.random.default_rng(_SEED)
     if not terms:  # other columns are not looked at

@@ -93,7 +93,7 @@ class RemainderOutcome:
         if self.neighbour_error > _NEIGHBOUR_LIMIT:
             warnings.warn(
                 f"twice as many neighbours change predictions by {self.neighbour_error:.2g} of "
-                "their standard deviations: take more, remainder=Remainder(n_neighbours=...)",
+                "their standard deviations: use more, remainder=Remainder(n_neighbours=...)",
                 ConvergenceWarning,
                 stacklevel=4,
             )

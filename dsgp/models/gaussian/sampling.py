@@ -103,13 +103,13 @@ class Sampling:
             if checkpoint is not None:
                 raise ParameterError(
                     "checkpoint keeps the chains of a method, and method=None draws nothing: leave "
-                    'it out, or take method="collapsed"'
+                    'it out, or use method="collapsed"'
                 )
             return None
         if parameters["learner"] is None:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, and method={method!r} draws them: "
-                'take learner="marginal", and name in the kernels as fixed what is to stay'
+                'use learner="marginal", and name in the kernels as fixed what is to stay'
             )
         if checkpoint is not None:
             require_place(checkpoint)
@@ -178,7 +178,7 @@ class Sampling:
         if not len(model.free):
             raise ParameterError(
                 f"every hyperparameter is fixed, so that method={self.method!r} has none to draw: "
-                "take method=None"
+                "use method=None"
             )
         if self.method == PLAIN:
             require_states(model)

@@ -155,7 +155,7 @@ class GaussianPursuit:
         if beside.terms and self.method == "gibbs":
             raise ParameterError(
                 f"method='gibbs' draws functions of projections only, and {beside.terms[0].name!r} "
-                "is a term beside them: take method='refit', or leave its columns out"
+                "is a term beside them: use method='refit', or leave its columns out"
             )
         with one_blas_thread():
             try:
