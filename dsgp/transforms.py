@@ -62,7 +62,7 @@ class Transform(ABC):
     @staticmethod
     @abstractmethod
     def allows(y: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which values have a transform; NaN is told of as one that has."""
+        """Say which values have a transform; NaN counts as one that has."""
 
     # ------------------------------------------------------------------ a normal z
 

@@ -1,12 +1,12 @@
-"""A look at the cluster while its results are waited for: what it is told, and when to give up.
+"""Watching the cluster while waiting for its results: what it reports, and when to give up.
 
-Dask goes on after many faults: what a dead worker had is computed anew by others. After some it
-waits for ever, and others show as errors from its inside. Here the driver looks at the cluster
-while it waits: results come, with the same bits, or a ``ClusterError`` does within a stated time.
+Dask survives many faults: what a dead worker had is computed again by others. After some it waits
+for ever, and others appear as its internal errors. Here the driver looks at the cluster while it
+waits: results come, with the same bits, or a ``ClusterError`` does within a stated time.
 
-Two settings of dask's configuration say how long: ``distributed.scheduler.no-workers-timeout``,
-for a cluster without workers, and ``dsgp.stall-timeout``, for a scheduler that does not answer, a
-worker that is not heard of, and workers that are out of memory. Both are 60 s by default.
+Two settings of dask's configuration say how long: ``distributed.scheduler.no-workers-timeout``, for
+a cluster without workers, and ``dsgp.stall-timeout``, for a scheduler that does not answer, a
+worker that does not respond, and workers that are out of memory. Both are 60 s by default.
 """
 
 from __future__ import annotations

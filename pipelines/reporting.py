@@ -204,7 +204,7 @@ def environment() -> dict[str, str]:
 
 
 def release() -> str:
-    """dsgp's version as results that are kept count by it: a commit does not make them anew."""
+    """Return dsgp's version without its commit: results that are kept are valid for all commits."""
     return without_commit(version("dsgp"))
 
 
@@ -219,7 +219,7 @@ def peak_memory_mb() -> float | None:
 def describe_model(model: Any) -> dict[str, Any]:
     """Parameters given, and what was fitted: hyperparameters by term, projections, relevance.
 
-    Of more than two classes each has a model of its own, and ``fitted`` is by class.
+    With more than two classes each has a model of its own, and ``fitted`` is by class.
     """
     parameters = model.get_params(deep=False)
     plain = (str, int, float, bool, type(None))
@@ -272,8 +272,8 @@ def _fitted(model: Any) -> dict[str, Any]:
 def terms_table(model: Any) -> pd.DataFrame:
     """A row a term, in the model's order, with the variance that it explains.
 
-    Its share is that of the variance of f, the sum of all terms, as of ``variance_shares`` and in
-    all pictures. Of more than two classes the table has a column ``class``.
+    Its share is that of the variance of f, the sum of all terms, as in ``variance_shares`` and in
+    all pictures. With more than two classes the table has a column ``class``.
     """
     parts = parts_of(model)
     tables = [
@@ -329,10 +329,10 @@ def _pursued(model: Any) -> dict[str, Any]:
 
 
 def draw_model(model: Any, folder: Path, target: str) -> None:
-    """Draw functions, and how they were learned; of more than two classes for each.
+    """Draw functions, and how they were learned; with more than two classes for each.
 
     Writes components.png, or projections.png with relevance.png, and learning.png or evidence.png.
-    Of more than two classes the label is part of the name, where it can be.
+    With more than two classes the label is part of the name, where it can be.
     """
     parts = parts_of(model)
     for number, (label, part) in enumerate(parts.items()):

@@ -21,7 +21,7 @@ from dsgp.grid.variables import described, is_category, is_flag, is_placed
 
 
 class DatasetAccessor(Accessor):
-    """``ds.dsgp``: as of a DataArray, for every variable that the operation concerns.
+    """``ds.dsgp``: as for a DataArray, for every variable that the operation concerns.
 
     A field holds numbers and has coordinates along all of its dims. It is replaced by
     ``{variable}_mean`` and ``{variable}_std``. Everything else stays as it is, values, type,

@@ -181,7 +181,7 @@ class Accessor:
         kernels, noise_variance, include_noise, mask
             As for ``smooth``.
         **coords_kwargs
-            Coordinates by name of the dim, and further options as of ``smooth``.
+            Coordinates by name of the dim, and the options of ``smooth``.
 
         Returns
         -------

@@ -39,7 +39,7 @@ __all__ = [
 def warn_unless_converged(
     solution: Solution, solver: str, tol: float, max_iter: int, stacklevel: int
 ) -> None:
-    """Warn with the bound a solver reached and the remedy; ``stacklevel`` is as of ``warnings``."""
+    """Warn with the bound that a solver reached and the remedy, at a ``stacklevel``."""
     if solution.converged:
         return
     if solver == "backfitting":

@@ -261,7 +261,7 @@ class _RowsFitted(Fitted):
 
 @dataclass(frozen=True)
 class BinEquations(Equations):
-    """Equations held as two-way tables, one bin a point of the axes.
+    """Equations held as two-way tables, one bin per point of the axes.
 
     Attributes
     ----------

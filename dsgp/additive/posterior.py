@@ -21,11 +21,11 @@ _SOLVE_BYTES = 1e9
 def joint_covariance(
     system: AdditiveSystem, columns: list[Floats], *, tol: float, max_iter: int
 ) -> tuple[Floats, bool]:
-    """Posterior covariance of the sum at some rows, by one solve a row.
+    """Posterior covariance of the sum at some rows, by one solve per row.
 
     With c_x the prior covariance of f(x) with the terms at their points, the posterior mean given
-    the noise-free data Z c_x is what the rows tell of c_x: subtracting it from the prior leaves
-    the covariance.
+    the noise-free data Z c_x is what the rows determine of c_x: subtracting it from the prior
+    leaves the covariance.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class CellSums:
     squares : ndarray of shape (n_bins,)
         Σ w y².
     n_rows : ndarray of shape (n_bins,)
-        Rows of positive weight; one less where the mean of the targets is taken off beside.
+        Rows of positive weight; one less where the mean of the targets is subtracted, too.
     """
 
     weights: Floats

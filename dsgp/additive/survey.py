@@ -24,7 +24,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass tells of the rows of positive weight.
+    """What the first pass finds out about the rows of positive weight.
 
     Attributes
     ----------

@@ -116,7 +116,7 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     model : Model
     options : mapping
         Options by their names as parameters of ``fit``, choices as text; those of other models are
-        left aside.
+        ignored.
     """
     shared: dict[str, Any] = {
         "solver": str(options["solver"]),
@@ -225,7 +225,7 @@ def _remainder(texts: Sequence[str]) -> Any:
 
 
 def _noise_terms(texts: Sequence[str]) -> Any:
-    """Return True, or terms: the default one of a column that is named."""
+    """Return True, or terms: the default term for a column that is named."""
     if list(texts) == ["all"]:
         return True
     try:

@@ -47,8 +47,8 @@ def calibration_report(
     CalibrationReport
         ``coverage``: the share of rows in their interval, over all rows, by deciles of each column
         of numbers, by levels of the others, and by deciles of the predicted mean and standard
-        deviation of new observations; with exact binomial bands, so that chance can be told from
-        what is wrong. ``histogram``: of the PIT values. ``summary()`` in words;
+        deviation of new observations; with exact binomial bands, which show what chance alone would
+        give. ``histogram``: of the PIT values. ``summary()`` in words;
         ``dsgp.plotting.plot_calibration_report`` draws both.
 
     Notes

@@ -178,7 +178,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         return index.map_blocks(lambda block: classes[block.astype(np.intp)], dtype=classes.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows whose class is predicted, as of scikit-learn.
+        """Share of rows whose class is predicted, as in scikit-learn.
 
         Parameters
         ----------

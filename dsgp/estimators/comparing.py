@@ -40,7 +40,7 @@ def compare_models(
     Notes
     -----
     Marginal likelihoods of models with other terms compare what the priors say too; leave-one-out
-    densities compare predictions. A difference of less than two standard errors tells nothing.
+    densities compare predictions. A difference of less than two standard errors is not conclusive.
 
     Examples
     --------

@@ -266,8 +266,8 @@ class FunctionEstimator(TableEstimator):
         Returns
         -------
         xarray.DataArray with dims (sample, row, term)
-            On the scale of the transform or the link, if there is one. The means that are taken off
-            are those of each draw.
+            On the scale of the transform or the link, if there is one. The means that are
+            subtracted are those of each draw.
 
         Raises
         ------
@@ -317,7 +317,7 @@ class FunctionEstimator(TableEstimator):
         raise NotImplementedError
 
     def _fitted_settings(self) -> dict[str, Any]:
-        """What is told of the fit, and what the model is beyond f; values that JSON can hold."""
+        """What is reported of the fit, and what the model is beyond f, as values for JSON."""
         return self._facts.shown() | {"fit_seconds_": self.fit_seconds_}
 
     @classmethod

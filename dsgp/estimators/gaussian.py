@@ -122,7 +122,7 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the variance of a target that the model explains, R², as of scikit-learn.
+        """Share of the variance of a target that the model explains, R², as in scikit-learn.
 
         Parameters
         ----------
@@ -241,8 +241,8 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
     def covariance(self, X: Any, include_noise: bool = False) -> Floats:
         """Joint posterior covariance of what is expected of the target at chosen rows.
 
-        One solve a row; of a transformed target by its joint distribution, not linearised. Where
-        directions or draws are part of a model, so is what they add.
+        It takes one solve per row. For a transformed target it is that of the joint distribution,
+        not linearised. For models with draws or projections it includes their uncertainty.
 
         Parameters
         ----------

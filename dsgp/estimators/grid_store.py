@@ -97,8 +97,8 @@ class OnDisk:
         whose likelihoods add up. The posterior of a complete field then is exact, in a few passes
         over the store. With gaps it is computed tile by tile, each with a halo of neighbouring
         cells: an approximation, which ``tile_error`` of the report compares with twice the halo in
-        one tile. Tasks run on the active distributed client, else on threads. Interrupted, the same
-        call goes on where it was.
+        one tile. Tasks run on the active distributed client, else on threads. If it was
+        interrupted, the same call resumes.
 
         Parameters
         ----------

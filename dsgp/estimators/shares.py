@@ -57,9 +57,9 @@ def variance_shares(
 
     Notes
     -----
-    f is without noise, offsets and the transform or link around it. Rows count by their weights;
-    in a model with a likelihood by how much they tell of f, which is all that such a model keeps.
-    They are as binned as in the fit. Beside a remainder they are up to 1000 training rows, evenly
+    f is without noise, offsets and the transform or link around it. Rows count by their weights; in
+    a model with a likelihood by how informative they are about f, which is all that such a model
+    keeps. They are binned as in the fit. With a remainder they are up to 1000 training rows, evenly
     spread.
 
     Hyperparameters are as fitted, but in models that draw them, where up to 16 of these draws share

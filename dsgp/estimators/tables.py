@@ -160,7 +160,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         with_std : bool
             Whether it needs variances.
         extra : mapping, optional
-            Further numbers of the rows, as of ``source_of``.
+            Offsets, exposures or trials of the rows, as for ``source_of``.
         check : callable, optional
 
         Returns

@@ -87,7 +87,7 @@ def term_tests(model: Any, terms: Iterable[str] | None = None) -> pd.DataFrame:
     Where a function is zero it has no lengthscale. Kernels of the term's type with lengthscales of
     2, ½ and ⅛ of the width of the bulk of the rows (of its period, where it has one) are tested,
     and their p-values combined by Cauchy's distribution (Liu and Xie 2020). A fixed lengthscale is
-    kept. Levels have none. Of more than 480 levels, or 60 curves of groups, those with most rows
+    kept. Levels have none. With more than 480 levels, or 60 curves of groups, those with most rows
     are tested.
 
     Of a generalized model the score is that of its working model at the fit with all terms, and

@@ -1,4 +1,4 @@
-"""What is told of projections by estimators whose models may have some."""
+"""What estimators whose models may have projections report of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that stand for missing values: what attributes say of them, and those that none tells of.
+"""Numbers that stand for missing values: those of attributes, and those that no attribute mentions.
 
 By CF and NUG, fill values are of the packed numbers as stored, and so are valid ranges, unless they
 are of a wider type than these.
@@ -234,7 +234,7 @@ def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:
     Raises
     ------
     DataError
-        If one is a number in use for missing values.
+        If a code is in use for missing values.
     """
     codes = extremes.codes()
     if not codes:

@@ -1,4 +1,4 @@
-"""Products of a grid with one matrix an axis, and its sums over all axes but one.
+"""Products of a grid with one matrix per axis, and its sums over all axes but one.
 
 Each axis is taken where it lies: a pass is one matrix product, or a batch of them, on a reshaped
 view. Nothing here knows of covariances.

@@ -212,7 +212,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Posterior:
-    """Ω, and the linear systems of its Newton steps; attributes as of ``find_mode``."""
+    """Ω, and the linear systems of its Newton steps; attributes are those of ``find_mode``."""
 
     likely: ResponseRows
     likelihood: Likelihood

@@ -55,9 +55,9 @@ def em(
 ) -> Learned:
     """Alternate E-steps and M-steps until the bound is nearly flat.
 
-    Parameters and result are those of ``vbem``, but for two. The search starts at the best of a
-    few multiples of the widths of all columns. And ``tol`` is of the derivatives of the bound by
-    the logs of the hyperparameters, in nats, as it is of ``marginal``: small gains tell of small
+    Parameters and result are those of ``vbem``, with two exceptions. The search starts at the best
+    of a few multiples of the widths of all columns. And ``tol`` is, as for ``marginal``, a bound on
+    the derivatives of the bound by the logs of the hyperparameters, in nats: small gains mean small
     steps, and not that an optimum is near.
 
     Raises

@@ -4,12 +4,12 @@ What is maximised is the log marginal likelihood of the model at its nodes (``le
 and the log densities of the priors that kernels have.
 
 It is the collapsed bound of Titsias (2009) without its trace term, and with the nodes' spline in
-the place of the kernel's own interpolation, which would have to be computed anew for every
-lengthscale. The trace term, W/(2σ²) times the prior variance that the nodes leave open, is not
-maximised because it would push every function towards longer lengthscales as soon as N is large
-(docs/mathematics.md has the figures). Instead it is measured at the optimum, and terms get
-more nodes until what they leave open is far below the noise; where that takes more nodes than there
-is a budget for, the caller is told (``resolved``) and should learn otherwise.
+the place of the kernel's own interpolation, which would have to be computed again for every
+lengthscale. The trace term, W/(2σ²) times the prior variance that the nodes do not represent, is
+not maximised because it would push every function towards longer lengthscales as soon as N is large
+(docs/mathematics.md has the figures). Instead it is measured at the optimum, and terms get more
+nodes until what they do not represent is far below the noise; where that takes more nodes than
+there is a budget for, the result says so (``resolved``) and the caller should learn otherwise.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ def finer_start(
     """Look for structure that a fit has left in its residuals, and for kernels that explain it.
 
     Term after term, the one that gains most first: its kernel and the noise maximise the likelihood
-    of its partial residual, and what it explains is taken off before the others are screened again.
+    of its partial residual, and what it explains is subtracted before the others are screened
+    again.
 
     Parameters
     ----------

@@ -166,6 +166,6 @@ def _width_and_longest(
 
 
 def without_starts(kernel: Kernel) -> Kernel:
-    """Return the kernel without values of its free parameters, for a search that begins anew."""
+    """Return the kernel without values of its free parameters, for a search from the beginning."""
     unknown: Any = dict.fromkeys(kernel.free)
     return kernel.with_parameters(**unknown)

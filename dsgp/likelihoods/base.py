@@ -291,7 +291,7 @@ class Likelihood(ABC):
         return np.log(np.array([getattr(self, name) for name in self._positive], dtype=float))
 
     def limits(self, unit: float) -> tuple[Array, Array]:
-        """Ends of what a learner may set, as of ``unconstrained``; none by default.
+        """Ends of what a learner may set, in the order of ``unconstrained``; none by default.
 
         Parameters
         ----------

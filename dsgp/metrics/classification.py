@@ -258,7 +258,7 @@ def calibration_error(
 
     .. math:: \sum_b \frac{n_b}{n} \left|\bar y_b - \bar p_b\right|
 
-    with the mean probability and the observed share of the bins of ``calibration_curve``. Of more
+    with the mean probability and the observed share of the bins of ``calibration_curve``. With more
     than two classes it is the probability of the most probable class of each row that is binned,
     and the share of rows in which that class came.
 
@@ -320,8 +320,8 @@ def roc_auc(
     Returns
     -------
     float
-        The probability that a row of the class has a higher one than a row of the rest: 1 at
-        best, 1/2 for guesses.
+        The probability that a row of the class has a higher probability of it than a row of the
+        rest: 1 at best, 1/2 for guesses.
 
     Raises
     ------

@@ -62,7 +62,7 @@ class AdditiveModel:
     intercept : float
         The sum where every centred term is 0.
     constant : float or None
-        Precision of the prior of the constant, as of ``AdditiveSystem``; None if it is known.
+        Precision of the prior of the constant, as for ``AdditiveSystem``; None if it is known.
     row_variance : float
         Noise variance of a row of weight 1, with what bins add.
     information_scale : float
@@ -206,7 +206,7 @@ class AdditiveModel:
     # ------------------------------------------------------------------ joint answers
 
     def covariance(self, rows: Sequence[Rows]) -> Solved:
-        """Joint posterior covariance of f at some rows, (n, n), exact: one solve a row.
+        """Joint posterior covariance of f at some rows, (n, n), exact: one solve per row.
 
         Parameters
         ----------

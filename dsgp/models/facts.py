@@ -1,4 +1,4 @@
-"""What is told of a fit beside the model that it came to."""
+"""What is reported of a fit, besides the model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FitFacts:
     learner_trace : list of float
         What the learner maximised.
     learner : str or None
-        The one that was relied on.
+        The learner that was used.
     learner_notes : list of str
     effective_dof : float
         Of all terms together.

@@ -148,7 +148,7 @@ def with_projections(
 
 @dataclass(frozen=True)
 class Projected:
-    """What is told of projections.
+    """What is reported of projections.
 
     Attributes
     ----------

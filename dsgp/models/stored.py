@@ -70,7 +70,7 @@ def described(
         Of the estimator.
     columns : Columns
     fitted : mapping
-        What is told of the fit, by name; values that JSON can hold.
+        What is reported of the fit, by name; values that JSON can hold.
     latent : FittedModel
     relevance : ndarray of shape (D,), optional
         Of the columns of projections.
@@ -131,7 +131,7 @@ def described(
 def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> FittedModel:
     """Return the fitted f of ``described``.
 
-    ``unfelt`` is as of ``AdditiveSystem``.
+    ``unfelt`` is that of ``AdditiveSystem``.
 
     Raises
     ------

@@ -160,8 +160,8 @@ def plot_roc(
 ) -> Figure:
     """Draw the share of a class that is found against the share of the rest taken for it.
 
-    The diamond is where the second of two classes is told at a probability of one half. Curves that
-    hug the corner are shown enlarged too.
+    The diamond is where the second of two classes is predicted from a probability of one half on.
+    Curves that hug the corner are shown enlarged too.
 
     Parameters
     ----------

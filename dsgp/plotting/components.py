@@ -58,18 +58,18 @@ def plot_components(
 
     A panel shows the centred component in the units of the data, above bars for the distribution
     of its inputs. Above it are the name of the term, its lowest and highest effect, in the units of
-    the target, and its share of the variance of f as of ``variance_shares``. Up to 10 distinct
+    the target, and its share of the variance of f as in ``variance_shares``. Up to 10 distinct
     values are points with error bars, without a curve. A grey term is one whose band contains 0
     throughout. At most 0.5 % of the weight is cut off at an end, where the tail is long or the band
     opens so wide there that it would flatten the rest.
 
     An interaction of two columns of numbers is a map: the colour is the effect, blue below zero and
     orange above, hatched where the band contains zero, grey where no row is near, with dots where
-    rows are. One of two categories is a table, with crosses where the interval contains zero. One
-    of a number and a category is a curve for each level, and one with a count of up to 8 values a
-    curve for each value, since there is nothing between them.
+    rows are. Two categories give a table, with crosses where the interval contains zero. A number
+    and a category give a curve for each level; a number and a count of up to 8 values give a curve
+    for each value, since there is nothing between them.
 
-    Effects of levels are points in ascending order, with their names where these are few. Of more
+    Effects of levels are points in ascending order, with their names where these are few. With more
     than 8 curves in a panel the 5 of the levels with most rows have colours and bands, and 40
     others are grey lines. A function that is multiplied by a column is drawn as its coefficient.
     Dates have a calendar axis.

@@ -66,8 +66,8 @@ def plot_field(
         Posterior probability of the band of a line, pointwise.
     cmap : str, optional
         Colours of observed values and means. Default: viridis, or blue and orange about 0 where
-        values have both signs. Both, and those of the deviation, change evenly and are told apart
-        by colour-blind readers.
+        values have both signs. Both, and those of the deviation, change evenly, and colour-blind
+        readers can distinguish them.
     y_down : bool
         Let the vertical coordinate ascend downwards: depth, pressure, rows of an image.
     target : str, optional

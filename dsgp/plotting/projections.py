@@ -61,12 +61,11 @@ def plot_projections(
 ) -> Figure:
     """Draw each projection: its function with the credible band, and its direction as bars.
 
-    The function is drawn over the range of the projection of the training rows,
-    above bars for where the rows are. Grey behind a function is one standard deviation of the
-    target (with a likelihood, of f) to both sides of 0: where it is a thin line the function is
-    large and cancels with others in part, where it fills the panel the function is small. Its title
-    gives the lowest and the highest value and the share of the variance of f as of
-    ``variance_shares``.
+    The function is drawn over the range of the projection of the training rows, above bars for
+    where the rows are. Grey behind a function is one standard deviation of the target (with a
+    likelihood, of f) to both sides of 0: where it is a thin line the function is large and cancels
+    with others in part, where it fills the panel the function is small. Its title gives the lowest
+    and the highest value and the share of the variance of f as in ``variance_shares``.
 
     Bars are the weights of the standardised inputs in the direction. The sign of a direction is
     arbitrary. With ``method="gibbs"`` functions and directions are those that the chains began at.

@@ -59,7 +59,7 @@ class Extended:
         weight : ndarray of shape (n_cells,)
             Of the rows before in each cell of the cut; 0 where there is none.
         sketches, levels
-            Of the further rows, as of ``TermCut.of``.
+            Of the further rows, as for ``TermCut.of``.
         most : int
             About as many bins a curve as a cut of all rows would have.
         """

@@ -47,7 +47,7 @@ class Attributes(Strict):
     files : dict of str to FileEntry
         Every file but the root.
     checksums : dict of str to str
-        Of settings by name; they tell which one was changed.
+        Of settings by name; they identify the one that was changed.
     digest : str
         SHA-256 over the whole root file but this.
     """

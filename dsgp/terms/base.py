@@ -433,8 +433,8 @@ class Cells(ABC):
     def is_resolved(self) -> bool:
         """Whether there must be as many nodes as the function has detail.
 
-        Else the variance that nodes leave open stays in what the rows say of the noise while
-        hyperparameters are learned, and is told.
+        Otherwise the variance that nodes do not represent counts as noise while hyperparameters are
+        learned, and is reported.
         """
         return True
 

@@ -34,7 +34,7 @@ class PeerFit:
 
 
 class Peer(Protocol):
-    """A method with one parameter, its size: basis functions a column, or the like.
+    """A method with one parameter, its size: basis functions per column, or the like.
 
     Attributes
     ----------

@@ -64,7 +64,7 @@ def run_from_command_line(
     build : callable
         Makes the estimator from the name of the model, the options and a seed.
     table_of : callable
-        Lines to be told of a report.
+        Lines to print from a report.
     own_options : mapping of str to tuple of str
         Names of models, with the options that no other has.
     """

@@ -62,7 +62,7 @@ class Settings:
     n, n_test : int
         Training and test rows.
     repeat : int
-        Further runs on the same data tell how far timings scatter.
+        Number of the run; runs on the same data show how far timings scatter.
     seed : int
     streamed : bool
         Dask arrays instead of arrays in memory.

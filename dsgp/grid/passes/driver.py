@@ -121,7 +121,8 @@ def posterior_to_store(
     dtype, intermediate_dtype : "float64" or "float32"
         What is stored in the result, and between passes; computed in double precision.
     resume : bool
-        Go on where an earlier call with the same inputs was interrupted. False starts anew.
+        Resume an earlier call with the same inputs that was interrupted. False starts from the
+        beginning.
     overwrite : bool
         Replace a posterior that is at ``out``.
     labels : Labels

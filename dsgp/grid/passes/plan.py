@@ -99,7 +99,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, settings: dict[str, Any]) -> Self:
-        """Return the plan that ``as_json`` told of."""
+        """Return the plan that ``as_json`` described."""
         passes = tuple(
             Pass(tuple(p["axes"]), tuple(p["block"]), tuple(p["chains"]))
             for p in settings["passes"]

@@ -59,7 +59,7 @@ class StoredField:
     DataError
         If there is no such path or variable, or it does not hold numbers.
     ParameterError
-        If ``flips`` has not one entry an axis.
+        If ``flips`` has not one entry per axis.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class StoredField:
     ) -> NDArray[np.float64]:
         """Read a region in the order in which it is stored; otherwise as `read`.
 
-        ``counts`` is told how many cells are missing by attributes, by reason.
+        ``counts`` receives how many cells are missing by attributes, by reason.
         """
         with self.open() as dataset:
             variable = dataset.variables[self.variable]

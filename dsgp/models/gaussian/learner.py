@@ -31,7 +31,7 @@ class Hyperparameters:
     noise_variance : float
     noise_bounds : tuple of float
     learner : str or None
-        The one that was relied on.
+        The learner that was used.
     trace : list of float
         What it maximised, after each iteration.
     n_iter : int

@@ -19,7 +19,7 @@ from dsgp.rows.sources import Source
 from dsgp.rows.sources.kinds import NUMBER
 from dsgp.terms import BoundTerm
 
-# Random directions that each search begins at, as of the estimators of projections.
+# Random directions that each search begins at, as in the estimators with projections.
 _STARTS = 10
 _SEED = 0
 

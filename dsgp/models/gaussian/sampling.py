@@ -131,7 +131,7 @@ class Sampling:
         target: Target,
         random: np.random.Generator,
     ) -> tuple[GaussianMixture, FitFacts]:
-        """Draw the hyperparameters of a fit; return the model and what is told of it."""
+        """Draw the hyperparameters of a fit; return the model and what is reported of it."""
         latent, converged = self(outcome, random)
         # Log densities are those of the target, not of its transform.
         draws = latent.draws

@@ -64,7 +64,7 @@ class VaryingOutcome:
     notes: list[str]
 
     def told(self) -> Whole:
-        """Return the mean, whose facts tell of the noise too."""
+        """Return the mean, whose facts describe the noise, too."""
         facts = self.whole.facts.with_notes(self.notes)
         converged = facts.converged and self.converged
         return replace(self.whole, facts=replace(facts, converged=converged))
@@ -252,7 +252,7 @@ def _judged(whole: Whole, noise: VaryingNoise | None, source: Source) -> _Judged
 def _judged_rows(
     whole: Whole, noise: VaryingNoise | None, names: tuple[str, ...], rows: Rows
 ) -> _Judged:
-    r"""Squared residuals, freed of what the rows themselves tell of f.
+    r"""Squared residuals, corrected for what each row contributes to its own fit.
 
     .. math:: r_i^2 w_i / (1 - h_i), \quad h_i = w_i v_i / \sigma_i^2
 

@@ -2,8 +2,8 @@
 
 A round takes what the model so far leaves of the rows, sums it by pairs of coarse bins of every two
 columns in one pass over the rows, adds the pairs that promise most and fits again, for as long as
-the marginal likelihood gains what so many candidates call for. What a fit is, and what it leaves of
-a row, is told by ``Fits``.
+the marginal likelihood gains what so many candidates call for. ``Fits`` says what a fit is, and
+what it leaves of a row.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Fits(Protocol[Outcome]):
 
     @property
     def clock(self) -> Clock:
-        """Is told the stages."""
+        """Receives the names of the stages."""
 
     @property
     def n_functions(self) -> int:
@@ -279,8 +279,8 @@ class _Search(Generic[Outcome]):
     ) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
         """Return pairs to add, each judged beside those before it, and the gains of all.
 
-        What the pairs before it would do is taken off: columns that say much the same promise the
-        same interaction, which is added once.
+        What the pairs before it would explain is subtracted: columns that say much the same promise
+        the same interaction, which is added once.
         """
         working, known = self.fits.working(outcome), self.fits.main_effects_known
         refused = self.left_out.union(added)

@@ -144,7 +144,7 @@ def _view(source: Source, beside: Beside, contribution: TermSum, *, as_offset: b
 
 @dataclass(frozen=True)
 class _Less:
-    """Rows with projected columns only, and what terms contribute taken off; it travels."""
+    """Rows with projected columns only, and what terms contribute subtracted; it travels."""
 
     positions: list[int]
     contribution: TermSum

@@ -118,8 +118,8 @@ def matching_columns(
 ) -> Columns:
     """Describe the columns that a model fitted on ``names`` needs.
 
-    Where both have names, columns are matched by them, and further ones are left aside, whatever
-    they hold; otherwise they are taken by position and must agree in number with those of the fit.
+    Where both have names, columns are matched by them, and further ones are ignored, whatever they
+    hold; otherwise they are taken by position and must agree in number with those of the fit.
 
     Parameters
     ----------

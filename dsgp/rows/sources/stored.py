@@ -181,7 +181,7 @@ def open_table(
     ----------
     path, form, storage_options
         As for ``Stored``. Files of a folder are taken in the order of their names, in which 10
-        comes after 9; those whose names start with ``_`` or ``.`` are left aside.
+        comes after 9; those whose names start with ``_`` or ``.`` are ignored.
 
     Raises
     ------
