@@ -84,7 +84,7 @@ def run(
 
     Returns
     -------
-    list, one result a task
+    list, one result per task
 
     Examples
     --------
@@ -194,7 +194,7 @@ def over_chunks(
     Parameters
     ----------
     loaders : iterable of callables without arguments
-        As of a ``Source``.
+        As for a ``Source``.
     function : callable
     name : str
         What a dashboard calls the tasks, after ``dsgp-``.

@@ -142,7 +142,7 @@ class Transform(ABC):
         covariance : array_like of shape (n, n)
             Of f.
         noise : float
-            As of ``moments``.
+            As for ``moments``.
         own : float
             Variance that every place has to itself beside: that of the noise, for new observations
             (and ``noise`` is 0 then).
@@ -230,7 +230,7 @@ class Log(Transform):
     def moments(
         self, mean: ArrayLike, variance: ArrayLike, noise: ArrayLike = 0.0
     ) -> tuple[Floats, Floats]:
-        """As of ``Transform``, in closed form: those of a log-normal variable."""
+        """As for ``Transform``, in closed form: those of a log-normal variable."""
         mean, variance, noise = np.broadcast_arrays(
             *(np.asarray(value, dtype=np.float64) for value in (mean, variance, noise))
         )
@@ -243,13 +243,13 @@ class Log(Transform):
         return self.inverse(level), self.inverse(level + spread / 2)
 
     def average(self, f: ArrayLike, noise: ArrayLike) -> Floats:
-        """As of ``Transform``, in closed form."""
+        """As for ``Transform``, in closed form."""
         return self.inverse(np.asarray(f) + np.asarray(noise) / 2)
 
     def covariance(
         self, mean: ArrayLike, covariance: ArrayLike, noise: float = 0.0, own: float = 0.0
     ) -> Floats:
-        """As of ``Transform``, in closed form."""
+        """As for ``Transform``, in closed form."""
         joint = np.array(covariance, dtype=np.float64)
         joint[np.diag_indices(len(joint))] += own
         with np.errstate(over="ignore", invalid="ignore"):

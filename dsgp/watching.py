@@ -29,7 +29,7 @@ from dsgp.versions import Versions
 STALL_TIMEOUT = "dsgp.stall-timeout"
 _DEFAULT = 60.0  # seconds
 
-# Between two looks at the cluster: a look costs its scheduler some 50 µs a worker.
+# Between two looks at the cluster: a look costs its scheduler some 50 µs per worker.
 _LONGEST_TICK = 2.0
 # A worker tells its versions within this, unless it is frozen.
 _ANSWER = 10.0

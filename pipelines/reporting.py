@@ -270,7 +270,7 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 
 def terms_table(model: Any) -> pd.DataFrame:
-    """A row a term, in the model's order, with the variance that it explains.
+    """One row per term, in the model's order, with the variance that it explains.
 
     Its share is that of the variance of f, the sum of all terms, as in ``variance_shares`` and in
     all pictures. With more than two classes the table has a column ``class``.

@@ -27,14 +27,14 @@ class DatasetAccessor(Accessor):
     ``{variable}_mean`` and ``{variable}_std``. Everything else stays as it is, values, type,
     attributes and encoding:
 
-    * what is no field: text, dates, truth values, variables without a coordinate along a dim, and
-      those that others name as bounds, grid mapping, ancillary variables or the like;
+    * variables that are not fields: text, dates, booleans, variables without a coordinate along a
+      dim, and those that others name as bounds, grid mapping, ancillary variables or the like;
     * flags (with ``flag_values``, ``flag_meanings`` or ``flag_masks``), and integers with neither
-      units nor scale, which are taken for categories, with a ``DataWarning``;
-    * for ``fill``, variables without gaps, if they are in memory: whether a lazy one has some is
-      not known before it is computed, so that it counts as one with gaps;
-    * for ``interp``, variables that have none of the dims to be interpolated. What has one and is
-      no field cannot come along, of which a ``DataWarning`` tells.
+      units nor scale, which are treated as categories, with a ``DataWarning``;
+    * for ``fill``, variables without gaps, if they are in memory: it is not known whether a lazy
+      one has gaps before it is computed, so that it counts as one with gaps;
+    * for ``interp``, variables that have none of the dims to be interpolated. A variable that has
+      one of them and is not a field is left out, with a ``DataWarning``.
 
     ``variables="sst"``, or a list, says which are the fields instead, whatever they hold; all
     others stay as they are. Options that name dims (``kernels``, ``units``, ``mean``, coordinates,

@@ -75,7 +75,7 @@ class Equations(ABC):
 
     @abstractmethod
     def tables(self, n_bins: int) -> TwoWayTables:
-        """Two-way tables on about so many bins a term, or on fewer for want of memory."""
+        """Two-way tables on about so many bins per term, or on fewer for want of memory."""
 
     @abstractmethod
     def without(self, term: int) -> Self:
@@ -203,7 +203,7 @@ class RowEquations(Equations):
         return product.reshape(flat.shape)
 
     def tables(self, n_bins: int) -> TwoWayTables:
-        """Count the rows on about so many bins a term; the last tables are kept."""
+        """Count the rows on about so many bins per term; the last tables are kept."""
         n_rows = min(int(self.n_rows), self.table.n_rows)
         affordable = affordable_bins(self.layout.cells, n_rows, n_bins, TABLE_BYTES)
         kept: dict[int, TwoWayTables] = self.__dict__.setdefault("_tables", {})

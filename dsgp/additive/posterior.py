@@ -30,7 +30,7 @@ def joint_covariance(
     Parameters
     ----------
     system : AdditiveSystem
-    columns : list of ndarray of shape (r,) or (r, k), one a term
+    columns : list of ndarray of shape (r,) or (r, k), one per term
         Its inputs; NaN is a missing one.
     tol : float
         On the error bound of the solves; entries are good to its square.
@@ -82,7 +82,7 @@ def joint_samples(
     system : AdditiveSystem
     information : ndarray of shape (Σ U_d,)
         Zᵀ W y of the data.
-    columns : list of ndarray of shape (n_rows,), one a term
+    columns : list of ndarray of shape (n_rows,), one per term
     by_term : bool
         Give the draws of every term, not those of the sum.
 

@@ -61,7 +61,7 @@ class AdditiveSystem:
     Parameters
     ----------
     equations : Equations
-    kernels : list of kernels, one a term, with all their parameters
+    kernels : list of kernels, one per term, with all their parameters
     noise_variance : float
         Of a row of weight 1.
     unfelt : float

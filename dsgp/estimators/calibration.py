@@ -24,7 +24,7 @@ def calibration_report(
     n_groups: int = 10,
     **further: Any,
 ) -> CalibrationReport:
-    """Judge the predictive distributions of a model by rows that it was not fitted to.
+    """Check the predictive distributions of a model on rows that it was not fitted to.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ def calibration_report(
     y : array_like of shape (n_rows,), or str
         Observations of weight 1, or the name of their column of X.
     level : float
-        Of the intervals of new observations whose coverage is counted; after ``calibrate`` they
-        are the conformal ones.
+        Probability of the intervals of new observations whose coverage is counted; after
+        ``calibrate`` they are the conformal ones.
     n_groups : int
-        Groups of each column at most, of as many rows each.
+        Maximum number of groups per column, with equally many rows each.
     **further
-        ``offset``, ``exposure`` and ``trials`` of models that have them.
+        ``offset``, ``exposure`` and ``trials``, for models that have them.
 
     Returns
     -------
@@ -53,8 +53,9 @@ def calibration_report(
 
     Notes
     -----
-    Of counts PIT values are randomised, and coverage is counted by them: intervals of counts end
-    at whole numbers, and hold more than they promise even if the distribution is right.
+    For counts, PIT values are randomised, and coverage is counted by them: intervals of counts end
+    at whole numbers, and contain more than their nominal probability even if the distribution is
+    right.
 
     Examples
     --------

@@ -152,8 +152,8 @@ class FunctionEstimator(TableEstimator):
         X : table
             As for ``predict``.
         as_frame : bool
-            Return columns ``mean_x`` and ``std_x`` of each term x as a table of the library of X:
-            of pandas with its index, polars, pyarrow or dask; of pandas for arrays and files.
+            Return columns ``mean_x`` and ``std_x`` for each term x as a table of the library of X:
+            pandas (with its index), polars, pyarrow or dask; pandas for arrays and files.
 
         Returns
         -------
@@ -192,9 +192,9 @@ class FunctionEstimator(TableEstimator):
         X : table
             As for ``predict``.
         as_frame : bool
-            Return columns ``prediction``, then ``contribution_x`` of each term x, then ``std_x``,
-            as a table of the library of X: of pandas with its index, polars, pyarrow or dask, which
-            stays lazy; of pandas for arrays and files. The intercept is ``intercept_``.
+            Return columns ``prediction``, then ``contribution_x`` for each term x, then ``std_x``,
+            as a table of the library of X: pandas (with its index), polars, pyarrow or dask
+            (lazily); pandas for arrays and files. The intercept is ``intercept_``.
 
         Returns
         -------
@@ -205,17 +205,17 @@ class FunctionEstimator(TableEstimator):
             row minus its mean over the training rows, and its posterior standard deviation. Terms
             are in the order of their variance over the training rows, so that explanations of
             different rows can be compared; ``kind`` says which are main effects, interactions or
-            projections. Lazy where X is a dask collection that knows how many rows it has.
+            projections. Lazy if X is a dask collection with a known number of rows.
 
         Notes
         -----
-        All is on the scale of f: that of the target, of its transform (``target_transform``) or of
-        the link, where contributions add up; offsets are not part of it. Behind a link the
-        prediction is that of ``predict_latent``.
+        Everything is on the scale of f, where contributions add up: that of the target, of its
+        transform (``target_transform``) or of the link function, without offsets. With a link
+        function the prediction is that of ``predict_latent``.
 
-        A contribution compares the row with the average training row, as a Shapley value does, and
-        of an additive function it equals the interventional one. An interaction is a term of its
-        own here, and not shared out between its columns.
+        A contribution compares the row with the average training row, as a Shapley value does; for
+        an additive function it equals the interventional Shapley value. An interaction is a
+        separate term here; it is not divided among its columns.
 
         Examples
         --------
@@ -252,8 +252,8 @@ class FunctionEstimator(TableEstimator):
     ) -> xr.DataArray:
         """Draw every term from the joint posterior, minus its weighted mean over the training rows.
 
-        Exactly, as ``sample`` draws their sum: functionals of single terms (differences of levels,
-        where a curve has its maximum, bands that hold for a whole curve) are read off the draws.
+        The draws are exact, as those of ``sample``. Use them for functionals of single terms:
+        differences of levels, the position of a maximum, bands that hold for a whole curve.
 
         Parameters
         ----------
@@ -302,7 +302,7 @@ class FunctionEstimator(TableEstimator):
     # ------------------------------------------------------------------ telling and keeping
 
     def summary(self) -> SummaryText:
-        """Describe the fit: a line per term, then noise, likelihood, solver and approximations.
+        """Describe the fit: one line per term, then noise, likelihood, solver and approximations.
 
         Returns
         -------

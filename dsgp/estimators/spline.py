@@ -36,7 +36,7 @@ from dsgp.rows.sources import (
 from dsgp.terms import LOG_2PI, Floats
 from dsgp.transforms import require_quantiles
 
-# Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
+# Numbers of 8 bytes per row: targets, weights, inputs, sorting, and states of the filter twice.
 _NUMBERS_A_ROW = 30
 # Weights that are less than this share of the largest are taken for a mistake.
 _LEAST_WEIGHT = 1e-10

@@ -54,7 +54,7 @@ class UpdatedEstimator(GaussianEstimator):
         y : array_like of shape (n_rows,), dask collection, or str
             The name of the target where it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            As of ``fit``, in the same unit.
+            As for ``fit``, in the same unit.
         relearn : bool
             Learn the hyperparameters again, from those the model has, on the sums of all rows.
         half_life : float, optional

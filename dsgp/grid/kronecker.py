@@ -43,7 +43,7 @@ class GridEvidence:
     ----------
     value : float
     by_log_lengthscale : ndarray of shape (D,)
-        One an axis, in order.
+        One per axis, in order.
     by_log_variance : float
         By the log of the amplitude, the product of all kernels' variances.
     by_log_noise : float
@@ -72,14 +72,14 @@ class KroneckerSystem:
     ``log_marginal_likelihood`` and ``evidence`` two; ``posterior`` three; ``sample`` three beside
     its draws. ``predict`` takes three arrays of up to Π max(G_d, H_d) cells; ``sample`` with
     ``points`` four beside its draws, of the grid that has the old and the new points. Residuals
-    of another dtype are copied. Besides, some three matrices (G_d, G_d) an axis.
+    of another dtype are copied. Besides, some three matrices (G_d, G_d) per axis.
 
     Parameters
     ----------
     points : sequence of D arrays, of shapes (G_1,), ..., (G_D,)
         Strictly ascending, each in the units of its axis.
     kernels : sequence of D kernels
-        One an axis; their variances multiply.
+        One per axis; their variances multiply.
     noise_variance : float
         σ², in squared units of the target.
     dtype : {"float64", "float32"}

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 # Cells of a block of steps: its temporaries stay in the cache.
 _BLOCK = 2**18
-# Seconds of compiled work a cell, to choose whether threads pay.
+# Seconds of compiled work per cell, to choose whether threads pay.
 _TURNING = 5e-9
 
 
@@ -29,7 +29,7 @@ class Rotation:
     """Eigenbases of all axes but one, applied to fields that are held fibre by fibre.
 
     Results do not depend on the number of threads, where callers hold BLAS to one of its own.
-    Temporaries are of 2¹⁸ cells a thread.
+    Temporaries are of 2¹⁸ cells per thread.
 
     Parameters
     ----------

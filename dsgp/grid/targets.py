@@ -48,7 +48,7 @@ class Targets:
     Attributes
     ----------
     points : tuple of ndarray
-        One an axis, in its unit. Of axes that go together: as many as there are points.
+        One per axis, in its unit. Of axes that go together: as many as there are points.
     coords : mapping of dim to ndarray
         The same as coordinates of their kind (dates, say), of axes that are asked elsewhere.
     together : tuple of int

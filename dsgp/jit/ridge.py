@@ -63,7 +63,7 @@ def fill_design(
                         3.0 * cardinal[c + 3 * size] * d + 2.0 * cardinal[c + 2 * size]
                     ) * d + cardinal[c + size]
                     out[i, first + k] += scale * beyond * rise
-            f = 4 * (below - m)  # one interval less than nodes a term
+            f = 4 * (below - m)  # one interval less than nodes per term
             slope = (3.0 * function[f + 3] * d + 2.0 * function[f + 2]) * d + function[f + 1]
             column = n_nodes + m * n_features
             for j in range(n_features):

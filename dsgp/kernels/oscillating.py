@@ -133,7 +133,7 @@ class QuasiPeriodic(Kernel):
         Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
         additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
-        As of ``Periodic``.
+        As for ``Periodic``.
     error : float or None
         Models of several terms take the state-space form of this largest error of the covariance,
         as a share of the variance, in linear time. None: the dense form, which is exact.

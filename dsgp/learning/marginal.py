@@ -59,7 +59,7 @@ class Learned:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     trace : list of float
         The log marginal likelihood by the last nodes, whenever an evaluation was the best so far.
@@ -239,7 +239,7 @@ def marginal(
     ----------
     tables : TwoWayTables
     rows : Rows
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     noise_variance : float
         Start.
     noise_bounds : tuple of float

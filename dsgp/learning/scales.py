@@ -147,7 +147,7 @@ class Start:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     mean : ndarray of shape (Σ U_d,)
         Functions at the points, roughly.
@@ -184,7 +184,7 @@ def finer_start(
     Parameters
     ----------
     equations : Equations
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     mean : ndarray of shape (Σ U_d,)
         Functions of the fit.

@@ -396,7 +396,7 @@ def class_columns(
 
 
 def _columns(probability: Floats, n_rows: int) -> Floats:
-    """Return a column a class, (n, n_classes)."""
+    """Return one column per class, (n, n_classes)."""
     if probability.ndim not in (1, 2) or len(probability) != n_rows:
         raise DataError(
             f"probability: expected the shape ({n_rows},) or ({n_rows}, n_classes), as y has "

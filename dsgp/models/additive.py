@@ -68,7 +68,7 @@ class AdditiveModel:
     information_scale : float
         The equations' targets are in this unit.
     unfelt : float
-        As of ``AdditiveSystem``.
+        As for ``AdditiveSystem``.
     """
 
     terms: list[FittedTerm]
@@ -301,7 +301,7 @@ class AdditiveModel:
         """Draw every term from the joint posterior, minus its weighted mean over training rows.
 
         Parameters, errors
-            As of ``sample``.
+            As for ``sample``.
 
         Returns
         -------
@@ -323,10 +323,10 @@ class AdditiveModel:
 
         Parameters
         ----------
-        columns : list of ndarray, one a term
+        columns : list of ndarray, one per term
             ``n_rows`` inputs of each; where one is missing the draw is minus its mean alone.
         n_rows, n_samples, random, tol
-            As of ``sample``.
+            As for ``sample``.
 
         Returns
         -------

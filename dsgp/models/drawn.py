@@ -51,9 +51,9 @@ class DrawnParameters:
     n_warmup : int
         Sweeps of each chain before.
     n_nodes : int
-        As of ``HyperDraws``.
+        As for ``HyperDraws``.
     left_open : float
-        As of ``HyperDraws``.
+        As for ``HyperDraws``.
     """
 
     method: str

@@ -28,7 +28,7 @@ class FitFacts:
     effective_dof : float
         Of all terms together.
     bin_error, bin_noise : float
-        As of ``gaussian.mean.Fit``.
+        As for ``gaussian.mean.Fit``.
     n_missing : dict of str to int
         Rows in which a column was missing.
     solver_iterations, n_iter : int

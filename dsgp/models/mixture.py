@@ -48,7 +48,7 @@ class MixtureModel(StartedModel):
     centres : ndarray of shape (R, n_terms)
         Weighted means of the functions over the training rows.
     row_variances : ndarray of shape (R,)
-        As of ``AdditiveModel``.
+        As for ``AdditiveModel``.
     """
 
     start: AdditiveModel

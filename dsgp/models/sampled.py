@@ -39,7 +39,7 @@ class DrawsModel(StartedModel):
     n_warmup : int
         Sweeps of each chain before.
     diagnostics : ndarray of shape (3, 2)
-        As of ``Sampled``.
+        As for ``Sampled``.
     """
 
     start: ProjectedModel

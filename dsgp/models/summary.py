@@ -97,7 +97,7 @@ class Summary:
     ----------
     heading : str
     terms : pandas.DataFrame
-        A row a term.
+        One row per term.
     legend : tuple of str
         Lines that explain its columns.
     lines : list of (label, text)

@@ -200,7 +200,7 @@ def draw_probabilities(ax: Axes, above: Axes, scored: Scored) -> None:
 
 
 def draw_roc(ax: Axes, scored: Scored) -> None:
-    """Draw a curve a class, and the corner that they hug enlarged."""
+    """Draw one curve per class, and the corner that they hug enlarged."""
     drawn = [ax]
     worst = min(scored.areas.values())
     # A curve that leaves the corner's square by its diagonal has an area of 1 − side² / 2.

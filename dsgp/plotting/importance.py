@@ -42,7 +42,7 @@ def plot_importance(
     Parameters
     ----------
     model : fitted model of terms
-        As of ``variance_shares``.
+        As for ``variance_shares``.
     most : int
         Terms drawn at most, the largest; the rest is summed up in a last bar.
     level : float in (0, 1)

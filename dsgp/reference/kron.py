@@ -70,7 +70,7 @@ def grid_log_likelihood(
 
     Parameters
     ----------
-    kernels : sequence of D kernels, one an axis
+    kernels : sequence of D kernels, one per axis
         Their variances are multiplied.
     axes : sequence of D arrays of shape (G_d,)
     y : ndarray of shape (N,)

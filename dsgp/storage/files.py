@@ -117,7 +117,7 @@ def require_files(folder: Path, files: Mapping[str, int], table: Mapping[str, An
     ----------
     folder : Path
     files : mapping of str to int
-        As of ``files_of``.
+        As for ``files_of``.
     table : mapping of str to an entry with ``bytes`` and ``sha256``
     """
     for name in table:

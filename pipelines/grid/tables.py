@@ -44,7 +44,7 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
         "peak 255) and SSIM are of all pixels, against the image before noise was added. Coverage "
         "is of the 95 % interval, of all pixels or, where some were left out, of those; of the "
         'image as it is with the noise of a pixel. "Noise of rounding" keeps the noise variance '
-        "at 1/12, that of whole grey levels: what is learnt as noise of a clean image is its "
+        "at 1/12, that of whole grey levels: what is learned as noise of a clean image is its "
         "edges.",
     ]
     for task in tasks:
@@ -101,7 +101,7 @@ def _without_truth(task: Task) -> str:
     taken = float(((task.given - task.ours.mean) ** 2).mean() ** 0.5)
     return (
         f"Nothing cleaner than this image is known, so that there is nothing to compare with: the "
-        f"noise learnt is {noise:.2f} grey levels, what smoothing takes away has a root mean "
+        f"noise learned is {noise:.2f} grey levels, what smoothing takes away has a root mean "
         f"square of {taken:.2f}."
     )
 

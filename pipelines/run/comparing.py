@@ -118,7 +118,7 @@ def _entry(folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def comparison(entries: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a model: its measures, and the seconds of fit and prediction."""
+    """One row per model: its measures, and the seconds of fit and prediction."""
     return pd.DataFrame(
         {
             model: {

@@ -101,7 +101,7 @@ def posterior_to_store(
     ----------
     source : StoredField
     bases : sequence of Eigenbasis
-        One an axis, in ascending order of its coordinates; ``vectors`` of shape (G, G) and
+        One per axis, in ascending order of its coordinates; ``vectors`` of shape (G, G) and
         ``values`` of shape (G,). The amplitude is in the values of one of them.
     noise_variance : float
         σ², in the square of the field's units.

@@ -58,7 +58,7 @@ class Beyond:
     fixed_noise : bool
         Whether the noise variance is known, as it also is without a learner.
     verbose : bool
-        As of the estimator.
+        As for the estimator.
     """
 
     pursuit: GaussianPursuit | None

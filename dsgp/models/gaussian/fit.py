@@ -73,7 +73,7 @@ class GaussianFit:
     noise_variance : float or None
         Of a row of weight 1, in the user's units: a start for the learner.
     fixed_noise, solver, learner, bins, tol, learner_tol, learner_max_iter, verbose
-        As of ``AdditiveGPRegressor``.
+        As for ``AdditiveGPRegressor``.
     max_iter : int
         Iterations of the solver at most.
     """

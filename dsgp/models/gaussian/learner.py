@@ -27,7 +27,7 @@ class Hyperparameters:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     noise_bounds : tuple of float
     learner : str or None

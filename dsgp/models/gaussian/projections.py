@@ -86,7 +86,7 @@ def with_projections(
         Of the terms by themselves; learning begins at their hyperparameters.
     source : Source
     log_jacobian : float
-        As of ``GaussianPursuit``.
+        As for ``GaussianPursuit``.
     clock : Clock
 
     Raises

@@ -65,7 +65,7 @@ class RemainderOutcome:
     notes : list of str
     converged : bool
     neighbour_error : float
-        As of ``NeighbourFunction.checked``.
+        As for ``NeighbourFunction.checked``.
     """
 
     model: RemainderModel

@@ -332,7 +332,7 @@ class _Search(Generic[Outcome]):
         return less, kept
 
     def _checked(self, first: Outcome, last: Outcome) -> tuple[float, float, int]:
-        """Difference of leave-one-out log densities a row, its standard error, and the rows."""
+        """Difference of leave-one-out log densities per row, its standard error, and the rows."""
         models = [self.fits.leave_one_out(outcome) for outcome in (first, last)]
         apart: list[Floats] = []
         counts: list[Floats] = []

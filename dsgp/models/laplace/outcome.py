@@ -39,7 +39,7 @@ class LaplaceOutcome:
     unresolved : tuple of str
         Columns in which there is structure that hyperparameters were not learned for.
     too_wide : dict of str to int
-        As of ``Responses``, where hyperparameters were learned.
+        As for ``Responses``, where hyperparameters were learned.
     """
 
     responses: Responses

@@ -71,7 +71,7 @@ class GaussianPursuit:
     fit : GaussianFit
         Of the functions for directions that are known.
     method, n_draws, n_warmup, n_chains, noise_variance, direction_uncertainty
-        As of ``ProjectionPursuitGPRegressor``.
+        As for ``ProjectionPursuitGPRegressor``.
     fixed_noise : bool
     """
 

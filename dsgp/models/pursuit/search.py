@@ -45,7 +45,7 @@ class Pursued:
         Rows that the trace is of.
     relevance : ndarray of shape (D,)
     failed, limited : bool
-        As of ``pursuit.search.Hyperparameters``.
+        As for ``pursuit.search.Hyperparameters``.
     """
 
     state: State

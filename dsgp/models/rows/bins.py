@@ -69,7 +69,7 @@ def summed_by_bins(
     plan : BinPlan
     summed : Statistics
     too_wide : dict of str to int
-        As of ``Training``.
+        As for ``Training``.
     """
     cut = partial(BinPlan.of, rows, surveyed, bins, auto=auto, kept_numbers=kept_numbers)
     plan = cut()

@@ -239,7 +239,7 @@ def _flat(y: Any) -> Any:
 
 
 def require_length(what: str, length: int, n_rows: float) -> None:
-    """Raise ``DataError`` if values beside a table are not one a row."""
+    """Raise ``DataError`` if values beside a table are not one per row."""
     if length != n_rows:
         raise DataError(
             f"X has {n_rows:.0f} rows but {what} has {length}: inconsistent numbers of samples; "
@@ -299,7 +299,7 @@ def extra_of(values: Any, n_rows: int, role: str, first_row: int = 0) -> Floats:
     Parameters
     ----------
     values : array_like
-        One a row, or one for all rows.
+        One per row, or one for all rows.
     n_rows : int
     role : str
         What they are, e.g. offset.
