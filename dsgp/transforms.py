@@ -273,8 +273,8 @@ class YeoJohnson(Transform):
               z = -\frac{(1 - u)^{2 - \lambda} - 1}{2 - \lambda} \ (u < 0), \quad
               u = \frac{y - \text{location}}{\text{scale}}
 
-    with the logarithm where a power is 0. λ = 1 changes nothing; below, a long upper tail is drawn
-    in, above, a lower one.
+    with the logarithm where a power is 0. λ = 1 changes nothing; a smaller λ shortens a long upper
+    tail, a larger one a long lower tail.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class YeoJohnson(Transform):
 
     @classmethod
     def learned(cls, values: Floats, counts: Floats) -> Self:
-        r"""Learn λ of a sample: that under which z is most likely normal.
+        r"""Learn λ from a sample: the one under which z is most likely normal.
 
         .. math:: -\tfrac n2 \log \operatorname{var} z + \sum_i \log dz_i / dy_i
 

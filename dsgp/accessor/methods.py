@@ -49,8 +49,8 @@ class Accessor:
         **options
             Other options of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``,
             ``learner``, ``fixed_noise``, …; and ``quantiles``, probabilities such as
-            ``[0.05, 0.5, 0.95]``, for one more result. For a Dataset also ``variables``, a name or a list: these
-            variables are the fields, and all others stay as they are.
+            ``[0.05, 0.5, 0.95]``, for one more result. For a Dataset also ``variables``, a name or
+            list: the fields; all other variables stay as they are.
 
         Returns
         -------

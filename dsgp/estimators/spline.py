@@ -114,12 +114,12 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         Parameters
         ----------
         X : array_like of shape (n_rows,) or (n_rows, 1), or table of one column
-            Finite numbers, or dates, which count in days. Of any kind of table that
-            ``AdditiveGPRegressor.fit`` takes; it is read into memory.
+            Finite numbers, or dates, which are converted to days; a table of any kind that
+            ``AdditiveGPRegressor.fit`` takes, which is read into memory.
         y : array_like of shape (n_rows,), dask collection or str
-            Targets; the name of the target where it is a column of X.
+            Targets, or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            A row of weight w has noise variance σ²/w; of weight 0 it is left out.
+            A row of weight w has noise variance σ²/w; a row of weight 0 is ignored.
 
         Returns
         -------
@@ -128,15 +128,15 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         Raises
         ------
         DataError
-            If there is not one column, a value is missing or no number, or there are no more than
-            ``order`` distinct values.
+            If there is more than one column, a value is missing or not a number, or there are at
+            most ``order`` distinct values.
         ParameterError
             If a parameter is out of its range.
 
         Warns
         -----
         ConvergenceWarning
-            If the likelihood still rises at functions that go through all points.
+            If the likelihood increases until the function goes through all points.
         """
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)):
             raise ParameterError(f"order must be 1, 2 or 3, got {self.order!r}")
@@ -253,9 +253,10 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             As for ``fit``; a table may have other columns.
         return_std : bool
         include_noise : bool
-            The standard deviation of a new observation of weight 1.
+            Return the standard deviation of a new observation of weight 1.
         derivative : int
-            Less than ``order``: in units of the target by the column's to that power.
+            Order of the derivative, less than ``order``; in units of the target per power of the
+            column's unit.
 
         Returns
         -------

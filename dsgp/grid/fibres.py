@@ -69,7 +69,7 @@ class FibreSystem:
     noise_variance : float
         σ², in squared units of the target.
     long : int
-        The axis to go along.
+        The long axis.
 
     Raises
     ------
@@ -228,7 +228,7 @@ class FibreSystem:
         Parameters
         ----------
         points : sequence of D arrays, of shapes (H_1,), ..., (H_D,)
-            Of any order, each in the units of its axis.
+            In any order, each in the units of its axis.
         y : ndarray of shape (G_1, ..., G_D)
 
         Returns
@@ -366,7 +366,7 @@ class FibreSystem:
             Number of draws.
         rng : numpy.random.Generator
         points : sequence of D arrays, of shapes (H_1,), ..., (H_D,), optional
-            Of any order. None: the grid itself.
+            In any order. None: the grid itself.
 
         Returns
         -------

@@ -182,10 +182,10 @@ class CellSystem:
     def local_variance(
         self, points: Sequence[Floats] | None = None, where: Bools | None = None
     ) -> Floats:
-        """Posterior variance given the most telling observed cells near each target.
+        """Posterior variance given the most informative observed cells near each target.
 
-        Never below the exact one. ``n_neighbours`` cells are chosen, one after the other by what
-        they explain, from candidates near and far.
+        It is never below the exact one. ``n_neighbours`` cells are chosen one after the other, by
+        how much they explain, from candidates near and far.
 
         Parameters
         ----------
@@ -248,8 +248,8 @@ class CellSystem:
         """Posterior variance at one place, by a solve, to half a per cent; never below the exact.
 
         Conjugate gradients minimise xᵀAx − 2xᵀb for the covariances b with the place, and every
-        iteration takes off the variance what it gains. What is left to gain, rᵀA⁻¹r, is estimated
-        by the preconditioner.
+        iteration reduces the variance by what it gains. The remaining gain, rᵀA⁻¹r, is estimated by
+        the preconditioner.
         """
         residual = np.zeros(len(self.cells))
         for term in self.prior.terms:
@@ -380,10 +380,10 @@ def conjugate_gradients(
     max_iter: int,
     what: str = "solving",
 ) -> Solve:
-    """Solve A x = rhs for a symmetric positive A; warn where that stops short of ``tol``.
+    """Solve A x = rhs for a symmetric positive A; warn if that stops above ``tol``.
 
-    The residual is that of the solution, not of the recurrence: where they part, it starts again
-    from there.
+    The residual is that of the solution, not of the recurrence: where the two differ, it starts
+    again from there.
 
     Examples
     --------

@@ -65,10 +65,10 @@ class CentredProduct(Product):
         \tilde k(x, x') = k(x, x') - \frac{(k w)(x) \, (k w)(x')}{w^\top k w}, \qquad
         \hat k = \tilde k / \textstyle\sum_i w_i \tilde k(g_i, g_i)
 
-    Every draw averages to 0 over each input, whatever the other is, so that curves of single inputs
-    and interactions share nothing, and s² is the mean variance of the interaction over rows whose
-    inputs are independent. The inputs are rows of two numbers; a level is its number, and its
-    kernel ``Independent``. Made by the term ``Tensor``.
+    Every draw averages to 0 over each input, for any value of the other one, so that curves of
+    single inputs and interactions have nothing in common, and s² is the mean variance of the
+    interaction over rows whose inputs are independent. The inputs are rows of two numbers; a level
+    is its number, and its kernel ``Independent``. Made by the term ``Tensor``.
 
     Parameters
     ----------

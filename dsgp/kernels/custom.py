@@ -40,7 +40,8 @@ class Custom(Kernel):
     Raises
     ------
     ParameterError
-        If the object has no such method, or what it returns has another shape or is no covariance.
+        If the object has no such method, or what it returns has another shape or is not a
+        covariance.
     """
 
     function: Any

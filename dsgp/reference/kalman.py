@@ -17,7 +17,7 @@ from dsgp.terms import LOG_2PI, Floats
 
 @dataclass(frozen=True)
 class Filtered:
-    """What the observations up to each state tell about it.
+    """Moments of each state given the observations up to it.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """What all observations tell about each state.
+    """Moments of each state given all observations.
 
     Attributes
     ----------

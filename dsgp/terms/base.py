@@ -30,7 +30,7 @@ def sum_by(codes: Codes, n_points: int, values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Observations:
-    """What rows tell about the function at the cells of one term.
+    """Sufficient statistics of rows about the function at the cells of one term.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class Posterior:
     def predict(self, inputs: Floats) -> tuple[Floats, Floats]:
         """Posterior mean and variance at new inputs.
 
-        Each input is computed by itself: its prediction does not depend on the others.
+        Inputs are independent: a prediction does not depend on the others.
         """
         mean = self.cells.kernel_sum(self.kernel, self.dual)(inputs)
         variance = self.cells.variance_function(self.kernel, self.seen.weight)(inputs)
@@ -324,11 +324,11 @@ class Cells(ABC):
         """Return the posterior variance as a function of the input; it needs no target."""
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
-        """Prior variance of what a row gets of the function, (n,)."""
+        """Prior variance of the function times its factor at each row, (n,)."""
         return np.full(len(inputs), kernel.std**2)
 
     def multipliers(self, inputs: Floats) -> Floats | None:
-        """What the function is multiplied by in each row, (n,); None where that is 1."""
+        """Factor of the function in each row, (n,); None if it is 1 everywhere."""
         return None
 
     def is_missing(self, inputs: Floats) -> NDArray[np.bool_]:

@@ -21,32 +21,32 @@ FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
 
 @dataclass(frozen=True, repr=False)
 class Tensor(Term):
-    """What two columns do together, beyond what each of them does by itself.
+    """Interaction of two columns: their joint effect beyond the sum of their main effects.
 
-    A smooth surface of two columns of numbers or dates, a curve for each level of a category less
-    what these have in common, or an effect of each pair of levels. Its prior has no main effects:
-    averaged over the rows of either column it is 0 whatever the other column is, so that terms of
-    the single columns keep their meaning beside it.
+    It is a smooth surface for two columns of numbers or dates, one curve per level for a column of
+    numbers and a category, or one effect per pair of levels. Its prior has no main effects:
+    averaged over the rows of either column it is 0 for any value of the other one, so that terms of
+    the single columns keep their meaning.
 
     Parameters
     ----------
     column, other : str
         The columns. ``column`` may be left out where ``terms`` maps it to the term.
     kernel, other_kernel : kernel, optional
-        Of each column of numbers or dates; the model's default where they are left out. Columns of
-        levels have none.
+        Kernels of the columns of numbers or dates; by default that of the model. Columns of levels
+        have none.
     part, other_part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
-        Of a column of dates, whose values are the levels.
+        Part of a column of dates, whose values are the levels.
     bins : int, optional
-        Of each column of numbers or dates where rows are binned, 4 to 64; 24 where left out.
+        Number of bins per column of numbers or dates if rows are binned, 4 to 64; by default 24.
     name : str, optional
-        What the term is called; by default both columns.
+        Name of the term; by default those of both columns.
 
     Notes
     -----
-    Distinct values of each column are kept where there are few, else ``bins`` of each; a
-    category of many levels leaves fewer bins to the other column. ``Smooth(column, by=other)`` has
-    a curve for each of very many levels, which then share the main effect.
+    Distinct values of each column are kept if they are few, otherwise ``bins`` bins per column;
+    with a category of many levels, the other column has fewer bins. For very many levels,
+    ``Smooth(column, by=other)`` has one curve per level, which includes the main effect.
 
     Examples
     --------

@@ -48,7 +48,7 @@ def parse_term(text: str) -> Term:
     Raises
     ------
     ParameterError
-        If it is no term.
+        If it is not a term.
 
     Examples
     --------

@@ -42,7 +42,7 @@ _DTYPES = ("float64", "float32")
 
 @dataclass(frozen=True)
 class PassesReport:
-    """What was done.
+    """Report of a field that was smoothed from disk to disk.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class PassesReport:
         The result.
     plan : Plan
     n_run : int
-        Tasks of this call.
+        Number of tasks that this call ran.
     n_resumed : int
-        Tasks that an earlier call had finished.
+        Number of tasks that an earlier call had finished.
     seconds : float
-        Of this call.
+        Wall time of this call.
     tile_error : dict or None
-        Of a field with gaps: what twice the halo changes in the middle of one tile, "mean" in
-        standard deviations, "std" relatively; and "local", the mean relative excess of its
-        standard deviations over exact ones. None: the result is exact.
+        For a field with gaps: the change by twice the halo in the middle of one tile, "mean" in
+        standard deviations, "std" relative; and "local", the mean relative excess of its standard
+        deviations over exact ones. None: the result is exact.
     residual : float
         The largest relative residual of tiles that did not converge; 0 if all did.
     """

@@ -41,13 +41,13 @@ class Plan:
     output_chunks : tuple of int
     passes : tuple of Pass
     dtype, intermediate_dtype : str
-        What is stored; computed in double precision whatever these are.
+        Types that are stored; everything is computed in double precision.
     task_bytes : int
         Memory that the largest task takes.
     bytes_read, bytes_written : int
         Of all passes, uncompressed.
     disk_bytes : int
-        At most so much at a time, the result included.
+        Maximum disk space at any time, including the result.
     """
 
     shape: tuple[int, ...]
@@ -81,7 +81,7 @@ class Plan:
         return regions.region(index, self.shape, self.passes[p].block)
 
     def describe(self) -> str:
-        """Return a few lines for people."""
+        """Return a few lines of text that describe the plan."""
         steps = " → ".join(
             f"{one.block} of {self.n_regions(p)}" for p, one in enumerate(self.passes)
         )

@@ -39,22 +39,22 @@ def read_table(
     Parameters
     ----------
     path : str, Path or UPath
-        Its ending tells the format: .csv, .csv.gz, .parquet or .pq. It may be an address, such as
-        ``s3://bucket/a.csv``.
+        The extension gives the format: .csv, .csv.gz, .parquet or .pq. It may be an address, such
+        as ``s3://bucket/a.csv``.
     columns : iterable of str, optional
         Only these are read.
     delimiter, decimal, encoding : str
-        Of a CSV file, as for ``CsvFormat``.
+        Format of a CSV file, as for ``CsvFormat``.
     storage_options : mapping, optional
-        Of an address, for fsspec, e.g. ``{"anon": True}``.
+        Options of fsspec for an address, e.g. ``{"anon": True}``.
 
     Raises
     ------
     DataError
-        If there is no such file, it is not what its name says, a column is absent or a name occurs
-        twice.
+        If there is no such file, its content does not match its extension, a column is absent or a
+        name occurs twice.
     ParameterError
-        If the file is in Parquet, and said to be written in another way than usual.
+        If options of CSV are given for a Parquet file.
     """
     place = place_of(path, storage_options)
     form = CsvFormat(delimiter, decimal, encoding)
