@@ -282,7 +282,7 @@ def _stored(name: str, task: str, data_dir: str | Path | None) -> Whole:
 def _inputs(whole: Whole, options: Options) -> pd.DataFrame:
     columns, drop = options.get("columns"), options.get("drop", ())
     if columns is not None and drop:
-        raise ParameterError("--columns says which inputs are used already; leave out --drop")
+        raise ParameterError("--columns already says which inputs are used; leave out --drop")
     return chosen_inputs(whole.X, columns, drop, whole.source)
 
 

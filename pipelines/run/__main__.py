@@ -82,11 +82,11 @@ def main(
     ] = None,
     fresh: Annotated[bool, Option("--fresh", help="Repeat every stage.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Print which stages would run, and why.")
+        bool, Option("--dry-run", help="Print which stages would run and why, and run none.")
     ] = False,
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads are used."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the stages of other data.")

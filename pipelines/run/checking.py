@@ -77,8 +77,8 @@ def _require_complete(options: Additive | Scoring) -> None:
     for kernel in (default, *term_kernels):
         if kernel.lengthscale is None or kernel.variance is None:
             raise ParameterError(
-                "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "
-                "variance: give them"
+                "learner: none keeps the given hyperparameters, but a kernel has no lengthscale "
+                "or no variance: give them"
             )
     if isinstance(options, Additive) and options.noise_variance is None:
         raise ParameterError("learner: none keeps noise_variance, but it is not given: give it")
