@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # Contributing quotes the expressions; the page on the paper is written by a pipeline.
 PAGES = [
     page
-    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
     if page.name != "contributing.md"
 ]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -21,7 +21,7 @@ EXPRESSIONS = {
     r"\btold\b": "reported, distinguished",
     r"\btells? (?:of|nothing|little|most|less|how|which|both|them apart)\b": "reports, says",
     r"\bfelt\b": "found, observed",
-    r"\bas of\b(?! \d)": "as for, like",
+    r"\b[Aa]s of\b(?! \d)": "as for, like",
     r"\bleft aside\b": "ignored",
     r"\bwithout a word\b": "silently",
     r"\bfor known\b": "treated as known",
@@ -31,7 +31,7 @@ EXPRESSIONS = {
     r"\bby its ending\b": "by its extension",
     r"\brelied on\b": "used",
     r"(?:^|[.:;] )Of (?:more than|every|all but|some|effects|classes)\b": "With, For",
-    rf"\b(?:{COUNTED}|[Oo]ne \w+) an? (?:{UNIT})\b": "per",
+    rf"\b(?:{COUNTED}|[Oo]ne(?: \w+)?) an? (?:{UNIT})\b": "per",
 }
 
 
