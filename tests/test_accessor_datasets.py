@@ -170,7 +170,7 @@ def test_nothing_to_fill_changes_nothing():
     xr.testing.assert_identical(ds.dsgp.fill(), ds)
     coded = ds.copy()
     coded["wind"] = ds["wind"].where(ds["wind"] < 1, -999.0).assign_attrs(missing_value=-999.0)
-    with pytest.warns(DataWarning, match="'wind': .* cells count as missing"):
+    with pytest.warns(DataWarning, match="'wind': .* cells are treated as missing"):
         assert "wind_mean" in coded.dsgp.fill(**known(*SIZES))
     masked = ds.dsgp.fill(mask=ds["wind"] < 1, variables="wind", **known(*SIZES))
     assert {"wind_mean", "depth"} <= set(masked)

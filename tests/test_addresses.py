@@ -366,9 +366,9 @@ def test_nothing_goes_into_a_store_with_which_it_would_be_lost(elsewhere, memory
 def test_what_is_no_model_stays(memory):
     (memory / "notes.zarr").mkdir()
     (memory / "notes.zarr" / "a.txt").write_text("mine")
-    with pytest.raises(StorageError, match="no dsgp store, so it is not overwritten"):
+    with pytest.raises(StorageError, match="not a dsgp store, so it is not overwritten"):
         storage.check_writable(memory / "notes.zarr", overwrite=True)
-    with pytest.raises(StorageError, match="is no dsgp store"):
+    with pytest.raises(StorageError, match="is not a dsgp store"):
         dsgp.load(memory / "notes.zarr")
     assert (memory / "notes.zarr" / "a.txt").read_text() == "mine"
 

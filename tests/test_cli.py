@@ -864,7 +864,7 @@ def test_what_is_no_model(tmp_path, command, name):
     data = saved(rows(), tmp_path / "d.csv")
     rest = [data, "--out", tmp_path / "p.csv"] if name == "predict" else []
     require_one_error(command(name, tmp_path / "none.zarr", *rest), "none.zarr")
-    require_one_error(command(name, data, *rest), "d.csv", "no dsgp store")
+    require_one_error(command(name, data, *rest), "d.csv", "not a dsgp store")
     assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
 
 

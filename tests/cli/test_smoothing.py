@@ -198,7 +198,7 @@ def test_a_saved_model_is_used_again(stores, tmp_path):
         learner=None,
     )
     require_same(second, expected)
-    assert "learnt from: nothing: given" in result.stdout
+    assert "learned from: nothing: given" in result.stdout
 
 
 def test_the_kernel_of_a_complete_field_is_not_doubled_for_one_with_gaps(stores, tmp_path):

@@ -200,7 +200,7 @@ def test_a_store_is_learnt_from(tmp_path):
     source = stored(da, tmp_path / "in.zarr")
     model = GridGP()
     model.smooth_store(source, "t", tmp_path / "out.zarr")
-    assert "hyperparameters learnt from: nothing" not in model.summary()
+    assert "hyperparameters learned from: nothing" not in model.summary()
     found = xr.open_zarr(tmp_path / "out.zarr").load()
     kept = GridGP(model.kernels_, model.noise_variance_, learner=None, mean=model.mean_)
     np.testing.assert_allclose(found["mean"], kept.fit(da).posterior()["mean"], rtol=1e-8)

@@ -356,7 +356,7 @@ def test_rows_without_noise_are_told_in_the_result():
     assert "stds are meaningless" in model.summary()
     noisy = SmoothingSpline().fit(x, x + np.random.default_rng(0).standard_normal(30))
     assert noisy.converged_
-    assert "say nothing" not in noisy.summary()
+    assert "have no meaning" not in noisy.summary()
 
 
 def test_vectors_of_dask_are_columns():

@@ -126,7 +126,7 @@ def test_the_disk_of_a_grids_result_is_full(running, cluster, small_disk, expect
     job = running(cluster.address, "grid", folder=small_disk)
     fill(small_disk)
     job.go_on()
-    job.require_error(StorageError, "No space left", "what is finished is kept")
+    job.require_error(StorageError, "No space left", "finished work is kept")
     assert not (small_disk / "out.zarr").exists()
     (small_disk / "filler").unlink()
     np.testing.assert_array_equal(grid(job.gate, small_disk), expected["grid"])

@@ -111,7 +111,7 @@ def test_what_is_no_regular_file_is_never_opened(store, name, what):
     thread.join(10)
     assert ended, "it hangs"
     if what not in ("folder", "circle"):
-        assert f"{name} is no regular file" in ended[0]
+        assert f"{name} is not a regular file" in ended[0]
 
 
 def bomb(store, name, **changed):
