@@ -42,7 +42,7 @@ class StorageError(DsgpError, OSError):
 class ClusterError(DsgpError, RuntimeError):
     """The workers or the scheduler of a dask cluster have failed.
 
-    Raised when no worker is there, the scheduler is gone or does not answer, workers are out of
+    Raised when there is no worker, the scheduler is lost or does not answer, workers are out of
     memory, several workers ended while they ran the same task, or their versions differ from those
     here. The message says what happened, what is safe and what to do.
     """

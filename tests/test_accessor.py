@@ -285,7 +285,7 @@ def test_what_is_no_field_is_carried_along_with_a_warning():
     ds["station"] = ("lat", list("abcdef"))
     ds["flag"] = ds["sst"] > 15
     with (
-        pytest.warns(DataWarning, match="'station', 'flag': no numbers.*carried along"),
+        pytest.warns(DataWarning, match="'station', 'flag': not numbers.*returned unchanged"),
         pytest.warns(DataWarning, match="'flag': no field, and along 'lon'.*left out"),
     ):
         result = ds.dsgp.interp(lon=[1.5], **kept("time", "lat", "lon"))

@@ -127,8 +127,7 @@ def _fields_of(ds: xr.Dataset, request: Request) -> list[Hashable]:
     others = [name for name in free if ds[name].dims and name not in placed]
     if others:
         _warn(
-            f"{_quoted(others)}: no numbers with a coordinate along each dim; carried along as "
-            "they are"
+            f"{_quoted(others)}: not numbers with a coordinate along each dim; returned unchanged"
         )
     categories = [name for name in quantities if name not in fields]
     if categories:
@@ -157,8 +156,8 @@ def _warn_of_lost(ds: xr.Dataset, moved: set[str], fields: list[Hashable]) -> No
     ]
     if lost:
         _warn(
-            f"{_quoted(lost)}: no field, and along {_quoted(sorted(moved))}, which is "
-            "interpolated; left out (ds.interp(..., method='nearest') has them)"
+            f"{_quoted(lost)}: not a field, but with the interpolated {_quoted(sorted(moved))}; "
+            "left out (ds.interp(..., method='nearest') has them)"
         )
 
 

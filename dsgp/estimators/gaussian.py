@@ -86,7 +86,7 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes. Columns are matched by name where both have names.
+            A table of any kind that ``fit`` takes. Columns are matched by name if both have names.
             Further columns are ignored, and so are those that were constant in the training
             rows.
         return_std : bool

@@ -165,7 +165,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         y : array_like of shape (n_rows,), dask collection, or str
             Targets that the likelihood allows, or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            How often a row counts; 0 is the same as no row.
+            How often a row counts; a row of weight 0 is ignored.
         offset : array_like of shape (n_rows,), dask collection or str, optional
             A known number that is added to f, on the scale of the link function; a column that is
             named here is not an input.

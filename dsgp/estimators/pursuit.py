@@ -118,7 +118,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
     draws_ : xarray.Dataset
         With "gibbs": ``directions`` (divided by the lengthscale), ``variances``, ``noise_variance``
         and ``log_likelihood``, by chain and draw. ``noise_variance_`` is the mean of the draws;
-        terms, kernels, projections, relevance and evidence are those that the chains started at.
+        terms, kernels, projections, relevance and evidence are the initial values of the chains.
     diagnostics_ : dict
         With "gibbs": R-hat and effective sample size of the noise variance, of predictions (at 200
         training rows, the 95 % quantile of the one and the 5 % quantile of the other) and of the

@@ -143,7 +143,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         y : array_like of shape (n_rows,), dask collection, or str
             Labels (text, numbers or booleans), or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            How often a row counts; 0 is the same as no row.
+            How often a row counts; a row of weight 0 is ignored.
 
         Returns
         -------

@@ -122,7 +122,7 @@ class ResponseEstimator(ResponseDistribution):
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes.
+            A table of any kind that ``fit`` takes.
         return_std : bool
         include_noise : bool
             Return the standard deviation of a new observation instead of that of the mean given f.

@@ -83,9 +83,9 @@ class KroneckerSystem:
     noise_variance : float
         σ², in squared units of the target.
     dtype : {"float64", "float32"}
-        Of grids and the products with them. Eigenbases and sums over the grid are float64 in
-        either case. With float32, results have some six digits relative to the largest value, and
-        the gradient by lengthscales no more.
+        Type of grids and of the products with them. Eigenbases and sums over the grid are float64
+        in either case. With float32, results have some six digits relative to the largest value,
+        and the gradient by lengthscales no more.
 
     Raises
     ------
@@ -234,7 +234,7 @@ class KroneckerSystem:
             Number of draws.
         rng : numpy.random.Generator
         points : sequence of D arrays of shapes (H_1,), ..., (H_D,), optional
-            Of another grid, in any order; that of the data by default.
+            Points of another grid, in any order; by default those of the data.
 
         Returns
         -------

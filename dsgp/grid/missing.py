@@ -77,12 +77,12 @@ class CellSystem:
     n_neighbours : int
         Earlier cells on which Vecchia's factor regresses each one.
     tol : float
-        Of a solve: norm of the residual over that of the right-hand side. Where the noise variance
-        is at least σ², the root mean square error of the mean over the observed cells is at most
-        the root mean square of the residual.
+        Tolerance of a solve: norm of the residual divided by that of the right-hand side. Where the
+        noise variance is at least σ², the root mean square error of the mean over the observed
+        cells is at most the root mean square of the residual.
     max_iter : int
     seed : int
-        Of the order of elimination.
+        Random seed of the order of elimination.
     rows : ndarray of int, ascending, optional
         Places in that order of the cells whose likelihood is wanted, if that is all.
 

@@ -178,7 +178,7 @@ class Likelihood(ABC):
         Parameters
         ----------
         mean, variance : array_like of shape (n,)
-            Of the latent.
+            Mean and variance of the latent f.
         level : float
             Probability of the interval, within (0, 1).
         trials : array_like of shape (n,), optional
@@ -211,7 +211,7 @@ class Likelihood(ABC):
         y : array_like of shape (n,)
             Any numbers; for counts and categories they need not be whole.
         mean, variance : array_like of shape (n,)
-            Of the latent.
+            Mean and variance of the latent f.
         trials : array_like of shape (n,), optional
             For the binomial only.
 

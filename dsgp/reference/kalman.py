@@ -22,9 +22,9 @@ class Filtered:
     Attributes
     ----------
     predicted_mean, predicted_covariance : ndarray of shape (n, m) and (n, m, m)
-        Of state t given the observations before it.
+        Moments of state t given the observations before it.
     mean, covariance : ndarray of shape (n, m) and (n, m, m)
-        Of state t given the observations up to and including its own.
+        Moments of state t given the observations up to and including its own.
     log_likelihood : float
         Log density of all observations.
     """

@@ -150,7 +150,7 @@ class Posterior:
     kernel : Kernel
     seen : Observations
     mean, variance : ndarray of shape (n_cells,)
-        Of the function at the cells.
+        Moments of the function at the cells.
     dual : ndarray of shape (n_cells,)
         (K + R)⁻¹ target, so that ``mean`` = K @ dual.
     evidence : Evidence
@@ -360,7 +360,7 @@ class Cells(ABC):
         """
 
     def fewest_bins(self) -> int:
-        """How many bins there are at least."""
+        """The smallest number of bins."""
         return 1
 
     @abstractmethod
@@ -386,11 +386,11 @@ class Cells(ABC):
     # ------------------------------------------------------------------ resolution and search
 
     def scale(self, weight: Floats) -> Scale | None:
-        """How the inputs spread; None where there is no lengthscale."""
+        """Spread of the inputs; None if there is no lengthscale."""
         return None
 
     def scale_of(self, name: str, weight: Floats) -> Scale | None:
-        """How the input spreads that a lengthscale is of, by the name of that parameter."""
+        """Spread of the input of a lengthscale, by the name of the lengthscale."""
         return self.scale(weight)
 
     def slopes(self, values: Floats) -> Floats | None:
@@ -421,7 +421,7 @@ class Cells(ABC):
 
     @property
     def n_curves(self) -> int:
-        """How many functions without anything in common the term consists of."""
+        """The number of independent functions of which the term consists."""
         return 1
 
     @property

@@ -37,7 +37,7 @@ class Plan:
     groups : tuple of tuple of int
         Axes that are rotated together.
     chunks : tuple of int
-        Of the intermediate stores; regions of all passes are made of whole ones.
+        Chunks of the intermediate stores; regions of all passes consist of whole chunks.
     output_chunks : tuple of int
     passes : tuple of Pass
     dtype, intermediate_dtype : str
@@ -45,7 +45,7 @@ class Plan:
     task_bytes : int
         Memory that the largest task takes.
     bytes_read, bytes_written : int
-        Of all passes, uncompressed.
+        Uncompressed bytes of all passes.
     disk_bytes : int
         Maximum disk space at any time, including the result.
     """

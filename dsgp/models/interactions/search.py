@@ -246,7 +246,7 @@ class _Search(Generic[Outcome]):
             gained = self.fits.evidence(outcome) - begun
             notes.append(
                 f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
-                f"{gained:.4g} nats of marginal likelihood"
+                f"{gained:.4g} nats of log marginal likelihood"
             )
         elif self.pairs:
             notes.append(

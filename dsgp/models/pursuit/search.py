@@ -138,8 +138,8 @@ class Search:
             )
         elif gain > step_tolerance(pursued.state):
             warnings.warn(
-                f"the last step of the search still gained {gain:.2g} nats: directions and "
-                "functions are near their optimum, but not at it",
+                f"the last step of the search still gained {gain:.2g} nats of log evidence: "
+                "directions and functions are near their optimum, but not at it",
                 ConvergenceWarning,
                 stacklevel=4,
             )
