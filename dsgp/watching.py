@@ -374,7 +374,7 @@ def _done(asked: Future[Any], seconds: float) -> bool:
 
 
 def _holds_work(worker: Mapping[str, Any]) -> bool:
-    """Tell whether work waits on a worker, none of which is being done."""
+    """Return whether work waits on a worker that does none of it."""
     counts = worker["metrics"].get("task_counts", {})
     waiting = sum(counts.get(state, 0) for state in ("ready", "waiting", "fetch", "constrained"))
     return waiting > 0 and not counts.get("executing", 0)

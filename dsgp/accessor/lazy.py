@@ -142,7 +142,7 @@ def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:
 
 
 def _check_kernels(kernels: Any, layout: Field) -> None:
-    """Raise if kernels name another dim; whatever else is wrong with them, the fit tells."""
+    """Raise if kernels name another dim; the fit checks everything else."""
     for mapping in kernels if isinstance(kernels, (list, tuple)) else [kernels]:
         if isinstance(mapping, Mapping):
             check_dims(mapping, layout.axes, "kernels")

@@ -64,7 +64,7 @@ class UnknownConstant:
         columns : list of ndarray of shape (n,)
             Inputs of every term; where one is missing (NaN) its term gives nothing.
         n_rows : int
-            n, which no column tells where there is no term.
+            n, which no column determines if there is no term.
         """
         left = np.ones(n_rows)
         for cells, function, inputs in zip(self.cells, self.functions, columns, strict=True):

@@ -90,7 +90,7 @@ class Equations(ABC):
         return {name: np.delete(vector, slice(first, last)) for name, vector in vectors.items()}
 
     def at_home(self) -> Self:
-        """Return the same equations, of which other processes keep nothing."""
+        """Return the same equations with nothing kept in other processes."""
         return self
 
     @abstractmethod

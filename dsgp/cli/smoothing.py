@@ -206,7 +206,7 @@ def _domain(dataset: xr.Dataset, text: str) -> Any:
 
 
 def _require_simple(context: typer.Context, needed: float, places: _Places) -> None:
-    """Raise if a field that is worked through in pieces is asked for what needs it at once."""
+    """Raise if an option for a field that is processed in pieces needs the whole field."""
     power, unit = (30, "GiB") if needed >= 2**30 else (20, "MiB")
     size = f"{needed / 2**power:.1f} {unit}"
     what = f"the field needs about {size} at once, and is processed in pieces"

@@ -1,4 +1,4 @@
-"""The terms that a user asks for, as ``kernel`` and ``terms`` of an estimator."""
+"""The terms that a user specifies, by ``kernel`` and ``terms`` of an estimator."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class GivenTerms:
     def bound(self, source: Source, priors_count: bool = False) -> list[BoundTerm]:
         """Return the terms of a source, by what its columns hold.
 
-        ``priors_count``: whether the learner heeds priors of kernels.
+        ``priors_count``: whether the learner uses priors of kernels.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class GivenTerms:
         return bound_terms
 
     def _require_columns(self, names: tuple[str, ...]) -> None:
-        """Raise ``ParameterError`` if a column that is asked for is not there."""
+        """Raise ``ParameterError`` if a column that is named is absent."""
         if unknown := [column for column in self.by_column if column not in names]:
             raise ParameterError(
                 f"terms names {unknown}, which are not among the columns {list(names)}"
@@ -214,7 +214,7 @@ def require_complete(terms: Sequence[BoundTerm]) -> None:
 
 
 def require_no_priors(kernel: Kernel, what: str) -> None:
-    """Raise ``ParameterError`` if a kernel has priors where nothing would heed them."""
+    """Raise ``ParameterError`` if a kernel has priors where nothing would use them."""
     if kernel.priors:
         raise ParameterError(
             f"{what}: {kernel!r} has priors, which only learners that maximise a marginal "

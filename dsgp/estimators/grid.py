@@ -349,7 +349,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         return self.field_.restore(draws, targets=targets, leading=("sample",))
 
     def _targets(self, coords: Mapping[str, Any]) -> Targets:
-        """Read where the field is asked for; refuse what does not fit into memory."""
+        """Read the targets of a prediction; refuse those that do not fit into memory."""
         targets = Targets.of(self.field_.axes, coords)
         targets.require_memory(self.field_.shape)
         targets.warn_beyond()

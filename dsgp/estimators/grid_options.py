@@ -70,7 +70,7 @@ def sums_of(
     """Return the sums of kernels among which the learner chooses, by their number of terms.
 
     Where the number is given, those before the last are where its search starts from. Where
-    lengthscales are given, they say of which scales the field is.
+    lengthscales are given, they say which scales the field has.
     """
     number = None if isinstance(scales, str) else scales
     plain = kernels is None or isinstance(kernels, Mapping)

@@ -1,4 +1,4 @@
-"""What ``GridGP.summary`` tells."""
+"""The text of ``GridGP.summary``."""
 
 from __future__ import annotations
 

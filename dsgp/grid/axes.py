@@ -105,7 +105,7 @@ class GridAxis:
         coordinate : DataArray of shape (n_points,)
             Ascending or descending. Its name is the dim.
         unit : {"days", "hours", "minutes", "seconds"}, optional
-            For times only. Default: the largest of which the median step is at least one;
+            For times only. Default: the largest unit for which the median step is at least one;
             seconds for shorter steps, days for an axis of one point.
 
         Raises

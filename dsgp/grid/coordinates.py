@@ -256,7 +256,7 @@ def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def best_unit(days: Floats) -> str:
-    """Return the largest unit of which the median step is at least one."""
+    """Return the largest unit for which the median step is at least one."""
     step = float(np.median(np.diff(days))) if days.size > 1 else 1.0
     # The step is a sum of rounded numbers: an hour may come a little short of 1/24.
     return next((unit for unit, n in PER_DAY.items() if step * n >= 1 - 1e-9), "seconds")

@@ -216,7 +216,7 @@ class GappySystem:
         ]
 
     def settle_variance(self) -> tuple[str, float | None]:
-        """Choose between local variances and calibrated ones, where that is open; tell the error.
+        """Choose between local and calibrated variances, if not given; return the error, too.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Where a field is asked for: a grid, points, or points along some axes and a grid along others.
+"""Targets of predictions: a grid, points, or points along some axes and a grid along others.
 
 The semantics are those of xarray's indexing: every axis has an array of new coordinates with dims,
 and axes whose arrays share a dim go together, point by point.
@@ -39,7 +39,7 @@ class _Indexer:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Cells of another grid, or points, at which a field is asked for.
+    """Cells of another grid, or points, at which a field is predicted.
 
     Numbers are computed in an inner layout: where axes go ``together``, a first dim of points and
     then one dim for each other axis in its order; else one dim for each axis. ``arranged`` turns

@@ -2,7 +2,7 @@
 
 The functions of all terms lie one after the other in flat arrays. Term m has nodes
 ``nodes[starts[m] : starts[m + 1]]``, K of them. Between two nodes a function is
-c_0 + c_1 d + c_2 d² + c_3 d³, d the distance to the lower node; beyond the ends it goes on as a
+c_0 + c_1 d + c_2 d² + c_3 d³, d the distance to the lower node; beyond the ends it continues as a
 straight line. ``function`` has these four numbers an interval, ``cardinal`` those of the K splines
 that are 1 at one node and 0 at the others.
 """

@@ -3,9 +3,9 @@
 The posterior is approximated as in ``vbem``, and the E-step is the same. Its M-step takes of each
 term the expected sufficient statistics of its chain of states, and maximises the expected log
 density of that chain in lengthscale and variance, with the states as they are. The bound never
-falls, and its steps are short: n states of m components tell the variance of what moves them to a
-relative sqrt(2 / (n m)), however little the targets say of it, so that a step is a share of what is
-missing that falls as 1 / n. ``vbem`` maximises the bound of a term itself, with the states
+falls, and its steps are short: n states of m components determine the variance of what moves them
+to a relative sqrt(2 / (n m)), however little the targets say of it, so that a step is a share of
+what is missing that falls as 1 / n. ``vbem`` maximises the bound of a term itself, with the states
 integrated out: the same optima, in a fraction of the iterations.
 """
 
@@ -194,8 +194,8 @@ def maximise_expected(search: Search, chain: ExpectedChain) -> Kernel:
     """Maximise the expected log density of a chain by conjugate gradients.
 
     In the logs of the lengthscale ℓ, and of the intensity s² / ℓ^(2m − 1) of the white noise that
-    moves the states if both are free: the states tell by far the most of that one, and nearly the
-    same for any ℓ. The result is never worse than the kernel it starts from.
+    moves the states if both are free: the states are by far the most informative about that one,
+    and nearly the same for any ℓ. The result is never worse than the kernel it starts from.
     """
     m = chain.kernel.order
     unit = 0.5 * m * len(chain.tau)  # how sharply the log of the intensity is known

@@ -306,7 +306,7 @@ def _open_of_resolved(tables: TwoWayTables, open_variance: list[float]) -> float
 def _wanted(
     tables: TwoWayTables, basis: Basis, counts: list[int], best: Optimum
 ) -> tuple[list[int], list[float]]:
-    """Return how many nodes an optimum asks for, and the variances that these leave open."""
+    """Return how many nodes an optimum needs, and the variances that these do not represent."""
     open_variance = open_variances(tables, basis, best.kernels, best.noise_variance)
     return more_nodes(tables, counts, best.kernels, open_variance), open_variance
 
@@ -338,7 +338,7 @@ def _elsewhere(
 
 
 def _require_finite(result: Evidence) -> None:
-    """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would go on with NaN."""
+    """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would continue with NaN."""
     slopes = [result.by_log_noise, *(v for term in result.by_log for v in term.values())]
     if not (math.isfinite(result.value) and np.isfinite(slopes).all()):
         raise LinAlgError("the likelihood at the nodes has overflowed")

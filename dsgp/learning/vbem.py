@@ -183,7 +183,7 @@ def vbem(
 
 
 class _Step(NamedTuple):
-    """Result of an M-step: kernels, noise variances to try in turn, where the solver goes on."""
+    """Result of an M-step: kernels, noise variances to try in turn, where the solver continues."""
 
     kernels: list[Kernel]
     noise_variances: tuple[float, float]

@@ -106,7 +106,7 @@ class AdditiveModel:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What variances, covariances and samples need; made when first asked for."""
+        """What variances, covariances and samples need; made when first needed."""
         system = AdditiveSystem(
             self.equations,
             [term.kernel for term in self.terms],

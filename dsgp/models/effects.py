@@ -7,7 +7,7 @@ the posterior has beyond the narrowest such band (a contour probability: Box and
 2004): below 0.05 where the 95 % band for the whole function leaves zero somewhere.
 
 Deviations are drawn in the coarse spaces of multigrid, as in ``shares``. What finer details deviate
-by is drawn independently at every point, so that each has the variance that ``components`` tells.
+by is drawn independently at every point, so that each has the variance that ``components`` reports.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class FitFacts:
 
     @classmethod
     def of_laplace(cls, outcome: LaplaceOutcome, learner: str | None) -> FitFacts:
-        """Facts of a fit by Laplace's approximation, with the learner that was asked for."""
+        """Facts of a fit by Laplace's approximation, with the learner that was requested."""
         learned, mode = outcome.learned, outcome.mode
         return cls(
             noise_variance=outcome.likelihood.noise_variance,

@@ -151,7 +151,7 @@ class GaussianModel:
         """Log density of each training row given all others, and what the others leave, (n,) each.
 
         Rasmussen and Williams 2006, sec. 5.4.2. The first is NaN where a row has weight 0; what is
-        left is not positive where a row tells all of f by itself. Where noise varies, and is next
+        left is not positive where a row alone determines f. Where noise varies, and is next
         to nothing in a row, that happens by the error of the variance: so much is left then.
         """
         mean, variance = self.latent.moments(rows, True)

@@ -37,7 +37,7 @@ def lengthscale_of(kernel: Kernel) -> float:
 
 
 def fine_lines(latent: FittedModel) -> list[tuple[str, str]]:
-    """Say of which functions neighbouring values of their column have little in common."""
+    """Name the functions whose values at neighbouring points have little in common."""
     fine = []
     for term in latent.terms:
         is_curve = term.bound.kind == "Smooth" and term.bound.group is None

@@ -1,4 +1,4 @@
-"""What is remembered of training rows: enough to tell them from others, not what they held."""
+"""What is remembered of training rows: enough to recognise them, not what they held."""
 
 from __future__ import annotations
 

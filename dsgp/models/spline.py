@@ -112,7 +112,7 @@ class SplineData:
 
     @property
     def largest_rate(self) -> float:
-        """Beyond it float64 cannot tell the noise from none."""
+        """Beyond it float64 cannot distinguish the noise from none."""
         return float(10.0 ** (self.roughest + _BEYOND))
 
     @property

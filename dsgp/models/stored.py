@@ -253,7 +253,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Fitted
 
 
 def _totals(settings: dict[str, Any], stored: dict[str, Any], layout: Layout) -> dict[str, float]:
-    """Sums over all rows; of earlier stores, as far as what they hold tells."""
+    """Sums over all rows; for earlier stores, as far as they can be reconstructed."""
     known = settings["equations"]
     if all(name in known for name in EQUATION_TOTALS):
         return {name: float(known[name]) for name in EQUATION_TOTALS}

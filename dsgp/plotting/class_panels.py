@@ -137,14 +137,14 @@ def draw_calibration(ax: Axes, scored: Scored, n_bins: int | None, level: float)
 
 
 def _calibration_error(scored: Scored, n_bins: int | None) -> float:
-    """By the bins of the measure unless others were asked for: one number everywhere."""
+    """By the bins of the measure unless others were requested: one number everywhere."""
     if n_bins is None:
         return calibration_error(scored.codes, scored.columns)
     return calibration_error(scored.codes, scored.columns, n_bins=n_bins)
 
 
 def _draw_class(ax: Axes, scored: Scored, k: int, n_bins: int | None) -> None:
-    """Curve of one class, over the rows where it is not all but excluded."""
+    """Curve of one class, over the rows where its probability is not nearly zero."""
     likely = scored.columns[:, k] >= _EXCLUDED
     n_likely = int(np.count_nonzero(likely))
     if n_likely:

@@ -16,7 +16,7 @@ class DisplayedFigure(Figure):
     """
 
     def _repr_png_(self) -> bytes:
-        """Draw for IPython, with nothing cut off at the edges, at the size that is asked for."""
+        """Draw for IPython, with nothing cut off at the edges, at the requested size."""
         buffer = io.BytesIO()
         self.savefig(buffer, format="png", bbox_inches="tight")
         return buffer.getvalue()

@@ -148,7 +148,7 @@ def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _written(group: str, middles: Floats, place: int) -> str:
-    """Write the median of a group with as many digits as tell it from the others."""
+    """Write the median of a group with as many digits as distinguish it from the others."""
     value = float(middles[place])
     if not np.isfinite(value):
         return str(group)

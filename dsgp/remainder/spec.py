@@ -1,4 +1,4 @@
-"""What a user asks for as a remainder."""
+"""The specification of a remainder."""
 
 from __future__ import annotations
 

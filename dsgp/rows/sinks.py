@@ -32,7 +32,7 @@ EXPLAINED = ("prediction", "intercept")
 
 @contextmanager
 def table_writer(name: str, path: Path) -> Iterator[Write]:
-    """Give a function that adds rows to ``path``, in the format that ``name`` asks for.
+    """Give a function that adds rows to ``path``, in the format of the extension of ``name``.
 
     Every call takes a table of the same columns; row labels are not written.
     """

@@ -1,4 +1,4 @@
-"""Chains on disk: what an interrupted run goes on from, and a finished one that is to be longer."""
+"""Chains on disk: from them an interrupted run resumes, and a finished one is continued."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class Told:
-    """What the rows tell a term, all other terms given.
+    """What the rows say about a term, given all other terms.
 
     Attributes
     ----------

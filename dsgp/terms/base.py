@@ -121,7 +121,7 @@ class Evidence:
 
 
 class Slopes(Mapping[str, float]):
-    """Derivatives by the logs of parameters that are computed when one is asked for."""
+    """Derivatives by the logs of parameters that are computed when one is needed."""
 
     def __init__(self, names: Sequence[str], compute: Callable[[], dict[str, float]]) -> None:
         self._names, self._compute = tuple(names), compute

@@ -13,7 +13,7 @@ MOST_STATES = 16
 
 
 def family_of(kernel: Kernel, form: str | None, column: str) -> str:
-    """Say what the cells of a kernel are, by cost where no form is asked for."""
+    """Say what the cells of a kernel are, by cost if no form is specified."""
     if form == "dense":
         return "dense"
     if isinstance(kernel, Matern):

@@ -1,7 +1,7 @@
 """The posterior of a field on disk, pass by pass, on the workers of a cluster or on threads.
 
 Between passes there is a barrier; what is finished is in the manifest of the work folder beside
-the output, from which an interrupted job goes on.
+the output, from which an interrupted job resumes.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def gappy_posterior_to_store(
     """Write the posterior of a field with gaps on disk, tile by tile.
 
     An approximation: a tile sees what is observed in it and in a halo around it. ``tile_error`` of
-    the report tells what twice the halo changes in one tile.
+    the report has the change by twice the halo in one tile.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def gappy_posterior_to_store(
         In the order in which the field is stored, of length 1 where it does not depend on an
         axis. False: the cell stays empty.
     memory, include_noise, dtype, resume, overwrite, labels
-        As for ``posterior_to_store``, which also tells what is raised.
+        As for ``posterior_to_store``, which also lists the errors.
     """
     _require_dtypes(dtype=dtype)
     fingerprint = {

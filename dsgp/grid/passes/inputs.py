@@ -1,4 +1,4 @@
-"""What is asked for besides the field: eigenbases, noise and mean, checked and as stored."""
+"""Inputs of a job besides the field: eigenbases, noise and mean, checked and as stored."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What is finished: a small JSON file in the work folder, replaced as a whole.
 
-It holds the plan, so that a job is resumed as it was begun, and what tells another job from it.
+It holds the plan, so that a job is resumed as it was begun, and what identifies the job.
 """
 
 from __future__ import annotations

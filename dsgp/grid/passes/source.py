@@ -1,4 +1,4 @@
-"""A variable in a zarr store or netCDF file, of which regions are read where they are needed.
+"""A variable in a zarr store or netCDF file, whose regions are read where they are needed.
 
 xarray decodes what is stored (packed integers, scales, fill values). Nothing is written here.
 """
@@ -227,7 +227,7 @@ class StoredField:
         return filled(self.shape, unit, max(PIECE_BYTES // 8, math.prod(unit)))
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells another field, or a changed one, from this one."""
+        """Return what identifies this field, and changes if the field does."""
         digest = hashlib.sha256()
         for line in _signatures(self._place, self.variable):
             digest.update(f"{line}\n".encode())

@@ -71,7 +71,7 @@ class DamagedError(StorageError):
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that trying again does not mend; returned, because a raised one would be retried."""
+    """An error that would occur again; returned, because a raised one would be retried."""
 
     error: DsgpError
     damaged: Region | None = None

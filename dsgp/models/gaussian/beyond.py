@@ -98,7 +98,7 @@ class Beyond:
         terms: list[BoundTerm],
         clock: Clock,
     ) -> Whole:
-        """Fit what is asked for, to what terms and interactions leave and together with them.
+        """Fit projections and remainder, after and together with terms and interactions.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Beyond:
             Its target is that of the user.
         target : Target
         terms : list of BoundTerm
-            As they were asked for.
+            As they were specified.
         clock : Clock
         """
         outcome = found.outcome

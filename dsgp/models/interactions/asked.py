@@ -1,4 +1,4 @@
-"""What ``interactions=`` asks for: its check, the columns that can interact, and their terms."""
+"""The option ``interactions=``: its check, the columns that can interact, and their terms."""
 
 from __future__ import annotations
 

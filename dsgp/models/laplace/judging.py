@@ -57,7 +57,7 @@ def left_structure(outcome: LaplaceOutcome, *, by_screen: bool = False) -> Start
 
 
 def not_resolved(table: RowTable) -> str:
-    """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
+    """Say that float64 cannot resolve the functions; name the likeliest column."""
     lines = [cells.line for cells in table.cells]
     points = [np.zeros(1) if line is None else line for line in lines]
     finest = [float(np.diff(axis_points).min(initial=np.inf)) for axis_points in points]

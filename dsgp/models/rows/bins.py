@@ -1,4 +1,4 @@
-"""Rows summed by bins, with bins as fine as the target asks for."""
+"""Rows summed by bins, with bins as fine as the target requires."""
 
 from __future__ import annotations
 

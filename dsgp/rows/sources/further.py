@@ -33,7 +33,7 @@ class Further:
     Attributes
     ----------
     source : Source
-        Its columns are those asked for, in that order; levels have the numbers of ``kinds``.
+        Its columns are those requested, in that order; levels have the numbers of ``kinds``.
     kinds : dict of str to Kind
         Of the columns that are no numbers.
     moves : dict of str to ndarray of int

@@ -135,7 +135,7 @@ class Categories(Kind):
         return pd.Index(np.array(self.names, dtype=object))
 
     def check(self, what: str, values: Any) -> None:
-        """Whether the values are levels at all; which ones, only encoding tells."""
+        """Whether the values are levels at all; which ones is known after encoding only."""
 
     def encode(self, what: str, values: Any) -> Floats:
         labels = labels_of_levels(what, values)
@@ -346,7 +346,7 @@ def _as_dates(series: Any) -> Any:
 
 
 def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -> None:
-    """Raise ``DataError`` if a column of levels that nobody asked for names the rows."""
+    """Raise ``DataError`` if a column of levels that was not requested names the rows."""
     n_levels = len(kind.labels)
     if asked or n_rows is None or n_levels <= max(_SHARE_OF_ROWS * n_rows, _FEW_LEVELS):
         return

@@ -25,7 +25,7 @@ UNMATCHED = "The feature names should match those that were passed during fit."
 
 @dataclass(frozen=True)
 class Columns:
-    """Numeric columns of one table, converted to float64 only when asked for.
+    """Numeric columns of one table, converted to float64 only when needed.
 
     Attributes
     ----------

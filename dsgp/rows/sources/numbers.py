@@ -74,7 +74,7 @@ def numbers_of(what: str, values: Any) -> Floats:
 def require_numbers(what: str, values: Any) -> None:
     """Raise ``DataError`` unless all values of a column are numbers or missing.
 
-    The message tells the type of the column, the first value that is no number, how many there
+    The message names the type of the column, the first value that is not a number, how many there
     are, and what to do.
     """
     values = _column(values)
@@ -88,7 +88,7 @@ def require_numbers(what: str, values: Any) -> None:
 def require_number_type(what: str, kind: Any) -> None:
     """Raise ``DataError`` if no column of a type holds real numbers: dates, durations, complex.
 
-    For what is known before values are: those of other types tell more when they are read.
+    For what is known before values are: errors for other types say more when the values are read.
     """
     refuse = None if pd.api.types.is_object_dtype(kind) else _refusal(kind)
     if refuse in (_dates, _durations, _complex):

@@ -101,7 +101,7 @@ class Source(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """None where only reading tells."""
+        """None if it is known after reading only."""
 
     @property
     def target(self) -> str:
@@ -179,7 +179,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Match:
-    """Columns that a fitted model asks for, as in ``matching_columns``."""
+    """Columns that a fitted model needs, as in ``matching_columns``."""
 
     names: tuple[str, ...]
     needed: tuple[str, ...]
