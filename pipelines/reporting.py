@@ -1,4 +1,4 @@
-"""What every pipeline writes and prints: the folder of results, report.json, figures, the table.
+"""Common output of all pipelines: the folder of results, report.json, figures, the table.
 
 A folder is written aside and moved into place when it is complete. What is measured is the
 business of each pipeline.
@@ -69,7 +69,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str, *, shown: bool = True) -> Iterator[None]:
-        """Time a block and tell a terminal of it, unless the block has a bar of its own."""
+        """Time a block and show it on a terminal, unless the block has its own progress bar."""
         start = time.perf_counter()
         with progress(name, enabled=shown):
             yield
@@ -209,7 +209,7 @@ def release() -> str:
 
 
 def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far; None where the system does not tell."""
+    """Largest resident memory of this process so far; None if the system does not report it."""
     if resource is None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -33,22 +33,44 @@ EXPRESSIONS = {
     r"(?:^|[.:;] )Of (?:more than|every|all but|some|effects|classes)\b": "With, For",
     rf"\b(?:{COUNTED}|[Oo]ne(?: \w+)?) an? (?:{UNIT})\b": "per",
 }
-
-
-SOURCES = [path for room in ("dsgp", "pipelines") for path in sorted((ROOT / room).rglob("*.py"))]
-# A space in an expression is any white space.
-COMPILED = [(re.compile(key.replace(" ", r"\s+")), value) for key, value in EXPRESSIONS.items()]
+# Not read with these rules yet: an entry goes when its file has been.
+UNREAD = (
+    "dsgp/additive/joining.py",
+    "dsgp/estimators/gaussian_distribution.py",
+    "dsgp/estimators/response_distribution.py",
+    "dsgp/models/gaussian/growing.py",
+    "dsgp/report/facts.py",
+    "dsgp/report/page.py",
+    "dsgp/report/rendering.py",
+    "pipelines/forecast/__main__.py",
+)
+SOURCES = [
+    path
+    for room in ("dsgp", "pipelines")
+    for path in sorted((ROOT / room).rglob("*.py"))
+    if path.relative_to(ROOT).as_posix() not in UNREAD
+]
+# Pages may still quote earlier messages; docstrings and messages have none of these either.
+IN_CODE = EXPRESSIONS | {
+    r"\btells?\b": "report, show, determine, distinguish",
+    r"\bheed(?:s|ed)?\b": "use",
+}
 # Code in text, parameters of docstrings and doctests are not prose.
 CODE = re.compile(r"``[^`]*``|`[^`]*`|^ *[\w, ]+ : |^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
 # Where a string of a message ends and the next one begins.
 JOINT = re.compile(r"""["']\s*\n\s*[fr]?["']""")
 
 
-def problems_of(text, first_line, name):
-    """Return where a text uses an expression that is never right, and what to write instead."""
+def compiled(expressions):
+    """Return patterns in which a space is any white space, and what to write instead."""
+    return [(re.compile(key.replace(" ", r"\s+")), instead) for key, instead in expressions.items()]
+
+
+def problems_of(text, expressions, first_line, name):
+    """Return the places of expressions that are never right, and what to write instead."""
     return [
         f"{name}:{first_line + text.count(chr(10), 0, match.start())}: {match[0]!r}; write: {value}"
-        for key, value in COMPILED
+        for key, value in expressions
         for match in key.finditer(text)
     ]
 
@@ -70,17 +92,19 @@ def texts_of(tree):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_standard_words(page):
     text = FENCED.sub(blank, page.read_text(encoding="utf-8"))
-    problems = problems_of(text, 1, page.name)
+    problems = problems_of(text, compiled(EXPRESSIONS), 1, page.name)
     assert not problems, "\n".join(problems)
 
 
 def test_docstrings_and_messages_use_standard_words():
+    expressions = compiled(IN_CODE)
     problems = []
     for path in SOURCES:
         code = path.read_text(encoding="utf-8")
         # Most files have no such expression even in their code, and need not be parsed.
         joined = JOINT.sub("", code)
-        if any(key.search(joined) for key, _ in COMPILED):
+        if any(key.search(joined) for key, _ in expressions):
+            name = path.relative_to(ROOT)
             for line, text in texts_of(ast.parse(code)):
-                problems += problems_of(CODE.sub(blank, text), line, path.relative_to(ROOT))
+                problems += problems_of(CODE.sub(blank, text), expressions, line, name)
     assert not problems, "\n".join(problems)

@@ -74,7 +74,7 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
     lines += [
         "",
         "The paper's image, also of 200 × 200 pixels, is not published, and its machine was "
-        "another one: its seconds tell the order of magnitude.",
+        "another one: its seconds give the order of magnitude only.",
         "",
         "## Hyperparameters",
         "",

@@ -189,7 +189,7 @@ def _listed(values: list[str] | None) -> tuple[str, ...]:
 
 
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tell tables and figures from data sets, which mean their comparison.
+    """Separate tables and figures from data sets, which mean their comparison.
 
     A comparison that is named itself has all its sets, whatever sets are named beside it.
 

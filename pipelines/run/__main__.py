@@ -95,8 +95,8 @@ def main(
     """Run the stages of a configuration that are not up to date.
 
     Every stage keeps its results in a folder of its own. It runs again when its options, its data
-    or a stage before it changed; a run that was interrupted or killed resumes after the last stage
-    that it finished.
+    or a stage before it changed; a run that was interrupted or killed resumes after its last
+    finished stage.
     """
     exit_on_termination()
     with plain_errors():

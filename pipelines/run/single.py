@@ -54,7 +54,7 @@ def run_from_command_line(
     table_of: Callable[[dict[str, Any]], dict[str, str]],
     own_options: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """Load, fit, test, write and tell what the options of a command line ask for.
+    """Load, fit, test, write and print, as the options of a command line say.
 
     Parameters
     ----------
