@@ -128,7 +128,8 @@ def _days(dates: Any, what: str, *, whole: bool = True) -> pd.DatetimeIndex:
     except (ValueError, TypeError) as error:
         raise DataError(f"{what} must be dates, and some are not: {error}") from error
     if not len(index) or index.isna().any():
-        raise DataError(f"{what} must be dates, and {'some are missing' if len(index) else 'none'}")
+        problem = "some are missing" if len(index) else "there are none"
+        raise DataError(f"{what} must be dates, and {problem}")
     return index.tz_localize(None).normalize() if whole else index
 
 

@@ -103,7 +103,7 @@ class WithNoiseTerms(GaussianEstimator):
             told,
             lines=[
                 *lines,
-                ("noise terms", names or "none that varies"),
+                ("noise terms", names or "no term varies"),
                 ("", "of the logarithm of the noise variance; see noise_.summary()"),
             ],
         )

@@ -358,9 +358,9 @@ def _placing(da: xr.DataArray, dim: str) -> str:
     places = [key for key, one in along.items() if one.ndim == 1 and one.dtype.kind in "iufMm"]
     if len(places) > 1:
         return (
-            f"{listed(places)} run along it, places in several dims, of which a dim of a grid has "
-            f"one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; or "
-            f"select its members one by one: da.isel({dim}=0)"
+            f"{listed(places)} run along it, so that it has several coordinates, and a dim of a "
+            f"grid has one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; "
+            f"or select its members one by one: da.isel({dim}=0)"
         )
     if places:
         return f"{places[0]!r} runs along it: da.swap_dims({{{dim!r}: {places[0]!r}}})"

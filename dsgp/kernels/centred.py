@@ -158,7 +158,7 @@ class CentredProduct(Product):
 
     def _centred(self, number: int) -> _Centred:
         if len(self.margins) != 2:
-            raise ParameterError(f"{self!r} does not know its margins yet: they come with the rows")
+            raise ParameterError(f"{self!r} has no margins yet: they are set in a fit")
         return _centred(self.parts[number], self.margins[number])
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> Floats:

@@ -122,7 +122,7 @@ def mnll(
             f"probability: the label observed has probability 0 in {len(impossible)} of "
             f"{len(codes)} rows, first in row {impossible[0]}, so the MNLL is infinite; expected "
             "probabilities above 0: clip them, e.g. numpy.clip(probability, 1e-12, 1 - 1e-12), "
-            "and say so with the score, or use the Brier score"
+            "and state that with the score, or use the Brier score"
         )
     return float(-np.mean(np.log(observed)))
 
@@ -390,7 +390,7 @@ def class_columns(
             else "leave those rows out"
         )
         raise DataError(
-            f"y: {unknown[0]!r} is none of the classes, which are {_listed(names)}; {remedy}"
+            f"y: {unknown[0]!r} is not among the classes, which are {_listed(names)}; {remedy}"
         )
     return np.array([code_of[label] for label in labels.tolist()])[inverse], columns, names
 

@@ -141,8 +141,8 @@ class GaussianModel:
         if self.transform is not None and not self.transform.allows(observed).all():
             refused = int(np.count_nonzero(~self.transform.allows(observed)))
             raise DataError(
-                f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is of "
-                f"{self.transform.described()}: such values have no density"
+                f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is for "
+                f"{self.transform.described()} of the target: such values have no density"
             )
 
     def leave_one_out_at(

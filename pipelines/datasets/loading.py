@@ -327,8 +327,8 @@ def _classes(y: NDArray, y_train: NDArray, whole: Whole) -> NDArray:
     if unseen.any():
         raise DataError(
             f"{whole.source}: the class {classes[unseen].tolist()[0]!r} of {whole.y.name!r} has "
-            f"{count[unseen][0]} of {len(y)} rows and none of them is trained on; leave rare "
-            "classes out, or choose another seed"
+            f"{count[unseen][0]} of {len(y)} rows and none of them is among the training rows; "
+            "leave rare classes out, or choose another seed"
         )
     return classes
 

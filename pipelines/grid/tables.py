@@ -67,7 +67,7 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
                 for reconstruction in task.methods
             ],
         )  # fmt: skip
-    lines += ["", "## Seconds beside the paper's", ""]
+    lines += ["", "## Seconds, compared with the paper's", ""]
     lines += markdown_table(
         ["", "learning s", "reconstruction with variance s"], list(_beside_paper(tasks))
     )

@@ -141,8 +141,8 @@ def main(
         cells = planned(choice)
         if not cells:
             raise ParameterError(
-                "no method that was chosen is of a table, figure or data set that was chosen; "
-                "see --help for their names"
+                "none of the chosen methods belongs to a chosen table, figure or data set; see "
+                "--help for their names"
             )
         notes += left_out(choice)
         if report_only:

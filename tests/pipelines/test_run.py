@@ -242,7 +242,7 @@ def test_a_missing_section_is_told():
     [
         ("forest", "regression", "must be one of trees, mgcv, pygam, splines, boosting"),
         ("mgcv", "classification", "must be one of trees, boosting, splines"),
-        ("trees", "counts", "there are none for counts"),
+        ("trees", "counts", "there are no baselines for counts"),
     ],
 )
 def test_an_unknown_baseline_is_told_before_anything_runs(name, task, message):

@@ -98,8 +98,8 @@ def with_projections(
     projected = _projected(source, terms)
     if not projected:
         raise DataError(
-            "projections= mixes columns of numbers, and the table has none that varies; leave it "
-            "out, or use interactions= of the others"
+            "projections= mixes columns of numbers, and none of the table's varies; leave it out, "
+            "or use interactions= of the others"
         )
     random = np.random.default_rng(_SEED)
     if not terms:  # other columns are not looked at

@@ -177,8 +177,8 @@ class Sampling:
         )
         if not len(model.free):
             raise ParameterError(
-                f"every hyperparameter is fixed, so that method={self.method!r} has none to draw: "
-                "use method=None"
+                f"every hyperparameter is fixed, so that method={self.method!r} has nothing to "
+                "draw: use method=None"
             )
         if self.method == PLAIN:
             require_states(model)

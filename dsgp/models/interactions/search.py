@@ -251,7 +251,7 @@ class _Search(Generic[Outcome]):
         elif self.pairs:
             notes.append(
                 f"{INTERACTIONS}: none of {len(self.pairs)} pairs of columns gains "
-                f"{self.least:.3g} nats (of log marginal likelihood)"
+                f"{self.least:.3g} nats of log marginal likelihood"
             )
         if added and first is not None:
             difference, error, n_checked = self._checked(first, outcome)

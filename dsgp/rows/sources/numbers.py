@@ -211,8 +211,8 @@ def _categories(what: str, kind: Any, values: pd.Series) -> DataError:
     numbers = all(isinstance(label, (Real, Decimal)) for label in labels)
     amounts = "; where these are amounts, convert: t.astype(float)" if numbers else ""
     return DataError(
-        f"{what} is not numeric (type {kind}): it holds categories ({shown}, …), in "
-        f"{len(known)} of {len(values)} rows{amounts}; else make a column of 0 and 1 of each: "
+        f"{what} is not numeric (type {kind}): it holds categories ({shown}, …), in {len(known)} "
+        f"of {len(values)} rows{amounts}; otherwise make a column of 0 and 1 per category: "
         "pandas.get_dummies"
     )
 

@@ -347,7 +347,7 @@ def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> Non
     raise DataError(
         f"input column {name!r} has no {what} in row {first_row + gaps[0]} (counted from 0) and in "
         f"{gaps.size} of {values.size} rows: drop those rows, fill them, or pass missing='ignore' "
-        f"(--missing ignore; pursuit models have none), which gives them no effect{level_remedy}"
+        f"(--missing ignore; not for pursuit models), which gives them no effect{level_remedy}"
     )
 
 
