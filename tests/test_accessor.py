@@ -208,7 +208,7 @@ def test_interp_is_lazy():
 def test_a_lazy_field_says_at_once_what_needs_no_values():
     lazy = field().chunk()
     with computing_raises():
-        with pytest.raises(ParameterError, match="'x' is no dim"):
+        with pytest.raises(ParameterError, match="'x' is not a dim"):
             lazy.dsgp.smooth({"x": Matern32()})
         with pytest.raises(DataError, match="mask: expected dims among"):
             lazy.dsgp.smooth(mask=lazy.rename(lon="x") > 0)
@@ -286,7 +286,7 @@ def test_what_is_no_field_is_carried_along_with_a_warning():
     ds["flag"] = ds["sst"] > 15
     with (
         pytest.warns(DataWarning, match="'station', 'flag': not numbers.*returned unchanged"),
-        pytest.warns(DataWarning, match="'flag': no field, and along 'lon'.*left out"),
+        pytest.warns(DataWarning, match="'flag': not a field, .*interpolated 'lon'; left out"),
     ):
         result = ds.dsgp.interp(lon=[1.5], **kept("time", "lat", "lon"))
     assert "station" in result
@@ -311,7 +311,7 @@ def test_errors_of_a_dataset_name_the_variable():
     ds["level"] = ds["level"] * np.nan
     with pytest.raises(DataError, match="variable 'level': no cell"):
         ds[["level"]].dsgp.smooth()
-    with pytest.raises(ParameterError, match="'x' is no dim"):
+    with pytest.raises(ParameterError, match="'x' is not a dim"):
         ds.dsgp.smooth({"x": Matern32()})
     with pytest.raises(ParameterError, match="interp: 'x' is no dim"):
         ds.dsgp.interp({"x": [0]})

@@ -116,7 +116,8 @@ def test_interp_leaves_alone_what_lacks_the_dim():
         result, ds, "depth", "soil", "decoded_soil", "when", "crs", "scale", "area", "lat", "lon"
     )
     lost = next(str(one.message) for one in told if "left out" in str(one.message))
-    assert lost.startswith("'mask', 'bits', 'cloudy', 'label': no field, and along 'time'")
+    kept_out = "'mask', 'bits', 'cloudy', 'label': not a field, and along the interpolated 'time'"
+    assert lost.startswith(kept_out)
     assert set(result.data_vars) == {
         "sst_mean", "sst_std", "wind_mean", "wind_std", "depth", "soil", "decoded_soil", "when",
         "crs", "scale",

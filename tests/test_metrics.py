@@ -238,7 +238,7 @@ def test_certain_predictions_have_every_score_but_an_infinite_likelihood():
         (lambda: mnll([0], [0.5], [0, 1, 2]), r"classes: expected 2 different labels.*got 0, 1, 2"),
         (lambda: mnll([0], [0.5], [0, 0]), "classes: expected 2 different labels"),
         (lambda: roc_auc([1, 1], [0.5, 0.2]), "every label is 1, so there is nothing to rank"),
-        (lambda: calibration_curve([0], [[0.2, 0.3, 0.5]]), "is of two classes, got 3"),
+        (lambda: calibration_curve([0], [[0.2, 0.3, 0.5]]), "is for two classes, got 3"),
         (lambda: calibration_curve([0], [0.2], n_bins=0), "n_bins: expected one bin at least"),
         (lambda: calibration_curve([0], [0.2], level=95), "level: expected a share"),
     ],

@@ -156,7 +156,7 @@ def _warn_of_lost(ds: xr.Dataset, moved: set[str], fields: list[Hashable]) -> No
     ]
     if lost:
         _warn(
-            f"{_quoted(lost)}: not a field, but with the interpolated {_quoted(sorted(moved))}; "
+            f"{_quoted(lost)}: not a field, and along the interpolated {_quoted(sorted(moved))}; "
             "left out (ds.interp(..., method='nearest') has them)"
         )
 

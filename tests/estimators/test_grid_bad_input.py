@@ -86,7 +86,7 @@ def test_noise_that_does_not_fit(noise, message):
     [
         ({"kernels": {"latt": Matern32()}}, r"kernels: 'latt'.*did you mean 'lat'"),
         ({"kernels": [{"lat": Matern32()}, {"x": Matern32()}]}, r"kernels: 'x'.*dims are"),
-        ({"kernels": {"lat": 3.0}}, r"'lat' has 3.0, which is no kernel"),
+        ({"kernels": {"lat": 3.0}}, r"'lat' has 3.0, which is not a kernel"),
         ({"kernels": Matern32()}, r"kernels must map dims to kernels"),
         ({"kernels": 3}, r"kernels must map dims to kernels"),
         ({"kernels": "Matern32"}, r"kernels must map dims to kernels"),

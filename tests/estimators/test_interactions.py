@@ -244,7 +244,7 @@ def test_texts():
         (lambda: Tensor("a", "nothing"), DataError, "nothing"),
         (lambda: Tensor("a", "g", other_kernel=Matern52()), DataError, "levels, which have no"),
         (lambda: Tensor("a", "g", part="month"), ParameterError, "holds no dates"),
-        (lambda: Tensor("a", "b", Periodic("year")), ParameterError, "is of dates"),
+        (lambda: Tensor("a", "b", Periodic("year")), ParameterError, "is for dates"),
         (lambda: Tensor("a", "b", Matern52() + Matern32()), ParameterError, "2 variances"),
     ],
 )

@@ -58,7 +58,7 @@ def test_every_file_is_missed_if_it_is_deleted(paths, known):
 
 def test_an_added_file_is_refused(store):
     (store / "terms" / "notes.txt").write_text("mine")
-    with pytest.raises(StorageError, match=r"'terms/notes.txt' is none of the files"):
+    with pytest.raises(StorageError, match=r"'terms/notes.txt' is not one of the files"):
         dsgp.load(store)
 
 

@@ -236,7 +236,7 @@ def test_lazy_fields_and_what_goes_with_them():
         da = array(values)
         getattr(da, where)["_FillValue"] = -999.0
         lazy = da.chunk(lat=4).dsgp.smooth(**options)
-        with pytest.warns(DataWarning, match="count as missing"):
+        with pytest.warns(DataWarning, match="are treated as missing"):
             result = lazy.compute()
         np.testing.assert_allclose(result["mean"], expected["mean"], rtol=1e-6)
         assert "_FillValue" not in result["mean"].attrs
