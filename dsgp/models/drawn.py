@@ -181,7 +181,7 @@ class DrawnParameters:
                 f"{self.method}: {len(self)} draws in {self.n_chains} chains, each after "
                 f"{self.n_warmup} sweeps; predictions average {n_members} of them,",
             ),
-            ("", "kernels, likelihood and solver are the initial values of the chains"),
+            ("", "kernels, likelihood and solver are those of the chains' initial values"),
         ]
         if self.method == "collapsed":
             exact = not self.left_open
