@@ -313,7 +313,7 @@ def test_errors_of_a_dataset_name_the_variable():
         ds[["level"]].dsgp.smooth()
     with pytest.raises(ParameterError, match="'x' is not a dim"):
         ds.dsgp.smooth({"x": Matern32()})
-    with pytest.raises(ParameterError, match="interp: 'x' is no dim"):
+    with pytest.raises(ParameterError, match="interp: 'x' is not a dim"):
         ds.dsgp.interp({"x": [0]})
 
 

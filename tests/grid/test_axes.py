@@ -319,7 +319,8 @@ def test_unusable_dims_are_refused(da, message):
 def test_names_of_dims_are_checked():
     axes = axes_of(xr.DataArray(np.zeros((1, 1)), {"lat": [0], "lon": [0]}))
     check_dims(["lon"], axes, "kernels")
-    with pytest.raises(ParameterError, match=r"kernels: 'level' is no dim.*'lat', 'lon'; name one"):
+    message = r"kernels: 'level' is not a dim.*'lat', 'lon'; name one"
+    with pytest.raises(ParameterError, match=message):
         check_dims(["lon", "level"], axes, "kernels")
 
 
