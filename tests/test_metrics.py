@@ -233,7 +233,10 @@ def test_certain_predictions_have_every_score_but_an_infinite_likelihood():
         (lambda: mnll([0, 1], [0.5, 1.5]), "between 0 and 1, got 1.5 in row 1; 1 are not"),
         (lambda: brier([0, 1], [np.nan, 0.5]), "between 0 and 1, got nan in row 0"),
         (lambda: brier([0], [[0.5, 0.4]]), r"add up to 1, got 0\.9 in row 0"),
-        (lambda: mnll([-1, 1], [0.5, 0.5]), r"-1 is not among the classes, which are 0, 1; give"),
+        (
+            lambda: mnll([-1, 1], [0.5, 0.5]),
+            r"y: -1 is not among the classes, which are 0, 1; give",
+        ),
         (lambda: mnll(["a"], [0.5], ["b", "c"]), r"'a' is not among .* 'b', 'c'; leave those rows"),
         (lambda: mnll([0], [0.5], [0, 1, 2]), r"classes: expected 2 different labels.*got 0, 1, 2"),
         (lambda: mnll([0], [0.5], [0, 0]), "classes: expected 2 different labels"),

@@ -183,7 +183,7 @@ def test_a_million_points_within_a_lengthscale(noise):
 
 def test_without_noise_it_interpolates_and_says_so():
     walk = np.cumsum(np.random.default_rng(5).standard_normal(60))
-    with pytest.warns(ConvergenceWarning, match="goes through all 60 points"):
+    with pytest.warns(ConvergenceWarning, match="passes through all 60 points"):
         model = SmoothingSpline(1).fit(np.arange(60.0), walk)
     np.testing.assert_allclose(model.predict(np.arange(60.0)), walk, atol=1e-4)
 
