@@ -38,6 +38,7 @@ UNREAD = (
     "dsgp/additive/joining.py",
     "dsgp/estimators/gaussian_distribution.py",
     "dsgp/estimators/response_distribution.py",
+    "dsgp/estimators/updating.py",
     "dsgp/models/gaussian/growing.py",
     "dsgp/report/facts.py",
     "dsgp/report/page.py",

@@ -43,27 +43,26 @@ class UpdatedEstimator(GaussianEstimator):
     ) -> Self:
         r"""Add rows to the fitted model.
 
-        The model is then that of all rows so far, with its current hyperparameters: it depends on
-        the rows through sums over the rows, to which new rows are added. An update takes the time
-        of a fit to the new rows alone, without learning, and does not read earlier rows again.
+        The model is then that of all rows so far, at the hyperparameters it has: what rows say of
+        the functions are sums over the rows, and sums add up. It takes the time of a fit to the new
+        rows alone, without learning, and no row that the model was fitted to is read again.
 
         Parameters
         ----------
         X : table
             New rows, with the columns that the model reads, of any kind that ``fit`` takes.
         y : array_like of shape (n_rows,), dask collection, or str
-            The target, or its name if it is a column of X.
+            The name of the target where it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            As for ``fit``, in the same unit.
+            As of ``fit``, in the same unit.
         relearn : bool
-            Learn the hyperparameters again from the sums of all rows; those of the model are the
-            initial values.
+            Learn the hyperparameters again, from those the model has, on the sums of all rows.
         half_life : float, optional
-            Half-life of the rows: the weight of every row so far is multiplied by
-            :math:`2^{-\text{elapsed} / \text{half\_life}}`, and new rows have their full weight.
+            Forget: every row so far counts for :math:`2^{-\text{elapsed} / \text{half\_life}}` of
+            what it did, and new rows count in full.
         elapsed : float, optional
-            Time since the previous update, in the unit of ``half_life``: days, rows, or any other
-            unit. By default 1, so that ``half_life`` is a number of updates.
+            What has passed since the rows before, in the unit of ``half_life``: days, rows, or
+            whatever ages them. By default 1, so that ``half_life`` is a number of updates.
 
         Returns
         -------
@@ -72,10 +71,10 @@ class UpdatedEstimator(GaussianEstimator):
         Raises
         ------
         DataError
-            As ``fit`` does; if a column is absent or of another type than in the fit; or if a
-            column that did not vary before, and so has no function, now varies.
+            As ``fit`` does; if a column is absent or holds something else than in the fit; or if
+            one that did not vary before, and so has no function, now does.
         ParameterError
-            If the model cannot be updated (the message says why), or a parameter is out of its
+            If the model is one that cannot be updated, which says why, or a parameter is out of its
             range.
         MemoryLimitError
             If the update would not fit into memory.
@@ -84,17 +83,17 @@ class UpdatedEstimator(GaussianEstimator):
 
         Notes
         -----
-        If every distinct value is kept, the result is that of a fit to all rows. Bins keep their
-        edges, with new bins beyond their range and for new levels, and the sums are those of one
-        pass over all rows with these edges. With ``bins="auto"``, distinct values are binned once
-        there are as many rows as ``fit`` uses bins for. An interaction stays centred on the rows of
-        the fit.
+        Where every distinct value is kept, the result is that of a fit to all rows. Where there are
+        bins, they keep the edges that they have, with new ones beyond their range and for new
+        levels, and the sums are those of one pass over all rows with these edges. With
+        ``bins="auto"`` distinct values go into bins once there are as many rows as ``fit`` takes
+        bins for. An interaction stays centred on the rows of the fit.
 
         An update that fails leaves the model as it was.
 
-        With ``half_life``, the log likelihood of a row is multiplied by its remaining weight: mean
-        and standard deviation are those of a fit with such weights, and the noise variance that
-        ``relearn`` learns is that of a new row. ``n_rows_`` counts all rows.
+        With ``half_life`` the log likelihood of a row is multiplied by what the row counts for:
+        mean and standard deviation are those of a fit with such weights, and the noise variance
+        that ``relearn`` finds is that of a new row. ``n_rows_`` counts all rows.
 
         Examples
         --------
@@ -168,7 +167,7 @@ class UpdatedEstimator(GaussianEstimator):
         reasons = {
             "method": (
                 self.method is not None,
-                "the hyperparameters were drawn for the rows of the fit",
+                "draws of hyperparameters are of the rows that they were drawn for",
             ),
             "projections": (
                 hasattr(self, "projections_"),
@@ -177,7 +176,7 @@ class UpdatedEstimator(GaussianEstimator):
             ),
             "remainder": (
                 bool(self.remainder),
-                "a remainder is a function of each row's neighbours, and not a sum over the rows",
+                "a remainder is a function of each row's neighbours, and no sum over the rows",
             ),
             "noise_terms": (
                 self._noise is not None,

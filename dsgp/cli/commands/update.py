@@ -34,12 +34,11 @@ def update(
     performance_report: shared.PerformanceReport = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Add the rows of a table to a saved model, without reading earlier rows again.
+    """Add the rows of a table to a saved model, without the rows that it was fitted to.
 
-    The model is then that of all rows, with its hyperparameters, or with hyperparameters that are
-    learned again. This works for models of dsgp fit --model additive without --method,
-    --projections, --remainder and --noise-terms; all others need their rows, and the message says
-    so.
+    The model is then that of all rows, at the hyperparameters it has or at those learned again. Of
+    models made by dsgp fit --model additive, without --method, --projections and --remainder; all
+    others need their rows, and say so.
     """
     work_of("updating").update(
         model,

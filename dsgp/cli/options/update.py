@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 Target = Annotated[
-    str, Option(metavar="COLUMN", help="Column of DATA with the target of the model.")
+    str, Option(metavar="COLUMN", help="What the model predicts, as it is called in DATA.")
 ]
 Out = Annotated[
     Path,
@@ -16,7 +16,7 @@ Out = Annotated[
         "--out",
         "-o",
         metavar="MODEL2.zarr",
-        help="Path of the updated model; with --overwrite it may be MODEL.zarr itself.",
+        help="Where the updated model goes; with --overwrite it may be MODEL.zarr itself.",
     ),
 ]
 Weight = Annotated[
@@ -25,23 +25,20 @@ Weight = Annotated[
 ]
 Relearn = Annotated[
     bool,
-    Option(
-        "--relearn",
-        help="Learn the hyperparameters again; those of the model are the initial values.",
-    ),
+    Option("--relearn", help="Learn the hyperparameters again, from those the model has."),
 ]
 HalfLife = Annotated[
     float | None,
     Option(
         metavar="H",
-        help="Half-life: the weights of all rows so far are multiplied by 2^(-elapsed / H).",
+        help="Forget: rows so far count for 2^(-elapsed / H) of what they did, new rows in full.",
     ),
 ]
 Elapsed = Annotated[
     float | None,
     Option(
         metavar="E",
-        help="With --half-life: time since the previous update, in the unit of H. By default 1, "
+        help="With --half-life: what has passed since the rows before, in its unit. 1 by default, "
         "so that H is a number of updates.",
     ),
 ]
