@@ -36,7 +36,7 @@ from dsgp.rows.sources import (
 from dsgp.terms import LOG_2PI, Floats
 from dsgp.transforms import require_quantiles
 
-# Numbers of 8 bytes per row: targets, weights, inputs, sorting, and states of the filter twice.
+# Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
 _NUMBERS_A_ROW = 30
 # Weights that are less than this share of the largest are taken for a mistake.
 _LEAST_WEIGHT = 1e-10
@@ -114,12 +114,12 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         Parameters
         ----------
         X : array_like of shape (n_rows,) or (n_rows, 1), or table of one column
-            Finite numbers, or dates, which are converted to days; a table of any kind that
-            ``AdditiveGPRegressor.fit`` takes, which is read into memory.
+            Finite numbers, or dates, which count in days. Of any kind of table that
+            ``AdditiveGPRegressor.fit`` takes; it is read into memory.
         y : array_like of shape (n_rows,), dask collection or str
-            Targets, or the name of the target if it is a column of X.
+            Targets; the name of the target where it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            A row of weight w has noise variance σ²/w; a row of weight 0 is ignored.
+            A row of weight w has noise variance σ²/w; of weight 0 it is left out.
 
         Returns
         -------
@@ -128,15 +128,15 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         Raises
         ------
         DataError
-            If there is more than one column, a value is missing or not a number, or there are at
-            most ``order`` distinct values.
+            If there is not one column, a value is missing or no number, or there are no more than
+            ``order`` distinct values.
         ParameterError
             If a parameter is out of its range.
 
         Warns
         -----
         ConvergenceWarning
-            If the likelihood increases until the function goes through all points.
+            If the likelihood still rises at functions that go through all points.
         """
         if isinstance(self.order, bool) or not isinstance(self.order, (int, np.integer)):
             raise ParameterError(f"order must be 1, 2 or 3, got {self.order!r}")
@@ -147,7 +147,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if len(source.names) != 1:
             raise DataError(
                 f"SmoothingSpline fits one column, and X has {len(source.names)}: "
-                f"{list(source.names)}; use one of them, or AdditiveGPRegressor"
+                f"{list(source.names)}; take one of them, or AdditiveGPRegressor"
             )
         name = source.names[0]
         columns = Columns.of(source)
@@ -157,7 +157,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         memory.require(
             f"a smoothing spline of {len(rows)} rows",
             8.0 * _NUMBERS_A_ROW * len(rows),
-            "use fewer rows, or AdditiveGPRegressor, which counts rows in bins",
+            "take fewer rows, or AdditiveGPRegressor, which counts rows in bins",
         )
         assert rows.y is not None
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
@@ -172,7 +172,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             raise DataError("sample_weight is 0 in every row: no row is left")
         offset, extent = float(inputs.min()), float(np.ptp(inputs)) or 1.0
         if not np.isfinite(extent):
-            raise DataError(f"input column {name!r} spans more than float64 holds: rescale it")
+            raise DataError(f"input column {name!r} spans more than float64 holds: scale it")
         # Units of the target and of the weights cancel: their squares must neither over- nor
         # underflow.
         centre, scale, heaviest = float(target.mean()), float(np.ptp(target)) or 1.0, weight.max()
@@ -210,9 +210,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         self._show()
         if not self.converged_:
             warnings.warn(
-                "the rows show no noise: the likelihood increases until the function, or a "
-                f"polynomial, passes through all {len(data.points)} points; standard deviations "
-                "have no meaning; give smoothing=",
+                f"the rows show no noise: the likelihood still rises where the function goes "
+                f"through all {len(data.points)} points, or a polynomial does; standard deviations "
+                "say nothing; give smoothing=",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -253,10 +253,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             As for ``fit``; a table may have other columns.
         return_std : bool
         include_noise : bool
-            Return the standard deviation of a new observation of weight 1.
+            The standard deviation of a new observation of weight 1.
         derivative : int
-            Order of the derivative, less than ``order``; in units of the target per power of the
-            column's unit.
+            Less than ``order``: in units of the target by the column's to that power.
 
         Returns
         -------
@@ -445,5 +444,5 @@ def _require_units(what: str, extent: float, power: int, heaviest: float) -> Non
     """Raise ``DataError`` where a power of a range, or that times weights, leaves float64."""
     if abs(power * math.log10(extent)) + abs(math.log10(heaviest)) > 280:
         raise DataError(
-            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: rescale it"
+            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: scale it"
         )
