@@ -202,8 +202,7 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
             How often a row counts; a row of weight 0 is ignored.
         offset : array_like of shape (n_rows,), dask collection or str, optional
-            A known number that is added to f, on the scale of the link function; a column that is
-            named here is not an input.
+            What is added to f, on the scale of the link; a column named is no input.
         exposure : the same, optional
             Positive numbers, whose logarithms are added as offsets; for rates, with a log link.
         trials : the same, optional

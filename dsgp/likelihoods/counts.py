@@ -53,7 +53,7 @@ class CountLikelihood(Likelihood):
             name,
             first_row,
             "counts (whole numbers of at least 0)",
-            "give counts, with rates' denominators as exposure, or use the gamma for positive "
+            "give counts, with rates' denominators as exposure, or take the gamma for positive "
             "numbers",
         )
 

@@ -92,7 +92,7 @@ class Gamma(Likelihood):
             name,
             first_row,
             "positive numbers",
-            "leave out zeros or model them apart, or use the negative binomial for counts",
+            "leave out zeros or model them apart, or take the negative binomial for counts",
         )
 
     def _ratio(self, y: ArrayLike, f: ArrayLike) -> tuple[Array, Array]:

@@ -42,30 +42,29 @@ def plot_report(
     """Draw the pages of a report: importance and main effects, then interactions.
 
     The first page has the shares of the terms (``plot_importance``) above the largest main effects
-    (``plot_components``); the others follow on further pages, and then the interactions. For a
+    (``plot_components``); the others follow on as many pages as they take, then interactions. Of a
     projection pursuit model the second page has the projections (``plot_projections``). All shares
     are those of ``variance_shares``.
 
     Parameters
     ----------
     model : fitted model of terms
-        A regression model, a model with a likelihood, a classifier with two classes, or one of the
-        ``estimators_`` of a classifier with more.
+        Of regression, with a likelihood, a classifier of two classes or one of the ``estimators_``
+        of more.
     path : str or Path, optional
         Save the pages: one file that ends in ``.pdf``, or, for a name that ends in ``.png``, one
-        for each page, ``name-1.png`` and so on. Existing files are replaced.
+        for each page, ``name-1.png`` and so on. What is there is replaced.
     target : str, optional
         Name and unit of the target, for the labels.
     level : float in (0, 1)
         Posterior probability of bands; intervals of shares have 90 %.
     title : str, optional
-        Title of the first page; by default the class of the model and its numbers of rows and
-        terms.
+        Above the first page; by default the class of the model and its numbers of rows and terms.
     max_terms : int, optional
-        Maximum number of main effects and interactions, those with the largest shares; the last
-        page names the others. By default all are drawn.
+        Main effects and interactions drawn at most, those with the largest shares; the last page
+        names the others. All by default.
     scale : {"common", "free"}
-        As for ``plot_components``; a common scale is that of a page.
+        As of ``plot_components``; a common scale is that of a page.
 
     Returns
     -------
@@ -74,7 +73,7 @@ def plot_report(
     Raises
     ------
     ParameterError
-        If the model has no terms or functions for each class, or the path has another extension.
+        If the model has no terms or functions for each class, or the path ends otherwise.
 
     Examples
     --------
