@@ -51,7 +51,7 @@ def one(seed: int, n_rows: int, noise: float) -> dict[str | None, dict[str, floa
             "seconds": seconds,
             "worst R-hat": max((one["rhat"] for one in told), default=np.nan),
             "least ESS": least,
-            "least ESS a second": least / seconds,
+            "least ESS per second": least / seconds,
         }
     return measured
 

@@ -1,4 +1,4 @@
-"""Nanoseconds a point along one axis: the asv suite, and ``python -m benchmarks.axis``.
+"""Nanoseconds per point along one axis: the asv suite, and ``python -m benchmarks.axis``.
 
 Time is processor time of the process: every contender computes in one thread, and what else the
 machine does then costs it little.
@@ -95,7 +95,7 @@ def compare(n: int, repeats: int, names: tuple[str, ...]) -> tuple[Nanoseconds, 
     Returns
     -------
     nanoseconds : dict
-        Median nanoseconds a point; NaN where the contender returns NaN.
+        Median nanoseconds per point; NaN where the contender returns NaN.
     reasons : dict of str to str
         Why a number is missing, by contender or by contender and quantity.
     """
@@ -216,15 +216,17 @@ def table_of_promises(found: list[Promise], n: int) -> Table:
 
 def main(
     n: Annotated[int, typer.Option(help="Number of points.", min=2)] = 1_000_000,
-    repeats: Annotated[int, typer.Option(help="Rounds; the median counts.", min=1)] = 7,
+    repeats: Annotated[
+        int, typer.Option(help="Number of rounds, of which the median is reported.", min=1)
+    ] = 7,
     json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures here.")
+        Path | None, typer.Option("--json", help="Write the results to this folder.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 unless all promises hold.")
+        bool, typer.Option("--check", help="Exit with 1 unless all promises hold.")
     ] = False,
 ) -> None:
-    """Compare dsgp with its peers along one axis, in nanoseconds a point."""
+    """Compare dsgp with its peers along one axis, in nanoseconds per point."""
     console = Console()
     differences = check_agreement()
     worst = max(differences.values())
@@ -235,7 +237,7 @@ def main(
     nanoseconds, reasons = compare(n, repeats, tuple(CONTENDERS))
     found = promises(nanoseconds)
     console.print(table_of_times(nanoseconds, n))
-    console.print("dsgp computes the last two columns in one call; its time stands in both.")
+    console.print("dsgp computes the last two columns in one call; both have its time.")
     for name, reason in reasons.items():
         console.print(f"{name}: {reason}")
     console.print(table_of_promises(found, n))

@@ -111,9 +111,11 @@ def reached(learner: str, X: np.ndarray, y: np.ndarray, max_iter: int) -> Reache
 
 def main(
     rows: Annotated[list[int], typer.Option()] = [25, 50],  # noqa: B006
-    terms: Annotated[int, typer.Option(help="Columns that are taken.")] = 2,
-    max_iter: Annotated[int, typer.Option(help="Iterations of a learner at most.")] = 100_000,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to be.")] = None,
+    terms: Annotated[int, typer.Option(help="Number of columns that are used.")] = 2,
+    max_iter: Annotated[
+        int, typer.Option(help="Maximum number of iterations of a learner.")
+    ] = 100_000,
+    out: Annotated[Path | None, typer.Option(help="Path of a JSON file for the results.")] = None,
 ) -> None:
     """Learn by both and print a table."""
     results: list[Reached] = []

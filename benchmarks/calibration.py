@@ -153,11 +153,11 @@ def main(
     replications: Annotated[int, typer.Option()] = 60,
     n_draws: Annotated[int, typer.Option("--draws")] = 400,
     n_warmup: Annotated[int, typer.Option("--warmup")] = 100,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to be.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Path of a JSON file for the results.")] = None,
 ) -> None:
     """Print a table of the counts of ranks."""
     results = []
-    print("| sampler | hyperparameter | ranks 0 … 5 | p | effective draws of a chain |")
+    print("| sampler | hyperparameter | ranks 0 … 5 | p | effective draws per chain |")
     print("|---|---|---|---:|---:|")
     for method in methods:
         result = calibrated(method, replications, n_draws, n_warmup)

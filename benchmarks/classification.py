@@ -75,7 +75,7 @@ SVC_SHARE = 0.1  # of the SVC's processor seconds, for the iterations of the lea
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
-Out = Annotated[Path, Option(metavar="FOLDER", help="What is written.")]
+Out = Annotated[Path, Option(metavar="FOLDER", help="Output folder.")]
 OUT = Path("results/classification")
 
 
@@ -156,7 +156,7 @@ def accuracy(
         Argument(metavar="[DATA]…", help=f"By default {', '.join(LIMITS)}."),
     ] = None,
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Of the .npz sets, as the pipelines have it.")
+        Path | None, Option(metavar="FOLDER", help="Folder of the .npz sets, as for the pipelines.")
     ] = None,
     pursuit: Annotated[
         bool, Option("--pursuit", help="Fit ProjectionPursuitGPClassifier too.")
@@ -206,12 +206,12 @@ def accuracy(
                             "",
                             "Seconds are processor / wall. MNLL in nats; ECE over ten bins of "
                             "equal count. Limits: error / MNLL at most, promised for default "
-                            "settings. Splines have 20 quantile knots a column, and the penalty "
-                            "that cross-validation chooses.",
+                            "settings. Splines have 20 quantile knots per column, and the "
+                            "penalty that cross-validation chooses.",
                         ],
                     )
         show("Accuracy", ACCURACY_HEADER, accuracy_rows(found))
-        say(f"everything is in {out}")
+        say(f"results are in {out}")
 
 
 # ---------------------------------------------------------------------- mgcv
@@ -287,7 +287,7 @@ def mgcv(
     ] = "default,matern72",
     k: Annotated[int, Option(metavar="K", help="Of mgcv's s(x, k = K).")] = 20,
     n_test: Annotated[int, Option(metavar="N", help="Test points.")] = 1000,
-    repeats: Annotated[int, Option(metavar="N", help="Of every fit, by turns.")] = 3,
+    repeats: Annotated[int, Option(metavar="N", help="Number of runs of every fit, in turn.")] = 3,
     out: Out = OUT,
 ) -> None:
     """Fit synth8d-binary beside mgcv's bam(discrete=TRUE, family=binomial), by turns.
@@ -341,7 +341,7 @@ def mgcv(
         show("Beside mgcv", MGCV_HEADER, mgcv_rows(found))
         for line in promise_lines(promises):
             say(line)
-        say(f"everything is in {out}")
+        say(f"results are in {out}")
 
 
 def promise_lines(promises: dict[str, dict[str, bool]]) -> list[str]:
@@ -445,24 +445,32 @@ def scaling(
     ] = "2e3,5e3,1e4,3e4,1e5,3e5,1e6",
     n_test: Annotated[int, Option(metavar="N", help="Test points.")] = 20_000,
     repeats: Annotated[
-        int, Option(metavar="N", help="Fits of a size at most; the best counts.")
+        int, Option(metavar="N", help="Maximum number of fits per size; the best one is reported.")
     ] = 3,
     kernel: Annotated[
         str | None, Option(metavar="KERNEL", help=f"Of {', '.join(KERNELS)}; else the default.")
     ] = None,
     learn_n: Annotated[
-        int, Option(metavar="N", help="Rows of the learner's iterations, and of the SVC.")
+        int,
+        Option(metavar="N", help="Number of rows for the learner's iterations, and for the SVC."),
     ] = 50_000,
     iterations: Annotated[int, Option(metavar="N", help="Of the learner.")] = 25,
     svc: Annotated[
-        bool, Option("--svc/--no-svc", help="Measure scikit-learn's SVC beside them: minutes.")
+        bool, Option("--svc/--no-svc", help="Also measure scikit-learn's SVC, which takes minutes.")
     ] = True,
     svc_limit: Annotated[
         float | None,
-        Option(metavar="SECONDS", help="Wall time of the SVC, after which it is extrapolated."),
+        Option(
+            metavar="SECONDS",
+            help="Time limit of the SVC in wall time, after which it is extrapolated.",
+        ),
     ] = None,
     svc_n: Annotated[
-        int, Option(metavar="N", help="Rows that it is extrapolated from, with half as many.")
+        int,
+        Option(
+            metavar="N",
+            help="Number of rows from which it is extrapolated, together with half as many.",
+        ),
     ] = 12_500,
     out: Out = OUT,
 ) -> None:
@@ -522,7 +530,7 @@ def scaling(
         show("Scaling", SCALING_HEADER, scaling_rows(found))
         for line in scaling_lines(found, learnt, machine):
             say(line)
-        say(f"everything is in {out}")
+        say(f"results are in {out}")
 
 
 # ---------------------------------------------------------------------- poisson
@@ -616,7 +624,7 @@ def poisson(
                 )
         show("Counts", POISSON_HEADER, poisson_rows(found))
         show("Components", COMPONENT_HEADER, component_rows(found[0]))
-        say(f"everything is in {out}")
+        say(f"results are in {out}")
 
 
 def _best(scaled: dict[str, Any]) -> Seconds:

@@ -233,7 +233,7 @@ def rows_of(found: Iterable[Result]) -> list[list[str]]:
 
 
 def promise_lines(promises: Mapping[str, Mapping[str, bool]]) -> list[str]:
-    """Return a line a promise."""
+    """Return one line per promise."""
     return [
         f"* {name}: {what}: {kept(holds)}"
         for name, some in promises.items()
@@ -249,7 +249,7 @@ def write(out: Path, module: str, report: dict[str, Any], lines: Sequence[str]) 
     (out / f"{name}.json").write_text(text, encoding="utf-8")
     page = [lines[0], "", f"`{command(module)}`", "", *lines[1:]]
     (out / f"{name}.md").write_text("\n".join(page) + "\n", encoding="utf-8")
-    say(f"everything is in {out}")
+    say(f"results are in {out}")
 
 
 EXAMPLES = """\b
@@ -263,17 +263,18 @@ Examples:
 @app.command(epilog=EXAMPLES)
 def main(
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Of the .npz fields, as the pipelines have it.")
+        Path | None,
+        Option(metavar="FOLDER", help="Folder of the .npz fields, as for the pipelines."),
     ] = None,
     fields: Annotated[str, Option(metavar="NAME,NAME,…", help="Fields to fill.")] = ",".join(CASES),
     peers: Annotated[
-        bool, Option("--peers/--no-peers", help="Fill by linear interpolation and DINEOF too.")
+        bool, Option("--peers/--no-peers", help="Also fill by linear interpolation and DINEOF.")
     ] = True,
     variance: Annotated[
-        str, Option(metavar="NAME", help="Of GridGP: auto, local, calibrated or draws.")
+        str, Option(metavar="NAME", help="Variances of GridGP: auto, local, calibrated or draws.")
     ] = "auto",
     out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Write JSON and Markdown there.")
+        Path | None, Option(metavar="FOLDER", help="Output folder of JSON and Markdown.")
     ] = None,
 ) -> None:
     """Fill held-out cells of real fields: errors, coverage and seconds.
@@ -318,9 +319,9 @@ def main(
                 "",
                 *promise_lines(promises),
                 "",
-                "Seconds are processor / wall, learning included. RMSE is in the unit of the "
-                "field, over the held-out cells that are answered. Intervals are those of a new "
-                "observation.",
+                "Seconds are processor / wall, including learning. The root mean squared error "
+                "(RMSE) is in the unit of the field, over the held-out cells that have a "
+                "prediction. Intervals are those of a new observation.",
             ]
             write(
                 out,

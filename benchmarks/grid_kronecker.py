@@ -32,7 +32,9 @@ from dsgp.kernels import Matern52, SquaredExponential, Stationary
 Floats = NDArray[np.float64]
 # Mean, variance, loss and number of evaluations.
 Reconstruction = tuple[NDArray[Any], NDArray[Any], float, int]
-Repeats = Annotated[int, typer.Option(help="Rounds; the median counts.", min=1)]
+Repeats = Annotated[
+    int, typer.Option(help="Number of rounds, of which the median is reported.", min=1)
+]
 
 app = typer.Typer(add_completion=False, help=__doc__)
 console = Console()
@@ -89,9 +91,11 @@ def dense_iteration(y: Floats) -> Callable[[], Any]:
 
 @app.command()
 def corners(
-    smallest: Annotated[int, typer.Option(help="Least number of dimensions.", min=1)] = 8,
+    smallest: Annotated[int, typer.Option(help="Smallest number of dimensions.", min=1)] = 8,
     largest: Annotated[int, typer.Option(help="Most dimensions.", max=26)] = 20,
-    dense: Annotated[int, typer.Option(help="Most dimensions for the full GP.", max=13)] = 11,
+    dense: Annotated[
+        int, typer.Option(help="Largest number of dimensions for the full GP.", max=13)
+    ] = 11,
     repeats: Repeats = 7,
 ) -> None:
     """Time one learning iteration at the 2^D corners of a hypercube."""
@@ -161,7 +165,9 @@ def numpy_eig(covariances: list[Floats], y: Floats, noise: float) -> Floats:
 
 @app.command()
 def solve(
-    shape: Annotated[list[str] | None, typer.Option(help="Sizes as 1024,1024; repeat.")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Size of a grid, such as 1024,1024; can be repeated.")
+    ] = None,
     repeats: Repeats = 5,
 ) -> None:
     """Time (K + σ² I)⁻¹ y beside bare products, and with decompositions beside numpy."""
@@ -280,7 +286,7 @@ def numpy_image(x: Floats, y: Floats) -> Reconstruction:
 
 @app.command()
 def image(
-    side: Annotated[int, typer.Option(help="Pixels along one side.", min=10)] = 200,
+    side: Annotated[int, typer.Option(help="Number of pixels along one side.", min=10)] = 200,
     repeats: Repeats = 5,
 ) -> None:
     """Time learning and reconstruction, variance included, of a noisy image.

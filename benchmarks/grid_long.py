@@ -261,13 +261,18 @@ Examples:
 
 @app.command(epilog=EXAMPLES)
 def main(
-    sizes: Annotated[str, Option(metavar="N,N,…", help="Steps of time.")] = "1e4,1e5,1e6",
+    sizes: Annotated[str, Option(metavar="N,N,…", help="Numbers of time steps.")] = "1e4,1e5,1e6",
     gappy: Annotated[
-        str, Option("--gaps", metavar="N", help="Steps of the series with gaps; 0 leaves it out.")
+        str,
+        Option(
+            "--gaps",
+            metavar="N",
+            help="Number of time steps of the series with gaps; 0 leaves it out.",
+        ),
     ] = "1e5",
-    learn: Annotated[bool, Option("--learn", help="Learn the hyperparameters too.")] = False,
+    learn: Annotated[bool, Option("--learn", help="Also learn the hyperparameters.")] = False,
     out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Write JSON and Markdown there.")
+        Path | None, Option(metavar="FOLDER", help="Output folder of JSON and Markdown.")
     ] = None,
 ) -> None:
     """Smooth 16 long series: seconds of the likelihood, its gradient and the posterior."""

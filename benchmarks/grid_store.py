@@ -64,7 +64,7 @@ def shape_of(gib: float) -> tuple[int, ...]:
 
 
 def make_field(path: Path, shape: tuple[int, ...]) -> None:
-    """Write waves and noise, a time step a chunk."""
+    """Write waves and noise, one time step per chunk."""
     coords = {
         "time": np.arange(shape[0], dtype=float),
         "lat": np.linspace(80, -80, shape[1]),  # descending, as it mostly is
@@ -301,7 +301,7 @@ def errors_of(source: Path, out: Path) -> Errors:
     Along an eigenvector q of eigenvalue λ, qᵀ(mean - μ) = λ / (λ + σ²) qᵀ(y - μ): well conditioned,
     and every cell takes part. The variance at a cell is summed over the spectrum. The equations
     mean - μ = K (y - mean) / σ² involve neither eigenvectors nor passes, but amplify the last digit
-    of the mean by λ_max / σ²: their residual is told in units of that.
+    of the mean by λ_max / σ²: their residual is reported in units of that.
     """
     stored: Any = zarr.open_group(str(source), mode="r")["t"]
     found: Any = zarr.open_group(str(out), mode="r")
@@ -413,16 +413,22 @@ Examples:
 def run(
     context: typer.Context,
     gib: Annotated[float, Option(metavar="N", help="Size of the field.")] = 4.0,
-    workers: Annotated[int, Option(metavar="N", help="Processes, one thread each.")] = 2,
-    worker_memory: Annotated[str, Option(metavar="SIZE", help="Limit of each.")] = "1GiB",
+    workers: Annotated[
+        int, Option(metavar="N", help="Number of worker processes, with one thread each.")
+    ] = 2,
+    worker_memory: Annotated[
+        str, Option(metavar="SIZE", help="Memory limit of each worker.")
+    ] = "1GiB",
     folder: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where files are made, and removed again.")
+        Path | None, Option(metavar="FOLDER", help="Folder for temporary files.")
     ] = None,
-    kill: Annotated[bool, Option("--kill", help="Kill it in the middle and start again.")] = False,
-    check: Annotated[
-        bool, Option("--check", help="Exit 1 unless every promise holds; with --kill.")
+    kill: Annotated[
+        bool, Option("--kill", help="Kill the job in the middle and start it again.")
     ] = False,
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
+    check: Annotated[
+        bool, Option("--check", help="Exit with 1 unless every promise holds; needs --kill.")
+    ] = False,
+    out: Annotated[Path, Option(metavar="FOLDER", help="Output folder.")] = Path(
         "results/grid_store"
     ),
 ) -> None:

@@ -10,7 +10,7 @@ At what each method found (of draws, at the mean of their logarithms) the exact 
 likelihood is computed, and the bound that "vbem" and "em" maximise.
 
 The evaluations of "dense" take some 25 s each at 8000 rows; in a folder that ``--kept`` names they
-are kept, and a run that begins again goes on from there.
+are kept, and the same run resumes from there.
 """
 
 from __future__ import annotations
@@ -192,10 +192,14 @@ def table_of(results: list[Result]) -> str:
 
 def main(
     rows: Annotated[list[int], typer.Option()] = [1000, 2000, 8000],  # noqa: B006
-    dense_rows: Annotated[int, typer.Option("--dense", help="Most rows of dense algebra.")] = 8000,
+    dense_rows: Annotated[
+        int, typer.Option("--dense", help="Maximum number of rows for dense algebra.")
+    ] = 8000,
     methods: Annotated[list[str], typer.Option("--method")] = list(METHODS),  # noqa: B006
-    kept: Annotated[Path | None, typer.Option(help="A folder of dense evaluations.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A JSON file to be.")] = None,
+    kept: Annotated[
+        Path | None, typer.Option(help="Folder in which dense evaluations are kept.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Path of a JSON file for the results.")] = None,
 ) -> None:
     """Fit all of them and print a table."""
     results: list[Result] = []

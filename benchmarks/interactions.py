@@ -88,7 +88,7 @@ def run(
     return {
         "target": target, "rows": n_rows, "columns": n_columns, "pairs": n_pairs, "seeds": seeds,
         "the true pairs first": right, "none where there is none": silent,
-        "CPU seconds a fit": seconds / seeds,
+        "CPU seconds per fit": seconds / seeds,
     }  # fmt: skip
 
 

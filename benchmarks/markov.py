@@ -4,8 +4,8 @@
 
 Of ``DampedOscillation`` + ``Matern52`` with given hyperparameters: CPU seconds of the posterior
 (means, variances, evidence and its gradient), of preparing solves, of one solve and of predictions
-at as many new inputs; and the root mean squared error of the mean. The inputs are ten to a period,
-so that the function has ever more detail: the dense factor is cut at 2 048 columns.
+at as many new inputs; and the root mean squared error of the mean. There are ten inputs per period,
+so that the function has ever more detail: the dense factor is truncated at 2 048 columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def measured(cells: Any, seen: Observations, truth: np.ndarray) -> list[float]:
 
 def main(
     n_inputs: Annotated[list[int], typer.Option("--inputs")] = [1_000, 5_000, 100_000, 1_000_000],  # noqa: B006
-    dense_inputs: Annotated[int, typer.Option(help="Most inputs of the dense factor.")] = 5_000,
+    dense_inputs: Annotated[
+        int, typer.Option(help="Maximum number of inputs for the dense factor.")
+    ] = 5_000,
 ) -> None:
     """Print a table."""
     x, truth, seen = rows(50)

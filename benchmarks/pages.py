@@ -1,4 +1,4 @@
-"""How a benchmark tells what it found: JSON, a page of Markdown, tables on the terminal."""
+"""How a benchmark reports its results: JSON, a page of Markdown, tables on the terminal."""
 
 from __future__ import annotations
 

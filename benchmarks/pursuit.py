@@ -267,33 +267,36 @@ def accuracy(
         Argument(metavar="[DATA]…", help=f"By default {', '.join(LIMITS)}."),
     ] = None,
     data_dir: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Of the .npz sets, as the pipelines have it.")
+        Path | None, Option(metavar="FOLDER", help="Folder of the .npz sets, as for the pipelines.")
     ] = None,
     seed: Annotated[
-        list[int] | None, Option(metavar="N", help="Of the fit. Can be repeated. Default: 0.")
+        list[int] | None,
+        Option(metavar="N", help="Random seed of the fit; can be repeated. Default: 0."),
     ] = None,
     peer: Annotated[
-        bool, Option("--peer/--no-peer", help="Measure scikit-learn's exact GP too.")
+        bool, Option("--peer/--no-peer", help="Also measure scikit-learn's exact GP.")
     ] = True,
     peer_limit: Annotated[
-        int, Option(metavar="N", help="Rows up to which its whole fit is measured.")
+        int, Option(metavar="N", help="Number of rows up to which its whole fit is measured.")
     ] = 2000,
     peer_rows: Annotated[
-        int, Option(metavar="N", help="Of the largest evaluation to extrapolate from.")
+        int,
+        Option(metavar="N", help="Number of rows of the largest evaluation to extrapolate from."),
     ] = 4000,
     peer_fit_rows: Annotated[
-        int, Option(metavar="N", help="Rows of the fit whose evaluations are counted.")
+        int, Option(metavar="N", help="Number of rows of the fit whose evaluations are counted.")
     ] = 1000,
     peer_memory: Annotated[
-        float, Option(metavar="GIB", help="That an evaluation of it may take.")
+        float, Option(metavar="GIB", help="Memory limit of an evaluation.")
     ] = 8.0,
     peer_check: Annotated[
         float,
-        Option(metavar="GIB", help="Measure one evaluation on all rows too, if it takes no more."),
+        Option(
+            metavar="GIB",
+            help="Also measure one evaluation on all rows, if it takes no more memory than this.",
+        ),
     ] = 0.0,
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
-        "results/pursuit"
-    ),
+    out: Annotated[Path, Option(metavar="FOLDER", help="Output folder.")] = Path("results/pursuit"),
 ) -> None:
     """Fit the regression sets with default settings, beside the cost of an exact GP.
 
@@ -334,7 +337,7 @@ def accuracy(
         _show("Accuracy", ACCURACY_HEADER, accuracy_rows(found, peers))
         if peers:
             _show("One exact-GP fit by scikit-learn", PEER_HEADER, peer_cells(peers))
-        console.print(f"everything is in {out}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"results are in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
 # ---------------------------------------------------------------------- scaling
@@ -516,8 +519,8 @@ def slopes(found: Sequence[Scaling]) -> dict[str, float | None]:
 
 
 SCALING_HEADER = (
-    "rows", "M", "fit s", "predict s", "one more, CPU s", "of it search", "passes", "CPU s a pass",
-    "peak MB", "RMSE of f", "95 % of f covers",
+    "rows", "M", "fit s", "predict s", "one more, CPU s", "of it search", "passes",
+    "CPU s per pass", "peak MB", "RMSE of f", "95 % of f covers",
 )  # fmt: skip
 
 
@@ -574,13 +577,17 @@ def scaling(
     sizes: Annotated[str, Option(metavar="N,N,…", help="Training rows.")] = "1e5,2e5,5e5,1e6",
     n_projections: Annotated[int, Option(metavar="M", help="At least 2.")] = N_RIDGES,
     n_test: Annotated[int, Option(metavar="N", help="Test rows.")] = 20_000,
-    seed: Annotated[int, Option(metavar="N", help="Of the function, the rows and the fit.")] = 0,
+    seed: Annotated[
+        int, Option(metavar="N", help="Random seed of the function, the rows and the fit.")
+    ] = 0,
     repeats: Annotated[
-        int, Option(metavar="N", help="Of the one more projection; the median counts.")
+        int,
+        Option(
+            metavar="N",
+            help="Number of measurements of one more projection, of which the median is reported.",
+        ),
     ] = 3,
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path(
-        "results/pursuit"
-    ),
+    out: Annotated[Path, Option(metavar="FOLDER", help="Output folder.")] = Path("results/pursuit"),
 ) -> None:
     """Fit a sum of ten ridge functions of eight inputs against the number of rows."""
     exit_on_termination()
@@ -610,7 +617,7 @@ def scaling(
         _show("Scaling", SCALING_HEADER, scaling_rows(found))
         for line in slope_lines(found):
             console.print(line, highlight=False)
-        console.print(f"everything is in {out}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"results are in {out}", markup=False, highlight=False, soft_wrap=True)
 
 
 # ---------------------------------------------------------------------- common

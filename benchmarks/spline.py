@@ -39,7 +39,7 @@ def theirs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def main(
     n_rows: Annotated[list[int], typer.Option("--rows")] = [1_000, 10_000, 100_000, 1_000_000],  # noqa: B006
-    peer_rows: Annotated[int, typer.Option(help="Most rows that scipy is given.")] = 1_000_000,
+    peer_rows: Annotated[int, typer.Option(help="Maximum number of rows for scipy.")] = 1_000_000,
 ) -> None:
     """Print a table."""
     ours(*rows(100)[::2])  # compiles

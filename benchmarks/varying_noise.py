@@ -178,7 +178,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("job", choices=sorted(JOBS))
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the sets")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(json.dumps(JOBS[options.job](options.data), indent=1))

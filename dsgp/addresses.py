@@ -87,20 +87,21 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
         if storage_options:
             raise ParameterError(
                 f"storage_options are for addresses such as s3://bucket/a.csv, and {str(path)!r} "
-                "is a path of this machine; leave them out"
+                "is a path on this machine; leave them out"
             )
         return local_path(str(path))
     if ".." in address.split("/"):
         raise StorageError(
-            f"{without_secrets(address)!r}: '..' in an address is a name to some stores and the "
-            "folder above to others; write it without"
+            f"{without_secrets(address)!r}: some stores read '..' in an address as a name and "
+            "others as the parent folder; write the address without it"
         )
     try:
         place = UPath(address, **(storage_options or {}))
         _ = place.fs
     except ImportError as error:
         raise StorageError(
-            f"{address!r} needs a further package: {error} (pip install it beside dsgp)"
+            f"{address!r} needs another package: {error} (pip install it in the environment of "
+            "dsgp)"
         ) from error
     # Each file system has types of its own for options that it does not take.
     except Exception as error:
@@ -278,8 +279,8 @@ def _reaching(place: UPath) -> Iterator[None]:
     except Exception as error:
         told = str(error) or type(error).__name__
         raise StorageError(
-            f"{without_secrets(str(place))!r} cannot be read: {told}; check the address, and what "
-            "gives access (storage_options, --storage-option)"
+            f"{without_secrets(str(place))!r} cannot be read: {told}; check the address and the "
+            "credentials (storage_options, --storage-option)"
         ) from error
 
 
@@ -306,7 +307,7 @@ def require_writable(place: UPath) -> None:
     """Raise ``StorageError`` if nothing can be written at an address; a long job asks first."""
     if has_magic(place.path):  # fsspec would take others' files away with it
         raise StorageError(
-            f"cannot write to {without_secrets(str(place))!r}: *, ? and [ in an address are a "
+            f"cannot write to {without_secrets(str(place))!r}: *, ? and [ in an address mark a "
             "pattern; choose another name"
         )
     probe = place.with_name(f".{name_of(place)}.probe")
@@ -321,8 +322,8 @@ def require_writable(place: UPath) -> None:
         if isinstance(error, NotImplementedError):
             told = f"{place.protocol} is for reading only"
         raise StorageError(
-            f"cannot write to {without_secrets(str(place))!r}: {told}; write to a path of this "
-            "machine, and copy it there when it is done"
+            f"cannot write to {without_secrets(str(place))!r}: {told}; write to a path on this "
+            "machine, and copy the result there afterwards"
         ) from error
     require_outside_stores(place)
 

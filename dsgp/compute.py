@@ -84,7 +84,7 @@ def run(
 
     Returns
     -------
-    list, one result a task
+    list, one result per task
 
     Examples
     --------
@@ -148,8 +148,8 @@ def connected(address: str | None) -> Iterator[None]:
         # and the client that it gives up meanwhile has no loop any more.
         encrypted = "; tls:// needs certificates in dask's configuration"
         raise ParameterError(
-            f"there is no dask scheduler at {address!r} ({error}); start one, or leave it out"
-            + (encrypted if address.startswith("tls:") else "")
+            f"there is no dask scheduler at {address!r} ({error}); start one, or leave the address "
+            "out" + (encrypted if address.startswith("tls:") else "")
         ) from error
     patience = _PATIENCE
     # What it logs of a scheduler that is gone, with tracebacks, comes as a `ClusterError` too.
@@ -194,7 +194,7 @@ def over_chunks(
     Parameters
     ----------
     loaders : iterable of callables without arguments
-        As of a ``Source``.
+        As for a ``Source``.
     function : callable
     name : str
         What a dashboard calls the tasks, after ``dsgp-``.

@@ -1,11 +1,11 @@
 """Named failures and warnings of the library, so that callers can catch one condition.
 
-A model used before ``fit`` raises scikit-learn's ``NotFittedError``; it has no twin here.
+A model used before ``fit`` raises scikit-learn's ``NotFittedError``, not an error of this module.
 """
 
 
 class DsgpError(Exception):
-    """Base of every error that dsgp raises on its own account."""
+    """Base of all errors that dsgp raises itself."""
 
 
 class DataError(DsgpError, ValueError):
@@ -40,11 +40,11 @@ class StorageError(DsgpError, OSError):
 
 
 class ClusterError(DsgpError, RuntimeError):
-    """The workers or the scheduler of a dask cluster do not do what they were asked to.
+    """The workers or the scheduler of a dask cluster have failed.
 
-    Raised when no worker is there, the scheduler is gone or does not answer, workers are out of
-    memory, a task has ended worker after worker, or their versions differ from those here. The
-    message says what happened, what is safe and what to do.
+    Raised when there is no worker, the scheduler is lost or does not answer, workers are out of
+    memory, several workers ended while they ran the same task, or their versions differ from those
+    here. The message says what happened, what is safe and what to do.
     """
 
 
@@ -58,7 +58,7 @@ class ConvergenceWarning(UserWarning):
 
 
 class DataWarning(UserWarning):
-    """Input data can be used, but a part of it carries no information.
+    """Input data can be used, but part of it has no effect or is suspicious.
 
-    Issued for a constant column, a constant target, or rows that are left out.
+    Issued, for example, for a constant column, a constant target, or rows that are left out.
     """

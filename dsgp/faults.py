@@ -26,15 +26,14 @@ def translated(error: BaseException) -> BaseException:
     if kind == "KilledWorker":
         task, worker, failures = error.args
         return ClusterError(
-            f"the task {_NUMBERS.sub('', str(task))!r} has ended {failures + 1} workers "
-            f"one after the other, the last at {getattr(worker, 'address', worker)}: as a rule "
-            "they ran out of memory, else they crashed, which their logs tell; "
-            f"{SAFE}: give workers more memory (memory_limit), cut the rows into smaller chunks, "
-            "and start the job again"
+            f"the task {_NUMBERS.sub('', str(task))!r} has ended {failures + 1} workers one after "
+            f"the other, the last at {getattr(worker, 'address', worker)}: usually they ran out of "
+            f"memory, otherwise they crashed; see their logs; {SAFE}: give workers more memory "
+            "(memory_limit), cut the rows into smaller chunks, and start the job again"
         )
     if kind in ("NoWorkerError", "NoValidWorkerError"):
         return ClusterError(
-            f"no worker could take a task in the time that the scheduler gives "
+            f"no worker could take a task within the time that the scheduler allows "
             f"({NO_WORKERS_TIMEOUT}); {SAFE}: start workers and the job again"
         )
     return ClusterError(

@@ -41,7 +41,7 @@ def only_here(path: Path, refusal: str) -> Iterator[None]:
     path : Path
         A file that is made, and removed at the end.
     refusal : str
-        What is told to those who come second.
+        The message for those who come second.
 
     Raises
     ------

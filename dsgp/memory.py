@@ -56,7 +56,8 @@ def held(value: Any) -> int:
     """Bytes of the arrays that containers and objects of ours hold.
 
     Dask asks each object for its size (``__sizeof__``), to count memory and to let tasks run where
-    what they need is; Python itself tells that of an object without what it refers to.
+    what they need is; Python itself reports that of an object without the objects that it refers
+    to.
 
     Examples
     --------

@@ -21,7 +21,7 @@ class HyperPriors:
     They are those of the paper (Section ``sec:MCMC``), for a target of variance 1 and inputs of
     width 1: w_d is the distance between the 10 % and the 90 % quantile of the rows along the input
     of term d, and v_y the variance of the target (or of its transform). The same values therefore
-    fit data in any units. The defaults say little.
+    fit data in any units. The defaults are weakly informative.
 
     Parameters
     ----------
@@ -39,14 +39,14 @@ class HyperPriors:
     Raises
     ------
     ParameterError
-        If a number is not finite, or one of them but ``lengthscale_mean`` is not positive.
+        If a number is not finite, or one other than ``lengthscale_mean`` is not positive.
 
     Notes
     -----
-    A periodic kernel has a width of its own, which takes the place of w_d. Of several lengthscales
-    of one kernel each is expected at an eighth of the one before. Parameters without a unit (the
-    exponent of a rational quadratic) have log-normal priors with a standard deviation of 1 around
-    the value where a learner begins. All priors end where a learner's search does.
+    A periodic kernel has its own width, which replaces w_d. If a kernel has several lengthscales,
+    each is expected at an eighth of the one before. Parameters without a unit (the exponent of a
+    rational quadratic) have log-normal priors with a standard deviation of 1 around the initial
+    value of a learner. All priors are truncated at the bounds of a learner.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Transform(ABC):
     @staticmethod
     @abstractmethod
     def allows(y: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which values have a transform; NaN is told of as one that has."""
+        """Say which values have a transform; NaN counts as one that has."""
 
     # ------------------------------------------------------------------ a normal z
 
@@ -142,7 +142,7 @@ class Transform(ABC):
         covariance : array_like of shape (n, n)
             Of f.
         noise : float
-            As of ``moments``.
+            As for ``moments``.
         own : float
             Variance that every place has to itself beside: that of the noise, for new observations
             (and ``noise`` is 0 then).
@@ -230,7 +230,7 @@ class Log(Transform):
     def moments(
         self, mean: ArrayLike, variance: ArrayLike, noise: ArrayLike = 0.0
     ) -> tuple[Floats, Floats]:
-        """As of ``Transform``, in closed form: those of a log-normal variable."""
+        """As for ``Transform``, in closed form: those of a log-normal variable."""
         mean, variance, noise = np.broadcast_arrays(
             *(np.asarray(value, dtype=np.float64) for value in (mean, variance, noise))
         )
@@ -243,13 +243,13 @@ class Log(Transform):
         return self.inverse(level), self.inverse(level + spread / 2)
 
     def average(self, f: ArrayLike, noise: ArrayLike) -> Floats:
-        """As of ``Transform``, in closed form."""
+        """As for ``Transform``, in closed form."""
         return self.inverse(np.asarray(f) + np.asarray(noise) / 2)
 
     def covariance(
         self, mean: ArrayLike, covariance: ArrayLike, noise: float = 0.0, own: float = 0.0
     ) -> Floats:
-        """As of ``Transform``, in closed form."""
+        """As for ``Transform``, in closed form."""
         joint = np.array(covariance, dtype=np.float64)
         joint[np.diag_indices(len(joint))] += own
         with np.errstate(over="ignore", invalid="ignore"):
@@ -273,8 +273,8 @@ class YeoJohnson(Transform):
               z = -\frac{(1 - u)^{2 - \lambda} - 1}{2 - \lambda} \ (u < 0), \quad
               u = \frac{y - \text{location}}{\text{scale}}
 
-    with the logarithm where a power is 0. λ = 1 changes nothing; below, a long upper tail is drawn
-    in, above, a lower one.
+    with the logarithm where a power is 0. λ = 1 changes nothing; a smaller λ shortens a long upper
+    tail, a larger one a long lower tail.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class YeoJohnson(Transform):
 
     @classmethod
     def learned(cls, values: Floats, counts: Floats) -> Self:
-        r"""Learn λ of a sample: that under which z is most likely normal.
+        r"""Learn λ from a sample: the one under which z is most likely normal.
 
         .. math:: -\tfrac n2 \log \operatorname{var} z + \sum_i \log dz_i / dy_i
 

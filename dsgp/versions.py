@@ -38,7 +38,7 @@ def _installed() -> dict[str, str | None]:
 def without_commit(version: str) -> str:
     """Return a version without the number and the name of a commit after the last release.
 
-    An editable installation keeps those of the day it was installed, so that they do not tell
+    An editable installation keeps those of the day it was installed, so that they do not identify
     whether two of them run the same code.
 
     Examples

@@ -1,12 +1,12 @@
-"""A look at the cluster while its results are waited for: what it is told, and when to give up.
+"""Watching the cluster while waiting for its results: what it reports, and when to give up.
 
-Dask goes on after many faults: what a dead worker had is computed anew by others. After some it
-waits for ever, and others show as errors from its inside. Here the driver looks at the cluster
-while it waits: results come, with the same bits, or a ``ClusterError`` does within a stated time.
+Dask survives many faults: what a dead worker had is computed again by others. After some it waits
+for ever, and others appear as its internal errors. Here the driver looks at the cluster while it
+waits: results come, with the same bits, or a ``ClusterError`` does within a stated time.
 
-Two settings of dask's configuration say how long: ``distributed.scheduler.no-workers-timeout``,
-for a cluster without workers, and ``dsgp.stall-timeout``, for a scheduler that does not answer, a
-worker that is not heard of, and workers that are out of memory. Both are 60 s by default.
+Two settings of dask's configuration say how long: ``distributed.scheduler.no-workers-timeout``, for
+a cluster without workers, and ``dsgp.stall-timeout``, for a scheduler that does not answer, a
+worker that does not respond, and workers that are out of memory. Both are 60 s by default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dsgp.versions import Versions
 STALL_TIMEOUT = "dsgp.stall-timeout"
 _DEFAULT = 60.0  # seconds
 
-# Between two looks at the cluster: a look costs its scheduler some 50 µs a worker.
+# Between two looks at the cluster: a look costs its scheduler some 50 µs per worker.
 _LONGEST_TICK = 2.0
 # A worker tells its versions within this, unless it is frozen.
 _ANSWER = 10.0
@@ -134,8 +134,8 @@ class Watch:
                 self._wait_for_connection()
                 sent.again()
         raise ClusterError(
-            f"the cluster at {self._address} has forgotten the same work "
-            f"{_TIMES_SENT_AGAIN + 1} times: somebody restarts it over and over; {SAFE}: start "
+            f"the cluster at {self._address} has lost the same work "
+            f"{_TIMES_SENT_AGAIN + 1} times: it is being restarted repeatedly; {SAFE}: start "
             "the job again on a cluster that stays"
         )
 
@@ -265,7 +265,7 @@ class Watch:
             return
         self._without_workers = self._without_workers or now
         if now - self._without_workers >= self._no_workers:
-            frozen = f" ({self._dropped[-1]} was not heard of any more)" if self._dropped else ""
+            frozen = f" ({self._dropped[-1]} stopped responding)" if self._dropped else ""
             raise ClusterError(
                 f"the scheduler at {self._address} has had no worker for "
                 f"{self._no_workers:.3g} s{frozen}; {SAFE}: start workers and the job again, or "
@@ -286,8 +286,8 @@ class Watch:
         if not frozen or (self._dropping is not None and not self._dropping.done()):
             return
         warnings.warn(
-            f"worker {', '.join(frozen)} has not been heard of for {self._stall:.3g} s: it is "
-            "dropped, and its work is done again by others",
+            f"worker {', '.join(frozen)} has not responded for {self._stall:.3g} s: it is "
+            "dropped, and other workers repeat its work",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -333,15 +333,15 @@ class Watch:
         if self.client.status != "running":  # it has noticed by itself that nobody is there
             return self._lost(None)
         return ClusterError(
-            f"the scheduler at {self._address} has not answered for {seconds:.3g} s; {SAFE}: see "
-            f"whether its process runs, and start the job again ({STALL_TIMEOUT} in dask's "
+            f"the scheduler at {self._address} has not answered for {seconds:.3g} s; {SAFE}: check "
+            f"that its process is running, and start the job again ({STALL_TIMEOUT} in dask's "
             "configuration is how long it may be silent)"
         )
 
     def _lost(self, error: BaseException | None) -> ClusterError:
         reason = "" if error is None else f" ({type(error).__name__}: {first_line(error)})"
         return ClusterError(
-            f"the scheduler is gone, or the connection to it{reason}; {SAFE}: start a scheduler "
+            f"the scheduler, or the connection to it, is lost{reason}; {SAFE}: start a scheduler "
             "with workers and then the job again"
         )
 
@@ -374,7 +374,7 @@ def _done(asked: Future[Any], seconds: float) -> bool:
 
 
 def _holds_work(worker: Mapping[str, Any]) -> bool:
-    """Tell whether work waits on a worker, none of which is being done."""
+    """Return whether work waits on a worker that does none of it."""
     counts = worker["metrics"].get("task_counts", {})
     waiting = sum(counts.get(state, 0) for state in ("ready", "waiting", "fetch", "constrained"))
     return waiting > 0 and not counts.get("executing", 0)

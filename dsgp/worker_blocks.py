@@ -76,7 +76,7 @@ class WorkerBlocks:
         Parameters
         ----------
         loaders, lengths, block
-            As of ``over_blocks``.
+            As for ``over_blocks``.
         function : callable
             Returns what comes to the caller, and what is kept.
         name : str

@@ -155,7 +155,7 @@ def main(
     ] = "utf-8",
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads are used."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the results of other data.")

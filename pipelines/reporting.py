@@ -1,4 +1,4 @@
-"""What every pipeline writes and prints: the folder of results, report.json, figures, the table.
+"""Common output of all pipelines: the folder of results, report.json, figures, the table.
 
 A folder is written aside and moved into place when it is complete. What is measured is the
 business of each pipeline.
@@ -69,7 +69,7 @@ class Stopwatch:
 
     @contextmanager
     def stage(self, name: str, *, shown: bool = True) -> Iterator[None]:
-        """Time a block and tell a terminal of it, unless the block has a bar of its own."""
+        """Time a block and show it on a terminal, unless the block has its own progress bar."""
         start = time.perf_counter()
         with progress(name, enabled=shown):
             yield
@@ -204,12 +204,12 @@ def environment() -> dict[str, str]:
 
 
 def release() -> str:
-    """dsgp's version as results that are kept count by it: a commit does not make them anew."""
+    """Return dsgp's version without its commit: results that are kept are valid for all commits."""
     return without_commit(version("dsgp"))
 
 
 def peak_memory_mb() -> float | None:
-    """Largest resident memory of this process so far; None where the system does not tell."""
+    """Largest resident memory of this process so far; None if the system does not report it."""
     if resource is None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -219,7 +219,7 @@ def peak_memory_mb() -> float | None:
 def describe_model(model: Any) -> dict[str, Any]:
     """Parameters given, and what was fitted: hyperparameters by term, projections, relevance.
 
-    Of more than two classes each has a model of its own, and ``fitted`` is by class.
+    With more than two classes each has a model of its own, and ``fitted`` is by class.
     """
     parameters = model.get_params(deep=False)
     plain = (str, int, float, bool, type(None))
@@ -270,10 +270,10 @@ def _fitted(model: Any) -> dict[str, Any]:
 
 
 def terms_table(model: Any) -> pd.DataFrame:
-    """A row a term, in the model's order, with the variance that it explains.
+    """One row per term, in the model's order, with the variance that it explains.
 
-    Its share is that of the variance of f, the sum of all terms, as of ``variance_shares`` and in
-    all pictures. Of more than two classes the table has a column ``class``.
+    Its share is that of the variance of f, the sum of all terms, as in ``variance_shares`` and in
+    all pictures. With more than two classes the table has a column ``class``.
     """
     parts = parts_of(model)
     tables = [
@@ -329,10 +329,10 @@ def _pursued(model: Any) -> dict[str, Any]:
 
 
 def draw_model(model: Any, folder: Path, target: str) -> None:
-    """Draw functions, and how they were learned; of more than two classes for each.
+    """Draw functions, and how they were learned; with more than two classes for each.
 
     Writes components.png, or projections.png with relevance.png, and learning.png or evidence.png.
-    Of more than two classes the label is part of the name, where it can be.
+    With more than two classes the label is part of the name, where it can be.
     """
     parts = parts_of(model)
     for number, (label, part) in enumerate(parts.items()):

@@ -136,8 +136,8 @@ def test_interp_predicts_another_grid():
     [
         (lambda da: da.dsgp.smooth(men="zero"), "'men' is not an option.*did you mean 'mean'"),
         (lambda da: da.dsgp.interp(latt=[1]), "'latt' is not one of the dims.*mean 'lat'"),
-        (lambda da: da.dsgp.interp({"x": [1]}), "'x' is no dim of the field"),
-        (lambda da: da.dsgp.smooth({"x": Matern32()}), "'x' is no dim of the field"),
+        (lambda da: da.dsgp.interp({"x": [1]}), "'x' is not a dim of the field"),
+        (lambda da: da.dsgp.smooth({"x": Matern32()}), "'x' is not a dim of the field"),
     ],
 )
 def test_unknown_names_are_told(call, message):
@@ -208,7 +208,7 @@ def test_interp_is_lazy():
 def test_a_lazy_field_says_at_once_what_needs_no_values():
     lazy = field().chunk()
     with computing_raises():
-        with pytest.raises(ParameterError, match="'x' is no dim"):
+        with pytest.raises(ParameterError, match="'x' is not a dim"):
             lazy.dsgp.smooth({"x": Matern32()})
         with pytest.raises(DataError, match="mask: expected dims among"):
             lazy.dsgp.smooth(mask=lazy.rename(lon="x") > 0)
@@ -285,8 +285,8 @@ def test_what_is_no_field_is_carried_along_with_a_warning():
     ds["station"] = ("lat", list("abcdef"))
     ds["flag"] = ds["sst"] > 15
     with (
-        pytest.warns(DataWarning, match="'station', 'flag': no numbers.*carried along"),
-        pytest.warns(DataWarning, match="'flag': no field, and along 'lon'.*left out"),
+        pytest.warns(DataWarning, match="'station', 'flag': not numbers.*returned unchanged"),
+        pytest.warns(DataWarning, match="'flag': not a field, .*interpolated 'lon'; left out"),
     ):
         result = ds.dsgp.interp(lon=[1.5], **kept("time", "lat", "lon"))
     assert "station" in result
@@ -311,9 +311,9 @@ def test_errors_of_a_dataset_name_the_variable():
     ds["level"] = ds["level"] * np.nan
     with pytest.raises(DataError, match="variable 'level': no cell"):
         ds[["level"]].dsgp.smooth()
-    with pytest.raises(ParameterError, match="'x' is no dim"):
+    with pytest.raises(ParameterError, match="'x' is not a dim"):
         ds.dsgp.smooth({"x": Matern32()})
-    with pytest.raises(ParameterError, match="interp: 'x' is no dim"):
+    with pytest.raises(ParameterError, match="interp: 'x' is not a dim"):
         ds.dsgp.interp({"x": [0]})
 
 

@@ -116,7 +116,8 @@ def test_interp_leaves_alone_what_lacks_the_dim():
         result, ds, "depth", "soil", "decoded_soil", "when", "crs", "scale", "area", "lat", "lon"
     )
     lost = next(str(one.message) for one in told if "left out" in str(one.message))
-    assert lost.startswith("'mask', 'bits', 'cloudy', 'label': no field, and along 'time'")
+    kept_out = "'mask', 'bits', 'cloudy', 'label': not a field, and along the interpolated 'time'"
+    assert lost.startswith(kept_out)
     assert set(result.data_vars) == {
         "sst_mean", "sst_std", "wind_mean", "wind_std", "depth", "soil", "decoded_soil", "when",
         "crs", "scale",
@@ -170,7 +171,7 @@ def test_nothing_to_fill_changes_nothing():
     xr.testing.assert_identical(ds.dsgp.fill(), ds)
     coded = ds.copy()
     coded["wind"] = ds["wind"].where(ds["wind"] < 1, -999.0).assign_attrs(missing_value=-999.0)
-    with pytest.warns(DataWarning, match="'wind': .* cells count as missing"):
+    with pytest.warns(DataWarning, match="'wind': .* cells are treated as missing"):
         assert "wind_mean" in coded.dsgp.fill(**known(*SIZES))
     masked = ds.dsgp.fill(mask=ds["wind"] < 1, variables="wind", **known(*SIZES))
     assert {"wind_mean", "depth"} <= set(masked)

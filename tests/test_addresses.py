@@ -107,7 +107,7 @@ def test_an_address_of_this_disk_is_a_path(tmp_path):
     ("address", "said"),
     [
         ("nowhere://bucket/a.csv", "cannot be opened"),
-        ("dropbox://a.csv", "needs a further package|cannot be opened"),
+        ("dropbox://a.csv", "needs another package|cannot be opened"),
     ],
 )
 def test_what_is_lacking_is_said(address, said):
@@ -340,7 +340,7 @@ def test_a_name_that_looks_like_a_pattern_takes_no_other_model_away(memory):
     model = quick().fit(frame[["x"]], frame["y"])
     model.save(f"{memory}/ma.zarr")
     for name in ("m*.zarr", "m?.zarr", "m[a].zarr"):
-        with pytest.raises(StorageError, match="are a pattern; choose another name"):
+        with pytest.raises(StorageError, match="mark a pattern; choose another name"):
             model.save(f"{memory}/{name}", overwrite=True)
     np.testing.assert_array_equal(
         dsgp.load(f"{memory}/ma.zarr").predict(frame[["x"]]), model.predict(frame[["x"]])
@@ -366,9 +366,9 @@ def test_nothing_goes_into_a_store_with_which_it_would_be_lost(elsewhere, memory
 def test_what_is_no_model_stays(memory):
     (memory / "notes.zarr").mkdir()
     (memory / "notes.zarr" / "a.txt").write_text("mine")
-    with pytest.raises(StorageError, match="no dsgp store, so it is not overwritten"):
+    with pytest.raises(StorageError, match="not a dsgp store, so it is not overwritten"):
         storage.check_writable(memory / "notes.zarr", overwrite=True)
-    with pytest.raises(StorageError, match="is no dsgp store"):
+    with pytest.raises(StorageError, match="is not a dsgp store"):
         dsgp.load(memory / "notes.zarr")
     assert (memory / "notes.zarr" / "a.txt").read_text() == "mine"
 
@@ -381,7 +381,7 @@ def test_a_model_of_a_server_is_read_and_never_written(served):
     np.testing.assert_array_equal(
         dsgp.load(f"{address}/m.zarr").predict(frame), model.predict(frame)
     )
-    with pytest.raises(StorageError, match=r"cannot write to .*a path of this machine"):
+    with pytest.raises(StorageError, match=r"cannot write to .*a path on this machine"):
         storage.check_writable(f"{address}/other.zarr")
     with pytest.raises(StorageError, match="there is no"):
         dsgp.load(f"{address}/other.zarr")
@@ -533,7 +533,7 @@ def test_commands_name_the_package_that_is_lacking(arguments, capsys, tmp_path, 
     assert end.value.code == 1
     message = capsys.readouterr().err
     assert next(one for one in arguments if "://" in one) in message
-    assert "needs a further package: Install s3fs" in message
+    assert "needs another package: Install s3fs" in message
     assert not list(tmp_path.iterdir())
 
 

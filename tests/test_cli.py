@@ -266,7 +266,7 @@ def test_a_pursuit_model_takes_text_and_terms(tmp_path):
     assert run("predict", out, data, "--out", tmp_path / "p.csv").exit_code == 0
 
 
-@pytest.mark.filterwarnings("ignore:1 projections were asked for, but only")
+@pytest.mark.filterwarnings("ignore:1 projections were requested, but only")
 def test_an_additive_model_takes_projections_and_a_remainder(tmp_path):
     table = rows()
     data, out = saved(table, tmp_path / "d.csv"), tmp_path / "m.zarr"
@@ -321,7 +321,10 @@ def test_a_pursuit_model_leaves_rows_with_gaps_out_on_request(tmp_path, command)
     base = ["fit", data, "--target", "y", "--out", out, *PURSUIT]
     require_one_error(command(*base), "'a'", "NaN", "--drop-missing")
     code, _, err = command(*base, "--drop-missing")
-    assert (code, err) == (0, "Warning: 1 of 60 rows left out, with gaps in 'a'\n")
+    assert (code, err) == (
+        0,
+        "Warning: 1 of 60 rows are left out, because they have missing values in 'a'\n",
+    )
     assert dsgp.load(out).n_rows_ == N_ROWS - 1
 
 
@@ -667,7 +670,10 @@ def test_rows_without_a_label_are_left_out_on_request(tmp_path, command):
     data, out = saved(table, tmp_path / "d.parquet"), tmp_path / "m.zarr"
     options = ["--model", "classifier", *INPUTS, *FIXED, "--drop-missing"]
     code, _, err = command("fit", data, "--target", "label", "--out", out, *options)
-    assert (code, err) == (0, "Warning: 1 of 120 rows left out, with gaps in 'label'\n")
+    assert (code, err) == (
+        0,
+        "Warning: 1 of 120 rows are left out, because they have missing values in 'label'\n",
+    )
     expected = classified(table[1:], "label").predict_proba(table[["a", "b"]])
     np.testing.assert_array_equal(dsgp.load(out).predict_proba(table[["a", "b"]]), expected)
 
@@ -858,7 +864,7 @@ def test_what_is_no_model(tmp_path, command, name):
     data = saved(rows(), tmp_path / "d.csv")
     rest = [data, "--out", tmp_path / "p.csv"] if name == "predict" else []
     require_one_error(command(name, tmp_path / "none.zarr", *rest), "none.zarr")
-    require_one_error(command(name, data, *rest), "d.csv", "no dsgp store")
+    require_one_error(command(name, data, *rest), "d.csv", "not a dsgp store")
     assert [path.name for path in tmp_path.iterdir()] == ["d.csv"]
 
 
@@ -962,7 +968,9 @@ def test_rows_with_gaps_are_left_out_on_request(tmp_path, command):
     require_one_error(command(*arguments), "'y' contains NaN", "--drop-missing")
     code, _, err = command(*arguments, "--drop-missing")
     assert code == 0
-    assert err == "Warning: 3 of 60 rows left out, with gaps in 'a', 'y'\n"
+    assert (
+        err == "Warning: 3 of 60 rows are left out, because they have missing values in 'a', 'y'\n"
+    )
     kept = table.drop(index=[3, 5, 9])
     expected = fitted(kept[["a", "b"]], kept["y"]).predict(table)
     np.testing.assert_array_equal(dsgp.load(tmp_path / "m.zarr").predict(table), expected)

@@ -561,7 +561,7 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
     assert gain.get_yscale() == "log"
     note = " ".join(figure.get_supxlabel().split())
     expected = {
-        "vbem": "below the tolerance is followed by one more look from other starting",
+        "vbem": "below the tolerance is followed by one more search from other initial",
         "em": "Small gains mean small steps",
         "marginal": "Only evaluations that improved on all before",
     }

@@ -47,10 +47,10 @@ def test_what_is_not_ours_is_never_overwritten(tmp_path, stranger):
         (path / "precious.txt").write_text("precious")
     if stranger == "zarr of another":
         (path / "zarr.json").write_text(json.dumps({"attributes": {"format": "other"}}))
-    with pytest.raises(StorageError, match="is no dsgp store"):
+    with pytest.raises(StorageError, match="is not a dsgp store"):
         storage.write(path, "Thing", {}, TREE, overwrite=True)
     assert path.exists()
-    with pytest.raises(StorageError, match="is no dsgp store"):
+    with pytest.raises(StorageError, match="is not a dsgp store"):
         storage.read(path)
 
 

@@ -1,5 +1,6 @@
 """Public pages are in the standard English of the field (docs/contributing.md has the list)."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 # Contributing quotes the expressions; the page on the paper is written by a pipeline.
 PAGES = [
     page
-    for page in [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+    for page in [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/**/*.md"))]
     if page.name != "contributing.md"
 ]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -20,7 +21,7 @@ EXPRESSIONS = {
     r"\btold\b": "reported, distinguished",
     r"\btells? (?:of|nothing|little|most|less|how|which|both|them apart)\b": "reports, says",
     r"\bfelt\b": "found, observed",
-    r"\b(?:is|are) as of\b": "as for",
+    r"\b[Aa]s of\b(?! \d)": "as for, like",
     r"\bleft aside\b": "ignored",
     r"\bwithout a word\b": "silently",
     r"\bfor known\b": "treated as known",
@@ -30,16 +31,81 @@ EXPRESSIONS = {
     r"\bby its ending\b": "by its extension",
     r"\brelied on\b": "used",
     r"(?:^|[.:;] )Of (?:more than|every|all but|some|effects|classes)\b": "With, For",
-    rf"\b(?:{COUNTED}|[Oo]ne \w+) an? (?:{UNIT})\b": "per",
+    rf"\b(?:{COUNTED}|[Oo]ne(?: \w+)?) an? (?:{UNIT})\b": "per",
 }
+# Not read with these rules yet: an entry goes when its file has been.
+UNREAD = (
+    "dsgp/additive/joining.py",
+    "dsgp/estimators/gaussian_distribution.py",
+    "dsgp/estimators/response_distribution.py",
+    "dsgp/estimators/updating.py",
+    "dsgp/models/gaussian/growing.py",
+    "dsgp/report/facts.py",
+    "dsgp/report/page.py",
+    "dsgp/report/rendering.py",
+    "pipelines/forecast/__main__.py",
+)
+SOURCES = [
+    path
+    for room in ("dsgp", "pipelines")
+    for path in sorted((ROOT / room).rglob("*.py"))
+    if path.relative_to(ROOT).as_posix() not in UNREAD
+]
+# Pages may still quote earlier messages; docstrings and messages have none of these either.
+IN_CODE = EXPRESSIONS | {
+    r"\btells?\b": "report, show, determine, distinguish",
+    r"\bheed(?:s|ed)?\b": "use",
+}
+# Code in text, parameters of docstrings and doctests are not prose.
+CODE = re.compile(r"``[^`]*``|`[^`]*`|^ *[\w, ]+ : |^ *(?:>>>|\.\.\.) .*$", re.MULTILINE)
+# Where a string of a message ends and the next one begins.
+JOINT = re.compile(r"""["']\s*\n\s*[fr]?["']""")
+
+
+def compiled(expressions):
+    """Return patterns in which a space is any white space, and what to write instead."""
+    return [(re.compile(key.replace(" ", r"\s+")), instead) for key, instead in expressions.items()]
+
+
+def problems_of(text, expressions, first_line, name):
+    """Return the places of expressions that are never right, and what to write instead."""
+    return [
+        f"{name}:{first_line + text.count(chr(10), 0, match.start())}: {match[0]!r}; write: {value}"
+        for key, value in expressions
+        for match in key.finditer(text)
+    ]
+
+
+def blank(block):
+    return "…" + "\n" * block[0].count("\n")
+
+
+def texts_of(tree):
+    """Return line and text of docstrings and messages; what an f-string inserts is left out."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+            yield node.lineno, "".join(parts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_use_standard_words(page):
-    text = FENCED.sub(lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"))
+    text = FENCED.sub(blank, page.read_text(encoding="utf-8"))
+    problems = problems_of(text, compiled(EXPRESSIONS), 1, page.name)
+    assert not problems, "\n".join(problems)
+
+
+def test_docstrings_and_messages_use_standard_words():
+    expressions = compiled(IN_CODE)
     problems = []
-    for pattern, instead in EXPRESSIONS.items():
-        for match in re.finditer(pattern, text.replace("\n", " ")):
-            line = text.count("\n", 0, match.start()) + 1
-            problems.append(f"{page.name}:{line}: {match[0]!r}; write: {instead}")
+    for path in SOURCES:
+        code = path.read_text(encoding="utf-8")
+        # Most files have no such expression even in their code, and need not be parsed.
+        joined = JOINT.sub("", code)
+        if any(key.search(joined) for key, _ in expressions):
+            name = path.relative_to(ROOT)
+            for line, text in texts_of(ast.parse(code)):
+                problems += problems_of(CODE.sub(blank, text), expressions, line, name)
     assert not problems, "\n".join(problems)

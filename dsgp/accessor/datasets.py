@@ -21,20 +21,20 @@ from dsgp.grid.variables import described, is_category, is_flag, is_placed
 
 
 class DatasetAccessor(Accessor):
-    """``ds.dsgp``: as of a DataArray, for every variable that the operation concerns.
+    """``ds.dsgp``: as for a DataArray, for every variable that the operation concerns.
 
     A field holds numbers and has coordinates along all of its dims. It is replaced by
     ``{variable}_mean`` and ``{variable}_std``. Everything else stays as it is, values, type,
     attributes and encoding:
 
-    * what is no field: text, dates, truth values, variables without a coordinate along a dim, and
-      those that others name as bounds, grid mapping, ancillary variables or the like;
+    * variables that are not fields: text, dates, booleans, variables without a coordinate along a
+      dim, and those that others name as bounds, grid mapping, ancillary variables or the like;
     * flags (with ``flag_values``, ``flag_meanings`` or ``flag_masks``), and integers with neither
-      units nor scale, which are taken for categories, with a ``DataWarning``;
-    * for ``fill``, variables without gaps, if they are in memory: whether a lazy one has some is
-      not known before it is computed, so that it counts as one with gaps;
-    * for ``interp``, variables that have none of the dims to be interpolated. What has one and is
-      no field cannot come along, of which a ``DataWarning`` tells.
+      units nor scale, which are treated as categories, with a ``DataWarning``;
+    * for ``fill``, variables without gaps, if they are in memory: it is not known whether a lazy
+      one has gaps before it is computed, so that it counts as one with gaps;
+    * for ``interp``, variables that have none of the dims to be interpolated. A variable that has
+      one of them and is not a field is left out, with a ``DataWarning``.
 
     ``variables="sst"``, or a list, says which are the fields instead, whatever they hold; all
     others stay as they are. Options that name dims (``kernels``, ``units``, ``mean``, coordinates,
@@ -127,14 +127,13 @@ def _fields_of(ds: xr.Dataset, request: Request) -> list[Hashable]:
     others = [name for name in free if ds[name].dims and name not in placed]
     if others:
         _warn(
-            f"{_quoted(others)}: no numbers with a coordinate along each dim; carried along as "
-            "they are"
+            f"{_quoted(others)}: not numbers with a coordinate along each dim; returned unchanged"
         )
     categories = [name for name in quantities if name not in fields]
     if categories:
         _warn(
-            f"{_quoted(categories)}: integers without units, taken for categories and carried "
-            "along as they are; to have fields of them, name all that are: variables=[...]"
+            f"{_quoted(categories)}: integers without units, treated as categories and returned "
+            "unchanged; to treat them as fields, name all that are: variables=[...]"
         )
     if request.fills:
         fields = [name for name in fields if _may_have_gaps(ds[name], request.mask)]
@@ -157,8 +156,8 @@ def _warn_of_lost(ds: xr.Dataset, moved: set[str], fields: list[Hashable]) -> No
     ]
     if lost:
         _warn(
-            f"{_quoted(lost)}: no field, and along {_quoted(sorted(moved))}, which is "
-            "interpolated; left out (ds.interp(..., method='nearest') has them)"
+            f"{_quoted(lost)}: not a field, and along the interpolated {_quoted(sorted(moved))}; "
+            "left out (ds.interp(..., method='nearest') has them)"
         )
 
 
@@ -167,7 +166,7 @@ def _require_free(ds: xr.Dataset, name: str) -> str:
     if name in ds.variables:
         raise ParameterError(
             f"the result would be called {name!r}, and the Dataset has a variable of that name: "
-            f"rename it, ds.rename({name}=...), or take the field alone, ds[...].dsgp"
+            f"rename it, ds.rename({name}=...), or use the field alone, ds[...].dsgp"
         )
     return name
 

@@ -37,8 +37,8 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         memory.require(
             f"a field of {da.size} cells",
             _BYTES * da.size,
-            "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which works "
-            "through it in pieces; or take a part, or every other cell, by da.isel(...)",
+            "write it to a zarr store and run `dsgp smooth IN.zarr --out OUT.zarr`, which "
+            "processes it in pieces; or select a part, or every other cell, with da.isel(...)",
         )
     targets = Targets.of(layout.axes, request.coords or {})
     if not _on_cluster():
@@ -142,7 +142,7 @@ def _in_one_chunk(da: xr.DataArray) -> xr.DataArray:
 
 
 def _check_kernels(kernels: Any, layout: Field) -> None:
-    """Raise if kernels name another dim; whatever else is wrong with them, the fit tells."""
+    """Raise if kernels name another dim; the fit checks everything else."""
     for mapping in kernels if isinstance(kernels, (list, tuple)) else [kernels]:
         if isinstance(mapping, Mapping):
             check_dims(mapping, layout.axes, "kernels")

@@ -36,7 +36,7 @@ class Accessor:
     ) -> xr.Dataset:
         """Separate a field from its noise: posterior mean and standard deviation of each cell.
 
-        Missing cells are given as well; ``fill`` leaves those empty that never hold a value.
+        Missing cells are predicted as well; ``fill`` leaves those empty that never hold a value.
 
         Parameters
         ----------
@@ -45,26 +45,25 @@ class Accessor:
         include_noise : bool
             ``std`` of a new observation instead of the field.
         mask, domain
-            As for ``GridGP.fit``: which values are used, where the result is given.
+            As for ``GridGP.fit``: which values are used, and which cells have a result.
         **options
-            Others of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``, ``learner``,
-            ``fixed_noise``, …;
-            and ``quantiles``, probabilities such as ``[0.05, 0.5, 0.95]``, for one more result.
-            Of a Dataset also ``variables``, a name or a list: the fields, whatever else they may
-            look like; all others stay as they are.
+            Other options of ``GridGP``: ``mean``, ``transform``, ``scales``, ``units``,
+            ``learner``, ``fixed_noise``, …; and ``quantiles``, probabilities such as
+            ``[0.05, 0.5, 0.95]``, for one more result. For a Dataset also ``variables``, a name or
+            list: the fields; all other variables stay as they are.
 
         Returns
         -------
         Dataset
             ``mean`` and ``std`` on the field's grid, in its unit, order of dims and chunks. Of a
-            Dataset: ``{variable}_mean`` and ``{variable}_std`` for each field, and all that is
-            none as it was; see ``DatasetAccessor``.
+            Dataset: ``{variable}_mean`` and ``{variable}_std`` for each field, and all other
+            variables unchanged; see ``DatasetAccessor``.
 
         Raises
         ------
         DataError, ParameterError
-            As ``GridGP`` and its ``fit``. Of a lazy field, what concerns its values is raised when
-            it is computed.
+            As ``GridGP`` and its ``fit``. For a lazy field, errors that concern its values are
+            raised when it is computed.
         MemoryLimitError
             If a lazy field does not fit into memory.
 
@@ -108,12 +107,12 @@ class Accessor:
         kernels, noise_variance, include_noise, mask, **options
             As for ``smooth``.
         domain : "auto", "observed", "hull", None, or DataArray of bool
-            Where the result is given. "observed" leaves cells empty that are never observed along
-            the dims of times (land); "hull" those beyond the convex hull of the cells that are
-            observed at some time; None gives all. "auto" is "observed" where there are several
-            steps of time, else "hull", and warns of how many cells that leaves empty or fills
-            without a value at any time. A mask that is true at some cells without a value tells
-            land from gaps in the hull: without a value and false, a cell stays empty.
+            Cells to output. "observed" leaves cells empty that are never observed along the dims of
+            times (land); "hull" leaves those empty that are beyond the convex hull of the cells
+            that are observed at some time; None fills all. "auto" is "observed" with several time
+            steps and "hull" otherwise; it warns of how many cells stay empty, or are filled
+            although they never have a value. In the hull, a mask distinguishes land from gaps: a
+            cell without a value where the mask is false stays empty.
         keep_observed : bool
             ``mean`` holds the observed value where there is one, and ``std`` there the standard
             deviation of the noise: that of the observation's error.
@@ -121,7 +120,7 @@ class Accessor:
         Returns
         -------
         Dataset
-            As of ``smooth``.
+            As for ``smooth``.
 
         Raises
         ------
@@ -181,12 +180,12 @@ class Accessor:
         kernels, noise_variance, include_noise, mask
             As for ``smooth``.
         **coords_kwargs
-            Coordinates by name of the dim, and further options as of ``smooth``.
+            Coordinates by name of the dim, and the options of ``smooth``.
 
         Returns
         -------
         Dataset
-            ``mean`` and ``std``; of a Dataset as ``smooth`` returns it.
+            ``mean`` and ``std``; for a Dataset as ``smooth`` returns them.
 
         Raises
         ------

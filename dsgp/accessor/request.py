@@ -1,4 +1,4 @@
-"""What a method of the accessor is asked for, checked."""
+"""The request to a method of the accessor, checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dsgp.errors import ParameterError
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for of a field.
+    """A request for results of a field.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Request:
     variables : hashable or iterable of hashable, or None
         Of a Dataset: the fields; None: those that are found to be.
     fills : bool
-        Whether only gaps are asked for.
+        Whether only gaps are requested.
     """
 
     options: dict[str, Any]

@@ -39,7 +39,7 @@ __all__ = [
 def warn_unless_converged(
     solution: Solution, solver: str, tol: float, max_iter: int, stacklevel: int
 ) -> None:
-    """Warn with the bound a solver reached and the remedy; ``stacklevel`` is as of ``warnings``."""
+    """Warn with the bound that a solver reached and the remedy, at a ``stacklevel``."""
     if solution.converged:
         return
     if solver == "backfitting":
@@ -51,12 +51,12 @@ def warn_unless_converged(
         remedy = "raise max_iter or tol"
     else:
         remedy = (
-            "more iterations would not help, as float64 cannot do better beside so little noise: "
-            "raise tol, or give a larger noise_variance"
+            "more iterations would not help, because float64 has too little precision for so "
+            "little noise: raise tol, or give a larger noise_variance"
         )
     warnings.warn(
         f"solver={solver!r} stopped after {solution.iterations} iterations with an error bound of "
-        f"{solution.error_bound:.3g} prior standard deviations a component, above tol={tol:g}; "
+        f"{solution.error_bound:.3g} prior standard deviations per component, above tol={tol:g}; "
         f"{remedy}",
         ConvergenceWarning,
         stacklevel=stacklevel,

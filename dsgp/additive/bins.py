@@ -1,9 +1,10 @@
 """What bins cost: the error of a fit whose rows stand at the means of their bins.
 
-A bin's rows tell of the mean of f over the bin, which is f at their mean input plus ½ f″ times
-their variance. That bias is estimated from the posterior mean and taken off the targets (deferred
-correction), which leaves an error of the fourth order in the bins' widths. What the slopes within
-bins add to the scatter of the rows stays: it counts as noise of the rows, though not of new ones.
+A bin's rows are informative about the mean of f over the bin, which is f at their mean input plus ½
+f″ times their variance. That bias is estimated from the posterior mean and subtracted from the
+targets (deferred correction), which leaves an error of the fourth order in the bins' widths. What
+the slopes within bins add to the scatter of the rows stays: it counts as noise of the rows, though
+not of new ones.
 """
 
 from __future__ import annotations

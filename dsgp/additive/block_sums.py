@@ -22,7 +22,7 @@ from dsgp.rows.encode import Cells
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Seconds of compiled work a row.
+# Seconds of compiled work per row.
 _ENCODE = 1.5e-8
 _COUNT = 2e-9
 # Weights of rows that all count once.
@@ -142,7 +142,7 @@ class BlockRecipe:
 
     Attributes
     ----------
-    cuts : list of TermCut, one a term
+    cuts : list of TermCut, one per term
     cells : list of Cells
         Equal parts of the bins of each term that targets are summed by, too.
     inputs : list of slice

@@ -18,7 +18,7 @@ def cholesky_to_rounding(matrix: Floats) -> Floats:
     """Lower Cholesky factor, zeros above, of a matrix that is positive definite but for rounding.
 
     Where the factorisation fails, the diagonal grows by shares of the size of its rounding errors.
-    Directions of which the matrix says little, with small entries on the diagonal, stay as they
+    Directions about which the matrix says little, with small entries on the diagonal, stay as they
     are beside large ones.
 
     Parameters

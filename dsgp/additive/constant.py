@@ -64,7 +64,7 @@ class UnknownConstant:
         columns : list of ndarray of shape (n,)
             Inputs of every term; where one is missing (NaN) its term gives nothing.
         n_rows : int
-            n, which no column tells where there is no term.
+            n, which no column determines if there is no term.
         """
         left = np.ones(n_rows)
         for cells, function, inputs in zip(self.cells, self.functions, columns, strict=True):
@@ -135,9 +135,9 @@ def _functions_of_ones(
     )
     if solution.error_bound > _ACCEPTED:
         warnings.warn(
-            "the solve for the uncertainty of the constant stopped short of its tolerance (its "
-            f"error bound is {solution.error_bound:.2g}), as float64 cannot do better beside so "
-            "little noise: take standard deviations far from the rows as approximate",
+            "the solve for the uncertainty of the constant stopped above its tolerance (its "
+            f"error bound is {solution.error_bound:.2g}), because float64 has too little "
+            "precision for so little noise: standard deviations far from the rows are approximate",
             ConvergenceWarning,
             stacklevel=2,
         )

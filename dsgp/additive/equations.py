@@ -75,7 +75,7 @@ class Equations(ABC):
 
     @abstractmethod
     def tables(self, n_bins: int) -> TwoWayTables:
-        """Two-way tables on about so many bins a term, or on fewer for want of memory."""
+        """Two-way tables on about so many bins per term, or on fewer for want of memory."""
 
     @abstractmethod
     def without(self, term: int) -> Self:
@@ -90,7 +90,7 @@ class Equations(ABC):
         return {name: np.delete(vector, slice(first, last)) for name, vector in vectors.items()}
 
     def at_home(self) -> Self:
-        """Return the same equations, of which other processes keep nothing."""
+        """Return the same equations with nothing kept in other processes."""
         return self
 
     @abstractmethod
@@ -203,7 +203,7 @@ class RowEquations(Equations):
         return product.reshape(flat.shape)
 
     def tables(self, n_bins: int) -> TwoWayTables:
-        """Count the rows on about so many bins a term; the last tables are kept."""
+        """Count the rows on about so many bins per term; the last tables are kept."""
         n_rows = min(int(self.n_rows), self.table.n_rows)
         affordable = affordable_bins(self.layout.cells, n_rows, n_bins, TABLE_BYTES)
         kept: dict[int, TwoWayTables] = self.__dict__.setdefault("_tables", {})
@@ -261,7 +261,7 @@ class _RowsFitted(Fitted):
 
 @dataclass(frozen=True)
 class BinEquations(Equations):
-    """Equations held as two-way tables, one bin a point of the axes.
+    """Equations held as two-way tables, one bin per point of the axes.
 
     Attributes
     ----------

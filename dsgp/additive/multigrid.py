@@ -76,10 +76,10 @@ class TermSpace:
     ) -> TermSpace:
         """Choose among ``points`` by pivoted Cholesky.
 
-        Beside a long lengthscale few points tell all, and further ones would only make the coarse
-        matrix singular to rounding. Where a ``precision`` is given (of all rows together, over the
-        share that may be left out), points that it could not tell from their prior mean are left
-        out too.
+        With a long lengthscale few points determine the function, and further ones would only make
+        the coarse matrix singular to rounding. Where a ``precision`` is given (of all rows
+        together, over the share that may be left out), points that it could not distinguish from
+        their prior mean are left out too.
         """
         prior = cells.prior(kernel, cells.points[points], cells.points[points])
         tolerance = _RESOLVED * float(np.diag(prior).max())

@@ -21,16 +21,16 @@ _SOLVE_BYTES = 1e9
 def joint_covariance(
     system: AdditiveSystem, columns: list[Floats], *, tol: float, max_iter: int
 ) -> tuple[Floats, bool]:
-    """Posterior covariance of the sum at some rows, by one solve a row.
+    """Posterior covariance of the sum at some rows, by one solve per row.
 
     With c_x the prior covariance of f(x) with the terms at their points, the posterior mean given
-    the noise-free data Z c_x is what the rows tell of c_x: subtracting it from the prior leaves
-    the covariance.
+    the noise-free data Z c_x is what the rows determine of c_x: subtracting it from the prior
+    leaves the covariance.
 
     Parameters
     ----------
     system : AdditiveSystem
-    columns : list of ndarray of shape (r,) or (r, k), one a term
+    columns : list of ndarray of shape (r,) or (r, k), one per term
         Its inputs; NaN is a missing one.
     tol : float
         On the error bound of the solves; entries are good to its square.
@@ -82,7 +82,7 @@ def joint_samples(
     system : AdditiveSystem
     information : ndarray of shape (Σ U_d,)
         Zᵀ W y of the data.
-    columns : list of ndarray of shape (n_rows,), one a term
+    columns : list of ndarray of shape (n_rows,), one per term
     by_term : bool
         Give the draws of every term, not those of the sum.
 

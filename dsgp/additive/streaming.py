@@ -45,9 +45,9 @@ class Statistics:
         Mean weight of the rows of positive weight.
     numbers : dict of str to ndarray of shape (n_rows,)
         Of the rows of positive weight, as far as they were to be kept.
-    places : list of ndarray of int, one a term
+    places : list of ndarray of int, one per term
         Which cells of its cut have rows, in the order of the equations' cells.
-    cell_sums : list of lists of CellSums, one a term
+    cell_sums : list of lists of CellSums, one per term
         Of (y − pilot location) / pilot scale. A function that is multiplied has two: of what rows
         have in common whatever their multipliers, and of what grows with these.
     """
@@ -73,7 +73,7 @@ class CellSums:
     squares : ndarray of shape (n_bins,)
         Σ w y².
     n_rows : ndarray of shape (n_bins,)
-        Rows of positive weight; one less where the mean of the targets is taken off beside.
+        Rows of positive weight; one less where the mean of the targets is subtracted, too.
     """
 
     weights: Floats
@@ -126,7 +126,7 @@ def statistics(
     source : Source
     lengths : list of int
         Rows of each chunk.
-    cuts : list of TermCut, one a term
+    cuts : list of TermCut, one per term
     inputs : list of slice
         Where the inputs of each term are among the source's columns.
     pilot : (location, scale)

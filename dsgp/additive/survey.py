@@ -24,7 +24,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class Survey:
-    """What the first pass tells of the rows of positive weight.
+    """What the first pass finds out about the rows of positive weight.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Survey:
     lengths : list of int
         Rows of every chunk.
     levels : dict of int to ndarray
-        Distinct values of those columns of which all are wanted, increasing.
+        Distinct values, increasing, of the columns whose distinct values are all needed.
     n_missing : ndarray of int, shape (n_columns,)
         Rows in which each column is missing.
     extremes : list of Extremes
@@ -79,7 +79,7 @@ def survey(
     ----------
     source : Source
     levels : sequence of int
-        Positions of columns of which all distinct values are wanted.
+        Positions of the columns whose distinct values are all needed.
     watch : callable
         Told the number of rows read so far.
 

@@ -56,12 +56,12 @@ class Solution:
 
 
 class AdditiveSystem:
-    """The system for one set of equations, one kernel a term and a noise variance.
+    """The system for one set of equations, one kernel per term and a noise variance.
 
     Parameters
     ----------
     equations : Equations
-    kernels : list of kernels, one a term, with all their parameters
+    kernels : list of kernels, one per term, with all their parameters
     noise_variance : float
         Of a row of weight 1.
     unfelt : float
@@ -261,7 +261,7 @@ class Candidate:
         return cls(nothing, nothing, rhs.copy(), exact, system.prior_norm(rhs))
 
     def where(self, better: NDArray[np.bool_], other: Candidate) -> Candidate:
-        """Take the other's vectors where told, (k,)."""
+        """Take the other's vectors where ``better``, (k,)."""
         row = better[:, None]
         return Candidate(
             np.where(row, other.mean, self.mean),

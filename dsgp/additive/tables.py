@@ -225,7 +225,7 @@ def pairs_of(n_terms: int) -> list[tuple[int, int]]:
 
 
 def affordable_bins(cells: Sequence[Cells], n_rows: int, wanted: int, table_bytes: float) -> int:
-    """How many bins a term may have: what is wanted, if the tables and the rows allow it."""
+    """How many bins per term may have: what is wanted, if the tables and the rows allow it."""
     n_pairs = max(len(cells) * (len(cells) - 1) // 2, 1)
     most = max(_FEWEST, min(wanted, max(64, n_rows // _PER_BIN)))
     affordable = most

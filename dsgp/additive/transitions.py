@@ -49,12 +49,12 @@ class TransitionTable:
 
     @classmethod
     def of(cls, kernel: Kernel | StateSpace, points: ArrayLike) -> TransitionTable:
-        """Build the tables, on the workers of the active client where that pays, else on threads.
+        """Build the tables, on the workers of the active client if that is faster, else on threads.
 
         Parameters
         ----------
         kernel : Kernel with a state-space form, or StateSpace
-            The latter of a chosen order or error.
+            A ``StateSpace`` has a chosen order or error.
         points : array_like of shape (n_points,)
             Finite and increasing.
 

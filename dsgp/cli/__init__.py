@@ -63,7 +63,7 @@ def _options(
     ] = False,
     debug: Annotated[
         bool,
-        Option(DEBUG, help="Show the traceback of an error; may stand anywhere in a command."),
+        Option(DEBUG, help="Show the traceback of an error; can be given anywhere in a command."),
     ] = False,
 ) -> None:
     pass  # --debug is taken by `run_app`

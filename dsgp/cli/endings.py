@@ -57,7 +57,7 @@ def _sentence(error: Exception) -> str:
         return f"there is not enough memory ({_described(error)}); use fewer rows or cells at once"
     return (
         f"dsgp met a case that it does not handle ({_described(error)}). This is a defect: please "
-        f"report it {_where()}, with what the same command shows with {DEBUG}"
+        f"report it {_where()}, with the output of the same command with {DEBUG}"
     )
 
 
@@ -72,4 +72,4 @@ def _where() -> str:
         label, _, address = entry.partition(", ")
         if label.lower() in ("issues", "bug tracker", "tracker"):
             return f"at {address}"
-    return "to the dsgp developers, where you have dsgp from"
+    return "to the dsgp developers, where you obtained dsgp"

@@ -51,10 +51,10 @@ def field_model_of(
     transform = None if chosen == Transform.none else str(chosen)
     if saved_model is not None:
         if transform is not None:
-            raise ParameterError("--model brings its transform; leave out --transform")
+            raise ParameterError("--model has its own transform; leave out --transform")
         return _reused(dataset, da, options, saved_model)
     if options["fixed_noise"] and _number(options["noise_variance"] or "") is None:
-        raise ParameterError("--fixed-noise keeps the number of --noise-variance: give one")
+        raise ParameterError("--fixed-noise keeps the number given by --noise-variance: give one")
     return GridGP(
         _kernels(options["kernel"] or [], da),
         _noise(dataset, da, options["noise_variance"] or "learn"),
@@ -73,7 +73,7 @@ def _reused(
     path = options["model"]
     for name in ("kernel", "scales"):
         if options[name]:
-            raise ParameterError(f"--model brings the kernels; leave out --{name}")
+            raise ParameterError(f"--model has its own kernels; leave out --{name}")
     if not isinstance(saved_model, GridGP):
         raise StorageError(
             f"{str(path)!r} holds a {type(saved_model).__name__}; expected a model of a field, as "
@@ -84,8 +84,8 @@ def _reused(
         noise = saved_model.noise_variance_
     if noise is None:
         raise ParameterError(
-            f"{str(path)!r} has a noise variance for each cell of its own field; give that of this "
-            "one: --noise-variance NAME"
+            f"{str(path)!r} has a noise variance per cell of the field that it was fitted to; give "
+            "the noise variance of this field: --noise-variance NAME"
         )
     mean = _plain_mean(saved_model, path) if options["mean"] is None else options["mean"]
     terms = saved_model.kernels_
@@ -109,8 +109,8 @@ def _reused(
 def _plain_mean(saved_model: GridGP, path: Path) -> Any:
     if isinstance(saved_model.mean, xr.DataArray):
         raise ParameterError(
-            f"{str(path)!r} has a mean for each cell of its own field; give that of this one: "
-            "--mean NAME"
+            f"{str(path)!r} has a mean per cell of the field that it was fitted to; give the mean "
+            "of this field: --mean NAME"
         )
     return saved_model.mean
 
@@ -126,7 +126,7 @@ def _kernels(specs: Sequence[str], da: xr.DataArray) -> dict[str, Any] | None:
             )
         if dim not in dims:
             raise ParameterError(
-                f"--kernel {spec!r}: {dim!r} is no dim of {da.name!r}, whose dims are "
+                f"--kernel {spec!r}: {dim!r} is not a dim of {da.name!r}, whose dims are "
                 f"{', '.join(dims)}"
             )
         if dim in by_dim:

@@ -130,7 +130,7 @@ def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
             f"is in {units!r}, as the field is" if units == field_units else "is a standard error"
         )
         raise ParameterError(
-            f"--noise-variance {name!r} {told}: standard deviations, it seems; expected "
+            f"--noise-variance {name!r} {told}: it seems to hold standard deviations; expected "
             f"variances, in squared units. Square it: --noise-variance '{name}^2'"
         )
     return variances

@@ -89,7 +89,7 @@ class _Roles:
 
     def __post_init__(self) -> None:
         if self.inputs is not None and self.dropped:
-            raise ParameterError("--columns says which inputs are used already; leave out --drop")
+            raise ParameterError("--columns already says which inputs are used; leave out --drop")
         for name, count in Counter([*self.non_inputs, *self.chosen]).items():
             if count > 1:
                 options = ["--target", "--weight", *(f"--{role}" for role in self.further)]
@@ -119,7 +119,7 @@ def _fit_streamed(
     form: CsvFormat,
 ) -> None:
     if drop_missing:
-        remedy = "; --missing ignore uses what such rows have"
+        remedy = "; --missing ignore uses the values that such rows have"
         raise ParameterError(
             "--drop-missing reads the table at once, so DATA must be one file"
             + ("" if model is Model.pursuit else remedy)
@@ -167,8 +167,11 @@ def _complete_rows(table: pd.DataFrame) -> pd.DataFrame:
     table = table.replace("", pd.NA)
     complete = table.dropna()
     if len(complete) == 0:
-        raise DataError("no row is complete: every one has a missing value")
+        raise DataError("no row is complete: every row has a missing value")
     if lost := len(table) - len(complete):
         gaps = ", ".join(f"{name!r}" for name in table.columns[table.isna().any()])
-        one_line("Warning", f"{lost} of {len(table)} rows left out, with gaps in {gaps}")
+        one_line(
+            "Warning",
+            f"{lost} of {len(table)} rows are left out, because they have missing values in {gaps}",
+        )
     return complete

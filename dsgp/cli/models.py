@@ -116,7 +116,7 @@ def estimator_of(model: Model, options: Mapping[str, Any]) -> Estimator:
     model : Model
     options : mapping
         Options by their names as parameters of ``fit``, choices as text; those of other models are
-        left aside.
+        ignored.
     """
     shared: dict[str, Any] = {
         "solver": str(options["solver"]),
@@ -213,9 +213,8 @@ def _interactions(texts: Sequence[str]) -> Any:
     pairs = [tuple(part.strip() for part in text.split(":")) for text in texts]
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ParameterError(
-            f"--interactions must be auto, a number, or pairs of inputs such as 'hour:day' (the "
-            "option once for each), got "
-            f"{' '.join(map(repr, texts))}"
+            "--interactions must be auto, a number, or pairs of inputs such as 'hour:day' (repeat "
+            f"the option for each pair), got {' '.join(map(repr, texts))}"
         )
     return pairs
 
@@ -226,7 +225,7 @@ def _remainder(texts: Sequence[str]) -> Any:
 
 
 def _noise_terms(texts: Sequence[str]) -> Any:
-    """Return True, or terms: the default one of a column that is named."""
+    """Return True, or terms: the default term for a column that is named."""
     if list(texts) == ["all"]:
         return True
     try:

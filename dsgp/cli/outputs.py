@@ -89,7 +89,7 @@ def outputs_of(
             )
         if quantiles:
             raise ParameterError(
-                "--quantile is of a number, and the model, a classifier, predicts probabilities; "
+                "--quantile is for a number, and the model, a classifier, predicts probabilities; "
                 "leave it out"
             )
         return _of_classes(model)

@@ -44,7 +44,7 @@ def report(
     if data is not None and target is None:
         raise ParameterError("--data needs --target, the name of its column with the target")
     if data is None and roles:
-        raise ParameterError(f"--{next(iter(roles))} is a column of --data; pass that, too")
+        raise ParameterError(f"--{next(iter(roles))} names a column of --data; give --data, too")
     inputs = [model] if data is None else [model, data]
     require_apart(out, inputs)
     require_replaceable(out, writing.MADE_BY, overwrite)

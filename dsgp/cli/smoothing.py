@@ -206,10 +206,10 @@ def _domain(dataset: xr.Dataset, text: str) -> Any:
 
 
 def _require_simple(context: typer.Context, needed: float, places: _Places) -> None:
-    """Raise if a field that is worked through in pieces is asked for what needs it at once."""
+    """Raise if an option for a field that is processed in pieces needs the whole field."""
     power, unit = (30, "GiB") if needed >= 2**30 else (20, "MiB")
     size = f"{needed / 2**power:.1f} {unit}"
-    what = f"the field needs about {size} at once, and is worked through in pieces"
+    what = f"the field needs about {size} at once, and is processed in pieces"
     if len(places.data) > 1 or context.params["group"] is not None:
         raise ParameterError(
             f"{what}, for which it must be one store without --group: write it as one, "
@@ -256,6 +256,6 @@ def _report_pieces(report: PassesReport) -> None:
     )
     if report.tile_error is not None:
         typer.echo(
-            "gaps were filled tile by tile; in one of them, twice the surroundings change the mean "
-            f"by {report.tile_error['mean']:.2g} standard deviations"
+            "gaps were filled tile by tile; in a tile that was checked, doubling its surroundings "
+            f"changes the mean by {report.tile_error['mean']:.2g} standard deviations"
         )

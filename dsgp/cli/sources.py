@@ -32,7 +32,7 @@ def expanded(places: Sequence[Place]) -> list[Place]:
         elif is_pattern and not isinstance(place, Path):
             matching_files = [*sorted(matches(place), key=str)]
         if not matching_files:
-            what = "nothing fits the pattern" if is_pattern else "there is no"
+            what = "no file matches the pattern" if is_pattern else "there is no"
             raise DataError(f"{what} {str(place)!r}; check the path")
         files.extend(matching_files)
     return list(dict.fromkeys(files))
@@ -101,7 +101,7 @@ def _joined(parts: Sequence[xr.Dataset], paths: Sequence[str]) -> xr.Dataset:
         told = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
             f"the {len(paths)} files, {paths[0]!r} to {paths[-1]!r}, do not join into one field "
-            f"({told}); expected the same variables and coordinates, but for one dim, such as "
+            f"({told}); expected the same variables and coordinates, except for one dim, such as "
             "time, along which they follow each other without overlap"
         ) from error
     assert isinstance(joined, xr.Dataset)

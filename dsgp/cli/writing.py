@@ -55,7 +55,7 @@ def write(
     variable : str
         The field in it, whose attributes, type, chunks and compression the result has.
     path : Path
-        A folder or file to be, by its ending.
+        A folder or file to write, by its extension.
     labels : Labels
     """
     netcdf = is_netcdf(path)

@@ -70,16 +70,16 @@ def load(path: str | Place, *, storage_options: Mapping[str, Any] | None = None)
         A folder, or an address such as ``s3://bucket/model.zarr``, which is copied to a temporary
         folder first.
     storage_options : mapping, optional
-        Of an address, for fsspec, e.g. ``{"anon": True}``.
+        Options of fsspec for an address, e.g. ``{"anon": True}``.
 
     Returns
     -------
-    The fitted model; it predicts to the bit what the saved one did.
+    The fitted model; its predictions are bit for bit those of the saved one.
 
     Raises
     ------
     StorageError
-        If there is no dsgp model, it is damaged, or a later release wrote it.
+        If there is no dsgp model, or it is damaged, or a later release wrote it.
     """
     kind, settings, tree = storage.read(path, storage_options)
     if kind not in _MODELS:

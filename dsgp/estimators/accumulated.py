@@ -32,45 +32,46 @@ def accumulated_effects(
 ) -> pd.DataFrame:
     r"""Accumulate the local effects of one column of numbers on f (ALE).
 
-    The range of the column is cut at quantiles z_0 < z_1 < … of the rows. Within an interval the
-    column of each of its rows is set to either end, all other columns left as they are, and the
-    average difference of f is summed up:
+    The range of the column is cut at quantiles z_0 < z_1 < … of the rows. Within an interval, the
+    column of each of its rows is set to either end while all other columns keep their values, and
+    the average differences of f are summed up:
 
     .. math:: \operatorname{ALE}(z_m) = \sum_{l \le m} \frac{1}{n_l}
               \sum_{i: x_i \in (z_{l-1}, z_l]}
               \big[f(z_l, x_{i,\text{others}}) - f(z_{l-1}, x_{i,\text{others}})\big] - c,
 
-    c so that its mean over the rows is 0. Only rows that are near are asked, so that correlated
-    columns are never combined as they do not occur, which partial dependence does.
+    with c such that the mean over the rows is 0. Only rows near z are used, so that, unlike in
+    partial dependence, correlated columns are never combined in ways that do not occur.
 
-    Where a column has one additive term the effect is that component; it is for columns that pass
+    If a column has one additive term, the effect is that component. Use it for columns that enter
     through projections, or through a term of their own and interactions.
 
     Parameters
     ----------
     model : fitted model of terms or projections
-        Of regression, with a likelihood, a classifier of two classes or one of the ``estimators_``
-        of more.
+        A regression model, a model with a likelihood, a classifier with two classes, or one of the
+        ``estimators_`` of a classifier with more.
     column : str
         A column of numbers; "x0", "x1", … where the model was fitted to an array.
     X : table
         Rows that the averages are over, such as the training rows, as for ``predict``.
     n_intervals : int
-        Intervals with as many rows each; fewer where values are tied.
+        Number of intervals, with equally many rows each; fewer where values are tied.
     level : float in (0, 1)
         Posterior probability of the band.
     n_samples : int
-        Joint posterior draws of f for a band, 100 or more; no band by default. They take 1000 rows
-        at most, evenly spread over X, which the band is then for.
+        Joint posterior draws of f for a band, 100 or more; by default there is no band. They use at
+        most 1000 rows, evenly spread over X, to which the band then refers.
     random_state : int or numpy.random.Generator, optional
-        Of the draws, 0 by default.
+        Random seed of the draws, 0 by default.
 
     Returns
     -------
     pandas.DataFrame
-        Index: the ends of the intervals, in the units of the column. ``effect`` on the scale of f:
-        of the target, its transform or the link. ``n_rows`` of the interval that ends there. With
-        draws also ``low`` and ``high``, pointwise.
+        The index has the ends of the intervals, in the units of the column. ``effect`` is on the
+        scale of f: that of the target, its transform or the link function. ``n_rows`` is the number
+        of rows in the interval that ends there. With draws there are also ``low`` and ``high``,
+        pointwise.
 
     Raises
     ------

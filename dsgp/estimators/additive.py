@@ -138,7 +138,8 @@ class AdditiveGPRegressor(
     kernels_ : dict of str to kernel
         The fitted kernel of each column; ``covariance(x, y)`` is its dense matrix.
     noise_variance_ : float
-        Of a row of weight 1; with ``noise_terms``, of one where all of these are at their means.
+        Noise variance of a row of weight 1; with ``noise_terms``, of a row where all noise terms
+        are at their means.
     noise_ : GeneralizedAdditiveGP
         With ``noise_terms``: log σ²(x). ``noise_.predict(X)`` is the expected noise variance,
         ``plot_components(model.noise_)`` draws what it depends on.
@@ -149,7 +150,7 @@ class AdditiveGPRegressor(
         coarse spaces): accurate to a fraction of a nat for smooth kernels, and some tens of nats
         too low for many curves by group.
     effective_dof_ : float
-        Of all terms together.
+        Effective degrees of freedom of all terms together.
     learner_ : str or None
         The learner used; ``learner_notes_`` has details.
     learner_trace_ : list of float
@@ -185,7 +186,7 @@ class AdditiveGPRegressor(
         With ``method``: the kernels' parameters, ``noise_variance`` and a log likelihood
         (``log_likelihood`` given the functions of "gibbs" and "plain-gibbs",
         ``log_marginal_likelihood`` of "collapsed"), by chain and draw. ``noise_variance_`` is the
-        mean of the draws; kernels and log marginal likelihood are those that the chains started at.
+        mean of the draws; kernels and log marginal likelihood are the initial values of the chains.
     diagnostics_ : dict
         With ``method``: R-hat and effective sample size of every number drawn. If the worst are
         above 1.05 or below 50, ``fit`` warns. ``inference_data()`` has the draws for ArviZ.
@@ -199,7 +200,7 @@ class AdditiveGPRegressor(
         Wall seconds of each stage of the fit.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
-        Where the data have names.
+        Names of the columns, if the data have names.
 
     Notes
     -----
@@ -334,8 +335,8 @@ class AdditiveGPRegressor(
         require_interactions(self.interactions, self.learner)
         if self.interactions and self.learner == "em":
             raise ParameterError(
-                'learner="em" learns functions of single columns, and interactions are of two: '
-                'take learner="vbem", which has the same optimum, or "marginal"'
+                'learner="em" learns functions of single columns, and interactions are functions '
+                'of two: use learner="vbem", which has the same optimum, or "marginal"'
             )
         require_choice("missing", self.missing, ("error", "ignore"))
         require_numbers("missing_values", self.missing_values)

@@ -30,12 +30,13 @@ def component_bands(
     n_samples: int = 2000,
     random_state: int | np.random.Generator | None = None,
 ) -> xr.Dataset:
-    """Bands within which a whole component lies with a given probability, not each of its values.
+    """Simultaneous bands, within which a whole component lies with a given probability.
 
-    Standard deviations on either side of the mean are counted until the share ``level`` of joint
-    posterior draws of the component stays within the band at all rows of X. It is wider than the
-    band of ``components`` by the more, the wigglier a function is and the more rows there are: pass
-    the values that the statement is about, such as 100 over a column's range, or all levels.
+    The band extends so many standard deviations to either side of the mean that the share ``level``
+    of joint posterior draws of the component stays within it at all rows of X. It is wider than the
+    pointwise band of ``components``, and the wider, the wigglier the function is and the more rows
+    there are: pass the values that the statement is about, such as 100 values over a column's
+    range, or all levels.
 
     Parameters
     ----------
@@ -46,7 +47,7 @@ def component_bands(
     level : float in (0, 1)
         Posterior probability that a component is within its band at all rows.
     n_samples : int
-        Draws that the width is read off.
+        Number of draws from which the width is computed.
     random_state : int or numpy.random.Generator, optional
         By default that of the model.
 
@@ -54,15 +55,15 @@ def component_bands(
     -------
     xarray.Dataset
         ``mean``, ``low`` and ``high`` with dims (row, term), in the units of ``components``;
-        ``factor`` with dim (term,), half the width in standard deviations, and
-        ``factor_error``, the standard error it has because the draws are finitely many. NaN for a
-        term whose input all rows lack.
+        ``factor`` with dim (term,), half the width in standard deviations, and ``factor_error``,
+        its standard error due to the finite number of draws. NaN for a term whose input is missing
+        in all rows.
 
     Raises
     ------
     ParameterError
-        If the model has no terms to draw, ``level`` is not a probability, or so few draws cannot
-        tell its quantile.
+        If the model has no terms to draw, ``level`` is not a probability, or there are too few
+        draws for its quantile.
     MemoryLimitError
         If so many draws at so many rows would not fit.
 
@@ -71,7 +72,7 @@ def component_bands(
     A band that excludes zero somewhere is strong evidence of an effect, and misses weak ones: where
     a component is small its variance is learned to be small, and the data seldom move the mean away
     from zero. ``term_tests`` asks whether a term is zero; ``compare_models`` with a model without
-    the term tells what the term predicts.
+    the term shows what the term contributes to predictions.
 
     Examples
     --------
@@ -89,8 +90,8 @@ def component_bands(
     check_is_fitted(model)
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"bands are for the terms of one additive model, got {type(model).__name__}: of a "
-            "classifier pass one of its estimators_"
+            f"bands are for the terms of one additive model, got {type(model).__name__}: for a "
+            "classifier, pass one of its estimators_"
         )
     if not 0 < level < 1:
         raise ParameterError(f"level must be between 0 and 1, got {level!r}")

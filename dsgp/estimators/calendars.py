@@ -19,11 +19,11 @@ def future_dates(dates: Any, periods: int, freq: str = "D") -> pd.DatetimeIndex:
     Parameters
     ----------
     dates : array_like of dates, or one date
-        Of the rows so far, in any order.
+        Dates of the rows so far, in any order.
     periods : int
         How many dates to return.
     freq : str
-        Their distance, as pandas calls it: ``"D"``, ``"h"``, ``"W"``, ``"MS"``, …
+        Their distance, as a frequency of pandas: ``"D"``, ``"h"``, ``"W"``, ``"MS"``, …
 
     Returns
     -------
@@ -35,7 +35,7 @@ def future_dates(dates: Any, periods: int, freq: str = "D") -> pd.DatetimeIndex:
     DataError
         If there is no date.
     ParameterError
-        If ``periods`` is no integer of at least 1, or pandas knows no such ``freq``.
+        If ``periods`` is not an integer of at least 1, or ``freq`` is not a frequency of pandas.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def holiday_levels(
     after: int = 0,
     other: str = "none",
 ) -> NDArray[np.object_]:
-    """Name the holiday of each date, to be a column with an effect of each holiday.
+    """Return the holiday of each date, for a column of levels with one effect per holiday.
 
     Effects of levels shrink towards 0 where a holiday was seen a few times only, and a holiday that
     moves from year to year (Easter) has one effect wherever it falls.
@@ -78,24 +78,24 @@ def holiday_levels(
         other way round (``{"2023-04-09": "Easter"}``). Text is a country, such as ``"US"``, whose
         holidays the package ``holidays`` knows.
     before, after : int
-        So many days before and after each holiday have effects of their own, called
+        Number of days before and after each holiday that have their own effects, called
         ``"Easter -1"``, ``"Easter +1"``, …
     other : str
-        What all other dates are called.
+        Name of all other dates.
 
     Returns
     -------
     ndarray of str, of shape (n,)
-        Where two holidays claim a date, its own one has it, then the nearer one.
+        Where two holidays claim a date, the holiday on that date wins, then the nearer one.
 
     Raises
     ------
     DataError
-        If a date is none, or is missing.
+        If an element is not a date, or is missing.
     ParameterError
         If ``before`` or ``after`` is negative, or the country is unknown.
     ImportError
-        If a country is asked for and ``holidays`` is not installed.
+        If ``holidays`` is a country and the package ``holidays`` is not installed.
 
     Examples
     --------
@@ -126,9 +126,10 @@ def _days(dates: Any, what: str, *, whole: bool = True) -> pd.DatetimeIndex:
     try:
         index = pd.DatetimeIndex(pd.to_datetime(values))
     except (ValueError, TypeError) as error:
-        raise DataError(f"{what} must be dates, and some are none: {error}") from error
+        raise DataError(f"{what} must be dates, and some are not: {error}") from error
     if not len(index) or index.isna().any():
-        raise DataError(f"{what} must be dates, and {'some are missing' if len(index) else 'none'}")
+        problem = "some are missing" if len(index) else "there are none"
+        raise DataError(f"{what} must be dates, and {problem}")
     return index.tz_localize(None).normalize() if whole else index
 
 
@@ -156,4 +157,4 @@ def _of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.DatetimeIn
     try:
         return _by_name(dict(package.country_holidays(country, years=years)))
     except NotImplementedError as error:
-        raise ParameterError(f"the package holidays knows no country {country!r}") from error
+        raise ParameterError(f"the package holidays has no country {country!r}") from error

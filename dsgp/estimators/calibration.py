@@ -24,7 +24,7 @@ def calibration_report(
     n_groups: int = 10,
     **further: Any,
 ) -> CalibrationReport:
-    """Judge the predictive distributions of a model by rows that it was not fitted to.
+    """Check the predictive distributions of a model on rows that it was not fitted to.
 
     Parameters
     ----------
@@ -35,26 +35,27 @@ def calibration_report(
     y : array_like of shape (n_rows,), or str
         Observations of weight 1, or the name of their column of X.
     level : float
-        Of the intervals of new observations whose coverage is counted; after ``calibrate`` they
-        are the conformal ones.
+        Probability of the intervals of new observations whose coverage is counted; after
+        ``calibrate`` they are the conformal ones.
     n_groups : int
-        Groups of each column at most, of as many rows each.
+        Maximum number of groups per column, with equally many rows each.
     **further
-        ``offset``, ``exposure`` and ``trials`` of models that have them.
+        ``offset``, ``exposure`` and ``trials``, for models that have them.
 
     Returns
     -------
     CalibrationReport
         ``coverage``: the share of rows in their interval, over all rows, by deciles of each column
         of numbers, by levels of the others, and by deciles of the predicted mean and standard
-        deviation of new observations; with exact binomial bands, so that chance can be told from
-        what is wrong. ``histogram``: of the PIT values. ``summary()`` in words;
+        deviation of new observations; with exact binomial bands, which show what chance alone would
+        give. ``histogram``: of the PIT values. ``summary()`` in words;
         ``dsgp.plotting.plot_calibration_report`` draws both.
 
     Notes
     -----
-    Of counts PIT values are randomised, and coverage is counted by them: intervals of counts end
-    at whole numbers, and hold more than they promise even if the distribution is right.
+    For counts, PIT values are randomised, and coverage is counted by them: intervals of counts end
+    at whole numbers, and contain more than their nominal probability even if the distribution is
+    right.
 
     Examples
     --------
@@ -70,7 +71,7 @@ def calibration_report(
     """
     if not hasattr(model, "pit"):
         raise ParameterError(
-            f"a {type(model).__name__} predicts no distribution of a number: of classes "
+            f"a {type(model).__name__} predicts no distribution of a number: for classes, "
             "dsgp.metrics.calibration_curve judges the probabilities"
         )
     if isinstance(y, str):

@@ -122,8 +122,8 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             if len(self.estimators_) == 1:
                 return getattr(self.estimators_[0], name)
             raise AttributeError(
-                f"with {len(self.classes_)} classes there is a {name} for each: "
-                f"model.estimators_[k].{name}, of the class model.classes_[k]"
+                f"with {len(self.classes_)} classes there is a {name} per class: "
+                f"model.estimators_[k].{name} for the class model.classes_[k]"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -135,7 +135,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes.
+            A table of any kind that ``fit`` takes.
         as_frame : bool
             Return a column for each class, named by its label, as a table of the library of X, with
             its index.
@@ -157,7 +157,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes.
+            A table of any kind that ``fit`` takes.
 
         Returns
         -------
@@ -178,7 +178,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         return index.map_blocks(lambda block: classes[block.astype(np.intp)], dtype=classes.dtype)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of rows whose class is predicted, as of scikit-learn.
+        """Share of rows whose class is predicted, as in scikit-learn.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         return float(accuracy_score(observed, predicted, sample_weight=weight))
 
     def decision_function(self, X: Any) -> Any:
-        """Log odds of ``predict_proba``: the largest, or the sign, is what ``predict`` says.
+        """Log odds of ``predict_proba``; their sign, or the largest of them, decides ``predict``.
 
         The mean of f itself is ``estimators_[k].predict_latent(X)``.
 
@@ -220,8 +220,8 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         Returns
         -------
         ndarray of shape (n_rows,), or (n_rows, n_classes) with more than two
-            Log odds of the second of two classes; of more, the log of each probability. A dask
-            array where X is a dask collection.
+            With two classes the log odds of the second one; with more, the log of each probability.
+            A dask array if X is a dask collection.
         """
         check_is_fitted(self)
         several = len(self.model_.models) > 1
@@ -236,13 +236,13 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         ----------
         X : table
         as_frame : bool
-            As of ``AdditiveGPRegressor.components``; with more than two classes names of columns
+            As for ``AdditiveGPRegressor.components``; with more than two classes names of columns
             end with that of the class.
 
         Returns
         -------
         xarray.Dataset
-            As of ``AdditiveGPRegressor.components``; with more than two classes there is a further
+            As for ``AdditiveGPRegressor.components``; with more than two classes there is a further
             dimension, ``class``.
         """
         check_is_fitted(self)
@@ -261,16 +261,16 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         ----------
         X : table
         as_frame : bool
-            As of ``AdditiveGPRegressor.explain``; with more than two classes names of columns end
+            As for ``AdditiveGPRegressor.explain``; with more than two classes names of columns end
             with that of the class, and terms are in the order of each.
 
         Returns
         -------
         xarray.Dataset
-            As of ``AdditiveGPRegressor.explain``: ``contribution``, ``std``, ``prediction`` (the
-            f that probabilities are made of) and ``intercept``, of the second of two classes; with
-            more there is a further dimension, ``class``, and the terms are in the order of the
-            first class.
+            As for ``AdditiveGPRegressor.explain``: ``contribution``, ``std``, ``prediction`` (the f
+            from which probabilities are computed) and ``intercept``, with two classes for the
+            second one; with more there is a further dimension, ``class``, and the terms are in the
+            order of the first class.
         """
         check_is_fitted(self)
         if as_frame:

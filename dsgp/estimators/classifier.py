@@ -164,7 +164,7 @@ class AdditiveGPClassifier(ClassEstimator):
 
     @property
     def interaction_scores_(self) -> pd.DataFrame:
-        """What a search for interactions has considered, a row for each pair."""
+        """The pairs that a search for interactions considered, one row per pair."""
         check_is_fitted(self)
         return self.estimators_[0].interaction_scores_
 
@@ -174,12 +174,12 @@ class AdditiveGPClassifier(ClassEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``AdditiveGPRegressor.fit`` takes. Finite numbers; NaN where
-            ``missing="ignore"``.
+            A table of any kind that ``AdditiveGPRegressor.fit`` takes, with finite numbers; NaN is
+            allowed with ``missing="ignore"``.
         y : array_like of shape (n_rows,), dask collection, or str
-            Labels: text, numbers or booleans. The name of the target where it is a column of X.
+            Labels (text, numbers or booleans), or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            How often a row counts; 0 is the same as no row.
+            How often a row counts; a row of weight 0 is ignored.
 
         Returns
         -------
@@ -219,7 +219,7 @@ class AdditiveGPClassifier(ClassEstimator):
         if self.link == "probit" and self.multi_class == "softmax" and len(classes) > 2:
             raise ParameterError(
                 f"link='probit' is for two classes, and the target has {len(classes)}: a softmax "
-                "has the logit link; take multi_class='ovr', or leave link out"
+                "has the logit link; use multi_class='ovr', or leave link out"
             )
         fits = ClassLaplaceFits(
             fit,

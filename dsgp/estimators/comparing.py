@@ -27,20 +27,20 @@ def compare_models(
     Returns
     -------
     pandas.DataFrame
-        A row a model: ``log_likelihood`` (marginal; NaN with a remainder), ``leave_one_out`` (the
-        sum of the log densities of all rows), its ``difference`` to the best model and the
-        ``standard_error`` of that, from the differences of the rows as if independent, and
-        ``effective_dof``.
+        One row per model: ``log_likelihood`` (the log marginal likelihood; NaN with a remainder),
+        ``leave_one_out`` (the sum of the log densities of all rows), its ``difference`` to the best
+        model, the ``standard_error`` of the difference (from the differences of the rows, as if
+        these were independent), and ``effective_dof``.
 
     Raises
     ------
     ParameterError
-        If there is no model, or they were fitted to other numbers of rows.
+        If there is no model, or the models were fitted to different numbers of rows.
 
     Notes
     -----
-    Marginal likelihoods of models with other terms compare what the priors say too; leave-one-out
-    densities compare predictions. A difference of less than two standard errors tells nothing.
+    Marginal likelihoods also compare the priors of models with different terms; leave-one-out
+    densities compare predictions. A difference of less than two standard errors is not conclusive.
 
     Examples
     --------

@@ -101,7 +101,7 @@ class ConformalEstimator(FunctionEstimator):
         if rank > n:
             raise ParameterError(
                 f"level={level:g} needs more rows than the {n} that the model was calibrated by: "
-                f"calibrate by {math.ceil(level / (1 - level) - _ROUNDING)} or more, or take a "
+                f"calibrate by {math.ceil(level / (1 - level) - _ROUNDING)} or more, or use a "
                 f"level of {n / (n + 1):.4g} or less"
             )
         return float(self._scores[rank - 1])

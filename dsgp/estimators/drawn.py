@@ -58,7 +58,7 @@ class DrawnEstimator(GaussianEstimator):
         except ImportError as error:
             raise ImportError(
                 'inference_data needs ArviZ: pip install ".[mcmc]" (draws_ and diagnostics_ do '
-                "without)"
+                "not need it)"
             ) from error
         data = draws.dataset()
         likelihood = LIKELIHOODS[draws.method]

@@ -152,8 +152,8 @@ class FunctionEstimator(TableEstimator):
         X : table
             As for ``predict``.
         as_frame : bool
-            Return columns ``mean_x`` and ``std_x`` of each term x as a table of the library of X:
-            of pandas with its index, polars, pyarrow or dask; of pandas for arrays and files.
+            Return columns ``mean_x`` and ``std_x`` for each term x as a table of the library of X:
+            pandas (with its index), polars, pyarrow or dask; pandas for arrays and files.
 
         Returns
         -------
@@ -192,9 +192,9 @@ class FunctionEstimator(TableEstimator):
         X : table
             As for ``predict``.
         as_frame : bool
-            Return columns ``prediction``, then ``contribution_x`` of each term x, then ``std_x``,
-            as a table of the library of X: of pandas with its index, polars, pyarrow or dask, which
-            stays lazy; of pandas for arrays and files. The intercept is ``intercept_``.
+            Return columns ``prediction``, then ``contribution_x`` for each term x, then ``std_x``,
+            as a table of the library of X: pandas (with its index), polars, pyarrow or dask
+            (lazily); pandas for arrays and files. The intercept is ``intercept_``.
 
         Returns
         -------
@@ -205,17 +205,17 @@ class FunctionEstimator(TableEstimator):
             row minus its mean over the training rows, and its posterior standard deviation. Terms
             are in the order of their variance over the training rows, so that explanations of
             different rows can be compared; ``kind`` says which are main effects, interactions or
-            projections. Lazy where X is a dask collection that knows how many rows it has.
+            projections. Lazy if X is a dask collection with a known number of rows.
 
         Notes
         -----
-        All is on the scale of f: that of the target, of its transform (``target_transform``) or of
-        the link, where contributions add up; offsets are not part of it. Behind a link the
-        prediction is that of ``predict_latent``.
+        Everything is on the scale of f, where contributions add up: that of the target, of its
+        transform (``target_transform``) or of the link function, without offsets. With a link
+        function the prediction is that of ``predict_latent``.
 
-        A contribution compares the row with the average training row, as a Shapley value does, and
-        of an additive function it equals the interventional one. An interaction is a term of its
-        own here, and not shared out between its columns.
+        A contribution compares the row with the average training row, as a Shapley value does; for
+        an additive function it equals the interventional Shapley value. An interaction is a
+        separate term here; it is not divided among its columns.
 
         Examples
         --------
@@ -252,8 +252,8 @@ class FunctionEstimator(TableEstimator):
     ) -> xr.DataArray:
         """Draw every term from the joint posterior, minus its weighted mean over the training rows.
 
-        Exactly, as ``sample`` draws their sum: functionals of single terms (differences of levels,
-        where a curve has its maximum, bands that hold for a whole curve) are read off the draws.
+        The draws are exact, as those of ``sample``. Use them for functionals of single terms:
+        differences of levels, the position of a maximum, bands that hold for a whole curve.
 
         Parameters
         ----------
@@ -266,8 +266,8 @@ class FunctionEstimator(TableEstimator):
         Returns
         -------
         xarray.DataArray with dims (sample, row, term)
-            On the scale of the transform or the link, if there is one. The means that are taken off
-            are those of each draw.
+            On the scale of the transform or the link, if there is one. The means that are
+            subtracted are those of each draw.
 
         Raises
         ------
@@ -292,8 +292,8 @@ class FunctionEstimator(TableEstimator):
         """Return what solves came to; warn if some stopped short of their tolerance."""
         if not solved.converged:
             warnings.warn(
-                f"the solves of {what} stopped short of their tolerance, as float64 cannot do "
-                "better beside so little noise: take the result as approximate",
+                f"the solves of {what} stopped above their tolerance, because float64 has too "
+                "little precision for so little noise: the result is approximate",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -302,7 +302,7 @@ class FunctionEstimator(TableEstimator):
     # ------------------------------------------------------------------ telling and keeping
 
     def summary(self) -> SummaryText:
-        """Describe the fit: a line per term, then noise, likelihood, solver and approximations.
+        """Describe the fit: one line per term, then noise, likelihood, solver and approximations.
 
         Returns
         -------
@@ -317,7 +317,7 @@ class FunctionEstimator(TableEstimator):
         raise NotImplementedError
 
     def _fitted_settings(self) -> dict[str, Any]:
-        """What is told of the fit, and what the model is beyond f; values that JSON can hold."""
+        """What is reported of the fit, and what the model is beyond f, as values for JSON."""
         return self._facts.shown() | {"fit_seconds_": self.fit_seconds_}
 
     @classmethod

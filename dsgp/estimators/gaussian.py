@@ -80,22 +80,22 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
     ) -> Any:
         """Predict the target, and on request its standard deviation, row by row.
 
-        A prediction does not depend on the other rows of the call, but for rounding in the last
+        A prediction does not depend on the other rows of the call, except for rounding in the last
         digit of dense standard deviations.
 
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes. Columns are matched by name where both have names.
+            A table of any kind that ``fit`` takes. Columns are matched by name if both have names.
             Further columns are ignored, and so are those that were constant in the training
             rows.
         return_std : bool
         include_noise : bool
-            Give the standard deviation of a new observation y of weight 1 instead of that of what
-            is expected of y.
+            Return the standard deviation of a new observation y of weight 1 instead of that of the
+            expectation of y.
         statistic : {"mean", "median"}
-            Of the distribution of y. They differ where the target was transformed: the mean of a
-            skewed distribution lies in its long tail.
+            Mean or median of the distribution of y. They differ if the target was transformed,
+            because the long tail of a skewed distribution moves its mean.
 
         Returns
         -------
@@ -105,9 +105,9 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
 
         Notes
         -----
-        With a transform g, y = g⁻¹(f + ε). What is expected of y given f is an average over the
-        noise ε; the mean given is the mean of that over f, and so that of y, and the standard
-        deviation is what f leaves to it. Nothing is linearised.
+        With a transform g, y = g⁻¹(f + ε). The expectation of y given f is an average over the
+        noise ε. The mean of that expectation over the posterior of f is the mean of y, and its
+        standard deviation is returned unless ``include_noise``. Nothing is linearised.
         """
         require_choice("statistic", statistic, ("mean", "median"))
         model: GaussianModel = self._fitted
@@ -122,7 +122,7 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the variance of a target that the model explains, R², as of scikit-learn.
+        """Share of the variance of a target that the model explains, R², as in scikit-learn.
 
         Parameters
         ----------
@@ -165,7 +165,7 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         Returns
         -------
         ndarray of shape (n_rows,)
-            Computed at once, of a dask collection too.
+            Computed at once, for a dask collection too.
 
         Raises
         ------
@@ -190,9 +190,9 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
                   y_i - \mu_{-i} = \frac{y_i - \hat f_i}{1 - h_i}, \quad
                   \sigma^2_{-i} = \frac{\sigma^2}{w_i (1 - h_i)}, \quad h_i = w_i v_i / \sigma^2
 
-        with the posterior variance v of f (Rasmussen and Williams 2006, sec. 5.4.2): no row is left
-        out by a fit of its own. Where hyperparameters are draws it is the harmonic mean over these,
-        as if they had been drawn without the row.
+        with the posterior variance v of f (Rasmussen and Williams 2006, sec. 5.4.2): no model is
+        fitted again. If hyperparameters are draws, it is the harmonic mean over them, as if they
+        had been drawn without the row.
 
         Parameters
         ----------
@@ -202,12 +202,13 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         Returns
         -------
         ndarray of shape (n_rows,)
-            In the unit of the target; NaN where a row has weight 0.
+            Densities are per unit of the target; NaN for rows of weight 0.
 
         Raises
         ------
         DataError
-            If a row tells all of f by itself, as rows that the model was not fitted to may.
+            If a row alone would determine f, which happens with rows that the model was not fitted
+            to.
         """
         model: GaussianModel = self._fitted
 
@@ -219,8 +220,8 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         told_all = int(np.count_nonzero(left[weight > 0] <= 0))
         if told_all > (0 if self._noise is None else _MOST_TOLD_ALL * len(left)):
             raise DataError(
-                f"{told_all} of {len(left)} rows tell more of f than the model knows: "
-                "leave_one_out is of the rows that the model was fitted to"
+                f"{told_all} of {len(left)} rows are more informative about f than the model's "
+                "posterior: leave_one_out is for the rows that the model was fitted to"
             )
         return density
 
@@ -239,17 +240,17 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         return np.ascontiguousarray(columns.T)
 
     def covariance(self, X: Any, include_noise: bool = False) -> Floats:
-        """Joint posterior covariance of what is expected of the target at chosen rows.
+        """Joint posterior covariance of the expected target at chosen rows.
 
-        One solve a row; of a transformed target by its joint distribution, not linearised. Where
-        directions or draws are part of a model, so is what they add.
+        It takes one solve per row. For a transformed target it is that of the joint distribution,
+        not linearised. For models with draws or projections it includes their uncertainty.
 
         Parameters
         ----------
         X : table
             Rows to predict, as for ``predict``; some hundreds.
         include_noise : bool
-            Of new observations of weight 1: with the noise on the diagonal.
+            Covariance of new observations of weight 1: add the noise to the diagonal.
 
         Returns
         -------
@@ -270,10 +271,11 @@ class GaussianEstimator(RegressorMixin, GaussianDistribution):
         random_state: int | np.random.Generator | None = None,
         include_noise: bool = False,
     ) -> Floats:
-        """Draw what is expected of the target from the joint posterior, or new observations.
+        """Draw the expected target from the joint posterior, or new observations.
 
-        Exactly, by perturbing the data and solving; where the fit kept draws, some of these at
-        random, each at most once while there are enough.
+        The draws are exact: the data are perturbed and the system is solved. If the fit kept draws
+        of hyperparameters, some of these are used at random, each at most once while there are
+        enough.
 
         Parameters
         ----------

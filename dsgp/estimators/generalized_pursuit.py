@@ -159,18 +159,20 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``AdditiveGPRegressor.fit`` takes. Finite numbers. Rows that would fill
-            more than a quarter of the free memory, or 2 GB, are read again for every step.
+            A table of any kind that ``AdditiveGPRegressor.fit`` takes, with finite numbers. Rows
+            that would fill more than a quarter of the free memory, or 2 GB, are read again for
+            every step.
         y : array_like of shape (n_rows,), dask collection, or str
-            The name of the target where it is a column of X. What it may be the likelihood says.
+            Targets that the likelihood allows, or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            How often a row counts; 0 is the same as no row.
+            How often a row counts; a row of weight 0 is ignored.
         offset : array_like of shape (n_rows,), dask collection or str, optional
-            What is added to f, on the scale of the link; a column named is no input.
+            A known number that is added to f, on the scale of the link function; a column that is
+            named here is not an input.
         exposure : the same, optional
-            Positive: its logarithm is an offset. For rates, with a log link.
+            Positive numbers, whose logarithms are added as offsets; for rates, with a log link.
         trials : the same, optional
-            Of a binomial target, positive whole numbers; 1 where it is left out.
+            Numbers of trials of a binomial target, positive whole numbers; 1 if left out.
 
         Returns
         -------
@@ -180,7 +182,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         ------
         DataError
             If a value is missing, infinite, not a number or beyond what float64 can square, a
-            target is none of the likelihood's, or shapes do not agree.
+            target is not allowed by the likelihood, or shapes do not agree.
         ParameterError
             If a parameter is out of its range.
         MemoryLimitError

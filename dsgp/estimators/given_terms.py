@@ -1,4 +1,4 @@
-"""The terms that a user asks for, as ``kernel`` and ``terms`` of an estimator."""
+"""The terms that a user specifies, by ``kernel`` and ``terms`` of an estimator."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class GivenTerms:
         asked = self.listed or [*self._of_named(source), *map(Default, by_type)]
         if not projected:
             raise DataError(
-                "no column of numbers is left to project; AdditiveGPRegressor and its relatives "
-                "take terms alone"
+                "no column of numbers is left to project; the additive estimators, such as "
+                "AdditiveGPRegressor, need no projections"
             )
         if not asked:
             return Beside(tuple(projected))
@@ -113,7 +113,7 @@ class GivenTerms:
         for term in terms:
             for name in (term.name, *term.columns):
                 if _PROJECTION.fullmatch(name):
-                    raise DataError(f"{name!r} is what a projection is called: rename it")
+                    raise DataError(f"{name!r} is the name of a projection: rename it")
         return Beside(tuple(projected), terms)
 
     def _of_named(self, source: Source) -> list[Term]:
@@ -146,7 +146,7 @@ class GivenTerms:
     def bound(self, source: Source, priors_count: bool = False) -> list[BoundTerm]:
         """Return the terms of a source, by what its columns hold.
 
-        ``priors_count``: whether the learner heeds priors of kernels.
+        ``priors_count``: whether the learner uses priors of kernels.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class GivenTerms:
         return bound_terms
 
     def _require_columns(self, names: tuple[str, ...]) -> None:
-        """Raise ``ParameterError`` if a column that is asked for is not there."""
+        """Raise ``ParameterError`` if a column that is named is absent."""
         if unknown := [column for column in self.by_column if column not in names]:
             raise ParameterError(
                 f"terms names {unknown}, which are not among the columns {list(names)}"
@@ -199,7 +199,7 @@ def _checked(value: Any, column: str | None) -> Term:
     except ParameterError as error:
         raise ParameterError(f"{what}: {error}") from error
     if isinstance(made, Smooth) and isinstance(made.kernel, Independent):
-        raise ParameterError(f"{what}: Independent is the kernel of Levels(); take that")
+        raise ParameterError(f"{what}: Independent is the kernel of Levels(); use that")
     return made
 
 
@@ -214,11 +214,11 @@ def require_complete(terms: Sequence[BoundTerm]) -> None:
 
 
 def require_no_priors(kernel: Kernel, what: str) -> None:
-    """Raise ``ParameterError`` if a kernel has priors where nothing would heed them."""
+    """Raise ``ParameterError`` if a kernel has priors where nothing would use them."""
     if kernel.priors:
         raise ParameterError(
             f"{what}: {kernel!r} has priors, which only learners that maximise a marginal "
-            'likelihood heed (learner="marginal" and "vbem" of AdditiveGPRegressor without method, '
+            'likelihood use (learner="marginal" and "vbem" of AdditiveGPRegressor without method, '
             'whose draws have HyperPriors, and "marginal" and "independent" of other likelihoods): '
             "leave them out"
         )

@@ -176,13 +176,13 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         da : DataArray
             NaN marks missing cells. Coordinates may run either way and be of any spacing.
         mask : DataArray or array_like of bool, optional
-            True where a cell's value is used.
+            True where the value of a cell is used.
         domain : DataArray or array_like of bool, "observed", "hull", "auto", optional
-            False where the output stays empty. "observed": cells without a value at any time
-            (land) stay empty; without a dim of times nothing is left out. "hull": cells beyond
-            the convex hull of those that have a value at some time stay empty. "auto": "observed"
-            with several steps of time, else "hull", with a ``DataWarning`` of how many cells are
-            empty or invented.
+            Cells to output: False where the output stays empty. "observed": cells without a value
+            at any time (land) stay empty; without a dim of times, no cell does. "hull": cells
+            beyond the convex hull of those that have a value at some time stay empty. "auto":
+            "observed" with several time steps, otherwise "hull", with a ``DataWarning`` that says
+            how many cells stay empty or are filled although they never have a value.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         ParameterError
             If an option is out of its range or names a dim that does not exist.
         MemoryLimitError
-            If the field does not fit; ``smooth_store`` takes larger ones.
+            If the field does not fit into memory; ``smooth_store`` takes larger ones.
         """
         fitted = fit_field(self, da, mask, domain)
         # All at once: a fit that fails leaves the model as it was.
@@ -240,11 +240,11 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         Parameters
         ----------
         include_noise : bool
-            ``std`` of a new observation instead of the field. Of a transformed field ``mean`` is
-            that of a new observation, too.
+            Return the ``std`` of a new observation instead of the field. For a transformed field,
+            ``mean`` is that of a new observation, too.
         quantiles : sequence of float, optional
-            Probabilities: the result has ``quantiles``, with a first dim ``quantile``. 0.5 is the
-            median, which differs from the mean where the field was transformed.
+            Probabilities: the result also has ``quantiles``, with a first dim ``quantile``. 0.5 is
+            the median, which differs from the mean if the field was transformed.
 
         Returns
         -------
@@ -268,12 +268,13 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         include_noise : bool
             ``std`` of a new observation; needs one noise variance for all cells.
         quantiles : sequence of float, optional
-            As of ``posterior``.
+            As for ``posterior``.
         **coords
-            New coordinates by dim, in any order; a scalar takes the dim away. Dims not named keep
-            the field's. DataArrays that share a dim are points: ``lat=DataArray(..., dims="obs"),
-            lon=DataArray(..., dims="obs")`` gives one number for each ``obs``, as xarray's
-            indexing does. Beyond the field's extent the posterior returns to the prior.
+            New coordinates by dim, in any order; a scalar drops the dim. Dims that are not named
+            keep the coordinates of the field. DataArrays that share a dim are points:
+            ``lat=DataArray(..., dims="obs"), lon=DataArray(..., dims="obs")`` gives one number for
+            each ``obs``, as xarray's indexing does. Beyond the field's extent the posterior returns
+            to the prior.
 
         Returns
         -------
@@ -284,11 +285,11 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         DataError, ParameterError
             If a coordinate cannot be used, or a dim does not exist.
         MemoryLimitError
-            If the result, and what it takes, would not fit.
+            If the result and the work arrays would not fit into memory.
 
         Notes
         -----
-        At points, ``variance="draws"`` is computed as "calibrated" is.
+        At points, ``variance="draws"`` is computed in the same way as "calibrated".
 
         Examples
         --------
@@ -321,7 +322,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         ----------
         n_samples : int
         random_state : int, optional
-            Default: the model's.
+            Random seed; by default that of the model.
         **coords
             Another grid, as for ``predict``; by default the field's own.
 
@@ -337,8 +338,8 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         if targets is not None and targets.together:
             names = ", ".join(repr(self.field_.axes[d].name) for d in targets.together)
             raise ParameterError(
-                f"sample: draws are of grids, and {names} go together point by point; draw on the "
-                "grid of their values and take the points of it: draws.sel(...)"
+                f"sample draws on grids, and {names} are given point by point; draw on the grid of "
+                "their values and select the points: draws.sel(...)"
             )
         seed = self.random_state if random_state is None else random_state
         require_seed(seed)
@@ -348,7 +349,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         return self.field_.restore(draws, targets=targets, leading=("sample",))
 
     def _targets(self, coords: Mapping[str, Any]) -> Targets:
-        """Read where the field is asked for; refuse what does not fit into memory."""
+        """Read the targets of a prediction; refuse those that do not fit into memory."""
         targets = Targets.of(self.field_.axes, coords)
         targets.require_memory(self.field_.shape)
         targets.warn_beyond()

@@ -55,7 +55,7 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
     memory.require(
         f"a field of {da.size} cells",
         8.0 * da.size * (8 if _surely_complete(da, options) else 10 + 1.5 * options.n_neighbours),
-        "take a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
+        "use a part of it, or smooth it from disk to disk: GridGP.smooth_store, dsgp smooth",
     )
     if isinstance(domain, str):
         require_choice(domain)
@@ -82,9 +82,9 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
         field = replace(field, domain=domain_of(domain, field, usable, known))
     if options.learner is not None and _has_one_value(field):
         warnings.warn(
-            f"all {field.n_observed} observed cells have one value: nothing can be learned of "
-            "lengthscales and noise, and std says nothing; give kernels, "
-            "noise_variance= and learner=None",
+            f"all {field.n_observed} observed cells have the same value: lengthscales and noise "
+            "cannot be learned, and std has no meaning; give kernels, noise_variance= and "
+            "learner=None",
             DataWarning,
             stacklevel=3,
         )

@@ -32,7 +32,7 @@ def check_options(model: Any) -> None:
     for name, least in (("n_neighbours", 1), ("n_draws", 2), ("max_iter", 1)):
         value = getattr(model, name)
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
-            raise ParameterError(f"{name} must be an integer from {least}, got {value!r}")
+            raise ParameterError(f"{name} must be an integer of at least {least}, got {value!r}")
     require_seed(model.random_state)
     require_transform("transform", model.transform)
     number = isinstance(model.scales, (int, np.integer)) and not isinstance(model.scales, bool)
@@ -70,7 +70,7 @@ def sums_of(
     """Return the sums of kernels among which the learner chooses, by their number of terms.
 
     Where the number is given, those before the last are where its search starts from. Where
-    lengthscales are given, they say of which scales the field is.
+    lengthscales are given, they say which scales the field has.
     """
     number = None if isinstance(scales, str) else scales
     plain = kernels is None or isinstance(kernels, Mapping)
@@ -107,13 +107,13 @@ def terms_of(kernels: Any, scales: int | None, axes: Sequence[GridAxis]) -> list
             kernel = mapping.get(axis.name, default_kernel(axis))
             if not isinstance(kernel, Stationary):
                 raise ParameterError(
-                    f"kernels: dim {axis.name!r} has {kernel!r}, which is no kernel of a grid; "
-                    "take one of dsgp.kernels with a lengthscale and a variance, such as Matern32()"
+                    f"kernels: dim {axis.name!r} has {kernel!r}, which is not a kernel for grids; "
+                    "use one of dsgp.kernels with a lengthscale and a variance, such as Matern32()"
                 )
             if kernel.priors:
                 raise ParameterError(
                     f"kernels: dim {axis.name!r} has {kernel!r}, and priors of a grid's "
-                    "hyperparameters are not heeded: leave them out"
+                    "hyperparameters are not used: leave them out"
                 )
             if kernel.parameters != Stationary.parameters:
                 raise ParameterError(
@@ -123,8 +123,8 @@ def terms_of(kernels: Any, scales: int | None, axes: Sequence[GridAxis]) -> list
             if isinstance(kernel, Periodic):
                 if isinstance(kernel.period, str):
                     raise ParameterError(
-                        f"kernels: dim {axis.name!r} has {kernel!r}, and names of periods are of "
-                        "tables; give the period in the units of the dim"
+                        f"kernels: dim {axis.name!r} has {kernel!r}, and named periods are for "
+                        "tables only; give the period in the units of the dim"
                     )
                 check_period(axis, kernel.period)
             term.append(kernel)
@@ -162,7 +162,7 @@ def noise_of_cells(noise: xr.DataArray, field: Field) -> Floats:
 def require_seed(seed: Any) -> None:
     """Raise ``ParameterError`` if a random state is no number to start from."""
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or seed < 0:
-        raise ParameterError(f"random_state must be an integer from 0, got {seed!r}")
+        raise ParameterError(f"random_state must be an integer of at least 0, got {seed!r}")
 
 
 def _lengthscales(mapping: Kernels) -> bool:

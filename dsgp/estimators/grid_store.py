@@ -94,11 +94,11 @@ class OnDisk:
         """Smooth a field from disk to disk, in tasks of bounded memory.
 
         The hyperparameters are learned from four blocks of neighbouring cells and one coarse grid,
-        whose likelihoods add up. The posterior of a complete field then is exact, in a few passes
-        over the store. With gaps it is computed tile by tile, each with a halo of neighbouring
-        cells: an approximation, which ``tile_error`` of the report compares with twice the halo in
-        one tile. Tasks run on the active distributed client, else on threads. Interrupted, the same
-        call goes on where it was.
+        whose likelihoods add up. The posterior of a complete field is then exact, and computed in a
+        few passes over the store. With gaps it is computed tile by tile, each with a halo of
+        neighbouring cells: an approximation, which ``tile_error`` of the report compares with twice
+        the halo in one tile. Tasks run on the active distributed client, else on threads. If it was
+        interrupted, the same call resumes.
 
         Parameters
         ----------
@@ -107,22 +107,23 @@ class OnDisk:
             xarray opens.
         variable : str
         out : str or Path
-            A zarr store to be, of ``mean`` and ``std``, on a disk that all workers see.
+            The zarr store to write, with ``mean`` and ``std``, on a disk that all workers can
+            access.
         memory : float, optional
-            Bytes a task may take.
+            Maximum memory of a task, in bytes.
         include_noise : bool
         gaps : bool, optional
-            Whether values may be missing. Default: whether some are.
+            Whether values may be missing. By default the store is checked.
         domain : "observed", "hull", "auto", optional
             For a field with gaps, as for ``fit``: cells without a value at any time (land) stay
             empty, or those beyond the convex hull of the others.
         dtype : {"float64", "float32"}
-            Of the result.
+            Type of the result.
         resume, overwrite : bool
         labels : Labels, optional
-            Names of the variables instead of ``mean`` and ``std``, and what ``history`` tells.
+            Names of the variables instead of ``mean`` and ``std``, and the text of ``history``.
         storage_options : mapping, optional
-            Of a source at an address, for fsspec.
+            Options of fsspec for a source at an address.
 
         Returns
         -------
@@ -141,7 +142,7 @@ class OnDisk:
         if gaps and all(bool(np.isnan(values).all()) for _, values in parts):
             raise DataError(
                 f"variable {variable!r} has no value in any of the {len(parts)} parts that would "
-                "be learned from; take a part of the field with more values"
+                "be learned from; select a part of the field with more values"
             )
         sums, gaps = _sums_on_disk(self, axes, gaps)
         if gaps and self.variance not in ("auto", "local"):
@@ -226,9 +227,9 @@ def _sums_on_disk(
     for axis in axes:
         if len(axis) > LONG and not gaps:
             raise ParameterError(
-                f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} of which "
-                "passes over a store take an eigenbasis; fit the field in memory, where such "
-                "an axis is smoothed step by step, or tile by tile (gaps=True)"
+                f"dim {axis.name!r} has {len(axis)} points, more than the {LONG} for which passes "
+                "over a store can use an eigenbasis; fit the field in memory, where such an axis "
+                "is smoothed step by step, or tile by tile (gaps=True)"
             )
     return sums, gaps
 

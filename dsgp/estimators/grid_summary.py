@@ -1,4 +1,4 @@
-"""What ``GridGP.summary`` tells."""
+"""The text of ``GridGP.summary``."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def summary_of(model: Any) -> str:
     if model.log_marginal_likelihood_ is not None:
         kind = " (Vecchia)" if model.method_ == "conjugate gradients" else ""
         lines.append(f"log marginal likelihood{kind}: {model.log_marginal_likelihood_:.6g}")
-    lines.append(f"hyperparameters learnt from: {model.learnt_from_}")
+    lines.append(f"hyperparameters learned from: {model.learnt_from_}")
     return "\n".join(lines)

@@ -39,7 +39,7 @@ class WithNoiseTerms(GaussianEstimator):
         if noise is None:
             raise AttributeError(
                 "there is no noise_: the model was fitted with one noise variance for all rows; "
-                "noise_terms=True makes it a function of them"
+                "noise_terms=True makes the noise variance a function of the columns"
             )
         return noise
 
@@ -103,8 +103,8 @@ class WithNoiseTerms(GaussianEstimator):
             told,
             lines=[
                 *lines,
-                ("noise terms", names or "none that varies"),
-                ("", "of the logarithm of the noise variance; noise_.summary() tells more"),
+                ("noise terms", names or "no term varies"),
+                ("", "of the logarithm of the noise variance; see noise_.summary()"),
             ],
         )
 

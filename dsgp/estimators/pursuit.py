@@ -118,7 +118,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
     draws_ : xarray.Dataset
         With "gibbs": ``directions`` (divided by the lengthscale), ``variances``, ``noise_variance``
         and ``log_likelihood``, by chain and draw. ``noise_variance_`` is the mean of the draws;
-        terms, kernels, projections, relevance and evidence are those that the chains started at.
+        terms, kernels, projections, relevance and evidence are the initial values of the chains.
     diagnostics_ : dict
         With "gibbs": R-hat and effective sample size of the noise variance, of predictions (at 200
         training rows, the 95 % quantile of the one and the 5 % quantile of the other) and of the
@@ -198,13 +198,14 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``AdditiveGPRegressor.fit`` takes. Finite numbers. Rows that would fill
-            more than a quarter of the free memory, or 2 GB, are read again for every step.
+            A table of any kind that ``AdditiveGPRegressor.fit`` takes, with finite numbers. Rows
+            that would fill more than a quarter of the free memory, or 2 GB, are read again for
+            every step.
         y : array_like of shape (n_rows,), dask collection, or str
-            The name of the target where it is a column of X.
+            The target, or its name if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            Precision weights: row i has noise variance σ²/w_i. 0 is the same as no row; a factor
-            common to all changes σ² and nothing else.
+            Precision weights: row i has noise variance σ²/w_i. A row of weight 0 is ignored; a
+            factor common to all weights changes σ² and nothing else.
 
         Returns
         -------

@@ -125,7 +125,7 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         self.verbose = verbose
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``direction_uncertainty`` counts in a model that is fitted already."""
+        """Set parameters; ``direction_uncertainty`` takes effect in a fitted model, too."""
         super().set_params(**params)
         if "direction_uncertainty" in params and hasattr(self, "model_"):
             for model in self.estimators_:
@@ -139,11 +139,11 @@ class ProjectionPursuitGPClassifier(ClassEstimator):
         Parameters
         ----------
         X : table
-            Of any kind that ``AdditiveGPRegressor.fit`` takes. Finite numbers.
+            A table of any kind that ``AdditiveGPRegressor.fit`` takes, with finite numbers.
         y : array_like of shape (n_rows,), dask collection, or str
-            Labels: text, numbers or booleans. The name of the target where it is a column of X.
+            Labels (text, numbers or booleans), or the name of the target if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            How often a row counts; 0 is the same as no row.
+            How often a row counts; a row of weight 0 is ignored.
 
         Returns
         -------

@@ -122,17 +122,17 @@ class ResponseEstimator(ResponseDistribution):
         Parameters
         ----------
         X : table
-            Of any kind that ``fit`` takes.
+            A table of any kind that ``fit`` takes.
         return_std : bool
         include_noise : bool
-            Give the standard deviation of a new observation instead of that of the mean given f.
+            Return the standard deviation of a new observation instead of that of the mean given f.
         statistic : {"mean", "median"}
-            What is predicted of the mean response given f, which is uncertain as f is: its average
-            over f; or its median, the inverse link at the mean of f (as other packages predict),
-            which does not depend on how uncertain f is.
+            Which summary of the mean response given f is predicted (it is uncertain because f is):
+            its average over f, or its median. The median is the inverse link at the mean of f,
+            which other packages predict; it does not depend on the uncertainty of f.
         offset, exposure, trials : array_like of shape (n_rows,) or str, optional
-            As for ``fit``. Without exposure the prediction is per unit of it, and without trials a
-            probability; neither is taken over from the fit.
+            As for ``fit``. Without exposure the prediction is per unit of exposure, and without
+            trials it is a probability; the values of the fit are not used.
 
         Returns
         -------
@@ -143,15 +143,15 @@ class ResponseEstimator(ResponseDistribution):
         Warns
         -----
         DataWarning
-            If an average on a log link is more than e times the median in some rows: half of the
-            variance of f outweighs its mean there.
+            If, with a log link, the average is more than e times the median in some rows, because
+            half of the variance of f exceeds 1 there.
 
         Notes
         -----
-        On a log link averages and standard deviations leave out a tail of f that no row supports: f
-        counts as no higher than the highest of the training rows, or than three above its mean,
-        whichever is more (docs/mathematics.md). Draws and intervals are those of the whole
-        posterior.
+        With a log link, averages and standard deviations leave out a tail of f that no row
+        supports: f counts as no higher than the highest of the training rows, or than three above
+        its mean, whichever is more (docs/mathematics.md). Draws and intervals are those of the
+        whole posterior.
         """
         require_choice("statistic", statistic, ("mean", "median"))
         model: ResponseModel = self._fitted
@@ -198,12 +198,12 @@ class ResponseEstimator(ResponseDistribution):
         Returns
         -------
         ndarray of shape (n_rows,)
-            Computed at once, of a dask collection too.
+            Computed at once, for a dask collection too.
 
         Raises
         ------
         DataError
-            If an observation is none of the likelihood's.
+            If an observation is not allowed by the likelihood.
         """
         y, mean, variance, number, _ = self._observed(X, y, beside(offset, exposure, trials))
         return self.model_.likelihood.log_predictive(y, mean, variance, number)
@@ -244,10 +244,10 @@ class ResponseEstimator(ResponseDistribution):
         .. math:: D^2 = 1 - \frac{\sum_i w_i\, [\ell^*_i - \log p(y_i \mid \hat\mu_i)]}
                                {\sum_i w_i\, [\ell^*_i - \log p(y_i \mid \bar\mu_i)]}
 
-        with the predicted mean μ̂, the best constant μ̄ (beside the offsets given) and the largest
-        log density ℓ* that any mean gives. It is 1 at best, 0 as good as a constant, and R² with
-        Gaussian noise; scikit-learn's ``PoissonRegressor.score`` is the same. Of ordered categories
-        the averaged probability takes the place of that at the mean.
+        with the predicted mean μ̂, the best constant μ̄ (in addition to the offsets given) and the
+        largest log density ℓ* of any mean. It is 1 at best, 0 if the model is as good as a
+        constant, and R² with Gaussian noise; scikit-learn's ``PoissonRegressor.score`` is the same.
+        For ordered categories, the averaged probability replaces that at the mean.
 
         Parameters
         ----------
@@ -318,7 +318,7 @@ class ResponseEstimator(ResponseDistribution):
         Parameters
         ----------
         X : table
-            Some hundreds of rows.
+            Rows to predict, some hundreds.
         include_noise : bool
             Must be False: noise has no covariance on the scale of the link.
 
@@ -399,10 +399,10 @@ class Doubt:
         if wide:
             std = math.sqrt(max(variance for _, _, variance in self.seen))
             warnings.warn(
-                f"in {wide} of {n_rows} rows the training rows say so little of f (a standard "
-                f"deviation of up to {std:.2g} on the scale of the logarithm) that the mean is "
-                "mostly made of its uncertainty: predict(..., statistic='median') does not "
-                "depend on that, and predict_interval shows it",
+                f"in {wide} of {n_rows} rows f is so uncertain (a standard deviation of up to "
+                f"{std:.2g} on the scale of the logarithm) that its uncertainty dominates the "
+                "mean: predict(..., statistic='median') does not depend on it, and "
+                "predict_interval shows it",
                 DataWarning,
                 stacklevel=3,
             )

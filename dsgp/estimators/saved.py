@@ -56,17 +56,17 @@ class Saved:
         Parameters
         ----------
         path : str, Path or UPath
-            A folder to be, usually named ``*.zarr``, or an address such as
-            ``s3://bucket/model.zarr``. It is written aside and put into place.
+            The folder to write, usually named ``*.zarr``, or an address such as
+            ``s3://bucket/model.zarr``. It is written under another name and then moved into place.
         overwrite : bool
-            Replace a dsgp store that is there.
+            Replace an existing dsgp store.
         storage_options : mapping, optional
-            Of an address, for fsspec.
+            Options of fsspec for an address.
 
         Raises
         ------
         StorageError
-            If something is there already, or the place cannot be written.
+            If the path exists already, or cannot be written.
         """
         check_is_fitted(self)
         storage.write(path, type(self).__name__, *self._described(), overwrite, storage_options)

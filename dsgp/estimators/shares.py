@@ -25,30 +25,29 @@ def variance_shares(
               f = \mu + \sum_k f_k, \qquad \sum_k s_k = 1
 
     with covariances over the training rows. A term's share is its own variance and half of what it
-    shares with others by correlation: it is negative where a term mostly takes back what others
-    give. Given are the mean of the posterior, and a central interval.
+    shares with others by correlation: it is negative where a term mostly cancels others. The table
+    has the posterior mean and a central interval of each share.
 
     Parameters
     ----------
     model : fitted model of terms
-        Of regression, with a likelihood, a classifier of two classes or one of the ``estimators_``
-        of more, additive or of projections; read from a store too.
+        A regression model, a model with a likelihood, a classifier with two classes, or one of the
+        ``estimators_`` of a classifier with more; additive or of projections; also one that was
+        loaded.
     by : {"term", "kind"}
-        A row for each term, or for each kind of term: main effects, interactions, projections,
-        remainder.
+        One row per term, or per kind of term: main effects, interactions, projections, remainder.
     level : float in (0, 1)
         Posterior probability of the intervals.
     n_samples : int
-        Posterior draws.
+        Number of posterior draws.
     random_state : int or numpy.random.Generator, optional
-        By default 0.
+        Random seed, 0 by default.
 
     Returns
     -------
     pandas.DataFrame
-        A row for each term (index ``term``) or kind (index ``kind``), with ``share``, ``low`` and
-        ``high``; of terms also their ``kind``. ``share`` adds up to 1; the ends of intervals do
-        not.
+        One row per term (index ``term``) or kind (index ``kind``), with ``share``, ``low`` and
+        ``high``; for terms also their ``kind``. Shares add up to 1; the ends of intervals do not.
 
     Raises
     ------
@@ -57,16 +56,16 @@ def variance_shares(
 
     Notes
     -----
-    f is without noise, offsets and the transform or link around it. Rows count by their weights;
-    in a model with a likelihood by how much they tell of f, which is all that such a model keeps.
-    They are as binned as in the fit. Beside a remainder they are up to 1000 training rows, evenly
-    spread.
+    f does not include noise and offsets; it is on the scale of the transform or of the link
+    function. Rows count by their weights; in a model with a likelihood by how informative they are
+    about f, which is all that such a model keeps. They are binned as in the fit. With a remainder
+    they are up to 1000 training rows, evenly spread.
 
-    Hyperparameters are as fitted, but in models that draw them, where up to 16 of these draws share
-    the samples. Directions of projections are as fitted. Each sample is the posterior mean, which
+    Hyperparameters are as fitted; in models that draw them, the samples are divided among up to 16
+    of the draws. Directions of projections are as fitted. Each sample is the posterior mean, which
     is exact, plus a deviation in the coarse spaces of the solver, in which the posterior is normal;
-    what is too fine for them counts by its expected variance. Neither time nor memory of a sample
-    depends on the number of rows, and the rows are passed over once for each term.
+    details that are too fine for them count by their expected variance. Neither time nor memory of
+    a sample depends on the number of rows, and the rows are passed over once for each term.
 
     Examples
     --------

@@ -49,8 +49,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
 
     # Why no rows can be added to a fitted model.
     _no_update = (
-        "what a row says of f depends on where f is, so that there are no sums of the rows so far "
-        "that would stay right"
+        "the weight of a row depends on f, so that sums over the rows so far do not stay valid"
     )
 
     def update(
@@ -161,7 +160,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         with_std : bool
             Whether it needs variances.
         extra : mapping, optional
-            Further numbers of the rows, as of ``source_of``.
+            Offsets, exposures or trials of the rows, as for ``source_of``.
         check : callable, optional
 
         Returns
@@ -227,10 +226,11 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         for name, count in zip(self._rows_model.used_columns, gaps, strict=True):
             if count and name in centres and name not in self._missing_in_training:
                 warnings.warn(
-                    f"input column {name!r} is missing in {count} of {n_rows} rows to predict, and "
-                    "never was in training, so nothing is known of rows without it: its function "
-                    f"counts as 0 there, and f is {-centres[name]:+.3g} against the function's "
-                    "mean over the training rows; fill the value, or train on rows without it too",
+                    f"input column {name!r} is missing in {count} of {n_rows} rows to predict, "
+                    "and was never missing in training, so the model knows nothing about rows "
+                    "without it: its function is taken as 0 there, which is "
+                    f"{-centres[name]:+.3g} relative to the function's mean over the training "
+                    "rows; fill the value, or train on rows without it, too",
                     DataWarning,
                     stacklevel=stacklevel,
                 )
@@ -246,7 +246,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         if unseen[len(terms) :].any():  # of columns that only a remainder reads
             warnings.warn(
                 f"the remainder: {unseen[-1]} of {n_rows} rows to predict have a level that no "
-                "training row had, which is as far from all others as these are from each other",
+                "training row had; it is as far from all other levels as they are from each other",
                 DataWarning,
                 stacklevel=stacklevel,
             )

@@ -41,32 +41,31 @@ _ACCEPTED = 1e-2
 
 
 def term_tests(model: Any, terms: Iterable[str] | None = None) -> pd.DataFrame:
-    r"""Test of single terms whether they are zero, by what the rows say beyond the other terms.
+    r"""Score tests of single terms: whether a term is zero, given all other terms.
 
     .. math:: q = \tfrac12\, y^\top P K P y, \quad
               P = \Sigma^{-1} - \Sigma^{-1} 1 (1^\top \Sigma^{-1} 1)^{-1} 1^\top \Sigma^{-1}
 
     with :math:`\Sigma` the covariance of the targets in the model without the term: the score of
     the variance of the term at 0, for its covariance K at the rows. The p-value is the probability
-    of a larger ratio of q to the noise variance that the model without the term leaves, where the
-    term is zero: of a ratio of weighted sums of χ² variables, computed to rounding.
+    of a larger ratio of q to the noise variance that the model without the term leaves, if the term
+    is zero: that of a ratio of weighted sums of χ² variables, computed to rounding.
 
     Parameters
     ----------
     model : AdditiveGPRegressor or GeneralizedAdditiveGP, fitted
-        Of a classifier pass one of its ``estimators_``. The rows are not needed again.
+        For a classifier, pass one of its ``estimators_``. The rows are not needed again.
     terms : iterable of str, optional
         Names of the terms to test; by default all.
 
     Returns
     -------
     pandas.DataFrame
-        A row per term: ``tested`` says by which kernels; ``lengthscale`` (in units of the column)
-        is that of the one with the smallest p-value, and ``statistic`` its q over the expectation
-        of q where the term is zero, about 1 then; ``p_value`` is that of all kernels together, and
-        1e-300 where it is smaller than that. NaN
-        where the other terms and the constant leave nothing of what the rows say of the term, with
-        a warning.
+        One row per term. ``tested`` names the kernels of the test; ``lengthscale`` (in units of the
+        column) is that of the kernel with the smallest p-value, and ``statistic`` its q divided by
+        the expectation of q for a term that is zero; ``p_value`` is that of all kernels together,
+        at least 1e-300. NaN, with a warning, if the other terms and the constant explain everything
+        that the rows say about the term.
 
     Raises
     ------
@@ -76,28 +75,29 @@ def term_tests(model: Any, terms: Iterable[str] | None = None) -> pd.DataFrame:
     Warns
     -----
     ConvergenceWarning
-        If hyperparameters without a term, or the solves for its score, stopped short.
+        If learning the hyperparameters without a term, or the solves for its score, did not
+        converge.
 
     Notes
     -----
-    For each term the hyperparameters of all others are learned again without it, which takes about
-    as long as learning them took; what the rows say is kept in the fitted model. With
+    For each term, the hyperparameters of all others are learned again without it, from sums that
+    the fitted model keeps; this takes about as long as the learning in the fit. With
     ``learner=None`` they stay as they are.
 
-    Where a function is zero it has no lengthscale. Kernels of the term's type with lengthscales of
+    A function that is zero has no lengthscale. Kernels of the term's type with lengthscales of
     2, ½ and ⅛ of the width of the bulk of the rows (of its period, where it has one) are tested,
     and their p-values combined by Cauchy's distribution (Liu and Xie 2020). A fixed lengthscale is
-    kept. Levels have none. Of more than 480 levels, or 60 curves of groups, those with most rows
+    kept. Levels have none. With more than 480 levels, or 60 curves of groups, those with most rows
     are tested.
 
-    Of a generalized model the score is that of its working model at the fit with all terms, and
-    the noise variance is known unless the likelihood has a dispersion that is learned.
-    docs/mathematics.md has the measured shares of p-values below 0.05 where a term is zero: about
-    5 %, and fewer of binary targets. Of a class of a softmax the functions of the other classes
-    count as known; no share was measured there.
+    For a generalized model, the score is that of its working model at the fit with all terms, and
+    the noise variance is known unless the likelihood has a learned dispersion. docs/mathematics.md
+    has the measured shares of p-values below 0.05 for terms that are zero: about 5 %, and less for
+    binary targets. For a class of a softmax, the functions of the other classes are treated as
+    known; no share was measured there.
 
-    P-values are of one term each, given all others: two terms that can explain the same may both
-    have large ones. Multiply them by the number of terms for a statement about all.
+    Each p-value is for one term, given all others: two terms that can explain the same effect may
+    both have large ones. For a statement about all terms, multiply p-values by the number of terms.
 
     References
     ----------
@@ -137,13 +137,13 @@ def _require_one_model(model: Any) -> None:
         )
     if isinstance(getattr(getattr(model, "model_", None), "latent", None), RemainderModel):
         raise ParameterError(
-            "the model has a remainder, which is no part of what the tests of terms know of the "
-            "rows: fit it without (remainder=False) for tests of its terms"
+            "the model has a remainder, which the tests of terms do not account for: fit it "
+            "without one (remainder=False) to test its terms"
         )
     if not hasattr(model, "sample_components"):
         raise ParameterError(
-            f"term_tests is for the terms of one additive model, got {type(model).__name__}: of a "
-            "classifier pass one of its estimators_"
+            f"term_tests is for the terms of one additive model, got {type(model).__name__}: for a "
+            "classifier, pass one of its estimators_"
         )
 
 
@@ -178,9 +178,8 @@ def _row(model: Any, equations: Equations, term: int) -> tuple[str, float, float
     score = score_of(equations, term, kernel, others, noise_variance)
     if score.error_bound > _ACCEPTED:
         warnings.warn(
-            f"the solves for the score of term {name!r} stopped short of their tolerance (error "
-            f"bound {score.error_bound:.2g} prior standard deviations): take its p-value as "
-            "approximate",
+            f"the solves for the score of term {name!r} stopped above their tolerance (error "
+            f"bound {score.error_bound:.2g} prior standard deviations): its p-value is approximate",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -193,7 +192,7 @@ def _row(model: Any, equations: Equations, term: int) -> tuple[str, float, float
     what = _described(tried, score)
     if not answers:
         warnings.warn(
-            f"the other terms and the constant leave nothing of what the rows say of term "
+            f"the other terms and the constant explain everything that the rows say about term "
             f"{name!r}: whether it is zero cannot be tested",
             DataWarning,
             stacklevel=3,
@@ -237,8 +236,7 @@ def _without(model: Any, equations: Equations, term: int) -> tuple[list[Kernel],
     if not learned.converged:
         warnings.warn(
             f"the hyperparameters without term {model.terms_[term].name!r} stopped after "
-            f"{_LEARNER_MAX_ITER} iterations, short of their tolerance: take its p-value as "
-            "approximate",
+            f"{_LEARNER_MAX_ITER} iterations, before they converged: its p-value is approximate",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""What is told of projections by estimators whose models may have some."""
+"""What estimators whose models may have projections report of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class WithProjections:
             latent = latent.structure
         model = latent.start if isinstance(latent, DrawsModel) else latent
         if not isinstance(model, ProjectedModel):
-            raise AttributeError("there are no projections: the model was fitted without")
+            raise AttributeError("there are no projections: the model was fitted without any")
         return model
 
     @property

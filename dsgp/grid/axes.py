@@ -105,7 +105,7 @@ class GridAxis:
         coordinate : DataArray of shape (n_points,)
             Ascending or descending. Its name is the dim.
         unit : {"days", "hours", "minutes", "seconds"}, optional
-            For times only. Default: the largest of which the median step is at least one;
+            For times only. Default: the largest unit for which the median step is at least one;
             seconds for shorter steps, days for an axis of one point.
 
         Raises
@@ -337,7 +337,7 @@ def why_no_field(ds: xr.Dataset) -> str:
             try:
                 axes_of(da)
             except DataError as error:
-                return f". Of {str(name)!r}: {error}"
+                return f". For {str(name)!r}: {error}"
     return ""
 
 
@@ -358,9 +358,9 @@ def _placing(da: xr.DataArray, dim: str) -> str:
     places = [key for key, one in along.items() if one.ndim == 1 and one.dtype.kind in "iufMm"]
     if len(places) > 1:
         return (
-            f"{listed(places)} run along it, places in several dims, of which a dim of a grid has "
-            f"one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; or "
-            f"take its members one by one: da.isel({dim}=0)"
+            f"{listed(places)} run along it, so that it has several coordinates, and a dim of a "
+            f"grid has one: da.swap_dims({{{dim!r}: {places[0]!r}}}), sorted by it, or {numbered}; "
+            f"or select its members one by one: da.isel({dim}=0)"
         )
     if places:
         return f"{places[0]!r} runs along it: da.swap_dims({{{dim!r}: {places[0]!r}}})"
@@ -368,7 +368,7 @@ def _placing(da: xr.DataArray, dim: str) -> str:
 
 
 def check_dims(names: Iterable[Any], axes: Sequence[GridAxis | str], what: str) -> None:
-    """Raise ``ParameterError`` if a name is no dim of the field.
+    """Raise ``ParameterError`` if a name is not a dim of the field.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def check_dims(names: Iterable[Any], axes: Sequence[GridAxis | str], what: str) 
         close = difflib.get_close_matches(str(name), dims, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "; name one of these"
         raise ParameterError(
-            f"{what}: {name!r} is no dim of the field, whose dims are {listed(dims)}{hint}"
+            f"{what}: {name!r} is not a dim of the field, whose dims are {listed(dims)}{hint}"
         )
 
 
@@ -421,7 +421,9 @@ def _names(da: xr.DataArray) -> list[str]:
     names = []
     for dim in da.dims:
         if not isinstance(dim, str):
-            raise DataError(f"dim {dim!r} is no text; name it: da.rename({{{dim!r}: 'x'}})")
+            raise DataError(
+                f"the name {dim!r} of a dim is not text; rename it: da.rename({{{dim!r}: 'x'}})"
+            )
         if dim in names:
             raise DataError(f"dim {dim!r} occurs twice; each dim needs its own name")
         names.append(dim)

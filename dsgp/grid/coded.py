@@ -1,4 +1,4 @@
-"""Numbers that stand for missing values: what attributes say of them, and those that none tells of.
+"""Numbers that stand for missing values: those of attributes, and those that no attribute mentions.
 
 By CF and NUG, fill values are of the packed numbers as stored, and so are valid ranges, unless they
 are of a wider type than these.
@@ -186,12 +186,13 @@ def report_blanks(counts: Mapping[str, int], n_left: int, name: object) -> None:
     if n_outside > n_left:
         raise DataError(
             f"{_called(name)}: {n_outside} of {n_outside + n_left} values are {_listed(outside)}; "
-            "expected most within. If they were computed from others, whose attribute this is, "
-            "delete it: del da.attrs[...]; else choose the values that are valid: da.where(...)"
+            "expected most values within. If the values were computed from others, to which this "
+            "attribute belongs, delete it: del da.attrs[...]; else choose the values that are "
+            "valid: da.where(...)"
         )
     warnings.warn(
-        f"{_called(name)}: {sum(counts.values())} cells count as missing, as attributes say: "
-        f"{_listed(counts)}",
+        f"{_called(name)}: {sum(counts.values())} cells are treated as missing, because of "
+        f"attributes: {_listed(counts)}",
         DataWarning,
         stacklevel=4,
     )
@@ -234,7 +235,7 @@ def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:
     Raises
     ------
     DataError
-        If one is a number in use for missing values.
+        If a code is in use for missing values.
     """
     codes = extremes.codes()
     if not codes:
@@ -249,6 +250,6 @@ def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:
         warnings.warn(message, DataWarning, stacklevel=4)
         return
     raise DataError(
-        f"{message}, or set the attribute missing_value; if they are measured, say so by a mask: "
-        "mask=da.notnull()"
+        f"{message}, or set the attribute missing_value; if they are measured values, confirm that "
+        "by a mask: mask=da.notnull()"
     )

@@ -116,9 +116,9 @@ def without_distances(name: str, size: int, sample: Any) -> str:
     )  # fmt: skip
     return (
         f"If they have places or times, give these: da.assign_coords({name}=[...]); if their order "
-        f"has a meaning, number them: da.assign_coords({name}=range({size})). If they are members "
-        f"or stations of their own, take them one by one, {one}, and join the results: "
-        f"xarray.concat([...], da[{name!r}]); one model of independent members is not there yet"
+        f"has a meaning, number them: da.assign_coords({name}=range({size})). If they are "
+        f"independent members or stations, fit them one by one, {one}, and join the results: "
+        f"xarray.concat([...], da[{name!r}]); a model of independent members is not available yet"
     )
 
 
@@ -184,7 +184,7 @@ def require_finite(name: str, values: NDArray[Any], kind: Kind) -> None:
         raise DataError(
             f"coordinate {name!r} is {values[where]} at position {where} (counted from 0), and "
             f"{int(bad.sum())} of its {values.size} values are missing or infinite; expected all "
-            f"known: da.isel({name}=...) without them, or assign_coords"
+            f"to be known: da.isel({name}=...) without them, or assign_coords"
         )
 
 
@@ -256,7 +256,7 @@ def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def best_unit(days: Floats) -> str:
-    """Return the largest unit of which the median step is at least one."""
+    """Return the largest unit for which the median step is at least one."""
     step = float(np.median(np.diff(days))) if days.size > 1 else 1.0
     # The step is a sum of rounded numbers: an hour may come a little short of 1/24.
     return next((unit for unit, n in PER_DAY.items() if step * n >= 1 - 1e-9), "seconds")

@@ -42,7 +42,7 @@ class SeparableSum:
     terms : sequence of C sequences of D kernels
         The amplitude of a term is the product of its kernels' variances.
     direct : bool
-        ``tables`` has none of axes whose kernels are all Matérn: these are evaluated pair by pair.
+        ``tables`` leaves out axes whose kernels are all Matérn: these are evaluated pair by pair.
 
     Raises
     ------

@@ -121,7 +121,7 @@ class DenseSystem:
         points: Sequence[Floats] | None = None,
         where: NDArray[np.bool_] | None = None,
     ) -> tuple[Floats, Floats]:
-        """Mean and variance on the grid, or on that of other points; NaN where not asked for."""
+        """Mean and variance on the grid, or on that of other points; NaN where not requested."""
         shape = tuple(
             len(axis_points) for axis_points in (self.prior.points if points is None else points)
         )

@@ -101,17 +101,17 @@ def say(ever: Bools, domain: Bools, observed: bool) -> None:
     if observed and n_empty:
         warnings.warn(
             f"{n_empty} of {ever.size} places have no value at any time and stay empty, as land "
-            'does; domain="observed" (--domain observed) says that this is meant, domain=None '
-            "(--domain all) fills them, and a DataArray of bool (a variable) says which ones",
+            'does; domain="observed" (--domain observed) confirms this, domain=None (--domain all) '
+            "fills them, and a DataArray of bool (a variable) selects cells",
             DataWarning,
             stacklevel=2,
         )
     elif not observed and n_filled + n_empty:
         warnings.warn(
-            f"{n_filled} of {ever.size} places have no value and are filled, being inside the "
-            f"convex hull of those that have one (land there, too); {n_empty} beyond it stay "
-            'empty. domain="hull" (--domain hull) says that this is meant, domain=None (--domain '
-            "all) fills all, and a DataArray of bool (a variable) says which ones",
+            f"{n_filled} of {ever.size} places have no value and are filled, because they are "
+            f"inside the convex hull of those that have one (land, too); {n_empty} beyond it stay "
+            'empty. domain="hull" (--domain hull) confirms this, domain=None (--domain all) fills '
+            "all, and a DataArray of bool (a variable) selects cells",
             DataWarning,
             stacklevel=2,
         )

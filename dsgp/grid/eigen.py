@@ -34,7 +34,7 @@ class Eigenbasis:
     Attributes
     ----------
     vectors : ndarray of shape (G, G)
-        Q, one eigenvector a column, in no particular order.
+        Q, one eigenvector per column, in no particular order.
     values : ndarray of shape (G,)
         λ, none below zero.
     n_symmetric : int or None

@@ -26,7 +26,7 @@ from dsgp.terms import LOG_2PI, Axis, Evidence, Floats, Observations
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# Seconds of compiled work a cell, to choose whether threads pay.
+# Seconds of compiled work per cell, to choose whether threads pay.
 _SMOOTHING, _SOLVING, _DRAWING = 1.5e-7, 7e-8, 4e-7
 # A kernel cannot have less variance.
 _LEAST = 1e10 * SMALLEST
@@ -58,18 +58,18 @@ class FibreSystem:
     *Memory.* Beside the residuals: ``posterior`` and ``evidence`` take two fields, which the first
     returns; ``log_marginal_likelihood`` and ``solve`` one; ``sample`` one more than it draws;
     ``predict`` one, its results, and twice the fibres at the new points of the long axis. Every
-    thread holds the states of one fibre, some m (m + 2) + 4 numbers a step: 19 for Matérn 5/2.
+    thread holds the states of one fibre, some m (m + 2) + 4 numbers per step: 19 for Matérn 5/2.
 
     Parameters
     ----------
     points : sequence of D arrays, of shapes (G_1,), ..., (G_D,)
         Strictly ascending, each in the units of its axis.
     kernels : sequence of D kernels
-        One an axis; their variances multiply. That of the long axis is a Matérn kernel.
+        One per axis; their variances multiply. That of the long axis is a Matérn kernel.
     noise_variance : float
         σ², in squared units of the target.
     long : int
-        The axis to go along.
+        The long axis.
 
     Raises
     ------
@@ -103,8 +103,8 @@ class FibreSystem:
     ) -> None:
         if not 0 < len(points) == len(kernels) > long >= 0:
             raise ParameterError(
-                f"a grid needs one kernel an axis and a long axis among them, got {len(points)} "
-                f"axes, {len(kernels)} kernels and long={long}"
+                "a grid needs one kernel per axis and the number of its long axis, got "
+                f"{len(points)} axes, {len(kernels)} kernels and long={long}"
             )
         kernel = kernels[long]
         if not isinstance(kernel, Matern):
@@ -228,7 +228,7 @@ class FibreSystem:
         Parameters
         ----------
         points : sequence of D arrays, of shapes (H_1,), ..., (H_D,)
-            Of any order, each in the units of its axis.
+            In any order, each in the units of its axis.
         y : ndarray of shape (G_1, ..., G_D)
 
         Returns
@@ -366,7 +366,7 @@ class FibreSystem:
             Number of draws.
         rng : numpy.random.Generator
         points : sequence of D arrays, of shapes (H_1,), ..., (H_D,), optional
-            Of any order. None: the grid itself.
+            In any order. None: the grid itself.
 
         Returns
         -------
@@ -450,7 +450,7 @@ class FibreSystem:
         return self.kernel.with_parameters(variance=self._variances[j])
 
     def _along(self, task: Callable[[int], Result], seconds: float) -> list[Result]:
-        """Run a task for every fibre, on threads; ``seconds`` of work a cell."""
+        """Run a task for every fibre, on threads; ``seconds`` of work per cell."""
         n_fibres = len(self._variances)
         return run(
             [partial(task, j) for j in range(n_fibres)],
@@ -485,8 +485,8 @@ class FibreSystem:
         inputs = [np.asarray(axis_points, dtype=np.float64) for axis_points in points]
         if len(inputs) != len(self.axes) or any(axis_points.ndim != 1 for axis_points in inputs):
             raise DataError(
-                f"points must be {len(self.axes)} arrays of one dimension, one an axis; got arrays "
-                f"of shapes {[axis_points.shape for axis_points in inputs]}"
+                f"points must be {len(self.axes)} arrays of one dimension, one per axis; got "
+                f"arrays of shapes {[axis_points.shape for axis_points in inputs]}"
             )
         if not all(np.isfinite(axis_points).all() for axis_points in inputs):
             raise DataError("points must be finite")

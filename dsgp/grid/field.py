@@ -459,7 +459,7 @@ def _require_numbers(da: Any) -> None:
     if kind == "b":
         remedy = "da.astype(float) if 0 and 1 are meant as numbers (a mask goes to mask=)"
     elif kind == "c":
-        remedy = "take da.real and da.imag one by one"
+        remedy = "use da.real and da.imag one by one"
     elif kind in "Mm":
         remedy = "divide durations by one: da / numpy.timedelta64(1, 'D')"
     else:

@@ -43,7 +43,7 @@ class GridEvidence:
     ----------
     value : float
     by_log_lengthscale : ndarray of shape (D,)
-        One an axis, in order.
+        One per axis, in order.
     by_log_variance : float
         By the log of the amplitude, the product of all kernels' variances.
     by_log_noise : float
@@ -72,20 +72,20 @@ class KroneckerSystem:
     ``log_marginal_likelihood`` and ``evidence`` two; ``posterior`` three; ``sample`` three beside
     its draws. ``predict`` takes three arrays of up to Π max(G_d, H_d) cells; ``sample`` with
     ``points`` four beside its draws, of the grid that has the old and the new points. Residuals
-    of another dtype are copied. Besides, some three matrices (G_d, G_d) an axis.
+    of another dtype are copied. Besides, some three matrices (G_d, G_d) per axis.
 
     Parameters
     ----------
     points : sequence of D arrays, of shapes (G_1,), ..., (G_D,)
         Strictly ascending, each in the units of its axis.
     kernels : sequence of D kernels
-        One an axis; their variances multiply.
+        One per axis; their variances multiply.
     noise_variance : float
         σ², in squared units of the target.
     dtype : {"float64", "float32"}
-        Of grids and the products with them. Eigenbases and sums over the grid are float64 in
-        either case. With float32, results have some six digits relative to the largest value, and
-        the gradient by lengthscales no more.
+        Type of grids and of the products with them. Eigenbases and sums over the grid are float64
+        in either case. With float32, results have some six digits relative to the largest value,
+        and the gradient by lengthscales no more.
 
     Raises
     ------
@@ -120,7 +120,7 @@ class KroneckerSystem:
     ) -> None:
         if not 0 < len(points) == len(kernels):
             raise ParameterError(
-                f"a grid needs one kernel an axis, got {len(points)} axes and "
+                f"a grid needs one kernel per axis, got {len(points)} axes and "
                 f"{len(kernels)} kernels"
             )
         if not SMALLEST <= noise_variance <= LARGEST:
@@ -146,7 +146,7 @@ class KroneckerSystem:
             require(
                 f"a grid of axes of {self.shape} points, with dense matrices of every axis,",
                 24.0 * sum(size**2 for size in self.shape),
-                "take the state-space engine for its longest axis, or a coarser grid",
+                "use the state-space engine for its longest axis, or a coarser grid",
             )
         # Axes that are the same are decomposed once.
         known: dict[tuple[bytes, Stationary], AxisCovariance] = {}
@@ -234,7 +234,7 @@ class KroneckerSystem:
             Number of draws.
         rng : numpy.random.Generator
         points : sequence of D arrays of shapes (H_1,), ..., (H_D,), optional
-            Of another grid, in any order; that of the data by default.
+            Points of another grid, in any order; by default those of the data.
 
         Returns
         -------
@@ -380,8 +380,7 @@ class KroneckerSystem:
             raise DataError(f"y must have the shape of the grid, {self.shape}; got {y.shape}")
         if not np.isfinite(y).all():
             raise DataError(
-                "y must be finite at every cell; fill its gaps, or take the solver of observed "
-                "cells"
+                "y must be finite at every cell; fill its gaps, or use the solver of observed cells"
             )
         return y.astype(self.dtype, copy=False)
 

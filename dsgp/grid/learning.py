@@ -257,9 +257,9 @@ def warn_of_short(hyperparameters: Hyperparameters, axes: Sequence[GridAxis]) ->
             warnings.warn(
                 f"dim {axis.name!r}: the learned lengthscale {listed} is below the step of "
                 f"{step_of(points[d]):.3g} {axis.unit or ''}".rstrip()
-                + ": that part of the field is all but independent from step to step, and "
-                "between steps nothing is known of it; give a kernel with a fixed lengthscale, "
-                "or fewer scales, if that is not so",
+                + ": that part of the field is nearly independent from step to step, and nothing "
+                "is known about it between steps; if that is wrong, give a kernel with a fixed "
+                "lengthscale, or fewer scales",
                 DataWarning,
                 stacklevel=5,
             )
@@ -279,14 +279,14 @@ def _keep_given(
         for axis, kernel in zip(axes, term, strict=True):
             if len(axis) > 1 and kernel.lengthscale is None:
                 raise ParameterError(
-                    f"learner=None keeps what is given, and the kernel of dim {axis.name!r}, "
+                    f"learner=None keeps the given values, and the kernel of dim {axis.name!r}, "
                     f"{kernel!r}, has no lengthscale; give it one"
                 )
         if all(kernel.variance is None for kernel in term):
             raise ParameterError(
-                "learner=None keeps what is given, and no kernel has a variance; give it to "
+                "learner=None keeps the given values, and no kernel has a variance; give it to "
                 f"that of {axes[0].name!r}"
             )
     if noise.variance is None:
-        raise ParameterError("learner=None keeps what is given; give noise_variance=")
+        raise ParameterError("learner=None keeps the given values; give noise_variance=")
     return Learned(starts(terms, [axis.points for axis in axes], 1.0, noise), "nothing: given")

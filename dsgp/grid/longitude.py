@@ -1,4 +1,4 @@
-"""Longitudes: which coordinates are such, and how they go on across the seam of the circle."""
+"""Which coordinates are longitudes, and how they continue across the seam of the circle."""
 
 from __future__ import annotations
 

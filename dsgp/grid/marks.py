@@ -67,7 +67,7 @@ def require_replaceable(path: Place, overwrite: bool, how: str) -> None:
         return
     if not is_posterior(path):
         raise StorageError(
-            f"{str(path)!r} exists and is no posterior written by dsgp, so that {how} does not "
+            f"{str(path)!r} exists and is not a posterior written by dsgp, so that {how} does not "
             "replace it; choose another path, or delete it yourself"
         )
     if not overwrite:

@@ -1,4 +1,4 @@
-"""The mean that is taken off a field before it is modelled: one number, a field, or averages.
+"""The mean that is subtracted from a field before it is modelled: one number, a field, or averages.
 
 A mean is a small table along the axes, one long where it does not vary, so that it costs no field.
 """

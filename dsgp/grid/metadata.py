@@ -75,7 +75,7 @@ def together(results: Mapping[str, xr.DataArray]) -> xr.Dataset:
     if taken:
         warnings.warn(
             f"coordinates {', '.join(map(repr, taken))} are left out, as the results have these "
-            f"names; to keep them, rename them before: da.rename({taken[0]}=...)",
+            f"names; to keep them, rename them first: da.rename({taken[0]}=...)",
             DataWarning,
             stacklevel=4,
         )

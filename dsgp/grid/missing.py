@@ -77,12 +77,12 @@ class CellSystem:
     n_neighbours : int
         Earlier cells on which Vecchia's factor regresses each one.
     tol : float
-        Of a solve: norm of the residual over that of the right-hand side. Where the noise variance
-        is at least σ², the root mean square error of the mean over the observed cells is at most
-        the root mean square of the residual.
+        Tolerance of a solve: norm of the residual divided by that of the right-hand side. Where the
+        noise variance is at least σ², the root mean square error of the mean over the observed
+        cells is at most the root mean square of the residual.
     max_iter : int
     seed : int
-        Of the order of elimination.
+        Random seed of the order of elimination.
     rows : ndarray of int, ascending, optional
         Places in that order of the cells whose likelihood is wanted, if that is all.
 
@@ -182,10 +182,10 @@ class CellSystem:
     def local_variance(
         self, points: Sequence[Floats] | None = None, where: Bools | None = None
     ) -> Floats:
-        """Posterior variance given the most telling observed cells near each target.
+        """Posterior variance given the most informative observed cells near each target.
 
-        Never below the exact one. ``n_neighbours`` cells are chosen, one after the other by what
-        they explain, from candidates near and far.
+        It is never below the exact one. ``n_neighbours`` cells are chosen one after the other, by
+        how much they explain, from candidates near and far.
 
         Parameters
         ----------
@@ -248,8 +248,8 @@ class CellSystem:
         """Posterior variance at one place, by a solve, to half a per cent; never below the exact.
 
         Conjugate gradients minimise xᵀAx − 2xᵀb for the covariances b with the place, and every
-        iteration takes off the variance what it gains. What is left to gain, rᵀA⁻¹r, is estimated
-        by the preconditioner.
+        iteration reduces the variance by what it gains. The remaining gain, rᵀA⁻¹r, is estimated by
+        the preconditioner.
         """
         residual = np.zeros(len(self.cells))
         for term in self.prior.terms:
@@ -380,10 +380,10 @@ def conjugate_gradients(
     max_iter: int,
     what: str = "solving",
 ) -> Solve:
-    """Solve A x = rhs for a symmetric positive A; warn where that stops short of ``tol``.
+    """Solve A x = rhs for a symmetric positive A; warn if that stops above ``tol``.
 
-    The residual is that of the solution, not of the recurrence: where they part, it starts again
-    from there.
+    The residual is that of the solution, not of the recurrence: where the two differ, it starts
+    again from there.
 
     Examples
     --------
@@ -426,8 +426,8 @@ def conjugate_gradients(
     if not converged:
         warnings.warn(
             f"conjugate gradients stopped after {iteration} iterations at a relative residual of "
-            f"{relative:.2g}, above tol={tol:g}; more neighbours or a larger max_iter reach it, "
-            "and a noise that is not tiny beside the field helps",
+            f"{relative:.2g}, above tol={tol:g}; raise max_iter, use more neighbours, or give a "
+            "noise variance that is less tiny compared with the field's",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -24,7 +24,7 @@ class Labels:
     mean, std : str
         Variables.
     made_by : str or None
-        A command, which ``history`` is to tell; None: none.
+        A command for ``history``; None: no command.
     include_noise : bool
         Whether ``std`` is that of a new observation.
 

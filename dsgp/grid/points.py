@@ -46,7 +46,7 @@ def points_of(points: Sequence[ArrayLike], n_axes: int) -> list[Floats]:
     inputs = [np.asarray(axis_points, dtype=np.float64) for axis_points in points]
     if len(inputs) != n_axes or any(axis_points.ndim != 1 for axis_points in inputs):
         raise DataError(
-            f"points must be {n_axes} arrays of one dimension, one an axis; got arrays of shapes "
+            f"points must be {n_axes} arrays of one dimension, one per axis; got arrays of shapes "
             f"{[axis_points.shape for axis_points in inputs]}"
         )
     if not all(np.isfinite(axis_points).all() for axis_points in inputs):

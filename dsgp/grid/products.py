@@ -1,4 +1,4 @@
-"""Products of a grid with one matrix an axis, and its sums over all axes but one.
+"""Products of a grid with one matrix per axis, and its sums over all axes but one.
 
 Each axis is taken where it lies: a pass is one matrix product, or a batch of them, on a reshaped
 view. Nothing here knows of covariances.
@@ -39,14 +39,14 @@ def kron_mvprod(matrices: Sequence[Array | None], x: Array) -> Array:
     Parameters
     ----------
     matrices : sequence of D arrays of shape (H_d, G_d), or None
-        None leaves the axis alone. Transposed views cost no copy.
+        None skips the axis. Transposed views are not copied.
     x : ndarray of shape (G_1, ..., G_D)
-        Computed with in float32 if it is float32, in float64 otherwise.
+        The product is computed in float32 if x is float32, and in float64 otherwise.
 
     Returns
     -------
     ndarray of shape (H_1, ..., H_D), in C order
-        A new array. With square matrices one more array of its size is taken meanwhile.
+        A new array. With square matrices one more array of its size is needed temporarily.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _require_fit(matrices: Sequence[Array | None], x: Array) -> None:
     )
     if not fit:
         raise DataError(
-            f"a grid of shape {x.shape} needs one matrix an axis with as many columns as the axis "
+            f"a grid of shape {x.shape} needs one matrix per axis with as many columns as the axis "
             f"has points; got matrices of shapes {shapes}"
         )
 

@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 # Cells of a block of steps: its temporaries stay in the cache.
 _BLOCK = 2**18
-# Seconds of compiled work a cell, to choose whether threads pay.
+# Seconds of compiled work per cell, to choose whether threads pay.
 _TURNING = 5e-9
 
 
@@ -29,7 +29,7 @@ class Rotation:
     """Eigenbases of all axes but one, applied to fields that are held fibre by fibre.
 
     Results do not depend on the number of threads, where callers hold BLAS to one of its own.
-    Temporaries are of 2¹⁸ cells a thread.
+    Temporaries are of 2¹⁸ cells per thread.
 
     Parameters
     ----------
@@ -83,8 +83,7 @@ class Rotation:
 
         if not all(self._over_steps(rotate, self.n_steps)):
             raise DataError(
-                "y must be finite at every cell; fill its gaps, or take the solver of observed "
-                "cells"
+                "y must be finite at every cell; fill its gaps, or use the solver of observed cells"
             )
         return out
 

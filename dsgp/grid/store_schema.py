@@ -64,7 +64,7 @@ class MeanSettings(Open):
 
 
 class GridFitted(Open):
-    """What ``GridGP`` tells of a fit."""
+    """What ``GridGP`` reports of a fit."""
 
     noise_variance_: _NotNegative | None
     log_marginal_likelihood_: float | None

@@ -71,9 +71,9 @@ def require_few(n_observed: int) -> None:
     """Raise ``ParameterError`` if dense algebra would be of too many cells."""
     if n_observed > DENSE_CELLS:
         raise ParameterError(
-            f"variance='exact' is by dense algebra of the observed cells, of which there are "
-            f"{n_observed}, more than {DENSE_CELLS}; take 'local' (an upper bound), 'calibrated', "
-            "'draws', or 'auto'"
+            "variance='exact' uses dense algebra of the observed cells, and there are "
+            f"{n_observed} of them, more than {DENSE_CELLS}; use 'local' (an upper bound), "
+            "'calibrated', 'draws', or 'auto'"
         )
 
 
@@ -216,7 +216,7 @@ class GappySystem:
         ]
 
     def settle_variance(self) -> tuple[str, float | None]:
-        """Choose between local variances and calibrated ones, where that is open; tell the error.
+        """Choose between local and calibrated variances, if not given; return the error, too.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Where a field is asked for: a grid, points, or points along some axes and a grid along others.
+"""Targets of predictions: a grid, points, or points along some axes and a grid along others.
 
 The semantics are those of xarray's indexing: every axis has an array of new coordinates with dims,
 and axes whose arrays share a dim go together, point by point.
@@ -39,7 +39,7 @@ class _Indexer:
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """Cells of another grid, or points, at which a field is asked for.
+    """Cells of another grid, or points, at which a field is predicted.
 
     Numbers are computed in an inner layout: where axes go ``together``, a first dim of points and
     then one dim for each other axis in its order; else one dim for each axis. ``arranged`` turns
@@ -48,7 +48,7 @@ class Targets:
     Attributes
     ----------
     points : tuple of ndarray
-        One an axis, in its unit. Of axes that go together: as many as there are points.
+        One per axis, in its unit. Of axes that go together: as many as there are points.
     coords : mapping of dim to ndarray
         The same as coordinates of their kind (dates, say), of axes that are asked elsewhere.
     together : tuple of int
@@ -186,8 +186,9 @@ class Targets:
                 warnings.warn(
                     f"{int(beyond.sum())} of {one.size} targets lie beyond the field along "
                     f"{axis.name!r}, which has {first:g} to {last:g}{unit}; they are "
-                    f"{numbers[beyond].min():g} to {numbers[beyond].max():g}. There the mean goes "
-                    "back to the prior mean and std to the prior's: the data say little",
+                    f"{numbers[beyond].min():g} to {numbers[beyond].max():g}. There the mean "
+                    "returns to the prior mean and std to the prior's, because the data say "
+                    "little",
                     DataWarning,
                     stacklevel=4,
                 )
@@ -199,7 +200,8 @@ class Targets:
         memory.require(
             f"a prediction at {n_cells} cells ({sizes})",
             self._bytes_needed(shape),
-            "ask for fewer at a time; of points, not a grid, give DataArrays that share a dim: "
+            "predict fewer at a time; for points instead of a grid, give DataArrays that share a "
+            "dim: "
             'lat=DataArray(..., dims="obs"), lon=DataArray(..., dims="obs")',
         )
 
@@ -249,8 +251,8 @@ def _sizes_of(indexers: Sequence[_Indexer]) -> dict[str, int]:
             if sizes.setdefault(dim, size) != size:
                 raise DataError(
                     f"coords: dim {dim!r} has {sizes[dim]} points for {first[dim].axis.name!r} and "
-                    f"{size} for {one.axis.name!r}; expected as many, to go point by point: give "
-                    "arrays of one length, or plain lists for a grid"
+                    f"{size} for {one.axis.name!r}; expected the same number, to predict point by "
+                    "point: give arrays of one length, or plain lists for a grid"
                 )
             before = first.setdefault(dim, one)
             _require_same_labels(dim, before, one)

@@ -146,7 +146,7 @@ def _widen(cells: Cells, prior: SeparableSum, rows: NDArray[np.intp], out: Ints)
 def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int) -> Ints:
     """Find for target cells (t, D) observed ones of large covariance with them, near and far.
 
-    The nearest ones may all lie on one side of a gap, and tell the same. The first cells in the
+    The nearest ones may all lie on one side of a gap, and be redundant. The first cells in the
     order of elimination are a random sample of all: ``n_each`` are taken from all cells and from
     the first 6th and 36th part of them.
 

@@ -304,7 +304,7 @@ def add_product(left, middle, right, out):
 
 @compiled
 def evaluate_series(tau, reach, terms, out):
-    """Fill ``out`` with Σ τ^k terms[k], as many as are felt where ``reach`` is max(τ, ρ τ)."""
+    """Fill ``out`` with Σ τ^k terms[k], as many as matter where ``reach`` is max(τ, ρ τ)."""
     m = out.shape[0]
     n_terms = _TERMS if reach > 0.1 else 14 if reach > 0.005 else 9
     for i in range(m):

@@ -21,7 +21,7 @@ MOST_DOUBLINGS = 50
 
 @compiled
 def halved(tau):
-    """Return τ halved until it is no more than 1/2, how often, and how many terms are felt."""
+    """Return τ halved until it is no more than 1/2, how often, and how many terms matter."""
     doublings = 0
     while tau > 0.5:
         tau *= 0.5

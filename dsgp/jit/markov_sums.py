@@ -21,7 +21,7 @@ from dsgp.jit.sampler import factorise
 def accumulate_process(low, high, h, through, phi, which, vectors, forward, backward):
     """Fill both accumulations (n, r, m) of several vectors (n, r).
 
-    They are what the points up to t, and from t on, tell of elsewhere.
+    They are what the points up to t, and from t on, contribute elsewhere.
     """
     m = h.shape[0]
     n, r = vectors.shape

@@ -62,7 +62,7 @@ def _correlation_and_slope(square, smoothness):
 
 @compiled
 def _count(row):
-    """How many neighbours a row has: those that are not -1 come first."""
+    """How many neighbours per row has: those that are not -1 come first."""
     count = 0
     while count < len(row) and row[count] >= 0:
         count += 1

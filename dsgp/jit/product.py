@@ -45,7 +45,7 @@ def multiply(shift, stationary, rate, step, vector, out):
 
 @compiled
 def accumulate(shift, stationary, rate, step, vector, forward, backward):
-    """Fill both accumulations (n, m): what the points up to t, and from t on, tell of elsewhere."""
+    """Fill both accumulations (n, m): what points up to t, and from t on, contribute elsewhere."""
     m = len(shift)
     n = vector.shape[0]
     c = np.zeros(m)

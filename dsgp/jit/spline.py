@@ -3,7 +3,7 @@
 The state is the function and its first m − 1 derivatives; over a step h it is multiplied by Φ with
 entries h^(j−i) / (j−i)!, and gets noise of covariance q times that of ``noise_entry``. Noise
 variances are relative to that of a row of weight 1. ``shift`` is the tuple of 1/k!, k < m: its type
-tells the compiler m. Symmetric matrices are stored by rows of their upper triangle.
+gives the compiler m. Symmetric matrices are stored by rows of their upper triangle.
 """
 
 from __future__ import annotations

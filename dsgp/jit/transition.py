@@ -1,6 +1,6 @@
 """Products with Φ(τ) = exp(-τ) exp(Sτ), S the upward shift, on vectors of m components.
 
-``shift`` is the tuple of 1/k!, k < m: its *type* tells the compiler m, so that all small loops
+``shift`` is the tuple of 1/k!, k < m: its *type* gives the compiler m, so that all small loops
 unroll. ``decay`` is exp(-τ), which some passes keep.
 """
 

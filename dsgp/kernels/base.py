@@ -42,7 +42,8 @@ class Kernel(ABC):
     fixed : tuple of str
         Parameters that a learner must leave as given.
     priors : mapping of str to Prior
-        Of parameters, by their names. Kernels of a user's own have none unless they have a field.
+        Priors of parameters, by their names. Kernels that users define have none unless they have a
+        field for them.
 
     Raises
     ------
@@ -153,7 +154,7 @@ class Kernel(ABC):
     # ------------------------------------------------------------------ parameters
 
     def value(self, name: str) -> float | None:
-        """Return the value of a parameter, or None if it has none yet."""
+        """Return the value of a parameter, or None if it has no value yet."""
         value: float | None = getattr(self, name)
         return value
 
@@ -169,7 +170,7 @@ class Kernel(ABC):
 
     @property
     def std(self) -> float:
-        """Prior standard deviation s of the function, the largest of all inputs."""
+        """Prior standard deviation s of the function, the largest over all inputs."""
         return math.sqrt(self._complete("variance"))
 
     def diagonal(self, x: ArrayLike) -> NDArray[np.float64]:
@@ -181,7 +182,7 @@ class Kernel(ABC):
         return None
 
     def natural_width_of(self, name: str) -> float | None:
-        """That of the input of one lengthscale, by its name."""
+        """Natural width of the input of one lengthscale, by the name of the lengthscale."""
         return self.natural_width()
 
     @property
@@ -190,7 +191,7 @@ class Kernel(ABC):
         return True
 
     def limits(self, name: str) -> tuple[float, float, float]:
-        """Least value, start and greatest value of a parameter that has no unit."""
+        """Least value, initial value and greatest value of a parameter that has no unit."""
         return 0.05, 1.0, 50.0
 
     def with_parameters(self, **values: float) -> Self:
@@ -218,7 +219,7 @@ class Kernel(ABC):
         )
 
     def log_prior_slopes(self) -> dict[str, tuple[float, float]]:
-        """First and second derivatives of ``log_prior`` by the logs of parameters with one."""
+        """First and second derivatives of ``log_prior`` by the logs of parameters with a prior."""
         return {
             name: (prior.slope(name, value), prior.bend(name, value))
             for name, prior in self.priors.items()
@@ -275,7 +276,7 @@ class Kernel(ABC):
     def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         """Derivative of ``covariance`` by the log of a parameter, of the same shape.
 
-        Central differences, good to some 1e-10 of the variance, where a kernel does not know it.
+        By default central differences, accurate to some 1e-10 of the variance.
         """
         if name == "variance":
             return self.covariance(x, y)
@@ -291,7 +292,7 @@ class Kernel(ABC):
     def state_space(self) -> StateSpace:
         """Return the Gauss–Markov process that has this covariance, with its Φ and Q.
 
-        Kernels whose form is an approximation say of which order, and have its ``error``.
+        The form may be an approximation, whose ``error`` it has.
 
         Raises
         ------
@@ -306,7 +307,7 @@ class Kernel(ABC):
 
     @property
     def n_states(self) -> int | None:
-        """Components of the state-space form where that is exact and stationary; None elsewhere."""
+        """Number of components of an exact stationary state-space form; None if there is none."""
         return None
 
     def state_space_family(self) -> Callable[[Any], StateSpace]:
@@ -346,7 +347,7 @@ class Kernel(ABC):
         if value is None:
             missing = [parameter for parameter in self.parameters if self.value(parameter) is None]
             raise ParameterError(
-                f"{self!r} has no {' and no '.join(missing)} yet; give values, or take the kernel "
+                f"{self!r} has no {' and no '.join(missing)} yet; give values, or use the kernel "
                 "from a fitted model's kernels_"
             )
         return value

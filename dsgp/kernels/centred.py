@@ -65,10 +65,10 @@ class CentredProduct(Product):
         \tilde k(x, x') = k(x, x') - \frac{(k w)(x) \, (k w)(x')}{w^\top k w}, \qquad
         \hat k = \tilde k / \textstyle\sum_i w_i \tilde k(g_i, g_i)
 
-    Every draw averages to 0 over each input, whatever the other is, so that curves of single inputs
-    and interactions share nothing, and s² is the mean variance of the interaction over rows whose
-    inputs are independent. The inputs are rows of two numbers; a level is its number, and its
-    kernel ``Independent``. Made by the term ``Tensor``.
+    Every draw averages to 0 over each input, for any value of the other one, so that curves of
+    single inputs and interactions have nothing in common, and s² is the mean variance of the
+    interaction over rows whose inputs are independent. The inputs are rows of two numbers; a level
+    is its number, and its kernel ``Independent``. Made by the term ``Tensor``.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class CentredProduct(Product):
             if variances != ["variance"]:
                 raise ParameterError(
                     f"{part!r} has {len(variances)} variances, and a kernel of an interaction "
-                    "must have one: take a single kernel, and a term for each of a sum"
+                    "must have one: use a single kernel, and a term for each of a sum"
                 )
         return super()._prepared(parts)
 
@@ -158,7 +158,7 @@ class CentredProduct(Product):
 
     def _centred(self, number: int) -> _Centred:
         if len(self.margins) != 2:
-            raise ParameterError(f"{self!r} does not know its margins yet: they come with the rows")
+            raise ParameterError(f"{self!r} has no margins yet: they are set in a fit")
         return _centred(self.parts[number], self.margins[number])
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> Floats:

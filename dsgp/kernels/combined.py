@@ -191,7 +191,7 @@ class Sum(_Combined):
 class Product(_Combined):
     """Covariance of a product of independent functions; made by ``*``.
 
-    Only one variance can be told of a product: that of the first part. The others are 1 and fixed;
+    A product has only one variance: that of the first part. The others are 1 and fixed;
     where they were given, the first is multiplied by them.
 
     Parameters

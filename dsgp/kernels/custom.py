@@ -40,7 +40,8 @@ class Custom(Kernel):
     Raises
     ------
     ParameterError
-        If the object has no such method, or what it returns has another shape or is no covariance.
+        If the object has no such method, or what it returns has another shape or is not a
+        covariance.
     """
 
     function: Any
@@ -57,8 +58,9 @@ class Custom(Kernel):
             np.linalg.eigvalsh(tried)[0] >= -1e-8 * np.abs(tried).max()
         ):
             raise ParameterError(
-                f"{self.function!r}.covariance is no covariance: of the inputs {_TRIED.tolist()} "
-                f"it returns {tried.tolist()}, which is not symmetric and positive semidefinite"
+                f"{self.function!r}.covariance is not a covariance function: for the inputs "
+                f"{_TRIED.tolist()} it returns {tried.tolist()}, which is not symmetric and "
+                "positive semidefinite"
             )
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:

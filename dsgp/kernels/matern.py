@@ -59,7 +59,7 @@ class Matern(Stationary, is_base=True):
 
     def __post_init__(self) -> None:
         if type(self) is Matern:
-            raise ParameterError("Matern is the base of the kernels; take Matern12 … Matern72")
+            raise ParameterError("Matern is the base of the kernels; use Matern12 … Matern72")
         super().__post_init__()
 
     def with_parameters(self, **values: float) -> Self:
@@ -129,7 +129,7 @@ class Matern(Stationary, is_base=True):
 
     @property
     def inverse_factorials(self) -> tuple[float, ...]:
-        """1/k! for k < m: the coefficients of exp(Sτ). Its length tells compiled loops m."""
+        """1/k! for k < m: the coefficients of exp(Sτ). Its length gives compiled loops m."""
         return _inverse_factorials(self.order)
 
     def stationary_covariance(self) -> NDArray[np.float64]:

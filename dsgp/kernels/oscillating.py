@@ -34,8 +34,8 @@ class DampedOscillation(Stationary):
     Parameters
     ----------
     period : float or {"year", "week", "day"}
-        p, in the units of the input. It is given, never learned; a period that is off by a share of
-        p/ℓ is made up for by the damping. A name is of dates, in a table.
+        p, in the units of the input. It is given, never learned; a relative error of up to p/ℓ is
+        absorbed by the damping. A name is for columns of dates in a table.
     lengthscale : float or None
         :math:`\ell`, in the units of the input, over which phase and amplitude are forgotten. None:
         chosen from the data by the model.
@@ -119,9 +119,10 @@ class QuasiPeriodic(Kernel):
     Parameters
     ----------
     period : float or {"year", "week", "day"}
-        p, in the units of the input. It is given, never learned. A name is of dates, in a table.
+        p, in the units of the input. It is given, never learned. A name is for columns of dates in
+        a table.
     lengthscale : float or None
-        That of the season: see ``Periodic``. None: chosen from the data by the model.
+        Lengthscale of the season: see ``Periodic``. None: chosen from the data by the model.
     variance : float or None
         :math:`s^2`, in squared units of the target. None: chosen from the data by the model.
     drift_periods : float or None
@@ -133,10 +134,10 @@ class QuasiPeriodic(Kernel):
         Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
         additive models add their log densities; by default there are none.
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
-        As of ``Periodic``.
+        As for ``Periodic``.
     error : float or None
-        Models of several terms take the state-space form of this largest error of the covariance,
-        as a share of the variance, in linear time. None: the dense form, which is exact.
+        Largest error of the covariance, as a share of the variance, of the state-space form that
+        models of several terms use, in linear time. None: they use the dense form, which is exact.
 
     Raises
     ------

@@ -36,7 +36,7 @@ _ERROR = 1e-4
 
 @dataclass(frozen=True, repr=False)
 class Periodic(Stationary):
-    r"""Kernel of functions that repeat: a kernel of the plane, on a circle.
+    r"""Kernel of periodic functions: a kernel of the plane, on a circle.
 
     .. math:: k(x, x') = k_\nu(c), \quad
               c = \frac{p}{\pi} \left|\sin \frac{\pi (x - x')}{p}\right|
@@ -52,7 +52,8 @@ class Periodic(Stationary):
     Parameters
     ----------
     period : float or {"year", "week", "day"}
-        p, in the units of the input. It is given, never learnt. A name is of dates, in a table.
+        p, in the units of the input. It is given, never learned. A name is for columns of dates in
+        a table.
     lengthscale : float or None
         :math:`\ell`, in the units of the input: that of neighbouring points, where the chord is
         the distance. None: chosen from the data by the model.
@@ -66,14 +67,14 @@ class Periodic(Stationary):
     smoothness : {inf, 0.5, 1.5, 2.5, 3.5}
         ν of the Matérn kernel of the plane; infinite for the squared exponential.
     error : float or None
-        Models of several terms take the state-space form of this largest error of the covariance,
-        as a share of the variance, in linear time. None: the dense form, which is exact.
+        Largest error of the covariance, as a share of the variance, of the state-space form that
+        models of several terms use, in linear time. None: they use the dense form, which is exact.
 
     Raises
     ------
     ParameterError
         If a parameter is not a positive number within 1e-150 to 1e150, a fixed one is not given, or
-        the smoothness is another one.
+        the smoothness is not one of these.
 
     Examples
     --------
@@ -109,7 +110,7 @@ class Periodic(Stationary):
     def _period(self) -> float:
         if isinstance(self.period, str):
             raise ParameterError(
-                f"{self!r} has no period in numbers: that of a date is known in a table only"
+                f"{self!r} has no period in numbers: the period of a date is known in a table only"
             )
         return self.period
 
@@ -127,9 +128,9 @@ class Periodic(Stationary):
         return _PLANAR[self.smoothness](*self._values())
 
     def state_space(self, error: float | None = None) -> StateSpace:
-        """Return the harmonics that the function has, each turning without noise.
+        """Return the harmonics of the function, each a noise-free rotation.
 
-        The series of harmonics of the covariance is cut, and the variance kept.
+        The series of harmonics of the covariance is truncated, and the variance kept.
 
         Parameters
         ----------

@@ -41,7 +41,7 @@ class Prior(ABC):
         """Return the prior of the parameter of ``factor`` times the function."""
 
     def require(self, name: str) -> None:
-        """Raise ``ParameterError`` if it is no prior of the parameter called ``name``."""
+        """Raise ``ParameterError`` if it is not a prior for the parameter called ``name``."""
         del name  # of any
 
     def to_settings(self) -> dict[str, Any]:
@@ -100,10 +100,10 @@ class PenalisedComplexity(Prior):
     Parameters
     ----------
     limit : float
-        Of a lengthscale the shortest that is plausible, in units of the input; of a variance the
+        For a lengthscale, the shortest plausible one, in units of the input; for a variance, the
         largest plausible *standard deviation* s of the function, in units of the target.
     probability : float
-        p, of what is beyond the limit.
+        p, the prior probability beyond the limit.
 
     References
     ----------
@@ -134,7 +134,7 @@ class PenalisedComplexity(Prior):
         if not name.startswith(("lengthscale", "variance")):
             raise ParameterError(
                 f"PenalisedComplexity is for lengthscales and variances, and {name!r} is neither: "
-                "take LogNormal"
+                "use LogNormal"
             )
 
     def log_density(self, name: str, value: float) -> float:

@@ -22,7 +22,7 @@ MOST_TERMS = 12
 
 @dataclass(frozen=True, repr=False)
 class SquaredExponential(Stationary):
-    r"""Squared exponential (Gaussian, RBF) kernel: the limit of Matérn for endless smoothness.
+    r"""Squared exponential (Gaussian, RBF) kernel, the limit of Matérn for infinite smoothness.
 
     .. math:: k(x, x') = s^2 \exp\left(-\frac{(x - x')^2}{2 \ell^2}\right)
 
@@ -41,8 +41,8 @@ class SquaredExponential(Stationary):
         Priors of parameters, by their names: ``LogNormal``, ``PenalisedComplexity``. Learners of
         additive models add their log densities; by default there are none.
     error : float or None
-        Models of several terms take the state-space form of this largest error of the covariance,
-        as a share of the variance, in linear time. None: the dense form, which is exact.
+        Largest error of the covariance, as a share of the variance, of the state-space form that
+        models of several terms use, in linear time. None: they use the dense form, which is exact.
 
     Raises
     ------
@@ -68,16 +68,17 @@ class SquaredExponential(Stationary):
     def state_space(self, order: int | None = None, error: float | None = None) -> StateSpace:
         """Return an approximate Gauss–Markov process, with its ``error``.
 
-        The exponential series in the denominator of the spectral density is cut after ``order``
-        terms (Hartikainen and Särkkä 2010), and the variance is kept.
+        The exponential series in the denominator of the spectral density is truncated after
+        ``order`` terms (Hartikainen and Särkkä 2010), and the variance is kept.
 
         Parameters
         ----------
         order : int, optional
-            Components of the state, 1 to 12. Default: 6, or as the error of the kernel asks for.
+            Number of components of the state, 1 to 12. Default: 6, or as required by the error of
+            the kernel.
         error : float, optional
             Instead of the order: the largest error of the covariance that is accepted, as a share
-            of the variance. The smallest order that has it is taken. Default: that of the kernel.
+            of the variance; the smallest such order is used. Default: that of the kernel.
 
         Raises
         ------
@@ -104,7 +105,7 @@ class SquaredExponential(Stationary):
                 raise ParameterError(
                     f"error={error!r}: the least error of the covariance is "
                     f"{_unit_process(MOST_TERMS).error:.2g} of the variance, of order "
-                    f"{MOST_TERMS}; take that, or the dense form, which is exact"
+                    f"{MOST_TERMS}; use that, or the dense form, which is exact"
                 )
             space = _unit_process(enough)
         return scaled_process(space, lengthscale, variance)

@@ -19,25 +19,25 @@ from dsgp.kernels.state_space import StateSpace
 
 @dataclass(frozen=True, repr=False)
 class Wiener(Kernel):
-    r"""Wiener process, integrated so many times less one: the prior of a smoothing spline.
+    r"""Wiener process, integrated m − 1 times: the prior of a smoothing spline.
 
     .. math:: k(x, x') = s^2 \int_0^{\min(a, a')} \frac{(a - u)^{m-1} (a' - u)^{m-1}}{(m-1)!^2} du,
               \quad a = |x - x_0| / \ell
 
     for two inputs on the same side of the origin :math:`x_0`, and 0 for others. The function and
-    its m − 1 derivatives are 0 at the origin; with a polynomial of degree m − 1 beside it, which
-    has a flat prior, it is the spline of degree 2m − 1 that ``SmoothingSpline`` fits in linear
-    time. Only :math:`s^2 / \ell^{2m-1}` counts.
+    its m − 1 derivatives are 0 at the origin; together with a polynomial of degree m − 1, which has
+    a flat prior, it is the spline of degree 2m − 1 that ``SmoothingSpline`` fits in linear time.
+    Only :math:`s^2 / \ell^{2m-1}` matters.
 
-    Models of several terms refuse it: its variance has no limit, and no lengthscale says how fine a
-    function is, by which they choose the points that hold it.
+    Models of several terms refuse it: its variance has no limit, and it has no lengthscale, by
+    which they choose the nodes of a function.
 
     Parameters
     ----------
     smoothing_order : {2, 1, 3}
-        m: 1 for broken lines, 2 for cubic splines, 3 for quintic ones.
+        m: 1 for piecewise linear functions, 2 for cubic splines, 3 for quintic splines.
     lengthscale : float or None
-        :math:`\ell`, the unit of the input that the variance is of.
+        :math:`\ell`, the unit of the input to which the variance refers.
     variance : float or None
         :math:`s^2`, in squared units of the target: with m = 1 that of the change over a
         lengthscale.
@@ -46,7 +46,7 @@ class Wiener(Kernel):
     fixed : iterable of {"lengthscale", "variance"}
         Parameters that a learner must leave as given.
     priors : mapping
-        None: nothing heeds any.
+        Must be empty: no model uses any.
 
     Raises
     ------
@@ -75,8 +75,8 @@ class Wiener(Kernel):
         super().__post_init__()
         if self.priors:
             raise ParameterError(
-                "Wiener: no model heeds priors of its parameters, of which only one ratio counts: "
-                "leave priors out; SmoothingSpline(smoothing=…) keeps a ratio that is known"
+                "Wiener: no model uses priors of its parameters, because only their ratio "
+                "matters: leave priors out; SmoothingSpline(smoothing=…) keeps a known ratio"
             )
         whole = isinstance(self.smoothing_order, (int, np.integer))
         if not whole or isinstance(self.smoothing_order, bool) or self.smoothing_order not in _ALL:

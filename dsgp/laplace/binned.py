@@ -87,7 +87,7 @@ def _merged(lookups: list[NDArray[Any]], kind: type, codes: NDArray[Any]) -> NDA
 
 
 class _MergedCodes:
-    """Codes of bins, made of those of points for every block anew: they need no memory."""
+    """Codes of bins, computed from those of points again for every block: they need no memory."""
 
     def __init__(self, codes: Any, lookups: list[NDArray[Any]], kind: type) -> None:
         self.codes, self.lookups, self.shape = codes, lookups, codes.shape

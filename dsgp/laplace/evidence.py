@@ -232,7 +232,7 @@ def node_mode(
     Parameters
     ----------
     model : NodeModel
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
         Without that of the constant.
     values : ndarray of shape (Σ M_d,)
     tol : float

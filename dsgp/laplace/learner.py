@@ -50,7 +50,7 @@ class Learned:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     likelihood : Likelihood
     level : float
         The constant.
@@ -124,7 +124,7 @@ def learn(
     binned : BinnedRows
     likelihood : Likelihood
         Its free parameters are starts.
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     level : float
         A constant on the link scale.
     constant : float

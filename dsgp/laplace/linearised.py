@@ -27,9 +27,9 @@ class Linearised:
     total_gradient, total_weight : float
         Σ w ∇ and Σ w W: the same of a constant.
     pairs : dict of (int, int) to ndarray or csr_array
-        w W by pairs of points, if they were asked for; sparse where few rows meet many cells.
+        w W by pairs of points, if they were requested; sparse where few rows meet many cells.
     row_weight : ndarray of shape (n_rows,)
-        w W, if pairs were not asked for.
+        w W, if pairs were not requested.
     multiplied : ndarray of shape (Σ U_d,), optional
         Zᵀ w W, where some rows have multipliers; otherwise it is ``weight``.
     """

@@ -22,7 +22,7 @@ from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
-# As of ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
+# As for ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
 UNFELT = 0.1
 _HALVINGS = 40
 # Log density of a row below which functions to start from are compared with none.
@@ -100,7 +100,7 @@ def find_mode(
     likelihood : Likelihood
     level : float
         Constant part of f, or where it begins if it is to be found.
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     spreads : list of ndarray, or None
         Variance of the inputs in each bin; None where points are distinct values.
     shift : ndarray of shape (Σ U_d,), optional
@@ -212,7 +212,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Posterior:
-    """Ω, and the linear systems of its Newton steps; attributes as of ``find_mode``."""
+    """Ω, and the linear systems of its Newton steps; attributes are those of ``find_mode``."""
 
     likely: ResponseRows
     likelihood: Likelihood

@@ -37,11 +37,11 @@ def better_likelihood(
     variance : PairTables
         Gives the posterior variance of a row's f.
     moved : ndarray of shape (Σ M_d,)
-        As of ``NodeMode.moved``.
+        As for ``NodeMode.moved``.
     radius : float
         Unconstrained parameters move by so much at most.
     unit : float
-        As of ``Likelihood.limits``.
+        As for ``Likelihood.limits``.
 
     Returns
     -------
@@ -91,7 +91,7 @@ def likelihood_at(
     latent, variances : ndarray of shape (n_rows,)
         Mean and posterior variance v of each row's f, the former with its offset.
     radius, unit : float
-        As of ``better_likelihood``.
+        As for ``better_likelihood``.
     tilt : ndarray of shape (n_parameters,), optional
         Slope of what is added.
 

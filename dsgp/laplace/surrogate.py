@@ -34,7 +34,7 @@ class State:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     mode : NodeMode
     value : float
         The evidence, and the log density of the kernels' priors.
@@ -74,7 +74,7 @@ def best_of_surrogate(
     Parameters
     ----------
     state : State
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     radius : float
         Logs of hyperparameters that it may move.
     alone : bool

@@ -39,7 +39,7 @@ class State:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     likelihood : Likelihood
     mode : Mode
         The constant in it.
@@ -93,14 +93,14 @@ def climb(
         Where it starts, its mode and value included.
     find : callable
         Finds mode and value of a state's hyperparameters, from the mode it has.
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     solve : callable (system, start) -> Solution
     tol : float
         In nats.
     max_iter : int
         Modes at most.
     unit : float
-        As of ``Likelihood.limits``.
+        As for ``Likelihood.limits``.
     watch : callable
         Told the evidence at every mode.
     """

@@ -44,7 +44,7 @@ def alone(
     Parameters
     ----------
     equations, kernels, noise_variance, free, noise_bounds
-        As of ``finer_start``.
+        As for ``finer_start``.
     least : float
         Log marginal likelihood of all terms, with the log densities of their priors.
 

@@ -46,7 +46,7 @@ class Basis:
 
     @classmethod
     def of(cls, tables: TwoWayTables, counts: list[int], eliminated: int | None = None) -> Basis:
-        """Choose about so many nodes a term among its bins."""
+        """Choose about so many nodes per term among its bins."""
         nodes, splines = [], []
         for bins, weight, count in zip(tables.cells, tables.weights, counts, strict=True):
             chosen = bins.nodes(weight, count)

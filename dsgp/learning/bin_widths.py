@@ -37,7 +37,7 @@ def bins_too_wide(
     squares : ndarray of shape (n_bins,)
         Σ w y².
     n_rows : ndarray of shape (n_bins,)
-        Rows of positive weight, less one if the mean of the targets in the bin is taken off.
+        Rows of positive weight, less one if the mean of the targets in the bin is subtracted.
     n_columns : int
         How many are screened.
 

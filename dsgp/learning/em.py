@@ -3,9 +3,9 @@
 The posterior is approximated as in ``vbem``, and the E-step is the same. Its M-step takes of each
 term the expected sufficient statistics of its chain of states, and maximises the expected log
 density of that chain in lengthscale and variance, with the states as they are. The bound never
-falls, and its steps are short: n states of m components tell the variance of what moves them to a
-relative sqrt(2 / (n m)), however little the targets say of it, so that a step is a share of what is
-missing that falls as 1 / n. ``vbem`` maximises the bound of a term itself, with the states
+falls, and its steps are short: n states of m components determine the variance of what moves them
+to a relative sqrt(2 / (n m)), however little the targets say of it, so that a step is a share of
+what is missing that falls as 1 / n. ``vbem`` maximises the bound of a term itself, with the states
 integrated out: the same optima, in a fraction of the iterations.
 """
 
@@ -55,9 +55,9 @@ def em(
 ) -> Learned:
     """Alternate E-steps and M-steps until the bound is nearly flat.
 
-    Parameters and result are those of ``vbem``, but for two. The search starts at the best of a
-    few multiples of the widths of all columns. And ``tol`` is of the derivatives of the bound by
-    the logs of the hyperparameters, in nats, as it is of ``marginal``: small gains tell of small
+    Parameters and result are those of ``vbem``, with two exceptions. The search starts at the best
+    of a few multiples of the widths of all columns. And ``tol`` is, as for ``marginal``, a bound on
+    the derivatives of the bound by the logs of the hyperparameters, in nats: small gains mean small
     steps, and not that an optimum is near.
 
     Raises
@@ -112,7 +112,7 @@ def require_chains(layout: Layout, kernels: list[Kernel]) -> None:
         if type(cells) is not Axis or not isinstance(kernel, Matern):
             raise ParameterError(
                 'learner="em" learns Matérn functions of one column without `by`, and the term '
-                f'{name!r} with the kernel {kernel!r} is not one; take learner="vbem"'
+                f'{name!r} with the kernel {kernel!r} is not one; use learner="vbem"'
             )
 
 
@@ -194,8 +194,8 @@ def maximise_expected(search: Search, chain: ExpectedChain) -> Kernel:
     """Maximise the expected log density of a chain by conjugate gradients.
 
     In the logs of the lengthscale ℓ, and of the intensity s² / ℓ^(2m − 1) of the white noise that
-    moves the states if both are free: the states tell by far the most of that one, and nearly the
-    same for any ℓ. The result is never worse than the kernel it starts from.
+    moves the states if both are free: the states are by far the most informative about that one,
+    and nearly the same for any ℓ. The result is never worse than the kernel it starts from.
     """
     m = chain.kernel.order
     unit = 0.5 * m * len(chain.tau)  # how sharply the log of the intensity is known

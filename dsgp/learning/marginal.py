@@ -4,12 +4,12 @@ What is maximised is the log marginal likelihood of the model at its nodes (``le
 and the log densities of the priors that kernels have.
 
 It is the collapsed bound of Titsias (2009) without its trace term, and with the nodes' spline in
-the place of the kernel's own interpolation, which would have to be computed anew for every
-lengthscale. The trace term, W/(2σ²) times the prior variance that the nodes leave open, is not
-maximised because it would push every function towards longer lengthscales as soon as N is large
-(docs/mathematics.md has the figures). Instead it is measured at the optimum, and terms get
-more nodes until what they leave open is far below the noise; where that takes more nodes than there
-is a budget for, the caller is told (``resolved``) and should learn otherwise.
+the place of the kernel's own interpolation, which would have to be computed again for every
+lengthscale. The trace term, W/(2σ²) times the prior variance that the nodes do not represent, is
+not maximised because it would push every function towards longer lengthscales as soon as N is large
+(docs/mathematics.md has the figures). Instead it is measured at the optimum, and terms get more
+nodes until what they do not represent is far below the noise; where that takes more nodes than
+there is a budget for, the result says so (``resolved``) and the caller should learn otherwise.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Learned:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     trace : list of float
         The log marginal likelihood by the last nodes, whenever an evaluation was the best so far.
@@ -239,7 +239,7 @@ def marginal(
     ----------
     tables : TwoWayTables
     rows : Rows
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     noise_variance : float
         Start.
     noise_bounds : tuple of float
@@ -306,7 +306,7 @@ def _open_of_resolved(tables: TwoWayTables, open_variance: list[float]) -> float
 def _wanted(
     tables: TwoWayTables, basis: Basis, counts: list[int], best: Optimum
 ) -> tuple[list[int], list[float]]:
-    """Return how many nodes an optimum asks for, and the variances that these leave open."""
+    """Return how many nodes an optimum needs, and the variances that these do not represent."""
     open_variance = open_variances(tables, basis, best.kernels, best.noise_variance)
     return more_nodes(tables, counts, best.kernels, open_variance), open_variance
 
@@ -338,7 +338,7 @@ def _elsewhere(
 
 
 def _require_finite(result: Evidence) -> None:
-    """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would go on with NaN."""
+    """Raise ``LinAlgError`` where a number has overflowed: L-BFGS would continue with NaN."""
     slopes = [result.by_log_noise, *(v for term in result.by_log for v in term.values())]
     if not (math.isfinite(result.value) and np.isfinite(slopes).all()):
         raise LinAlgError("the likelihood at the nodes has overflowed")

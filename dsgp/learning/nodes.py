@@ -1,4 +1,4 @@
-"""How many nodes a term has, and whether they are enough for functions of its kernel.
+"""The number of nodes of a term, and whether they are enough for functions of its kernel.
 
 Nodes themselves are in `dsgp.learning.basis`.
 """

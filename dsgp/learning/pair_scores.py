@@ -7,10 +7,10 @@ independent with variance v, so that with M = Φᵀ diag(n) Φ = Q diag(m) Qᵀ 
 
 .. math:: L(v) = \tfrac12 \sum_i \Bigl( \frac{v c_i^2}{1 + v m_i} - \log(1 + v m_i) \Bigr)
 
-is the gain of log marginal likelihood, all else as it is. Main effects are already taken off, which
-leaves scores of less variance than M where columns are correlated: gains are rather too small. What
-they are with main effects of the two columns unknown follows from the same table: with Z the
-indicators of the bins of each column, and all but what they span,
+is the gain of log marginal likelihood, all else as it is. Main effects are already subtracted,
+which leaves scores of less variance than M where columns are correlated: gains are rather too
+small. What they are with main effects of the two columns unknown follows from the same table: with
+Z the indicators of the bins of each column, and all but what they span,
 
 .. math:: M = \Phi^\top (N - N Z (Z^\top N Z)^+ Z^\top N) \Phi, \quad
           c = Q^\top \Phi^\top (s - N Z (Z^\top N Z)^+ Z^\top s).

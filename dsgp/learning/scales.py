@@ -86,9 +86,9 @@ def structure(
     The difference of the weighted means of two neighbouring blocks of weights W₁ and W₂ has the
     variance 1/W₁ + 1/W₂ if residuals are noise, and all differences, of all scales, are
     independent: their squares over their variances add up to a χ² at each scale. Where the noise
-    variance holds what was missed, the differences of neighbouring points tell better: residuals of
-    a fit that misses nothing vary most at the finest scale, so that the ratio of another scale to
-    that one exceeds Fisher's by chance only.
+    variance holds what was missed, the differences of neighbouring points are more informative:
+    residuals of a fit that misses nothing vary most at the finest scale, so that the ratio of
+    another scale to that one exceeds Fisher's by chance only.
     """
     used = weight > 0
     position, total, sums = points[used], weight[used], score[used]
@@ -147,7 +147,7 @@ class Start:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     mean : ndarray of shape (Σ U_d,)
         Functions at the points, roughly.
@@ -178,12 +178,13 @@ def finer_start(
     """Look for structure that a fit has left in its residuals, and for kernels that explain it.
 
     Term after term, the one that gains most first: its kernel and the noise maximise the likelihood
-    of its partial residual, and what it explains is taken off before the others are screened again.
+    of its partial residual, and what it explains is subtracted before the others are screened
+    again.
 
     Parameters
     ----------
     equations : Equations
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     mean : ndarray of shape (Σ U_d,)
         Functions of the fit.

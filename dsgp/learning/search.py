@@ -95,7 +95,7 @@ def search_for(
     ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
     it the variance of one may be. Lengthscales are no shorter than ``shortest``, by default a share
     of the width, nor than a typical bin of an interaction: of what is shorter, a new row would get
-    less than the bin that it is in tells.
+    less than its bin is informative about.
 
     Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
     the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
@@ -166,6 +166,6 @@ def _width_and_longest(
 
 
 def without_starts(kernel: Kernel) -> Kernel:
-    """Return the kernel without values of its free parameters, for a search that begins anew."""
+    """Return the kernel without values of its free parameters, for a search from the beginning."""
     unknown: Any = dict.fromkeys(kernel.free)
     return kernel.with_parameters(**unknown)

@@ -68,7 +68,7 @@ def expectation(
     ----------
     equations : Equations
         Of centred targets.
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
         Of a row of weight 1.
     solve : callable (system, start) -> Solution
@@ -103,7 +103,7 @@ class Learned:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     trace : list of float
         The bound after each E-step; it never falls.
@@ -135,7 +135,7 @@ def vbem(
     Parameters
     ----------
     equations : Equations
-    searches : list of Search, one a term
+    searches : list of Search, one per term
     noise_variance : float
         Start.
     solve : callable (system, start) -> Solution
@@ -183,7 +183,7 @@ def vbem(
 
 
 class _Step(NamedTuple):
-    """Result of an M-step: kernels, noise variances to try in turn, where the solver goes on."""
+    """Result of an M-step: kernels, noise variances to try in turn, where the solver continues."""
 
     kernels: list[Kernel]
     noise_variances: tuple[float, float]

@@ -32,12 +32,12 @@ class Likelihood(ABC):
     Attributes
     ----------
     name : str
-        Under which `by_name` finds the class.
+        Name of the class for `by_name`.
     information : {"observed", "expected"}
-        What ``derivatives`` returns as the weight: minus the second derivative, or its expectation
-        over y where the former can be negative.
+        What ``derivatives`` returns as the weight: the negative second derivative, or its
+        expectation over y where the former can be negative.
     has_level : bool
-        Whether a constant in f says something that no parameter does.
+        Whether a constant in f is not equivalent to a parameter.
     """
 
     name: ClassVar[str]
@@ -72,9 +72,9 @@ class Likelihood(ABC):
         ----------
         y : array_like of shape (n,)
         trials : array_like of shape (n,), optional
-            Of the binomial only.
+            For the binomial only.
         name : str
-            Of the target's column, for the message.
+            Name of the target's column, for the message.
         first_row : int
             Number of the first row, when `y` is a block of a larger table.
 
@@ -178,11 +178,11 @@ class Likelihood(ABC):
         Parameters
         ----------
         mean, variance : array_like of shape (n,)
-            Of the latent.
+            Mean and variance of the latent f.
         level : float
             Probability of the interval, within (0, 1).
         trials : array_like of shape (n,), optional
-            Of the binomial only.
+            For the binomial only.
 
         Returns
         -------
@@ -209,11 +209,11 @@ class Likelihood(ABC):
         Parameters
         ----------
         y : array_like of shape (n,)
-            Any numbers; of counts and categories they need not be whole.
+            Any numbers; for counts and categories they need not be whole.
         mean, variance : array_like of shape (n,)
-            Of the latent.
+            Mean and variance of the latent f.
         trials : array_like of shape (n,), optional
-            Of the binomial only.
+            For the binomial only.
 
         Returns
         -------
@@ -224,7 +224,7 @@ class Likelihood(ABC):
         """Averaged probability of each category, shape (n, K); categorical targets only."""
         raise ParameterError(
             f"{type(self).__name__} has no categories; class_probabilities is for Bernoulli and "
-            "Ordered: take response_mean or log_predictive"
+            "Ordered: use response_mean or log_predictive"
         )
 
     # ------------------------------------------------------------------ where to start
@@ -237,7 +237,7 @@ class Likelihood(ABC):
         offset: ArrayLike | None = None,
         trials: ArrayLike | None = None,
     ) -> float:
-        """Constant latent of largest likelihood.
+        """Constant latent with the largest likelihood.
 
         Targets at the edge of their support (all zero, all one) count half an observation more, so
         that the answer is finite.
@@ -291,7 +291,7 @@ class Likelihood(ABC):
         return np.log(np.array([getattr(self, name) for name in self._positive], dtype=float))
 
     def limits(self, unit: float) -> tuple[Array, Array]:
-        """Ends of what a learner may set, as of ``unconstrained``; none by default.
+        """Bounds for a learner, in the order of ``unconstrained``; none by default.
 
         Parameters
         ----------

@@ -54,7 +54,7 @@ class Bernoulli(Binomial):
             name,
             first_row,
             "0 or 1",
-            "code the two classes so, or take the binomial for counts of successes",
+            "code the two classes so, or use the binomial for counts of successes",
         )
 
     def class_probabilities(self, mean: ArrayLike, variance: ArrayLike) -> Array:

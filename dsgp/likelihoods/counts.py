@@ -217,7 +217,7 @@ def _log_saturated(y: Array, log_y: Array) -> Array:
 
 @dataclass(frozen=True)
 class NegativeBinomial(CountLikelihood):
-    r"""Counts that vary more than Poisson ones ("NB2").
+    r"""Overdispersed counts: the negative binomial distribution "NB2".
 
     .. math:: p(y \mid f) = \frac{\Gamma(y + r)}{\Gamma(r)\, y!}
               \Bigl(\frac{r}{r + \mu}\Bigr)^r \Bigl(\frac{\mu}{r + \mu}\Bigr)^y, \quad

@@ -34,7 +34,7 @@ class RealLikelihood(Likelihood):
         return "identity"
 
     def limits(self, unit: float) -> tuple[Array, Array]:
-        """Keep the scale above what float64 can tell beside the targets' own."""
+        """Keep the scale above what float64 can resolve relative to that of the targets."""
         return np.array([np.log(SMALLEST_SCALE) + 0.5 * np.log(unit)]), np.array([np.inf])
 
     def check_target(

@@ -36,8 +36,8 @@ def supported_moments(
     """Return mean and variance of a normal f whose eᶠ has the moments of what data support.
 
     Half of a large variance outweighs all else in E eᶠ = exp(mean + variance / 2): the average is
-    then that of a tail which nothing but the normal distribution tells of. Here f counts as no more
-    than ``highest``, or three above its mean where that is more:
+    then that of a tail which only the normal approximation, and no row, supports. Here f counts as
+    no more than ``highest``, or three above its mean where that is more:
 
         g = min(f, max(highest, mean + 3)),     E eᵍ and E e²ᵍ in closed form.
 

@@ -116,7 +116,7 @@ class Ordered(Likelihood):
         return np.array(self.cutpoints, dtype=float)
 
     def absorbed(self, level: float) -> tuple[Self, float]:
-        """Move the cutpoints by a constant of f: nothing is left of it."""
+        """Move the cutpoints by a constant of f, of which nothing remains."""
         assert self.cutpoints is not None
         return replace(self, cutpoints=tuple(cut - level for cut in self.cutpoints)), 0.0
 

@@ -77,15 +77,15 @@ def mnll(
         \left[y_i \log p_i + (1 - y_i) \log (1 - p_i)\right]\Bigr)
 
     A probability of exactly 0 for a label that was observed makes it infinite, however good the
-    other rows are. That is an error, which says in how many rows: nothing is clipped in silence.
+    other rows are. That is an error, which says in how many rows: nothing is clipped silently.
 
     Parameters
     ----------
     y : array-like of shape (n,)
         Test labels: those in `classes`.
     probability : array-like of shape (n,) or (n, n_classes)
-        Of the second of two classes, or of every class. With both columns of two classes small
-        probabilities of the first one keep their digits.
+        Probability of the second of two classes, or of every class. With both columns of two
+        classes, small probabilities of the first one keep their digits.
     classes : sequence of n_classes labels, optional
         Labels of the columns (``classes_`` of a classifier); by default 0, 1, ….
 
@@ -98,8 +98,8 @@ def mnll(
     Raises
     ------
     DataError
-        When a label that was observed has probability 0, a probability is missing or not between
-        0 and 1, a row does not add up to 1, shapes differ, or a label is none of the classes.
+        When a label that was observed has probability 0, a probability is missing or not between 0
+        and 1, a row does not add up to 1, shapes differ, or a label is not among the classes.
 
     References
     ----------
@@ -122,7 +122,7 @@ def mnll(
             f"probability: the label observed has probability 0 in {len(impossible)} of "
             f"{len(codes)} rows, first in row {impossible[0]}, so the MNLL is infinite; expected "
             "probabilities above 0: clip them, e.g. numpy.clip(probability, 1e-12, 1 - 1e-12), "
-            "and say so with the score, or take the Brier score"
+            "and state that with the score, or use the Brier score"
         )
     return float(-np.mean(np.log(observed)))
 
@@ -135,13 +135,13 @@ def brier(
     .. math:: \frac1n \sum_i (p_i - y_i)^2 \text{ for two classes}, \qquad
         \frac1n \sum_i \sum_k (p_{ik} - [y_i = k])^2 \text{ for more}
 
-    The sum over both columns of two classes would be twice the first formula, which is the usual
-    one and which holds here for one column and for two.
+    With two classes, the sum over both columns would be twice the first formula. The first formula
+    is the usual one, and is used here for one column and for two.
 
     Parameters
     ----------
     y, probability, classes
-        As for ``mnll``; probabilities of exactly 0 and 1 are welcome.
+        As for ``mnll``; probabilities of exactly 0 and 1 are allowed.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def brier(
     ------
     DataError
         When a probability is missing or not between 0 and 1, a row does not add up to 1, shapes
-        differ, or a label is none of the classes.
+        differ, or a label is not among the classes.
 
     Examples
     --------
@@ -170,14 +170,14 @@ def brier(
 
 @dataclass(frozen=True, eq=False)
 class CalibrationCurve:
-    """Predicted probabilities in bins, and how often the class came.
+    """Predicted probabilities in bins, and how often the class occurred.
 
     Attributes
     ----------
     predicted : ndarray of shape (n_bins,)
         Mean probability of the rows of each bin, ascending.
     observed : ndarray of shape (n_bins,)
-        Share of the rows that are of the class.
+        Share of the rows of each bin that are of the class.
     low, high : ndarray of shape (n_bins,)
         Wilson interval of that share.
     count : ndarray of int of shape (n_bins,)
@@ -199,10 +199,10 @@ def calibration_curve(
     n_bins: int = 10,
     level: float = 0.95,
 ) -> CalibrationCurve:
-    r"""How often the second of two classes came where it was predicted with some probability.
+    r"""How often the second of two classes occurred among rows with similar predicted probability.
 
     Rows are sorted by their probability into bins of equal count; equal probabilities stay in one
-    bin, so that there may be fewer. A share :math:`k/n` has the Wilson interval
+    bin, so that there may be fewer bins. A share :math:`k/n` has the Wilson interval
 
     .. math:: \frac{k + z^2/2 \pm z \sqrt{k (n - k)/n + z^2/4}}{n + z^2},
         \qquad \Phi(z) = (1 + level)/2.
@@ -212,13 +212,13 @@ def calibration_curve(
     y : array-like of shape (n,)
         Test labels. For one of many classes against the rest: ``y == label``.
     probability : array-like of shape (n,) or (n, 2)
-        Of the second class, or of both.
+        Probabilities of the second class, or of both.
     classes : sequence of 2 labels, optional
         By default 0 and 1.
     n_bins : int
-        Bins at most.
+        Maximum number of bins.
     level : float in (0, 1)
-        Of the intervals.
+        Probability of the intervals.
 
     Returns
     -------
@@ -258,20 +258,20 @@ def calibration_error(
 
     .. math:: \sum_b \frac{n_b}{n} \left|\bar y_b - \bar p_b\right|
 
-    with the mean probability and the observed share of the bins of ``calibration_curve``. Of more
+    with the mean probability and the observed share of the bins of ``calibration_curve``. With more
     than two classes it is the probability of the most probable class of each row that is binned,
-    and the share of rows in which that class came.
+    and the share of rows in which that class occurred.
 
-    Even the true probabilities score above 0, about :math:`\sqrt{2 B\,\bar v/(\pi n)}` with
+    Even the true probabilities have a score above 0, about :math:`\sqrt{2 B\,\bar v/(\pi n)}` with
     :math:`B` bins and the mean :math:`\bar v` of :math:`p (1 - p)`: compare models on the same rows
     and bins.
 
     Parameters
     ----------
     y, probability, classes
-        As for ``mnll``; probabilities of exactly 0 and 1 are welcome.
+        As for ``mnll``; probabilities of exactly 0 and 1 are allowed.
     n_bins : int
-        Bins at most.
+        Maximum number of bins.
 
     Returns
     -------
@@ -310,18 +310,18 @@ def roc_auc(
     .. math:: \frac{1}{n_1 n_0} \sum_{i : y_i = 1} \sum_{j : y_j = 0}
         \left([p_i > p_j] + \tfrac12 [p_i = p_j]\right)
 
-    Of more than two classes: the mean over the classes in `y`, each against the rest.
+    With more than two classes: the mean over the classes in `y`, each against the rest.
 
     Parameters
     ----------
     y, probability, classes
-        As for ``mnll``; probabilities of exactly 0 and 1 are welcome.
+        As for ``mnll``; probabilities of exactly 0 and 1 are allowed.
 
     Returns
     -------
     float
-        The probability that a row of the class has a higher one than a row of the rest: 1 at
-        best, 1/2 for guesses.
+        The probability that a row of the class has a higher probability of it than a row of the
+        rest: 1 at best, 1/2 for guesses.
 
     Raises
     ------
@@ -390,13 +390,13 @@ def class_columns(
             else "leave those rows out"
         )
         raise DataError(
-            f"y: {unknown[0]!r} is none of the classes, which are {_listed(names)}; {remedy}"
+            f"y: {unknown[0]!r} is not among the classes, which are {_listed(names)}; {remedy}"
         )
     return np.array([code_of[label] for label in labels.tolist()])[inverse], columns, names
 
 
 def _columns(probability: Floats, n_rows: int) -> Floats:
-    """Return a column a class, (n, n_classes)."""
+    """Return one column per class, (n, n_classes)."""
     if probability.ndim not in (1, 2) or len(probability) != n_rows:
         raise DataError(
             f"probability: expected the shape ({n_rows},) or ({n_rows}, n_classes), as y has "
@@ -445,7 +445,7 @@ def _listed(names: NDArray[Any]) -> str:
 def _require_two(classes: NDArray[Any], what: str) -> None:
     if len(classes) != 2:
         raise DataError(
-            f"{what} is of two classes, got {len(classes)}; expected one class against the rest: "
+            f"{what} is for two classes, got {len(classes)}; expected one class against the rest: "
             "give y == label and the column of that label"
         )
 

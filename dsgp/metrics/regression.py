@@ -110,8 +110,8 @@ def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.95)
     mean : array-like of shape (n,) or float
         Predictive means, in the units of `y`.
     std : array-like of shape (n,) or float
-        Predictive standard deviations: with the noise where `y` has noise, without it where `y`
-        is the function.
+        Predictive standard deviations: including the noise if `y` has noise, without it if `y` is
+        the function.
     level : float in (0, 1)
         Nominal coverage.
 

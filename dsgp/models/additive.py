@@ -62,13 +62,13 @@ class AdditiveModel:
     intercept : float
         The sum where every centred term is 0.
     constant : float or None
-        Precision of the prior of the constant, as of ``AdditiveSystem``; None if it is known.
+        Precision of the prior of the constant, as for ``AdditiveSystem``; None if it is known.
     row_variance : float
         Noise variance of a row of weight 1, with what bins add.
     information_scale : float
         The equations' targets are in this unit.
     unfelt : float
-        As of ``AdditiveSystem``.
+        As for ``AdditiveSystem``.
     """
 
     terms: list[FittedTerm]
@@ -106,7 +106,7 @@ class AdditiveModel:
 
     @cached_property
     def posterior(self) -> Posterior:
-        """What variances, covariances and samples need; made when first asked for."""
+        """What variances, covariances and samples need; made when first needed."""
         system = AdditiveSystem(
             self.equations,
             [term.kernel for term in self.terms],
@@ -206,7 +206,7 @@ class AdditiveModel:
     # ------------------------------------------------------------------ joint answers
 
     def covariance(self, rows: Sequence[Rows]) -> Solved:
-        """Joint posterior covariance of f at some rows, (n, n), exact: one solve a row.
+        """Joint posterior covariance of f at some rows, (n, n), exact: one solve per row.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class AdditiveModel:
         """Draw every term from the joint posterior, minus its weighted mean over training rows.
 
         Parameters, errors
-            As of ``sample``.
+            As for ``sample``.
 
         Returns
         -------
@@ -323,10 +323,10 @@ class AdditiveModel:
 
         Parameters
         ----------
-        columns : list of ndarray, one a term
+        columns : list of ndarray, one per term
             ``n_rows`` inputs of each; where one is missing the draw is minus its mean alone.
         n_rows, n_samples, random, tol
-            As of ``sample``.
+            As for ``sample``.
 
         Returns
         -------

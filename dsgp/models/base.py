@@ -66,7 +66,7 @@ class FittedModel(Protocol):
 
     @property
     def posterior(self) -> Posterior:
-        """What variances need; made when first asked for."""
+        """What variances need; made when first needed."""
 
     @property
     def std_note(self) -> str:

@@ -70,14 +70,14 @@ def warn_of_structure(
         )
         warnings.warn(
             f"the target varies along {_listed(tuple(too_wide))} by more than noise within "
-            f"the bins (bins={bins!r}), and what they hide counts as noise: {remedy}",
+            f"the bins (bins={bins!r}), and this variation counts as noise: {remedy}",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )
     if unresolved:
         warnings.warn(
             f"the residuals still vary along {_listed(unresolved)} by more than noise, at "
-            "lengthscales that the learner did not come to: give an initial lengthscale",
+            "lengthscales that the learner did not reach: give an initial lengthscale",
             ConvergenceWarning,
             stacklevel=stacklevel,
         )

@@ -74,7 +74,7 @@ def require_bins(value: Any) -> None:
 
 
 def require_resolvable(kernels: list[Kernel], noise_variance: float) -> None:
-    """Raise ``ParameterError`` if float64 cannot tell the noise beside the kernels' variance."""
+    """Raise ``ParameterError`` if float64 cannot resolve noise that is so small."""
     largest = max((kernel.std**2 for kernel in kernels), default=0.0)
     if largest > 1e13 * noise_variance:
         raise ParameterError(

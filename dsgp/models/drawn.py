@@ -51,9 +51,9 @@ class DrawnParameters:
     n_warmup : int
         Sweeps of each chain before.
     n_nodes : int
-        As of ``HyperDraws``.
+        As for ``HyperDraws``.
     left_open : float
-        As of ``HyperDraws``.
+        As for ``HyperDraws``.
     """
 
     method: str
@@ -129,7 +129,7 @@ class DrawnParameters:
         least = min(told, key=lambda name: told[name]["effective_sample_size"])
         rhat, size = told[worst]["rhat"], told[least]["effective_sample_size"]
         if math.isnan(rhat):
-            return [f"too few draws to tell whether {worst!r} has mixed"]
+            return [f"too few draws to judge whether {worst!r} has mixed"]
         complaints = []
         if rhat > RHAT_LIMIT:
             complaints.append(
@@ -181,7 +181,7 @@ class DrawnParameters:
                 f"{self.method}: {len(self)} draws in {self.n_chains} chains, each after "
                 f"{self.n_warmup} sweeps; predictions average {n_members} of them,",
             ),
-            ("", "kernels, likelihood and solver are those that the chains started at"),
+            ("", "kernels, likelihood and solver are those of the chains' initial values"),
         ]
         if self.method == "collapsed":
             exact = not self.left_open
@@ -190,7 +190,11 @@ class DrawnParameters:
                     "evidence",
                     f"at {self.n_nodes} nodes of all terms: "
                     + ("exact, every distinct value is a node" if exact else "an approximation; ")
-                    + ("" if exact else "the prior variance that they leave open adds at most ")
+                    + (
+                        ""
+                        if exact
+                        else "the prior variance that they do not represent adds at most "
+                    )
                     + ("" if exact else f"{self.left_open:.2g} of the noise variance"),
                 )
             )

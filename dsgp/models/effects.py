@@ -6,8 +6,8 @@ Zero lies in it everywhere if c ≥ max \|m(x)\| / s(x). The p-value of a term i
 the posterior has beyond the narrowest such band (a contour probability: Box and Tiao 1965, Held
 2004): below 0.05 where the 95 % band for the whole function leaves zero somewhere.
 
-Deviations are drawn in the coarse spaces of multigrid, as of ``shares``. What finer details deviate
-by is drawn independently at every point, so that each has the variance that ``components`` tells.
+Deviations are drawn in the coarse spaces of multigrid, as in ``shares``. What finer details deviate
+by is drawn independently at every point, so that each has the variance that ``components`` reports.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def is_coefficient(term: FittedTerm) -> bool:
 
 
 def _centre_of(term: FittedTerm) -> float:
-    """What is taken off the function: nothing of a coefficient, or of the slope of a line."""
+    """What is subtracted from the function; from a coefficient, or the slope of a line, nothing."""
     return term.centre if term.bound.multiplier is None else 0.0
 
 

@@ -1,4 +1,4 @@
-"""What is told of a fit beside the model that it came to."""
+"""What is reported of a fit, besides the model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class FitFacts:
     learner_trace : list of float
         What the learner maximised.
     learner : str or None
-        The one that was relied on.
+        The learner that was used.
     learner_notes : list of str
     effective_dof : float
         Of all terms together.
     bin_error, bin_noise : float
-        As of ``gaussian.mean.Fit``.
+        As for ``gaussian.mean.Fit``.
     n_missing : dict of str to int
         Rows in which a column was missing.
     solver_iterations, n_iter : int
@@ -86,7 +86,7 @@ class FitFacts:
 
     @classmethod
     def of_laplace(cls, outcome: LaplaceOutcome, learner: str | None) -> FitFacts:
-        """Facts of a fit by Laplace's approximation, with the learner that was asked for."""
+        """Facts of a fit by Laplace's approximation, with the learner that was requested."""
         learned, mode = outcome.learned, outcome.mode
         return cls(
             noise_variance=outcome.likelihood.noise_variance,

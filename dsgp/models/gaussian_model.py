@@ -141,8 +141,8 @@ class GaussianModel:
         if self.transform is not None and not self.transform.allows(observed).all():
             refused = int(np.count_nonzero(~self.transform.allows(observed)))
             raise DataError(
-                f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is of "
-                f"{self.transform.described()}: such values have no density"
+                f"y is 0 or negative in {refused} of {len(observed)} rows, and the model is for "
+                f"{self.transform.described()} of the target: such values have no density"
             )
 
     def leave_one_out_at(
@@ -151,7 +151,7 @@ class GaussianModel:
         """Log density of each training row given all others, and what the others leave, (n,) each.
 
         Rasmussen and Williams 2006, sec. 5.4.2. The first is NaN where a row has weight 0; what is
-        left is not positive where a row tells all of f by itself. Where noise varies, and is next
+        left is not positive where a row alone determines f. Where noise varies, and is next
         to nothing in a row, that happens by the error of the variance: so much is left then.
         """
         mean, variance = self.latent.moments(rows, True)

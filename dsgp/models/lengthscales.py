@@ -37,7 +37,7 @@ def lengthscale_of(kernel: Kernel) -> float:
 
 
 def fine_lines(latent: FittedModel) -> list[tuple[str, str]]:
-    """Say of which functions neighbouring values of their column have little in common."""
+    """Name the functions whose values at neighbouring points have little in common."""
     fine = []
     for term in latent.terms:
         is_curve = term.bound.kind == "Smooth" and term.bound.group is None
@@ -48,7 +48,7 @@ def fine_lines(latent: FittedModel) -> list[tuple[str, str]]:
             fine.append(term.name)
     if not fine:
         return []
-    text = "ℓ is no longer than the distance of neighbouring values, so that each has an effect of"
+    text = "ℓ does not exceed the distance of neighbouring values, so that each has an effect of"
     return [
         ("rough terms", f"{', '.join(fine)}: {text}"),
         ("", "its own, which may be chance: term_tests(model) tests this"),

@@ -42,13 +42,13 @@ class MixtureModel(StartedModel):
     draws : DrawnParameters
         All draws; R of them, evenly spread, have a model.
     duals : ndarray of shape (R, Σ U_d)
-        K_d⁻¹ f_d of all terms, as of ``FittedTerm``.
+        K_d⁻¹ f_d of all terms, as for ``FittedTerm``.
     shifts : ndarray of shape (R,)
         The constant less that of the start, in units of the equations' targets.
     centres : ndarray of shape (R, n_terms)
         Weighted means of the functions over the training rows.
     row_variances : ndarray of shape (R,)
-        As of ``AdditiveModel``.
+        As for ``AdditiveModel``.
     """
 
     start: AdditiveModel

@@ -34,7 +34,7 @@ class Posterior:
 
     @classmethod
     def of(cls, system: AdditiveSystem, constant: float | None) -> Posterior:
-        """Make it; ``constant`` as of ``AdditiveSystem``."""
+        """Make it; ``constant`` as for ``AdditiveSystem``."""
         coarse = cache(partial(CoarseSpace, system))
         covariance = covariance_of(system, coarse) if system.kernels else None
         unknown = None

@@ -186,8 +186,8 @@ class RemainderModel:
     """A sum of terms with a remainder: see ``base.FittedModel``.
 
     Means are those of the joint posterior. The terms vary as in a fit to which the remainder is
-    noise. What they may be wrong by in a row and its neighbours alike, the remainder takes back, as
-    far as the neighbours tell of it; beside that it varies as given its neighbours and the terms.
+    noise. What they may be wrong by in a row and its neighbours alike, the remainder corrects, as
+    far as the neighbours determine it; in addition it varies as given its neighbours and the terms.
 
     Attributes
     ----------

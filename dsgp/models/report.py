@@ -148,7 +148,7 @@ def with_projections(
 
 @dataclass(frozen=True)
 class Projected:
-    """What is told of projections.
+    """What is reported of projections.
 
     Attributes
     ----------
@@ -187,7 +187,7 @@ def _relevance_of(shares: pd.Series) -> str:
 
 
 def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> pd.DataFrame:
-    """A row a term: kernel, hyperparameters, effective degrees of freedom, shares of variance."""
+    """One row per term: kernel, hyperparameters, effective degrees of freedom, variance shares."""
     low, high = shares.interval(LEVEL)
     effects = effects_of(latent)
     table = pd.DataFrame(

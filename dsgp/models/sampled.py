@@ -39,7 +39,7 @@ class DrawsModel(StartedModel):
     n_warmup : int
         Sweeps of each chain before.
     diagnostics : ndarray of shape (3, 2)
-        As of ``Sampled``.
+        As for ``Sampled``.
     """
 
     start: ProjectedModel
@@ -205,7 +205,8 @@ class DrawsModel(StartedModel):
             (
                 "sampling",
                 f"{len(self.draws)} draws in {self.draws.n_chains} chains, each after "
-                f"{self.n_warmup} sweeps; noise and predictions are theirs, all else is the start",
+                f"{self.n_warmup} sweeps; noise and predictions are those of the draws, all else "
+                "has its initial value",
             ),
             ("R-hat", f"noise variance {noise:.2f}, predictions {rhat:.2f} (95 % quantile)"),
             (

@@ -1,4 +1,4 @@
-"""What is remembered of training rows: enough to tell them from others, not what they held."""
+"""What is remembered of training rows: enough to recognise them, not what they held."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RowsSeen:
         return other.n_rows == self.n_rows and other.total == self.total
 
     def known(self, digests: Floats) -> tuple[int, int]:
-        """Count rows that are among these, and rows that can be told."""
+        """Count rows that are among these, and rows that can be recognised."""
         if not self.smallest:
             return 0, 0
         told = digests[digests <= self.smallest[-1]]

@@ -6,7 +6,7 @@ Over the training rows i, of weights w_i that add up to w,
 
 adds up to 1 over the terms, and is a term's variance plus half of what correlated terms have in
 common with it: negative where a term mostly cancels others. A draw of all functions has a share
-of each term, and what is told of these is their mean and their quantiles.
+of each term, and the mean and the quantiles of these are reported.
 
 Draws are a posterior mean, which is exact, plus deviations in the coarse spaces of multigrid, where
 the posterior is a normal distribution of some hundred numbers: no draw passes over the rows. What
@@ -49,7 +49,7 @@ class Shares:
     Attributes
     ----------
     names, roles : list of str
-        Of the terms; roles are what they are told of by, see ``BoundTerm.role``.
+        Of the terms; roles group them in reports, see ``BoundTerm.role``.
     values : ndarray of shape (n_draws, n_terms)
         Rows add up to 1, or are 0 where f does not vary.
     """

@@ -93,9 +93,9 @@ class SplineData:
                 return count
             if count == most:
                 raise DataError(
-                    f"the first {count} distinct inputs lie within "
-                    f"{self.points[count - 1]:.3g} of the range of all, too close to tell the "
-                    "slopes of a spline apart: round the column, so that they are fewer"
+                    f"the first {count} distinct inputs lie within {self.points[count - 1]:.3g} of "
+                    "the range of all, too close for float64 to resolve the slopes of a spline: "
+                    "round the column, so that they are fewer"
                 )
             count = min(2 * count, most)
 
@@ -112,7 +112,7 @@ class SplineData:
 
     @property
     def largest_rate(self) -> float:
-        """Beyond it float64 cannot tell the noise from none."""
+        """Beyond it float64 cannot distinguish the noise from none."""
         return float(10.0 ** (self.roughest + _BEYOND))
 
     @property
@@ -261,7 +261,7 @@ class SplineModel:
             value, noise = restricted_likelihood(data, rate)
         except np.linalg.LinAlgError as error:
             raise DataError(
-                f"a function of a rate of {rate:.3g} noise variances is too rough to compute: take "
+                f"a function of a rate of {rate:.3g} noise variances is too rough to compute: use "
                 "a larger smoothing"
             ) from error
         return cls(data, rate, noise, value, at_bound)

@@ -25,7 +25,7 @@ _Facts: Any = create_model(
 
 
 class Fitted(_Facts):
-    """What is told of a fit, and numbers of its f."""
+    """What is reported of a fit, and numbers of its f."""
 
     noise_variance_: _NotNegative | None
     target_variance_: _NotNegative

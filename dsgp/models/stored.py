@@ -70,7 +70,7 @@ def described(
         Of the estimator.
     columns : Columns
     fitted : mapping
-        What is told of the fit, by name; values that JSON can hold.
+        What is reported of the fit, by name; values that JSON can hold.
     latent : FittedModel
     relevance : ndarray of shape (D,), optional
         Of the columns of projections.
@@ -131,7 +131,7 @@ def described(
 def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> FittedModel:
     """Return the fitted f of ``described``.
 
-    ``unfelt`` is as of ``AdditiveSystem``.
+    ``unfelt`` is that of ``AdditiveSystem``.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def equations(settings: dict[str, Any], tree: dict[str, Any], terms: list[Fitted
 
 
 def _totals(settings: dict[str, Any], stored: dict[str, Any], layout: Layout) -> dict[str, float]:
-    """Sums over all rows; of earlier stores, as far as what they hold tells."""
+    """Sums over all rows; for earlier stores, as far as they can be reconstructed."""
     known = settings["equations"]
     if all(name in known for name in EQUATION_TOTALS):
         return {name: float(known[name]) for name in EQUATION_TOTALS}

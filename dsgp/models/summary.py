@@ -91,17 +91,17 @@ class SummaryText(str):
 
 @dataclass(frozen=True)
 class Summary:
-    """What is told of a model; a class of models may replace some of it, or add to it.
+    """What is reported of a model; a class of models may replace some of it, or add to it.
 
     Attributes
     ----------
     heading : str
     terms : pandas.DataFrame
-        A row a term.
+        One row per term.
     legend : tuple of str
         Lines that explain its columns.
     lines : list of (label, text)
-        The rest. Without a label a line goes on where the one before it stopped.
+        The rest. A line without a label continues the line before it.
     nothing : str
         What to say where there is no term.
     """

@@ -52,7 +52,7 @@ def components_caption(
     shares : mapping of str to float
         Of the variance of f, by the names of terms.
     level, bands, scale
-        As of ``plot_components``.
+        As for ``plot_components``.
     of_training : bool
         Whether bars are of the training rows.
     left : sequence of str

@@ -137,14 +137,14 @@ def draw_calibration(ax: Axes, scored: Scored, n_bins: int | None, level: float)
 
 
 def _calibration_error(scored: Scored, n_bins: int | None) -> float:
-    """By the bins of the measure unless others were asked for: one number everywhere."""
+    """By the bins of the measure unless others were requested: one number everywhere."""
     if n_bins is None:
         return calibration_error(scored.codes, scored.columns)
     return calibration_error(scored.codes, scored.columns, n_bins=n_bins)
 
 
 def _draw_class(ax: Axes, scored: Scored, k: int, n_bins: int | None) -> None:
-    """Curve of one class, over the rows where it is not all but excluded."""
+    """Curve of one class, over the rows where its probability is not nearly zero."""
     likely = scored.columns[:, k] >= _EXCLUDED
     n_likely = int(np.count_nonzero(likely))
     if n_likely:
@@ -200,7 +200,7 @@ def draw_probabilities(ax: Axes, above: Axes, scored: Scored) -> None:
 
 
 def draw_roc(ax: Axes, scored: Scored) -> None:
-    """Draw a curve a class, and the corner that they hug enlarged."""
+    """Draw one curve per class, and the corner that they hug enlarged."""
     drawn = [ax]
     worst = min(scored.areas.values())
     # A curve that leaves the corner's square by its diagonal has an area of 1 − side² / 2.

@@ -38,24 +38,25 @@ def plot_classification(
     n_bins: int | None = None,
     level: float = 0.95,
 ) -> Figure:
-    """Draw calibration and ROC, of more than two classes also the confusion matrix.
+    """Draw calibration and ROC curves; with more than two classes also the confusion matrix.
 
-    Two classes: as ``plot_calibration`` and ``plot_roc``. More: a curve a class against the rest,
-    in ten colours at most, given to the classes with the smallest areas; and how many rows of each
-    class were given to each other, with the shade of a cell by its share of the row.
+    With two classes: as ``plot_calibration`` and ``plot_roc``. With more: one curve per class
+    against the rest, in at most ten colours, given to the classes with the smallest areas; and a
+    confusion matrix, in which the shade of a cell shows its share of the row.
 
     Parameters
     ----------
     y : array_like of shape (n_rows,)
         Observed labels.
     probability : array_like of shape (n_rows,) or (n_rows, n_classes)
-        Of the second of two classes, or of every class.
+        Probability of the second of two classes, or of every class.
     classes : sequence of n_classes labels, optional
         Labels of the columns (``classes_`` of a classifier); by default 0, 1, ….
     n_bins : int, optional
-        Bins of the calibration curve; by default 5 to 20, by the number of rows.
+        Number of bins of the calibration curve; by default 5 to 20, depending on the number of
+        rows.
     level : float in (0, 1)
-        Of the intervals of the observed shares.
+        Probability of the intervals of the observed shares.
 
     Returns
     -------
@@ -64,8 +65,8 @@ def plot_classification(
     Raises
     ------
     DataError
-        If shapes differ, probabilities are none, a label is none of the classes, or all labels are
-        the same.
+        If shapes differ, probabilities are invalid, a label is not among the classes, or all labels
+        are the same.
 
     Examples
     --------
@@ -101,13 +102,14 @@ def plot_calibration(
     n_bins: int | None = None,
     level: float = 0.95,
 ) -> Figure:
-    """Draw how often a class came against how probable it was said to be.
+    """Draw how often a class occurred against its predicted probability.
 
-    Rows are binned by their probability, as many in each bin. Two classes: bins have the Wilson
-    interval of the observed share, red where it misses the predicted one; below are the
-    probabilities of the rows of the second class (up) and of the first (down). More classes: a
-    curve for each against the rest, over the rows where it has a probability of 2 % at least, and
-    black dots, with intervals, for the class that was most probable, hollow where they miss.
+    Rows are binned by their probability, with equally many in each bin. With two classes, bins have
+    the Wilson interval of the observed share, red where it does not contain the predicted one;
+    below are the probabilities of the rows of the second class (upwards) and of the first
+    (downwards). With more classes there is one curve per class against the rest, over the rows
+    where it has a probability of at least 2 %, and black dots with intervals for the most probable
+    class, hollow where the interval does not contain the prediction.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ def plot_calibration(
     Raises
     ------
     DataError
-        As ``plot_classification``.
+        As for ``plot_classification``.
 
     Examples
     --------
@@ -158,10 +160,10 @@ def plot_roc(
     classes: Sequence[Any] | ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the share of a class that is found against the share of the rest taken for it.
+    """Draw the true positive rate of a class against its false positive rate.
 
-    The diamond is where the second of two classes is told at a probability of one half. Curves that
-    hug the corner are shown enlarged too.
+    The diamond is where the second of two classes is predicted from a probability of one half on.
+    Curves close to the corner are also shown enlarged.
 
     Parameters
     ----------
@@ -178,7 +180,7 @@ def plot_roc(
     Raises
     ------
     DataError
-        As ``plot_classification``.
+        As for ``plot_classification``.
 
     Examples
     --------

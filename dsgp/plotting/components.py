@@ -56,28 +56,28 @@ def plot_components(
 ) -> Figure:
     """Draw each fitted function with its credible band: one panel per term.
 
-    A panel shows the centred component in the units of the data, above bars for the distribution
-    of its inputs. Above it are the name of the term, its lowest and highest effect, in the units of
-    the target, and its share of the variance of f as of ``variance_shares``. Up to 10 distinct
-    values are points with error bars, without a curve. A grey term is one whose band contains 0
-    throughout. At most 0.5 % of the weight is cut off at an end, where the tail is long or the band
-    opens so wide there that it would flatten the rest.
+    A panel shows the centred component in the units of the data, above bars for the distribution of
+    its inputs. Above it are the name of the term, its lowest and highest effect, in the units of
+    the target, and its share of the variance of f as in ``variance_shares``. Up to 10 distinct
+    values are points with error bars, without a curve. A term is grey if its band contains 0
+    everywhere. At most 0.5 % of the weight is cut off at an end, if the tail is long or the band is
+    so wide there that it would flatten the rest.
 
     An interaction of two columns of numbers is a map: the colour is the effect, blue below zero and
     orange above, hatched where the band contains zero, grey where no row is near, with dots where
-    rows are. One of two categories is a table, with crosses where the interval contains zero. One
-    of a number and a category is a curve for each level, and one with a count of up to 8 values a
-    curve for each value, since there is nothing between them.
+    rows are. Two categories give a table, with crosses where the interval contains zero. A number
+    and a category give a curve for each level; a number and a count of up to 8 values give a curve
+    for each value, since there is nothing between them.
 
-    Effects of levels are points in ascending order, with their names where these are few. Of more
+    Effects of levels are points in ascending order, with their names where these are few. With more
     than 8 curves in a panel the 5 of the levels with most rows have colours and bands, and 40
     others are grey lines. A function that is multiplied by a column is drawn as its coefficient.
     Dates have a calendar axis.
 
-    Of a ``ProjectionPursuitGPRegressor`` the panels are functions of projections;
-    ``plot_projections`` draws them beside their directions. Of a generalized model, or a classifier
-    of two classes, they are on the scale of the link; with more classes pass one of its
-    ``estimators_``.
+    For a ``ProjectionPursuitGPRegressor`` the panels are functions of projections;
+    ``plot_projections`` draws them beside their directions. For a generalized model, or a
+    classifier with two classes, they are on the scale of the link function; with more classes, pass
+    one of its ``estimators_``.
 
     Parameters
     ----------
@@ -88,32 +88,34 @@ def plot_components(
     terms : iterable of str, optional
         Draw only these columns.
     n_points : int
-        Inputs a curve is evaluated at.
+        Number of inputs at which a curve is evaluated.
     level : float in (0, 1)
         Posterior probability of the band.
     bands : {"pointwise", "simultaneous", "both"}
-        The function is within a pointwise band with that probability at each input by itself, and
-        within a simultaneous one at all inputs of its panel at once: all levels, or all curves
-        drawn. It is wider, and takes 1000 joint draws of the terms (as ``component_bands``).
+        The function is within a pointwise band with that probability at each single input, and
+        within a simultaneous band at all inputs of its panel at once (all levels, or all curves
+        drawn). Simultaneous bands are wider, and need 1000 joint draws of the terms (as in
+        ``component_bands``).
     sort : {"share", "column"}
         Largest share first, or the order of the columns (of ``terms``, if given).
     max_terms : int, optional
-        Draw so many terms at most, those with the largest shares; the caption names the others. By
-        default 24, or all of ``terms``. ``plot_report`` draws all, on as many pages as they take.
+        Maximum number of terms, those with the largest shares; the caption names the others. By
+        default 24, or all of ``terms``. ``plot_report`` draws all, on several pages if needed.
     columns : int, optional
-        Panels side by side.
+        Number of panels per row.
     target : str, optional
         Name and unit of the target, for the label.
     scale : {"common", "free"}
-        A scale for each panel, so that the shape of small effects is seen; or one vertical scale
-        for all panels and one of colours for all maps, so that sizes compare.
+        "free": one scale per panel, so that the shape of small effects is visible. "common": one
+        vertical scale for all panels, and one colour scale for all maps, so that sizes can be
+        compared.
     fig : Figure or SubFigure, optional
         Draw into it; its size is kept.
 
     Returns
     -------
     Figure
-        The whole one, if ``fig`` is a part.
+        The whole figure, if ``fig`` is a part of one.
 
     Raises
     ------

@@ -104,7 +104,7 @@ class CurvesPanel:
 
     @property
     def told(self) -> bool:
-        """Whether the data tell a curve from zero somewhere."""
+        """Whether the band of a curve excludes zero somewhere."""
         return any(bool(np.any((curve.low > 0) | (curve.high < 0))) for curve in self.curves)
 
     @property

@@ -38,13 +38,14 @@ def plot_field(
     y_down: bool = False,
     target: str | None = None,
 ) -> Figure:
-    """Draw the mean and the standard deviation of a field, and beside them what was observed.
+    """Draw the mean and the standard deviation of a field, beside the observed values.
 
-    Two dims make maps, a row of panels for each slice along the others; all maps of observed
-    values and means share one scale of colours, those of the deviation another. Cells without a
-    posterior, such as land, are grey within a dark line; those that have one and were not observed,
-    such as clouds, are white in the map of observed values. One dim makes a line with its credible
-    band. Coordinates ascend to the right and upwards, whichever way they run in the dataset.
+    Two dims give maps, with a row of panels for each slice along the others; all maps of observed
+    values and means share one colour scale, those of the standard deviation another. Cells without
+    a posterior, such as land, are grey within a dark line; cells that have one but were not
+    observed, such as clouds, are white in the map of observed values. One dim gives a line with its
+    credible band. Coordinates ascend to the right and upwards, whichever way they run in the
+    dataset.
 
     Parameters
     ----------
@@ -57,19 +58,20 @@ def plot_field(
         ``{variable}`` and ``{variable}_std``, as ``dsgp smooth`` writes them. Not needed for a file
         of ``dsgp smooth``.
     dims : sequence of one or two str, optional
-        Drawn along: vertical, horizontal. Default: the last two that ``at`` does not name.
+        Vertical and horizontal dims of the maps, or the dim of a line. Default: the last two that
+        ``at`` does not name.
     at : mapping of dim to coordinate or list of coordinates, optional
-        Slices along the other dims; the nearest are drawn. Text such as "2019-03-01" is a date.
-        Default: ``n_slices`` of the first other dim, the middle of any further ones.
+        Slices along the other dims; the nearest coordinates are drawn. Text such as "2019-03-01" is
+        a date. Default: ``n_slices`` of the first other dim, and the middle of any further dims.
     n_slices : int
     level : float in (0, 1)
         Posterior probability of the band of a line, pointwise.
     cmap : str, optional
         Colours of observed values and means. Default: viridis, or blue and orange about 0 where
-        values have both signs. Both, and those of the deviation, change evenly and are told apart
-        by colour-blind readers.
+        values have both signs. Both, and those of the deviation, change evenly, and colour-blind
+        readers can distinguish them.
     y_down : bool
-        Let the vertical coordinate ascend downwards: depth, pressure, rows of an image.
+        Draw the vertical coordinate increasing downwards, for depth, pressure or rows of an image.
     target : str, optional
         Name and unit of the field. Default: those in its attributes.
 
@@ -80,7 +82,7 @@ def plot_field(
     Raises
     ------
     DataError
-        If mean and standard deviation are not there, or a dim has no usable coordinate.
+        If mean or standard deviation are absent, or a dim has no usable coordinate.
     ParameterError
         If an option is out of its range or names another dim.
 

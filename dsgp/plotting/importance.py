@@ -36,26 +36,26 @@ def plot_importance(
     """Draw the share of the variance of f that each term has, with its interval.
 
     Shares are those of ``variance_shares``: Cov(term, f) / Var(f) over the training rows, which add
-    up to 100 %. A share below zero is that of a term that mostly takes back what others give. The
-    colour is the kind of term, pale where the interval contains zero.
+    up to 100 %. A term that mostly cancels others has a share below zero. The colour shows the kind
+    of term; it is pale if the interval contains zero.
 
     Parameters
     ----------
     model : fitted model of terms
-        As of ``variance_shares``.
+        As for ``variance_shares``.
     most : int
-        Terms drawn at most, the largest; the rest is summed up in a last bar.
+        Maximum number of terms, the largest ones; the rest is summed up in a last bar.
     level : float in (0, 1)
         Posterior probability of an interval.
     random_state : int, optional
-        Of the posterior draws, 0 by default.
+        Random seed of the posterior draws, 0 by default.
     fig : Figure or SubFigure, optional
         Draw into it; its size is kept.
 
     Returns
     -------
     Figure
-        The whole one, if ``fig`` is a part.
+        The whole figure, if ``fig`` is a part of one.
 
     Raises
     ------

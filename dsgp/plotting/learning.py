@@ -16,13 +16,13 @@ from dsgp.plotting.style import ACCENT, INK, frame, write_below
 
 
 def plot_learning(model: Any) -> Figure:
-    """Draw what the learner maximised after each step, and what each step gained.
+    """Draw the objective of the learner after each step, and what each step gained.
 
     ``learner="marginal"``: the log marginal likelihood by its nodes, at every evaluation that was
     the best so far. ``learner="vbem"``: the variational bound after each iteration; after a gain
-    below the tolerance it looks once more from other starting lengthscales, so that gains may rise
-    again, and ends when that look gains little as well. ``learner="em"``: the same bound, until no
-    gradient of it is above the tolerance. Of a ``ProjectionPursuitGPRegressor``: the
+    below the tolerance it searches once more from other initial lengthscales, so that gains may
+    rise again, and ends when that search gains little as well. ``learner="em"``: the same bound,
+    until no gradient of it is above the tolerance. For a ``ProjectionPursuitGPRegressor``: the
     evidence against the number of projections, at every step of the search.
 
     Parameters
@@ -88,7 +88,7 @@ def plot_learning(model: Any) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         frame(ax)
     notes = {
-        "vbem": "A gain below the tolerance is followed by one more look from other starting "
+        "vbem": "A gain below the tolerance is followed by one more search from other initial "
         "lengthscales; the run ends when that gains as little.",
         "em": "Small gains mean small steps, not an optimum: the run ends when no gradient "
         f"is above {model.learner_tol:g} nats.",

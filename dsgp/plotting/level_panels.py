@@ -54,7 +54,7 @@ class LevelsPanel:
 
     @property
     def told(self) -> bool:
-        """Whether the data tell an effect from zero."""
+        """Whether the interval of an effect excludes zero."""
         return bool(np.any((self.low > 0) | (self.high < 0)))
 
     def draw(self, ax: Axes, level: float) -> None:

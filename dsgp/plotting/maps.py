@@ -224,7 +224,7 @@ def _unit(line: Line) -> str:
 def _scale(
     parts: Sequence[xr.DataArray], cmap: str | Colormap | None, positive: bool = False
 ) -> tuple[ScalarMappable, str]:
-    """Return colours for the values, and which ends of them go on ("min", "max", ...)."""
+    """Return colours for the values, and which ends are open ("min", "max", ...)."""
     values = np.concatenate([np.asarray(part.values, dtype=float).ravel() for part in parts])
     values = values[np.isfinite(values)]
     if not values.size:

@@ -72,7 +72,7 @@ class MapPanel:
 
     @property
     def told(self) -> bool:
-        """Whether the data tell the interaction from zero somewhere."""
+        """Whether the band of the interaction excludes zero somewhere."""
         return bool(np.nanmax(np.maximum(self.low, -self.high)) > 0)
 
     def draw(self, ax: Axes, level: float) -> None:

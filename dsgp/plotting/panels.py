@@ -63,7 +63,7 @@ class Panel:
 
     @property
     def told(self) -> bool:
-        """Whether the data tell the component from zero somewhere."""
+        """Whether the band of the component excludes zero somewhere."""
         return bool(np.any((self.low > 0) | (self.high < 0)))
 
     @property
@@ -73,7 +73,7 @@ class Panel:
 
     @property
     def colour(self) -> str:
-        """Grey where it is not told."""
+        """Grey where it may be zero."""
         return INK if self.told else FAINT
 
     def bulk(self) -> slice:

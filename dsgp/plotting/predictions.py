@@ -39,30 +39,31 @@ def plot_predictions(
     interval: tuple[ArrayLike, ArrayLike] | None = None,
     unit: str = "rows",
 ) -> Figure:
-    """Draw predicted against observed targets, and what is left over in standard deviations.
+    """Draw predicted against observed targets, and the residuals in standard deviations.
 
     The title of the left panel has the mean squared error as a share of the variance of the target
     (the NMSE) and the coverage of the intervals; up to 200 rows have error bars. The right one
     shows (observed − predicted) / std against the prediction, between the borders of the interval.
-    Rows outside their interval are red; many rows become a density.
+    Rows outside their interval are red; many rows are drawn as a density.
 
     Parameters
     ----------
     y, mean, std : array_like of shape (n_rows,)
         Observed targets, predictive means and standard deviations (with the noise).
     ax : Axes, optional
-        Draw the left panel only, into it.
+        Draw only the left panel, into these axes.
     level : float in (0, 1)
-        Of the intervals.
+        Probability of the intervals.
     y_train_mean : float, optional
         Mean of the training targets, the reference of the NMSE; by default that of ``y``.
     target : str, optional
         Name and unit of the target, for the labels.
     interval : (lower, upper), array_like of shape (n_rows,), optional
-        Ends of the intervals, as ``predict_interval`` of a transformed target or another likelihood
-        has them, which are not symmetric; by default those of a normal distribution.
+        Ends of the intervals, for predictions whose intervals are not symmetric
+        (``predict_interval`` with a transformed target or another likelihood); by default those of
+        a normal distribution.
     unit : str
-        What titles and legends call the elements of ``y``, such as "cells" of a field.
+        Name of the elements of ``y`` in titles and legends, such as "cells" of a field.
 
     Returns
     -------

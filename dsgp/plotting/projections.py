@@ -61,33 +61,32 @@ def plot_projections(
 ) -> Figure:
     """Draw each projection: its function with the credible band, and its direction as bars.
 
-    The function is drawn over the range of the projection of the training rows,
-    above bars for where the rows are. Grey behind a function is one standard deviation of the
-    target (with a likelihood, of f) to both sides of 0: where it is a thin line the function is
-    large and cancels with others in part, where it fills the panel the function is small. Its title
-    gives the lowest and the highest value and the share of the variance of f as of
-    ``variance_shares``.
+    The function is drawn over the range of the projection of the training rows, above bars for
+    where the rows are. Grey behind a function is one standard deviation of the target (with a
+    likelihood, of f) to both sides of 0: where it is a thin line the function is large and cancels
+    with others in part, where it fills the panel the function is small. Its title gives the lowest
+    and the highest value and the share of the variance of f as in ``variance_shares``.
 
     Bars are the weights of the standardised inputs in the direction. The sign of a direction is
-    arbitrary. With ``method="gibbs"`` functions and directions are those that the chains began at.
+    arbitrary. With ``method="gibbs"`` functions and directions are the initial ones of the chains.
     Terms beside the projections are drawn by ``plot_components``.
 
     Parameters
     ----------
     model : fitted ProjectionPursuitGPRegressor
     max_terms : int
-        Draw the first so many projections, and say how many are left out.
+        Maximum number of projections; the figure says how many are left out.
     max_inputs : int
-        Bars of a direction. With more inputs, those of the largest weights in it are shown, and one
-        bar for the root of the sum of squares of the others.
+        Maximum number of bars per direction. With more inputs, those with the largest weights are
+        shown, and one bar for the root of the sum of squares of the others.
     n_points : int
-        Points of a curve.
+        Number of points of a curve.
     level : float in (0, 1)
         Posterior probability of the band, pointwise, given the directions.
     target : str, optional
         Name and unit of the target, for the label.
     scale : {"common", "free"}
-        A vertical scale for each function, or one for all.
+        "free": one vertical scale per function; "common": one for all.
 
     Returns
     -------
@@ -163,14 +162,14 @@ def plot_relevance(
     ----------
     model : fitted ProjectionPursuitGPRegressor
     max_inputs : int
-        Bars; with more inputs there is one more, for the sum of the others.
+        Maximum number of bars; with more inputs there is one more, for the sum of the others.
     fig : Figure or SubFigure, optional
         Draw into it; its size is kept.
 
     Returns
     -------
     Figure
-        The whole one, if ``fig`` is a part.
+        The whole figure, if ``fig`` is a part of one.
 
     Raises
     ------

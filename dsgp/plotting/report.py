@@ -64,7 +64,7 @@ def plot_report(
         Main effects and interactions drawn at most, those with the largest shares; the last page
         names the others. All by default.
     scale : {"common", "free"}
-        As of ``plot_components``; a common scale is that of a page.
+        As for ``plot_components``; a common scale is that of a page.
 
     Returns
     -------

@@ -47,25 +47,25 @@ def plot_slices(
     target: str | None = None,
     fig: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Draw what one column does at several values of another that it interacts with.
+    """Draw the effect of one column at several values of another with which it interacts.
 
     A curve is the sum of the terms that read the first column and no other, and of its interaction
-    with the second one at that value, with a pointwise band of the sum. So curves that are parallel
-    mean no interaction, and the distance of two of them how far the effect differs.
+    with the second one at that value, with a pointwise band of the sum. Parallel curves mean that
+    there is no interaction; otherwise the distance of two curves shows how much the effects differ.
 
     Parameters
     ----------
     model : fitted model of terms
         With an interaction (``Tensor``) of the two columns.
     columns : two of str
-        The one along the axis, of numbers or dates, and the one whose values are picked.
+        The column along the axis, of numbers or dates, and the column whose values are selected.
     at : sequence, optional
         Values of the second column: numbers, dates or levels. By default its quantiles of 10, 50
         and 90 % over the training rows, or its levels with most rows, 6 at most.
     with_main : bool
-        False draws the interaction alone.
+        False draws only the interaction.
     n_points : int
-        Inputs a curve is evaluated at.
+        Number of inputs at which a curve is evaluated.
     level : float in (0, 1)
         Posterior probability of a band.
     target : str, optional
@@ -76,7 +76,7 @@ def plot_slices(
     Returns
     -------
     Figure
-        The whole one, if ``fig`` is a part.
+        The whole figure, if ``fig`` is a part of one.
 
     Raises
     ------

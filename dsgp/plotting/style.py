@@ -129,7 +129,7 @@ def short_name(name: str, width: int) -> str:
 
 
 def short_names(names: Sequence[str], width: int) -> list[str]:
-    """Names in one line each, as short as asked for, but so long that they differ."""
+    """Names in one line each, of at most the given length, but long enough that they differ."""
     names = [str(name) for name in names]
     for length in range(width, 2 * width + 1):
         shortened = [short_name(name, length) for name in names]

@@ -21,7 +21,7 @@ _HALF = 0.42
 
 
 def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) -> Figure:
-    """Draw PIT values and coverage by groups, with the bands in which calibrated ones fall.
+    """Draw PIT values and coverage by groups, with the bands for a calibrated model.
 
     First the histogram of the probability integral transforms: flat within the grey band if the
     predictive distributions are right, high at both ends if they are too narrow, in the middle if
@@ -32,9 +32,9 @@ def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) 
     Parameters
     ----------
     report : CalibrationReport
-        Of ``calibration_report``.
+        The result of ``calibration_report``.
     max_columns : int
-        Columns that are drawn at most, those first that are furthest from calibrated.
+        Maximum number of columns, those that are furthest from calibrated.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _written(group: str, middles: Floats, place: int) -> str:
-    """Write the median of a group with as many digits as tell it from the others."""
+    """Write the median of a group with as many digits as distinguish it from the others."""
     value = float(middles[place])
     if not np.isfinite(value):
         return str(group)

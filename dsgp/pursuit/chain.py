@@ -314,8 +314,8 @@ class Chain:
     def _curved(self, m: int) -> Ellipse:
         """Return an ellipse about the state, from a guess of the curvature of the posterior.
 
-        Changes of w that the projection does not tell cost w_i/σ² f'² a row (Gauss–Newton), those
-        of its length next to nothing.
+        Changes of w that the projection does not determine cost w_i/σ² f'² per row (Gauss–Newton),
+        those of its length next to nothing.
         """
         model, theta = self.model, self.theta[m]
         direction, size = theta[:-1], len(theta)

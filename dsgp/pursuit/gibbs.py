@@ -99,8 +99,8 @@ class Draws:
     def diagnostics(self) -> dict[str, tuple[float, float]]:
         """Split R-hat and effective sample size of noise variance and log likelihood.
 
-        Other numbers need not have mixed: functions exchange what their sum does not tell, and
-        chains begin near each other, so that none of this tells of other modes.
+        Other numbers need not have mixed: functions exchange what their sum does not determine, and
+        chains begin near each other, so that this says nothing about other modes.
         """
         chains = {
             "noise_variance": self.noise_variance.reshape(self.n_chains, -1),

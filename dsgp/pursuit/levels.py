@@ -203,7 +203,7 @@ def _tell_far(name: str, limits: tuple[float, float], low: float, high: float) -
         warnings.warn(
             f"input column {name!r} reaches {far:g}, more than {2 * _FAR:.0f} times as far as the "
             f"bulk of its values ({limits[0]:g} to {limits[1]:g}): if that stands for a missing "
-            "value, leave such rows out; else transform the column, e.g. by its logarithm",
+            "value, leave such rows out; otherwise transform the column, e.g. by its logarithm",
             DataWarning,
             stacklevel=2,
         )

@@ -126,7 +126,7 @@ def _block_moments(ridges: Ridges, around: Ridges, response: Response | None, bl
 def _linearised(
     ridges: Ridges, response: Response, block: Block, whole: bool
 ) -> tuple[Block, float]:
-    """Rows that tell something, their residuals and curvatures, and the deviance of all.
+    """Informative rows, their residuals and curvatures, and the deviance of all.
 
     ``whole`` adds the functions to the residuals.
     """

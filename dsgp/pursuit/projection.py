@@ -208,7 +208,7 @@ def projected_evidence(
     low, high = float(position.min()), float(position.max())
     if not math.isfinite(high - low):
         raise ParameterError(
-            f"direction projects the inputs to {low:g} … {high:g}, beyond float64; take a shorter "
+            f"direction projects the inputs to {low:g} … {high:g}, beyond float64; use a shorter "
             "one"
         )
     points = _points_of(rows, position, low, high, kernel, n_bins)

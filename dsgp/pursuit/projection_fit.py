@@ -182,10 +182,10 @@ class _Metric:
 def _curvature(rows: Rows, fit: ProjectionFit, precision: Floats) -> _Metric:
     """Units in which the curvature at an optimum is about 1, for the loss per row.
 
-    A change δ of w moves row i along the function by the part of x_i·δ that x_i·w does not tell,
-    which costs w_i/σ² f'² times half its square: up to millions of times more than a change of the
-    length of w or of the variance, for which the function makes up. Without these units L-BFGS ends
-    hundreds of nats below the optimum when there are many rows.
+    A change δ of w moves row i along the function by the part of x_i·δ that x_i·w does not
+    determine, which costs w_i/σ² f'² times half its square: up to millions of times more than a
+    change of the length of w or of the variance, for which the function makes up. Without these
+    units L-BFGS ends hundreds of nats below the optimum when there are many rows.
     """
     n = max(rows.n_positive, 1)
     posterior = fit.evidence.posterior

@@ -58,7 +58,7 @@ class Response:
         return -2 * float(density @ block.weight)
 
     def latent(self, block: Block, f: Floats) -> Floats:
-        """What the likelihood is told, (n,)."""
+        """The argument of the likelihood, (n,)."""
         return self.unit * (f + block.offset)
 
     def working(self, block: Block) -> Block:

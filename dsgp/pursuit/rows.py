@@ -240,7 +240,7 @@ def _with_block(standard: Standard, total: _OfBlock, rows: Rows) -> tuple[Any, B
 
 @dataclass(frozen=True)
 class StreamedRows:
-    """Rows that are read anew for every pass, or stay on workers that have the memory for them."""
+    """Rows that are read again for every pass, or stay on workers that have the memory for them."""
 
     source: Source
     lengths: list[int]

@@ -93,7 +93,7 @@ class Options:
     kernel : kernel
         Its type is that of all functions.
     n_projections : int or None
-        None: as many as the evidence asks for.
+        None: as many as increase the evidence.
     n_starts : int
         Directions fitted for each new term.
     noise_variance : float
@@ -247,7 +247,7 @@ def _grown(
     log: Log,
     later: bool = False,
 ) -> State:
-    """Add terms, up to a limit, while the evidence asks for them."""
+    """Add terms, up to a limit, while they increase the evidence."""
     share, failures, fresh_left = _SHARE, 0, _FRESH_LOSSES
     light = later and options.response is not None and len(state.ridges) > 0
     most = limit

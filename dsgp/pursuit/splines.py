@@ -95,7 +95,7 @@ def evaluate_splines(inputs: Floats, directions: Floats, nodes: Floats, cubics: 
     directions : ndarray of shape (M, D)
     nodes : ndarray of shape (M, K)
     cubics : ndarray of shape (M, K − 1, 4)
-        As of ``natural_splines``.
+        As for ``natural_splines``.
 
     Returns
     -------

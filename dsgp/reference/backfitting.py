@@ -16,7 +16,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class Backfitted:
-    """What backfitting came to.
+    """The result of backfitting.
 
     Attributes
     ----------
@@ -48,15 +48,15 @@ def backfit(
 
     Each term in turn is smoothed on what the other terms leave of the targets. A sweep over all of
     them is a Gauss–Seidel step on the system of the joint posterior mean, so that the means
-    converge to that. They may be far from it when their change is small: that is the paper's
-    stopping rule, and no bound on the error.
+    converge to that. They may be far from it when their change is small: the paper's stopping rule
+    is not a bound on the error.
 
     Parameters
     ----------
     kernels : sequence of D kernels
     X : ndarray of shape (N, D)
     y : ndarray of shape (N,)
-        Of mean 0; the algorithm's first line is left to the caller.
+        Targets of mean 0; the caller does the first line of the algorithm.
     noise_variance : float or ndarray of shape (N,)
     threshold : float
         Stop when no mean at any row changes by more than this in a sweep, in units of y.

@@ -17,7 +17,7 @@ class GaussMarkovChain:
     """The system equations of n states of m components (``eq:initst`` and those after it).
 
     z_1 ~ N(μ_1, V_1), z_t = Φ_t z_{t−1} + noise of covariance Q_t, and f_t = hᵀ z_t. The paper
-    numbers a step by the state it starts from; here it is numbered by the state it leads to.
+    numbers per step by the state it starts from; here it is numbered by the state it leads to.
 
     Attributes
     ----------

@@ -17,14 +17,14 @@ from dsgp.terms import LOG_2PI, Floats
 
 @dataclass(frozen=True)
 class Filtered:
-    """What the observations up to each state tell about it.
+    """Moments of each state given the observations up to it.
 
     Attributes
     ----------
     predicted_mean, predicted_covariance : ndarray of shape (n, m) and (n, m, m)
-        Of state t given the observations before it.
+        Moments of state t given the observations before it.
     mean, covariance : ndarray of shape (n, m) and (n, m, m)
-        Of state t given the observations up to and including its own.
+        Moments of state t given the observations up to and including its own.
     log_likelihood : float
         Log density of all observations.
     """
@@ -38,7 +38,7 @@ class Filtered:
 
 @dataclass(frozen=True)
 class Smoothed:
-    """What all observations tell about each state.
+    """Moments of each state given all observations.
 
     Attributes
     ----------

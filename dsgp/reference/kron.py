@@ -65,16 +65,16 @@ def grid_log_likelihood(
 
         ½ αᵀ K' α − ½ tr((K + σ² I)⁻¹ K'),   K' = K_1 ⊗ … ⊗ K_d' ⊗ … ⊗ K_D,
 
-    needs one such product more for its first part. Its second needs the diagonal of Qᵀ K' Q only,
-    which is the Kronecker product of the diagonals of the axes.
+    needs one more such product for its first part. The second part needs only the diagonal of Qᵀ K'
+    Q, which is the Kronecker product of the diagonals of the axes.
 
     Parameters
     ----------
-    kernels : sequence of D kernels, one an axis
+    kernels : sequence of D kernels, one per axis
         Their variances are multiplied.
     axes : sequence of D arrays of shape (G_d,)
     y : ndarray of shape (N,)
-        Of mean 0, the last axis fastest.
+        Values of mean 0, the last axis fastest.
     noise_variance : float
     """
     covariances = [kernel.covariance(axis) for kernel, axis in zip(kernels, axes, strict=True)]

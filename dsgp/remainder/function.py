@@ -54,7 +54,7 @@ class NeighbourFunction:
 
     @cached_property
     def finder(self) -> Finder:
-        """What finds neighbours; made when first asked for."""
+        """The search for neighbours; made when first needed."""
         return Finder(self.metric.coordinates(self._x))
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class NeighbourFunction:
         return self._given(self._x[rows], near)[:2]
 
     def checked(self, random: np.random.Generator) -> tuple[Places, Floats, Floats, float]:
-        """Predict some training rows from others, and tell what more neighbours would change.
+        """Predict some training rows from others, and report what more neighbours would change.
 
         Returns
         -------

@@ -116,7 +116,7 @@ class Metric:
 
 
 def _corners(n_levels: int, seed: int) -> Floats:
-    """Return a unit vector a level, all at right angles where there are few, and 0 at the end."""
+    """Return one unit vector per level, at right angles where there are few, and 0 at the end."""
     if n_levels <= _LEVEL_AXES:
         return np.eye(n_levels + 1, n_levels)
     directions = np.random.default_rng(seed).standard_normal((n_levels + 1, _LEVEL_AXES))

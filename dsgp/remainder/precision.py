@@ -92,6 +92,6 @@ def require_factorised(failed: int) -> None:
     """Raise ``ParameterError`` if a compiled loop could not factorise a covariance."""
     if failed >= 0:
         raise ParameterError(
-            "float64 cannot resolve so little noise beside the remainder: give a larger "
-            "noise_variance, or fewer neighbours"
+            "float64 cannot resolve noise that is so small compared with the remainder: give a "
+            "larger noise_variance, or fewer neighbours"
         )

@@ -1,4 +1,4 @@
-"""What a user asks for as a remainder."""
+"""The specification of a remainder."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from dsgp.rows.sources import Wanted
 
 @dataclass(frozen=True)
 class Remainder:
-    """A Gaussian process of several columns at once: what the other terms leave.
+    """A Gaussian process of several columns jointly, for what the other terms do not explain.
 
-    A Matérn covariance with a lengthscale for each column of numbers, and for each column of levels
-    a distance at which two different levels are, by Vecchia's approximation on nearest neighbours.
+    It has a Matérn covariance with one lengthscale per column of numbers, and for each column of
+    levels a distance between different levels; it is computed by Vecchia's approximation on nearest
+    neighbours.
 
     Parameters
     ----------
     columns : sequence of str, optional
         None: all columns of the table that vary.
     n_neighbours : int
-        Training rows that a prediction is given; twice as many change it by the error that the
-        notes of the fit tell. The work grows with the cube.
+        Number of training rows on which a prediction is conditioned; the notes of the fit report
+        how much twice as many would change predictions. The work grows with the cube.
     smoothness : {None, "1/2", "3/2", "5/2"}
-        ν of the covariance; None: the one of the largest likelihood.
+        ν of the covariance; None: the one with the largest likelihood.
     n_sampled : int
-        Rows whose densities hyperparameters are learned from, each given neighbours among all rows.
+        Number of rows from whose densities hyperparameters are learned, each given its neighbours
+        among all rows.
 
     Examples
     --------
@@ -72,12 +74,12 @@ class Remainder:
 
     @classmethod
     def of(cls, value: Any) -> Self | None:
-        """Return what an estimator's ``remainder`` asks for; None where it is False.
+        """Return the specification for a value of ``remainder=``; None if that is False.
 
         Raises
         ------
         ParameterError
-            If it is nothing of the kind.
+            If it is not a valid specification.
         """
         if value is None or value is False:
             return None
@@ -92,7 +94,7 @@ class Remainder:
         )
 
     def widened(self, wanted: Wanted) -> Wanted:
-        """Return what is asked of a table's columns, those of the remainder too."""
+        """Return the requirements on the columns of a table, including those of the remainder."""
         if wanted.columns is None or self.columns is None:
             return replace(wanted, columns=None)
         return replace(wanted, columns=tuple(dict.fromkeys([*wanted.columns, *self.columns])))

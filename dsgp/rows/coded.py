@@ -165,7 +165,7 @@ def report_columns(extremes: Mapping[str, Extremes], can_be_missing: bool = True
         if what.startswith("input") and can_be_missing:
             options = " ".join(f"--missing-value={value:.7g}" for value in codes)
             remedy = (
-                f"say so, missing_values=[{listed}] with missing='ignore' ({options} --missing "
+                f"set missing_values=[{listed}] with missing='ignore' ({options} --missing "
                 f"ignore), or {remedy}"
             )
         warnings.warn(

@@ -103,8 +103,8 @@ def with_margins(term: BoundTerm, sketches: Mapping[Input, Sketch]) -> BoundTerm
         if is_level and not (sketch.complete and len(sketch.values) <= MOST_LEVELS_OF_PAIRS):
             raise DataError(
                 f"term {term.name!r}: input column {term_input.column!r} has more than "
-                f"{MOST_LEVELS_OF_PAIRS} levels, of which no interaction is made; put rare levels "
-                "together, or take Smooth(column, by=...), a curve for each level"
+                f"{MOST_LEVELS_OF_PAIRS} levels, too many for an interaction; merge rare levels, "
+                "or use Smooth(column, by=...), a curve for each level"
             )
         bins = Bins.of(sketch, len(sketch.values) if is_level else MARGIN_POINTS)
         codes = np.searchsorted(bins.edges, sketch.values, side="right")
@@ -229,8 +229,8 @@ class TermCut:
             raise DataError(
                 f"term {term.name!r}: input columns {' and '.join(map(repr, term.columns))} have "
                 f"{n_levels} {'pairs of levels' if len(known) == 2 else 'levels'}, more than an "
-                "interaction is made of; put rare levels together, or take Smooth(column, "
-                "by=...), a curve for each level"
+                "interaction can have; merge rare levels, or use Smooth(column, by=...), a curve "
+                "for each level"
             )
         most = n if not known else min(n, max(USUAL_PAIRS // n_levels, FEWEST_OF_PAIRS))
         value, other = (
@@ -288,9 +288,8 @@ class TermCut:
             n_filled = np.count_nonzero(filled)
             if self.term.family == "tensor of levels" and n_filled > MOST_FILLED_PAIRS:
                 raise DataError(
-                    f"term {self.term.name!r}: {n_filled} pairs of levels have rows, "
-                    f"and an interaction is made of {MOST_FILLED_PAIRS} at most; put rare "
-                    "levels together"
+                    f"term {self.term.name!r}: {n_filled} pairs of levels have rows, and an "
+                    f"interaction can have at most {MOST_FILLED_PAIRS}; merge rare levels"
                 )
             cells = self.term.cells(self.pairs.points(filled))
             assert isinstance(cells, TensorCells)

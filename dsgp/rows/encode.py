@@ -261,7 +261,7 @@ _COLUMN_CELLS = 2**15
 
 @dataclass(frozen=True)
 class Cells:
-    """Equal parts of every bin of a column: what tells whether a target varies within the bins.
+    """Equal parts of every bin of a column: they show whether a target varies within the bins.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ class Extended:
         weight : ndarray of shape (n_cells,)
             Of the rows before in each cell of the cut; 0 where there is none.
         sketches, levels
-            Of the further rows, as of ``TermCut.of``.
+            Of the further rows, as for ``TermCut.of``.
         most : int
             About as many bins a curve as a cut of all rows would have.
         """
@@ -105,8 +105,8 @@ class Extended:
         if len(term.level_inputs) == 2 and len(paired) > MOST_PAIRS_OF_LEVELS:
             raise DataError(
                 f"term {term.name!r}: with the levels of the new rows there are {len(paired)} "
-                "pairs of levels, more than an interaction is made of: put rare levels together "
-                "and fit again"
+                "pairs of levels, more than an interaction can have: merge rare levels and fit "
+                "again"
             )
         both = moves[0][:, None] * len(paired.other.bins) + moves[1][None, :]
         return cls(replace(cut, bins=paired.first.bins, pairs=paired), both.ravel())

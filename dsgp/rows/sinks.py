@@ -32,7 +32,7 @@ EXPLAINED = ("prediction", "intercept")
 
 @contextmanager
 def table_writer(name: str, path: Path) -> Iterator[Write]:
-    """Give a function that adds rows to ``path``, in the format that ``name`` asks for.
+    """Give a function that adds rows to ``path``, in the format of the extension of ``name``.
 
     Every call takes a table of the same columns; row labels are not written.
     """
@@ -88,8 +88,8 @@ def written_aside(place: Place, overwrite: bool) -> Iterator[Path]:
     """
     if not name_of(place).lower().endswith(FILE_TYPES):
         raise ParameterError(
-            f"{str(place)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of "
-            "parts has no ending"
+            f"{str(place)!r} must end in one of {', '.join(FILE_TYPES)}; a folder of parts has no "
+            "file extension"
         )
     _require_replaceable(place, place.is_file() and _is_predicted(place), overwrite)
     with made_aside(place) as made:

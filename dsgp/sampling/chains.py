@@ -62,7 +62,7 @@ class HyperDraws:
     Attributes
     ----------
     theta : ndarray of shape (n_chains, n_draws, n_parameters)
-        Logs, as of ``HyperModel``.
+        Logs, as for ``HyperModel``.
     log_likelihood : ndarray of shape (n_chains, n_draws)
         Given functions and noise of "gibbs" and "plain-gibbs"; the marginal one of "collapsed".
     n_warmup : int

@@ -1,4 +1,4 @@
-"""Chains on disk: what an interrupted run goes on from, and a finished one that is to be longer."""
+"""Chains on disk: from them an interrupted run resumes, and a finished one is continued."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ class Checkpoint:
         ]
         if differing:
             raise StorageError(
-                f"{str(self.place)!r} has chains of another run: {' and '.join(differing)} "
-                "differ from what is fitted now; fit what it was begun with, or choose another path"
+                f"{str(self.place)!r} has chains of another run: {' and '.join(differing)} differ "
+                "from what is fitted now; fit with the same settings and rows as it, or choose "
+                "another path"
             )
         states = [
             ChainState(chain["numbers"], _unpacked(tree[f"state{k}"], chain["shapes"]))

@@ -2,10 +2,10 @@
 
 The log marginal likelihood is that of the learner (``learning.evidence``): every term is held by
 its values at nodes, with a spline between. Where all points are nodes it is exact; beyond it is as
-good as the nodes resolve the kernels, which ``HyperDraws`` tells. What bins and nodes leave of the
-functions in the noise is taken off by its size at the start; nothing corrects for the rest.
-The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of the
-nodes, whatever the number of rows.
+good as the nodes resolve the kernels, which ``HyperDraws`` reports. What bins and nodes leave of
+the functions in the noise is subtracted, as it is at the initial values; nothing corrects for the
+rest. The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of
+the nodes, whatever the number of rows.
 
 A sweep updates the hyperparameters of one term after the other and the noise, twice, and then all
 of them together, along ellipses that have the curvature at the start, and later the covariance of
@@ -106,7 +106,7 @@ class NodeEvidence:
     def _excess(self) -> float:
         """Weighted squares that bins and nodes leave of the functions, at the start.
 
-        They would be drawn as noise: as in the learner, they are taken off.
+        They would be drawn as noise: as in the learner, they are subtracted.
         """
         equations, start = self.model.equations, self.model.start
         noise, kernels = math.exp(start[-1]), self.model.kernels(start)

@@ -44,7 +44,7 @@ _TINY = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class Told:
-    """What the rows tell a term, all other terms given.
+    """What the rows say about a term, given all other terms.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class GibbsChain:
     Attributes
     ----------
     theta : ndarray of shape (n_parameters,)
-        Logs of the hyperparameters, as of ``HyperModel``.
+        Logs of the hyperparameters, as for ``HyperModel``.
     functions : ndarray of shape (Σ U_d,)
         Values of all terms at their cells.
     constant : float

@@ -186,7 +186,7 @@ class HyperModel:
     noise_variance : float
         Where chains begin.
     constant : float or None
-        As of ``AdditiveSystem``: precision of the prior of a constant beside the terms, 0 for a
+        As for ``AdditiveSystem``: precision of the prior of a constant beside the terms, 0 for a
         flat one. None: there is no constant.
     """
 

@@ -7,9 +7,9 @@ updates of
     log p(θ_d) + log p(z_d1 | θ_d) + Σ_t log p(z_dt | z_d,t−1, θ_d),
 
 the Markov factorisation of the prior, in O(n). The rows have no part in it. It is what the paper's
-FFBS suggests, and a reference: n states of m components tell the variance of what moves them to a
-relative sqrt(2 / (n m)), so that a draw of θ_d moves as little, however little the rows say of it.
-Effects of levels are their own states.
+FFBS suggests, and a reference: n states of m components determine the variance of what moves them
+to a relative sqrt(2 / (n m)), so that a draw of θ_d moves as little, however little the rows say of
+it. Effects of levels are their own states.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def require_states(model: HyperModel) -> None:
     Raises
     ------
     ParameterError
-        With the name of the first term of which they are not.
+        If they are not, with the name of the first such term.
     """
     layout = model.equations.layout
     for name, cells, term in zip(layout.names, layout.cells, model.terms, strict=True):
@@ -65,7 +65,7 @@ def require_states(model: HyperModel) -> None:
             raise ParameterError(
                 f'method="{METHOD}" draws the parameters of a term given its states, which only '
                 "levels and Matérn functions of one column without `by` have, and the term "
-                f'{name!r} with the kernel {term.kernel!r} is neither: take method="gibbs", or '
+                f'{name!r} with the kernel {term.kernel!r} is neither: use method="gibbs", or '
                 "name its parameters as fixed"
             )
 

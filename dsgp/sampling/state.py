@@ -1,7 +1,7 @@
 """States of chains as numbers and arrays: what travels between processes, and what is kept on disk.
 
-A chain made anew from what it is a chain of, with a state put into it, goes on bit for bit as the
-one that the state was taken of.
+A new chain of the same model and rows, into which a state is put, continues bit for bit as the
+chain that the state came from.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def check_writable(path: str | Place, overwrite: bool = False) -> None:
             )
         if not _is_store(place):
             raise StorageError(
-                f"{str(place)!r} exists and is no dsgp store, so it is not overwritten; "
+                f"{str(place)!r} exists and is not a dsgp store, so it is not overwritten; "
                 "choose another path"
             )
     if not isinstance(place, Path):
@@ -118,7 +118,9 @@ def read(
         if not _is_store(place):
             if not exists(place):
                 raise StorageError(f"there is no {label}; check the path")
-            raise StorageError(f"{label} is no dsgp store (a folder written by dsgp fit or save)")
+            raise StorageError(
+                f"{label} is not a dsgp store (a folder written by dsgp fit or save)"
+            )
         with local_copy(place) as folder:
             attributes = _checked(folder, label)
             tree = _read_tree(zarr.open_group(str(folder), mode="r"))

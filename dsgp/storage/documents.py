@@ -47,7 +47,7 @@ class Attributes(Strict):
     files : dict of str to FileEntry
         Every file but the root.
     checksums : dict of str to str
-        Of settings by name; they tell which one was changed.
+        Of settings by name; they identify the one that was changed.
     digest : str
         SHA-256 over the whole root file but this.
     """
@@ -223,7 +223,7 @@ def require_layout(documents: Mapping[str, Mapping[str, Any]], files: Mapping[st
             (one for one in accumulate(name.split("/"), "{}/{}".format) if one in chunks), ""
         )
         if not owner:
-            raise StorageError(f"its file {name!r} is of no array")
+            raise StorageError(f"its file {name!r} belongs to no array")
         chunks[owner][0] += 1
         chunks[owner][1] += size
     total = 0

@@ -42,7 +42,7 @@ def read_document(path: Place, name: str = ROOT) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
         json.dumps(document, allow_nan=False)  # 1e999 is read as infinity
     except (ValueError, RecursionError) as error:
-        raise StorageError(f"{name} is no JSON that dsgp writes: {error}") from error
+        raise StorageError(f"{name} is not JSON that dsgp writes: {error}") from error
     if not isinstance(document, dict):
         raise StorageError(f"{name} holds no JSON object")
     return document
@@ -55,7 +55,9 @@ def require_regular(path: Path, name: str) -> None:
     except OSError as error:
         raise StorageError(f"{name} cannot be read: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):
-        raise StorageError(f"{name} is no regular file; a store has regular files and folders only")
+        raise StorageError(
+            f"{name} is not a regular file; a store has regular files and folders only"
+        )
 
 
 def files_of(folder: Path) -> dict[str, int]:
@@ -75,7 +77,7 @@ def _files(
     kind = folder.stat()
     here = (kind.st_dev, kind.st_ino)
     if here in above or depth > _DEEPEST:
-        raise StorageError(f"the folders below {within!r} go round in circles, or too deep")
+        raise StorageError(f"the folders below {within!r} form a cycle, or are nested too deeply")
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda one: one.name):
             name = f"{within}{entry.name}"
@@ -115,7 +117,7 @@ def require_files(folder: Path, files: Mapping[str, int], table: Mapping[str, An
     ----------
     folder : Path
     files : mapping of str to int
-        As of ``files_of``.
+        As for ``files_of``.
     table : mapping of str to an entry with ``bytes`` and ``sha256``
     """
     for name in table:
@@ -126,8 +128,8 @@ def require_files(folder: Path, files: Mapping[str, int], table: Mapping[str, An
             continue
         if name not in table:
             raise StorageError(
-                f"{name!r} is none of the files that it was saved with; take it away, if something "
-                "else put it there"
+                f"{name!r} is not one of the files that it was saved with; remove it, if another "
+                "program put it there"
             )
         entry = table[name]
         if size != entry.bytes:
@@ -139,4 +141,4 @@ def require_files(folder: Path, files: Mapping[str, int], table: Mapping[str, An
 
 
 def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number of JSON")

@@ -116,7 +116,7 @@ def check_arrays(tree: Mapping[str, Any], declared: Mapping[str, Array]) -> dict
     arrays = dict(_flat(tree, ""))
     for path in arrays:
         if path not in declared:
-            raise StorageError(f"array {path!r} is none of such a model")
+            raise StorageError(f"array {path!r} does not belong to such a model")
     sizes: dict[str, int] = {}
     for path, one in declared.items():
         if path in arrays:
@@ -136,7 +136,7 @@ def _flat(tree: Mapping[str, Any], within: str) -> Iterator[tuple[str, NDArray[A
 
 def _check(path: str, array: NDArray[Any], one: Array, sizes: dict[str, int]) -> None:
     if array.dtype.kind not in one.kinds:
-        raise StorageError(f"array {path!r} is of type {array.dtype}, which it cannot be")
+        raise StorageError(f"array {path!r} is of type {array.dtype}, which is not allowed")
     if one.dims is not None:
         further = array.ndim - len(one.dims)
         fits = further in ((0, 1) if one.or_columns else (0,)) and all(

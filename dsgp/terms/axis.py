@@ -373,7 +373,7 @@ class VarianceFunction:
 
 def _require_slope(kernel: Matern) -> None:
     if kernel.order < 2:
-        raise ParameterError(f"{kernel!r} has no derivative; take Matern32 or smoother")
+        raise ParameterError(f"{kernel!r} has no derivative; use Matern32 or smoother")
 
 
 def _dynamics(kernel: Matern) -> tuple[tuple[float, ...], Floats, float]:

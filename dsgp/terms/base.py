@@ -30,7 +30,7 @@ def sum_by(codes: Codes, n_points: int, values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Observations:
-    """What rows tell about the function at the cells of one term.
+    """Sufficient statistics of rows about the function at the cells of one term.
 
     Attributes
     ----------
@@ -121,7 +121,7 @@ class Evidence:
 
 
 class Slopes(Mapping[str, float]):
-    """Derivatives by the logs of parameters that are computed when one is asked for."""
+    """Derivatives by the logs of parameters that are computed when one is needed."""
 
     def __init__(self, names: Sequence[str], compute: Callable[[], dict[str, float]]) -> None:
         self._names, self._compute = tuple(names), compute
@@ -150,7 +150,7 @@ class Posterior:
     kernel : Kernel
     seen : Observations
     mean, variance : ndarray of shape (n_cells,)
-        Of the function at the cells.
+        Moments of the function at the cells.
     dual : ndarray of shape (n_cells,)
         (K + R)⁻¹ target, so that ``mean`` = K @ dual.
     evidence : Evidence
@@ -170,7 +170,7 @@ class Posterior:
     def predict(self, inputs: Floats) -> tuple[Floats, Floats]:
         """Posterior mean and variance at new inputs.
 
-        Each input is computed by itself: its prediction does not depend on the others.
+        Inputs are independent: a prediction does not depend on the others.
         """
         mean = self.cells.kernel_sum(self.kernel, self.dual)(inputs)
         variance = self.cells.variance_function(self.kernel, self.seen.weight)(inputs)
@@ -324,11 +324,11 @@ class Cells(ABC):
         """Return the posterior variance as a function of the input; it needs no target."""
 
     def prior_variance(self, kernel: Any, inputs: Floats) -> Floats:
-        """Prior variance of what a row gets of the function, (n,)."""
+        """Prior variance of the function times its factor at each row, (n,)."""
         return np.full(len(inputs), kernel.std**2)
 
     def multipliers(self, inputs: Floats) -> Floats | None:
-        """What the function is multiplied by in each row, (n,); None where that is 1."""
+        """Factor of the function in each row, (n,); None if it is 1 everywhere."""
         return None
 
     def is_missing(self, inputs: Floats) -> NDArray[np.bool_]:
@@ -360,7 +360,7 @@ class Cells(ABC):
         """
 
     def fewest_bins(self) -> int:
-        """How many bins there are at least."""
+        """The smallest number of bins."""
         return 1
 
     @abstractmethod
@@ -386,11 +386,11 @@ class Cells(ABC):
     # ------------------------------------------------------------------ resolution and search
 
     def scale(self, weight: Floats) -> Scale | None:
-        """How the inputs spread; None where there is no lengthscale."""
+        """Spread of the inputs; None if there is no lengthscale."""
         return None
 
     def scale_of(self, name: str, weight: Floats) -> Scale | None:
-        """How the input spreads that a lengthscale is of, by the name of that parameter."""
+        """Spread of the input of a lengthscale, by the name of the lengthscale."""
         return self.scale(weight)
 
     def slopes(self, values: Floats) -> Floats | None:
@@ -421,7 +421,7 @@ class Cells(ABC):
 
     @property
     def n_curves(self) -> int:
-        """How many functions without anything in common the term consists of."""
+        """The number of independent functions of which the term consists."""
         return 1
 
     @property
@@ -433,8 +433,8 @@ class Cells(ABC):
     def is_resolved(self) -> bool:
         """Whether there must be as many nodes as the function has detail.
 
-        Else the variance that nodes leave open stays in what the rows say of the noise while
-        hyperparameters are learned, and is told.
+        Otherwise the variance that nodes do not represent counts as noise while hyperparameters are
+        learned, and is reported.
         """
         return True
 

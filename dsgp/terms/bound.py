@@ -116,7 +116,7 @@ class BoundTerm:
 
     @property
     def role(self) -> str:
-        """What the term is to a reader, in the plural: terms of one role are told of together.
+        """What the term is to a reader, in the plural: terms of one role are reported together.
 
         A curve for each level of a group, or a coefficient that a column multiplies, has an
         effect of its first input in it and counts as a main effect.

@@ -36,7 +36,7 @@ class ExpectedChain:
     Attributes
     ----------
     kernel : Matern
-        That of the posterior.
+        The kernel of the posterior.
     tau : ndarray of shape (n,)
         Step to each point, times the rate of the kernel.
     first : ndarray of shape (m, m)
@@ -55,7 +55,7 @@ class ExpectedChain:
     def log_density(self, kernel: Matern) -> ExpectedDensity:
         r"""Expected log density of all states under a kernel of the same order.
 
-        Of the states as the function and its derivatives by τ of the posterior's kernel; other
+        The states are the function and its derivatives by τ of the posterior's kernel; other
         units of the input add a constant.
 
         .. math:: E \log p(z_1) + \sum_{t>1} E \log p(z_t | z_{t-1})

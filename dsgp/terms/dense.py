@@ -88,9 +88,9 @@ class Factored(Cells):
                     "Smooth(form='state-space')"
                 )
             warnings.warn(
-                f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that its covariance of "
-                f"{len(self)} distinct values is held by: {share:.2g} of its prior variance is "
-                f"left out; take fewer bins, or {other}",
+                f"{kernel!r} is too rough for the {MOST_COLUMNS} columns that represent its "
+                f"covariance of {len(self)} distinct values: {share:.2g} of its prior variance is "
+                f"left out; use fewer bins, or {other}",
                 DataWarning,
                 stacklevel=2,
             )

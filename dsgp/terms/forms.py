@@ -13,7 +13,7 @@ MOST_STATES = 16
 
 
 def family_of(kernel: Kernel, form: str | None, column: str) -> str:
-    """Say what the cells of a kernel are, by cost where no form is asked for."""
+    """Say what the cells of a kernel are, by cost if no form is specified."""
     if form == "dense":
         return "dense"
     if isinstance(kernel, Matern):
@@ -24,7 +24,7 @@ def family_of(kernel: Kernel, form: str | None, column: str) -> str:
             if type(part).state_space is Kernel.state_space:
                 raise ParameterError(
                     f"form='state-space' of column {column!r}: {part!r} has no state-space form; "
-                    "leave the form out, or take another kernel"
+                    "leave the form out, or use another kernel"
                 )
         return "markov"
     if any(part.error is not None for part in parts):

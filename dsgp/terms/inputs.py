@@ -151,5 +151,5 @@ class Input:
         if made.part not in (None, *PARTS) or (
             isinstance(made.period, str) and made.period not in PERIODS
         ):
-            raise ParameterError(f"{settings} is no input of a term")
+            raise ParameterError(f"{settings} is not an input of a term")
         return made

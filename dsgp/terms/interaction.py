@@ -21,32 +21,32 @@ FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
 
 @dataclass(frozen=True, repr=False)
 class Tensor(Term):
-    """What two columns do together, beyond what each of them does by itself.
+    """Interaction of two columns: their joint effect beyond the sum of their main effects.
 
-    A smooth surface of two columns of numbers or dates, a curve for each level of a category less
-    what these have in common, or an effect of each pair of levels. Its prior has no main effects:
-    averaged over the rows of either column it is 0 whatever the other column is, so that terms of
-    the single columns keep their meaning beside it.
+    It is a smooth surface for two columns of numbers or dates, one curve per level for a column of
+    numbers and a category, or one effect per pair of levels. Its prior has no main effects:
+    averaged over the rows of either column it is 0 for any value of the other one, so that terms of
+    the single columns keep their meaning.
 
     Parameters
     ----------
     column, other : str
         The columns. ``column`` may be left out where ``terms`` maps it to the term.
     kernel, other_kernel : kernel, optional
-        Of each column of numbers or dates; the model's default where they are left out. Columns of
-        levels have none.
+        Kernels of the columns of numbers or dates; by default that of the model. Columns of levels
+        have none.
     part, other_part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
-        Of a column of dates, whose values are the levels.
+        Part of a column of dates, whose values are the levels.
     bins : int, optional
-        Of each column of numbers or dates where rows are binned, 4 to 64; 24 where left out.
+        Number of bins per column of numbers or dates if rows are binned, 4 to 64; by default 24.
     name : str, optional
-        What the term is called; by default both columns.
+        Name of the term; by default those of both columns.
 
     Notes
     -----
-    Distinct values of each column are kept where there are few, else ``bins`` of each; a
-    category of many levels leaves fewer bins to the other column. ``Smooth(column, by=other)`` has
-    a curve for each of very many levels, which then share the main effect.
+    Distinct values of each column are kept if they are few, otherwise ``bins`` bins per column;
+    with a category of many levels, the other column has fewer bins. For very many levels,
+    ``Smooth(column, by=other)`` has one curve per level, which includes the main effect.
 
     Examples
     --------
@@ -85,8 +85,8 @@ class Tensor(Term):
             differ = (self.part, self.kernel) != (self.other_part, self.other_kernel)
             if not differ:
                 raise ParameterError(
-                    f"{self!r} is of column {self.column!r} twice, which has no interaction with "
-                    "itself: take Smooth or Levels for its effect, or name two columns"
+                    f"{self!r} has column {self.column!r} twice, which has no interaction with "
+                    "itself: use Smooth or Levels for its effect, or name two columns"
                 )
 
     def _label(self) -> str:
@@ -97,7 +97,7 @@ class Tensor(Term):
 
     def _other(self) -> str:
         if self.other is None:
-            raise ParameterError(f"{self!r} names one column: an interaction is of two")
+            raise ParameterError(f"{self!r} names one column: an interaction needs two")
         return self.other
 
     @property
@@ -119,7 +119,7 @@ class Tensor(Term):
         sides.sort(key=lambda side: isinstance(side[1], Independent))
         (value, first), (other, second) = sides
         if value == other:
-            raise ParameterError(f"{self!r} is of the same values of column {value.column!r} twice")
+            raise ParameterError(f"{self!r} has the same values of column {value.column!r} twice")
         n_levels = sum(isinstance(kernel, Independent) for kernel in (first, second))
         return BoundTerm(
             self.label,
@@ -153,12 +153,12 @@ class Tensor(Term):
         period = getattr(kernel, "period", None)
         if isinstance(period, str) and not kind.is_date:
             raise ParameterError(
-                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
-                "none: give the period as a number, in the column's units"
+                f"{type(kernel).__name__}({period!r}) is for dates, and input column {column!r} "
+                "has none: give the period as a number, in the column's units"
             )
         if any(isinstance(leaf, Wiener) for leaf in leaves_of(kernel)):
             raise ParameterError(
-                f"{self!r}: a Wiener process has no lengthscale; take Matern52() or another kernel"
+                f"{self!r}: a Wiener process has no lengthscale; use Matern52() or another kernel"
             )
         folded = period if isinstance(kernel, Periodic) else None
         return Input(column, period=folded), with_days(kernel)

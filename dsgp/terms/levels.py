@@ -16,12 +16,12 @@ _COARSE_ENTRIES = 2e7
 
 
 class LevelCells(Cells):
-    """Levels by their numbers, with K = v I: the levels have nothing in common.
+    """Levels by their numbers, with K = v I: their effects are independent.
 
     Parameters
     ----------
     points : ndarray of shape (n_levels,)
-        Increasing numbers. An input that is not among them is a level never seen, whose effect has
+        Increasing numbers. An input that is not among them is an unknown level, whose effect has
         its prior.
 
     Examples

@@ -224,9 +224,9 @@ def _require_digits(
         lost = lost or (not (variance > 0).all() and prior > _LEAST_VARIANCE)
     if lost:
         raise DigitsError(
-            f"float64 has not the digits for {kernel!r} in state-space form beside so little noise "
-            "and so many values within a lengthscale: give its term form='dense', take fewer bins, "
-            "or more noise"
+            f"float64 has too little precision for {kernel!r} in state-space form with so little "
+            "noise and so many values within a lengthscale: give its term form='dense', use "
+            "fewer bins, or more noise"
         )
 
 

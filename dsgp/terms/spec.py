@@ -124,19 +124,19 @@ class Smooth(Term):
     column : str, optional
         Numbers, or dates (in days). It may be left out where ``terms`` maps the column to the term.
     kernel : kernel, optional
-        Its covariance; the model's default where it is left out. Any kernel of ``dsgp.kernels``,
+        Its covariance; by default that of the model. Any kernel of ``dsgp.kernels``,
         sums and products of these, or an object with a method ``covariance(x, y)``.
     by : str, optional
-        A column of categories: a function for each of its levels, with the same hyperparameters
-        (beside ``Smooth(column)`` these are departures from a common function). A column of
-        numbers: the function is multiplied by it (a varying coefficient). It is another column than
-        the function's, unless the kernel is periodic: a season may grow with time.
+        A column of categories: one function per level, with common hyperparameters (together with
+        ``Smooth(column)`` they are deviations from a common function). A column of numbers: the
+        function is multiplied by it (a varying coefficient). It must differ from ``column`` unless
+        the kernel is periodic: a season may grow with time.
     name : str, optional
-        What the term is called; by default its column, with ``by`` and a kernel that is periodic.
+        Name of the term; by default that of its column, with ``by`` and a periodic kernel.
     form : {"state-space", "dense"}, optional
-        How the kernel is computed with: in linear time, or by a dense factor that grows with the
-        detail of the function. Left out: in state-space form where that is exact and has 16
-        components at most, or where the kernel states an ``error``; else dense.
+        Form of the algebra: in linear time, or by a dense factor that grows with the detail of the
+        function. By default the state-space form if it is exact with at most 16 components, or if
+        the kernel has an ``error``; otherwise the dense form.
 
     Examples
     --------
@@ -181,19 +181,19 @@ class Smooth(Term):
         kind = columns[column]
         if kind.labels:
             raise DataError(
-                f"input column {column!r} holds categories, of which Smooth makes no function: "
-                f"take Levels({column!r})"
+                f"input column {column!r} holds categories, for which Smooth has no function: use "
+                f"Levels({column!r})"
             )
         if isinstance(period := getattr(kernel, "period", None), str) and not kind.is_date:
             raise ParameterError(
-                f"{type(kernel).__name__}({period!r}) is of dates, and input column {column!r} is "
-                "none: give the period as a number, in the column's units"
+                f"{type(kernel).__name__}({period!r}) is for dates, and input column {column!r} "
+                "has none: give the period as a number, in the column's units"
             )
         if _has_part(kernel, Wiener):
             raise ParameterError(
-                f"{kernel!r}: a Wiener process has no lengthscale that says how fine it is, by "
-                f"which a model chooses the points that hold it; fit column {column!r} by "
-                "SmoothingSpline, or take Matern52(), whose paths have as many derivatives"
+                f"{kernel!r}: a Wiener process has no lengthscale, by which a model chooses the "
+                f"nodes of a function; fit column {column!r} by SmoothingSpline, or use "
+                "Matern52(), whose paths have as many derivatives"
             )
         kernel = with_days(kernel)
         is_folded = isinstance(kernel, Periodic)
@@ -249,17 +249,17 @@ class Levels(Term):
         Text, categories, booleans, or numbers that stand for levels; or dates, with ``part``. It
         may be left out where ``terms`` maps the column to the term.
     part : {"weekday", "month", "quarter", "year", "day", "hour"}, optional
-        Of a date, whose values are the levels.
+        Part of a date, whose values are the levels.
     by : str, optional
-        Another column, of numbers, that the effects are multiplied by: a slope for each level.
+        Another column, of numbers, by which the effects are multiplied: one slope per level.
     missing : {"error", "ignore", "level"}, optional
-        What a missing level is: an error, no effect, or a level of its own; as the model says where
-        it is left out.
+        What a missing level is: an error, no effect, or a level of its own; by default as the
+        model's ``missing``.
     variance : float, optional
-        Of the effects, in squared units of the target: a start for the learner.
+        Variance of the effects, in squared units of the target: the initial value of the learner.
     fixed : iterable of {"variance"}
     name : str, optional
-        What the term is called.
+        Name of the term.
 
     Examples
     --------
@@ -333,11 +333,11 @@ class Linear(Term):
     column : str, optional
         Numbers, or dates (in days). It may be left out where ``terms`` maps the column to the term.
     variance : float, optional
-        Of the slope times the column's standard deviation, in squared units of the target: a start
-        for the learner.
+        Variance of the slope times the column's standard deviation, in squared units of the target:
+        the initial value of the learner.
     fixed : iterable of {"variance"}
     name : str, optional
-        What the term is called.
+        Name of the term.
     """
 
     column: str | None = None
@@ -358,7 +358,7 @@ class Linear(Term):
     def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
         column = self._column()
         if columns[column].labels:
-            raise DataError(f"{self!r}: input column {column!r} holds categories: take Levels")
+            raise DataError(f"{self!r}: input column {column!r} holds categories: use Levels")
         return BoundTerm(
             self.label,
             Constant(self.variance, self.fixed),
@@ -387,7 +387,7 @@ def _require_other_column(term: Smooth | Levels, *, may_be_same: bool = False) -
         why = "the effect of a level times the number of that level is one more effect of it"
     kind = type(term).__name__
     raise ParameterError(
-        f"{term!r}: by names its own column {term.column!r}, but {why}: take "
+        f"{term!r}: by names its own column {term.column!r}, but {why}: use "
         f"{kind}({term.column!r}) without by, or name another column"
     )
 

@@ -48,7 +48,7 @@ def parse_term(text: str) -> Term:
     Raises
     ------
     ParameterError
-        If it is no term.
+        If it is not a term.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def parse_term(text: str) -> Term:
         return term_of(expression_of(text))
     match = _COLUMN.fullmatch(text)
     if match is None:
-        raise ParameterError(f"{text!r} is no term; write COLUMN: TERM, e.g. 'color: Levels'")
+        raise ParameterError(f"{text!r} is not a term; write COLUMN: TERM, e.g. 'color: Levels'")
     quoted, single, plain, expression = match.groups()
     column = quoted or single or plain
     if expression is None:
@@ -79,7 +79,7 @@ def expression_of(text: str) -> Any:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise ParameterError(f"{text!r} is no term or kernel: {error.msg}") from error
+        raise ParameterError(f"{text!r} is not a term or a kernel: {error.msg}") from error
     return _evaluated(tree, text, top=True)
 
 
@@ -117,7 +117,9 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
             if isinstance(named.get(kernel), str):
                 named[kernel] = _made(named[kernel], text)
         return _made(node.func.id, text, *values, **named)
-    raise ParameterError(f"{text!r} is no term or kernel, e.g. Levels or Matern32(lengthscale=2)")
+    raise ParameterError(
+        f"{text!r} is not a term or a kernel, e.g. Levels or Matern32(lengthscale=2)"
+    )
 
 
 def _is_kernel(value: Any) -> bool:

@@ -122,7 +122,7 @@ def hold_out(
     if field.ndim != 3 or min(field.shape[1:]) <= side:
         raise DataError(
             f"expected a field of three dims, the last two longer than side = {side}, got "
-            f"{dict(field.sizes)}; transpose it, or take smaller squares (--side)"
+            f"{dict(field.sizes)}; transpose it, or use smaller squares (--side)"
         )
     if not 0 <= share < 1 or blocks < 0 or side < 1:
         raise ParameterError(

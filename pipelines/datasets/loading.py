@@ -282,7 +282,7 @@ def _stored(name: str, task: str, data_dir: str | Path | None) -> Whole:
 def _inputs(whole: Whole, options: Options) -> pd.DataFrame:
     columns, drop = options.get("columns"), options.get("drop", ())
     if columns is not None and drop:
-        raise ParameterError("--columns says which inputs are used already; leave out --drop")
+        raise ParameterError("--columns already says which inputs are used; leave out --drop")
     return chosen_inputs(whole.X, columns, drop, whole.source)
 
 
@@ -327,8 +327,8 @@ def _classes(y: NDArray, y_train: NDArray, whole: Whole) -> NDArray:
     if unseen.any():
         raise DataError(
             f"{whole.source}: the class {classes[unseen].tolist()[0]!r} of {whole.y.name!r} has "
-            f"{count[unseen][0]} of {len(y)} rows and none of them is trained on; leave rare "
-            "classes out, or choose another seed"
+            f"{count[unseen][0]} of {len(y)} rows and none of them is among the training rows; "
+            "leave rare classes out, or choose another seed"
         )
     return classes
 

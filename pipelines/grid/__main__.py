@@ -83,7 +83,7 @@ def image(
         ),
     ] = None,
     size: Annotated[
-        int, Option(metavar="N", help="Side of the square part that is used, in pixels.")
+        int, Option(metavar="N", help="Side length of the square part that is used, in pixels.")
     ] = 200,
     noise: Annotated[
         float,

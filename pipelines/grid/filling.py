@@ -28,7 +28,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True)
 class Known:
-    """A field of the data folder, and how it is treated unless told otherwise.
+    """A field of the data folder, and its default treatment.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def fill(da: xr.DataArray, held: HeldOut, options: Mapping[str, Any], clock: Sto
     options : mapping
         Of ``GridGP``.
     clock : Stopwatch
-        Is told the seconds of every method.
+        Receives the seconds of every method.
     """
     values = da.to_numpy()
     ever = da.notnull().any(str(da.dims[0]))

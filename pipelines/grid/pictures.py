@@ -99,7 +99,7 @@ def _read(name: str) -> Any:
     try:
         values = imread(name)
     except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{name!r} is no image that can be read: {error}") from error
+        raise DataError(f"{name!r} is not an image that can be read: {error}") from error
     return values if values.dtype == np.uint8 else values * WHITE
 
 

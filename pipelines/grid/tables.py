@@ -44,7 +44,7 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
         "peak 255) and SSIM are of all pixels, against the image before noise was added. Coverage "
         "is of the 95 % interval, of all pixels or, where some were left out, of those; of the "
         'image as it is with the noise of a pixel. "Noise of rounding" keeps the noise variance '
-        "at 1/12, that of whole grey levels: what is learnt as noise of a clean image is its "
+        "at 1/12, that of whole grey levels: what is learned as noise of a clean image is its "
         "edges.",
     ]
     for task in tasks:
@@ -67,14 +67,14 @@ def image_report(source: str, noise: float, tasks: Sequence[Task], notes: Iterab
                 for reconstruction in task.methods
             ],
         )  # fmt: skip
-    lines += ["", "## Seconds beside the paper's", ""]
+    lines += ["", "## Seconds, compared with the paper's", ""]
     lines += markdown_table(
         ["", "learning s", "reconstruction with variance s"], list(_beside_paper(tasks))
     )
     lines += [
         "",
         "The paper's image, also of 200 × 200 pixels, is not published, and its machine was "
-        "another one: its seconds tell the order of magnitude.",
+        "another one: its seconds give the order of magnitude only.",
         "",
         "## Hyperparameters",
         "",
@@ -101,7 +101,7 @@ def _without_truth(task: Task) -> str:
     taken = float(((task.given - task.ours.mean) ** 2).mean() ** 0.5)
     return (
         f"Nothing cleaner than this image is known, so that there is nothing to compare with: the "
-        f"noise learnt is {noise:.2f} grey levels, what smoothing takes away has a root mean "
+        f"noise learned is {noise:.2f} grey levels, what smoothing takes away has a root mean "
         f"square of {taken:.2f}."
     )
 

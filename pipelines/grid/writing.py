@@ -1,4 +1,4 @@
-"""The folder that every command of this package writes, and what it tells a terminal."""
+"""The folder that every command of this package writes, and what it prints on a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ def written(
     options: Mapping[str, Any],
     inputs: Iterable[str | Path] = (),
 ) -> Iterator[Results]:
-    """Yield what a command fills in; write report.md, metrics.json and report.json, and tell."""
+    """Yield what a command fills in; write report.md, metrics.json and report.json, and print."""
     out = Path("results") / f"grid-{name}" if out is None else out
     pipeline = f"grid {command}"
     with output_folder(out, pipeline, name, overwrite=overwrite, inputs=inputs) as folder:

@@ -75,27 +75,26 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(epilog=EXAMPLES)
 def main(
-    data_dir: Annotated[
-        Path, Option(metavar="FOLDER", help="Where the data sets are, as NAME.npz.")
-    ],
-    out: Annotated[Path, Option(metavar="FOLDER", help="What is written.")] = Path("results/paper"),
+    data_dir: Annotated[Path, Option(metavar="FOLDER", help="Folder of the data sets, NAME.npz.")],
+    out: Annotated[Path, Option(metavar="FOLDER", help="Output folder.")] = Path("results/paper"),
     only: Annotated[
         list[str] | None,
         Option(
             metavar="NAME",
-            help=f"Can be repeated, or be a list A,B,C. A table or figure: {', '.join(SECTIONS)}; "
-            f"or a data set of the comparisons: {', '.join(COMPARED)}.",
+            help="What to run: a list A,B,C, or repeated. A table or figure: "
+            f"{', '.join(SECTIONS)}; or a data set of the comparisons: {', '.join(COMPARED)}.",
         ),
     ] = None,
     methods: Annotated[
         list[str] | None,
         Option(
             metavar="METHOD",
-            help=f"Likewise: {', '.join(METHOD_NAMES)}. By default those that are installed.",
+            help=f"Methods to run: a list A,B,C, or repeated: {', '.join(METHOD_NAMES)}. By "
+            "default those that are installed.",
         ),
     ] = None,
     runs: Annotated[
-        int, Option(metavar="N", help="Runs of each method that draws random numbers.")
+        int, Option(metavar="N", help="Number of runs of each method that draws random numbers.")
     ] = RUNS_DEFAULT,
     quick: Annotated[
         bool,
@@ -105,10 +104,10 @@ def main(
         ),
     ] = False,
     minutes: Annotated[
-        float, Option(metavar="N", help="Of one method on one data set at most, by the clock.")
+        float, Option(metavar="N", help="Time limit per method and data set, in wall time.")
     ] = MINUTES_DEFAULT,
     at_once: Annotated[
-        int, Option(metavar="N", help="Cells that run at the same time; 2 with --quick.")
+        int, Option(metavar="N", help="Number of cells that run at the same time; 2 with --quick.")
     ] = 0,
     fetch: Annotated[
         bool,
@@ -116,11 +115,9 @@ def main(
     ] = False,
     report_only: Annotated[
         bool,
-        Option("--report-only", help="Run nothing: report what is finished, and count the rest."),
+        Option("--report-only", help="Run nothing: report the finished cells, and count the rest."),
     ] = False,
-    overwrite: Annotated[
-        bool, Option("--overwrite", help="Run again what is finished already.")
-    ] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Repeat finished cells.")] = False,
 ) -> None:
     """Reproduce the tables and figures of the paper, with our defaults beside them.
 
@@ -144,8 +141,8 @@ def main(
         cells = planned(choice)
         if not cells:
             raise ParameterError(
-                "no method that was chosen is of a table, figure or data set that was chosen; "
-                "see --help for their names"
+                "none of the chosen methods belongs to a chosen table, figure or data set; see "
+                "--help for their names"
             )
         notes += left_out(choice)
         if report_only:
@@ -167,7 +164,7 @@ def main(
             failures += failed
         notes += failures
         if not records:
-            raise ParameterError("no cell came to its end, so there is nothing to report")
+            raise ParameterError("no cell has finished, so there is nothing to report")
         command = _command(only, methods, runs, quick, minutes, at_once)
         write(records, cells, choice, notes, command, out)
         say(f"everything is in {out}")
@@ -192,7 +189,7 @@ def _listed(values: list[str] | None) -> tuple[str, ...]:
 
 
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Tell tables and figures from data sets, which mean their comparison.
+    """Separate tables and figures from data sets, which mean their comparison.
 
     A comparison that is named itself has all its sets, whatever sets are named beside it.
 

@@ -17,7 +17,8 @@ class PeerFit:
         Of the function, without the noise; None where the peer has no uncertainty.
     noise_variance : float or None
     seconds, cpu_seconds : dict of str to float
-        Of ``fit`` and ``predict``, and of others the peer tells; processor time counts all threads.
+        Of ``fit`` and ``predict``, and of others that the peer reports; processor time counts all
+        threads.
     peak_memory_mb : float or None
         Of a process of its own; None where the peer runs in the caller's.
     details : dict
@@ -34,7 +35,7 @@ class PeerFit:
 
 
 class Peer(Protocol):
-    """A method with one parameter, its size: basis functions a column, or the like.
+    """A method with one parameter, its size: basis functions per column, or the like.
 
     Attributes
     ----------

@@ -142,7 +142,7 @@ class Dineof:
         n = int(min(0.01 * observed.size + 40, 0.03 * observed.size, 0.5 * len(rows)))
         if n < 1:
             raise DataError(
-                f"DINEOF sets values aside; expected some, got {len(rows)} observed of "
+                f"DINEOF needs some observed values to set aside, got {len(rows)} observed of "
                 f"{observed.size}"
             )
         chosen = np.random.default_rng(self.seed).choice(len(rows), n, replace=False)

@@ -17,7 +17,7 @@ from pipelines.peers.contract import PeerFit
 
 
 class PyGam:
-    """``LinearGAM`` of SIZE splines a column, one smoothness for all from a grid of seven."""
+    """``LinearGAM`` of SIZE splines per column, one smoothness for all from a grid of seven."""
 
     size_default: ClassVar[int | None] = 40
     # It forms the design matrix whole and weighted copies of it.

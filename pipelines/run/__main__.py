@@ -82,11 +82,11 @@ def main(
     ] = None,
     fresh: Annotated[bool, Option("--fresh", help="Repeat every stage.")] = False,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Print which stages would run, and why.")
+        bool, Option("--dry-run", help="Print which stages would run and why, and run none.")
     ] = False,
     scheduler: Annotated[
         str | None,
-        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads."),
+        Option(metavar="ADDRESS", help="Address of a dask scheduler; by default threads are used."),
     ] = None,
     overwrite: Annotated[
         bool, Option("--overwrite", help="Replace the stages of other data.")
@@ -95,8 +95,8 @@ def main(
     """Run the stages of a configuration that are not up to date.
 
     Every stage keeps its results in a folder of its own. It runs again when its options, its data
-    or a stage before it changed; a run that was interrupted or killed resumes after the last stage
-    that it finished.
+    or a stage before it changed; a run that was interrupted or killed resumes after its last
+    finished stage.
     """
     exit_on_termination()
     with plain_errors():

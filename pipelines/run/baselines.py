@@ -29,7 +29,7 @@ CLASSIFIERS = (TREES, BOOSTING, "splines")
 def require(name: str, task: str) -> None:
     """Raise ``ParameterError`` where there is no such baseline for the task, or not installed."""
     if task == "counts":
-        raise ParameterError(f"baseline {name!r}: there are none for counts")
+        raise ParameterError(f"baseline {name!r}: there are no baselines for counts")
     if task == "classification" and name not in CLASSIFIERS:
         raise ParameterError(
             f"baseline for classification must be one of {', '.join(CLASSIFIERS)}, got {name!r}"

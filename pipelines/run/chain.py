@@ -144,13 +144,13 @@ def _stale(step: Step, root: Path, reason_by_step: Mapping[Step, str]) -> str | 
             return f"{need.name} runs"
     manifest = manifest_of(root / step.place)
     if manifest is None:
-        return "not there yet"
+        return "not run yet"
     if manifest["key"] != step.key:
         changed = manifest["options"] != plain_json(step.options)
         return "its options changed" if changed else "what it depends on changed"
     # A stage may have been made again by a run that ended before this one's turn.
     runs = {name: _run_of(root / need.place) for name, need in step.needs.items()}
-    return None if manifest["needs"] == runs else "what it depends on was made again"
+    return None if manifest["needs"] == runs else "what it depends on was run again"
 
 
 def _run_of(folder: Path) -> str | None:
@@ -177,7 +177,7 @@ def execute(
             _run(step, root, facts)
         manifest = manifest_of(root / step.place)
         if manifest is None:
-            raise DataError(f"{step.name} is gone from {str(root)!r}; run the chain again")
+            raise DataError(f"{step.name} has been removed from {str(root)!r}; run the chain again")
         yield step, manifest
 
 

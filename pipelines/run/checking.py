@@ -1,4 +1,4 @@
-"""What a configuration asks for and no run could do: told before the first stage."""
+"""Checks of a configuration before the first stage: what no run could do."""
 
 from glob import has_magic
 from pathlib import Path
@@ -77,8 +77,8 @@ def _require_complete(options: Additive | Scoring) -> None:
     for kernel in (default, *term_kernels):
         if kernel.lengthscale is None or kernel.variance is None:
             raise ParameterError(
-                "learner: none keeps the given hyperparameters, but a kernel lacks lengthscale or "
-                "variance: give them"
+                "learner: none keeps the given hyperparameters, but a kernel has no lengthscale "
+                "or no variance: give them"
             )
     if isinstance(options, Additive) and options.noise_variance is None:
         raise ParameterError("learner: none keeps noise_variance, but it is not given: give it")
@@ -89,8 +89,8 @@ def _inputs_of(load: Load) -> list[str] | None:
     for name in (load.data, load.test):
         if name is not None and (address := address_of(name)):
             raise ParameterError(
-                f"load: {address!r} is an address, and a run goes on where it was by what files "
-                "of this machine tell of their changes; copy the table here"
+                f"load: {address!r} is an address, and a run can resume only with files on this "
+                "machine, whose changes it can detect; copy the table here"
             )
     path = Path(load.data)
     is_table = path.is_file() and load.data.lower().endswith(FILE_TYPES)

@@ -91,7 +91,7 @@ def report(
 
 
 def _entry(folders: Mapping[str, Path]) -> dict[str, Any]:
-    """What is told of a model: measures, seconds of each stage, and what was fitted."""
+    """What is reported of a model: measures, seconds of each stage, and what was fitted."""
     manifests = {stage: manifest_of(folder) or {} for stage, folder in folders.items()}
     fitted = {
         stage: describe_model(dsgp.load(folder / MODEL))
@@ -118,7 +118,7 @@ def _entry(folders: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def comparison(entries: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
-    """A row a model: its measures, and the seconds of fit and prediction."""
+    """One row per model: its measures, and the seconds of fit and prediction."""
     return pd.DataFrame(
         {
             model: {

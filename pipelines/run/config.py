@@ -72,7 +72,7 @@ def _require_task(name: str, model: Model, task: str) -> None:
     if task == "regression" and model.scoring is not None:
         raise ValueError(
             f"models.{name}: scoring is for labels and counts, and task is regression; leave "
-            "scoring out, or say task: classification or counts"
+            "scoring out, or set task: classification or counts"
         )
     if task != "regression" and model.scoring is None:
         raise ValueError(
@@ -107,7 +107,7 @@ class _Loader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} comes twice", key_node.start_mark
+                    None, None, f"key {key!r} occurs twice", key_node.start_mark
                 )
             seen.add(key if isinstance(key, str) else repr(key))
         return super().construct_mapping(node, deep)
@@ -209,7 +209,7 @@ def _line(entry: ErrorDetails) -> str:
     if kind == "extra_forbidden":
         return f"{key}: there is no such key; {_known(entry['loc'])}"
     if kind == "missing":
-        return f"{key}: is required and not there"
+        return f"{key}: is required and missing"
     if kind == "string_pattern_mismatch":
         return (
             f"{key}: expected letters, digits, spaces and . _ + - (64 at most), "

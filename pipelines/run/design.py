@@ -90,7 +90,8 @@ class Design:
         names = [made for name in self.inputs for made in self._made_of(name)]
         if twice := [name for name, n in Counter(names).items() if n > 1]:
             raise DataError(
-                f"input column {twice[0]!r} is called like one made of another; rename it"
+                f"input column {twice[0]!r} has the name of a column that is made from another "
+                "one; rename it"
             )
         return names
 

@@ -146,9 +146,8 @@ def _codes(
         row = unseen.idxmax()
         raise DataError(
             f"{part}: input column {name!r} has {frame.loc[row, name]!r} in row "
-            f"{frame.loc[row, ROW]} of the data (counted "
-            "from 0), which no training row has; say encode.unseen: missing, with missing: ignore "
-            "of the models, or drop the column"
+            f"{frame.loc[row, ROW]} of the data (counted from 0), which no training row has; set "
+            "encode.unseen: missing, and missing: ignore for the models, or drop the column"
         )
     return codes.where(codes >= 0)
 
@@ -161,7 +160,7 @@ def _classes(path: Path, target: str) -> Labels:
         if len(classes) > 1000:
             raise DataError(
                 f"target {target!r} has more than 1000 distinct values; expected labels: for "
-                "numbers say task: regression"
+                "numbers set task: regression"
             )
     if len(classes) < 2:
         raise DataError(

@@ -42,7 +42,7 @@ def evaluate(work: Work, options: Evaluation, model: str) -> None:
         if n_impossible := impossible(labels, probability, classes):
             warnings.warn(
                 f"{model} gives probability 0 to the label of {n_impossible} of {len(labels)} test "
-                "rows: its MNLL is infinite, and left empty",
+                "rows: its MNLL (mean negative log likelihood) is infinite, and left empty",
                 DataWarning,
                 stacklevel=2,
             )

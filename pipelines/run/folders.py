@@ -52,7 +52,9 @@ def chain_folder(
     _require_ours(path, data, overwrite)
     try:
         path.mkdir(parents=True, exist_ok=True)
-        refusal = f"another run works in {str(path)!r}; wait for its end, or choose another folder"
+        refusal = (
+            f"another run works in {str(path)!r}; wait until it ends, or choose another folder"
+        )
         with only_here(path / LOCK, refusal):
             for rest in path.rglob(".*.part"):
                 shutil.rmtree(rest) if rest.is_dir() else rest.unlink()
@@ -74,7 +76,7 @@ def _require_ours(path: Path, data: str, overwrite: bool) -> None:
     marker = read_json(path / MARKER)
     if marker is None or marker.get("made_by") != MAKER:
         raise StorageError(
-            f"{str(path)!r} exists and no chain of dsgp wrote it, so it is left alone; choose "
+            f"{str(path)!r} exists and no chain of dsgp wrote it, so it is not replaced; choose "
             "another folder"
         )
     if marker.get("data") != data and not overwrite:

@@ -86,7 +86,7 @@ def write_given(work: Work, split: Split, task: str) -> None:
 
 
 def fingerprint(options: Load) -> dict[str, Any]:
-    """What tells whether the files are still those that were loaded; of built-in sets nothing."""
+    """What identifies the files that were loaded; nothing for built-in sets."""
     file_marks: dict[str, Any] = {}
     for key in ("data", "test"):
         name = getattr(options, key)

@@ -78,7 +78,7 @@ def measure_regression(
     f : ndarray of shape (n_test,), optional
         The true function; `f_noise_variance` is that of y around it.
     noise_variance : float, optional
-        The part of ``std**2`` that is noise, where the model tells.
+        The part of ``std**2`` that is noise, if the model reports it.
 
     Returns
     -------

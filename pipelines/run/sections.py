@@ -117,9 +117,9 @@ class Load(Section):
     @model_validator(mode="after")
     def _one_list_of_columns(self) -> Self:
         if self.columns is not None and self.drop:
-            raise ValueError("columns says which inputs are used already; leave out drop")
+            raise ValueError("columns already says which inputs are used; leave out drop")
         if self.test is not None and "test_share" in self.model_fields_set:
-            raise ValueError("test names the rows to test on already; leave out test_share")
+            raise ValueError("test already names the rows to test on; leave out test_share")
         self.format  # noqa: B018 (checks it)
         return self
 
@@ -272,14 +272,14 @@ class Scoring(Section):
             )
         if self.structure == "additive" and self.n_projections is not None:
             raise ValueError(
-                "n_projections is of structure: pursuit, and structure is additive; leave it out, "
+                "n_projections is for structure: pursuit, and structure is additive; leave it out, "
                 "or say structure: pursuit"
             )
         if self.structure == "pursuit":
             for name in ADDITIVE_ONLY:
                 if name in self.model_fields_set:
                     raise ValueError(
-                        f"{name} is of structure: additive, and structure is pursuit; leave it out"
+                        f"{name} is for structure: additive, and structure is pursuit; leave it out"
                     )
         return self
 
@@ -315,13 +315,13 @@ class Model(Section):
             raise ValueError("pursuit on the residual needs an additive stage before it")
         if self.additive is not None and self.pursuit is not None and not residual:
             raise ValueError(
-                "pursuit on the data makes no use of the additive stage before it: say "
-                "fit_to: residual, or make two models of them"
+                "pursuit on the data does not use the additive stage before it: set fit_to: "
+                "residual, or make two models"
             )
         if residual and self.additive is not None and self.additive.noise_terms:
             raise ValueError(
-                "noise_terms are of the additive model, and the noise of a sum of two fits is that "
-                "of the residual: with fit_to: residual leave out noise_terms"
+                "noise_terms are for the additive model, and the noise of a sum of two fits is "
+                "that of the residual: with fit_to: residual leave out noise_terms"
             )
         for fitted in (self.additive, self.pursuit):
             if fitted is not None and fitted.target_transform is not None:
@@ -336,7 +336,7 @@ class Model(Section):
             for stage in ("additive", "pursuit"):
                 if getattr(self, stage) is not None:
                     raise ValueError(
-                        "scoring finds projections of its own with structure: pursuit; leave out "
+                        "scoring learns its own projections with structure: pursuit; leave out "
                         f"the stage {stage}, or structure"
                     )
         if self.pursuit is not None and self.scoring is not None and self.scoring.terms:

@@ -54,7 +54,7 @@ def run_from_command_line(
     table_of: Callable[[dict[str, Any]], dict[str, str]],
     own_options: Mapping[str, tuple[str, ...]],
 ) -> None:
-    """Load, fit, test, write and tell what the options of a command line ask for.
+    """Load, fit, test, write and print, as the options of a command line say.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def run_from_command_line(
     build : callable
         Makes the estimator from the name of the model, the options and a seed.
     table_of : callable
-        Lines to be told of a report.
+        Lines to print from a report.
     own_options : mapping of str to tuple of str
         Names of models, with the options that no other has.
     """

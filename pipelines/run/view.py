@@ -52,7 +52,7 @@ class View:
             beside = model.terms_[model.n_projections_ :]
             columns = list(dict.fromkeys(name for term in beside for name in term.bound.columns))
         if clash := set(columns) & set(weights.index):
-            raise DataError(f"input column {min(clash)!r} is called like a projection; rename it")
+            raise DataError(f"input column {min(clash)!r} has the name of a projection; rename it")
         if not columns and len(weights) == 0:
             raise DataError("the pursuit found no projection, so there is nothing to score in")
         return cls(columns, weights, centre, scale)

@@ -105,7 +105,11 @@ def main(
         Option(metavar="PEER", help=f"{', '.join(PEERS)}; with a size: mgcv:20. Can be repeated."),
     ] = None,
     streamed: Annotated[
-        bool, Option("--streamed", help=f"Dask arrays at every size, not from {IN_MEMORY:,} rows.")
+        bool,
+        Option(
+            "--streamed",
+            help=f"Use dask arrays at every size, not only from {IN_MEMORY:,} rows on.",
+        ),
     ] = False,
     scheduler: Annotated[
         str | None,
@@ -146,7 +150,7 @@ def main(
             measure_workers(plan)
             return
         if quick or check is not None:
-            raise ParameterError("--quick and --check are of --workers; name some")
+            raise ParameterError("--quick and --check need --workers; name some numbers of workers")
         _measure_sizes(
             _sizes(sizes or SIZES), seed, n_test, model, repeats, peer or [], streamed, scheduler,
             out or Path("results/scaling"), overwrite,
@@ -197,7 +201,7 @@ def _measure_sizes(
     records, failures = run_all(planned, out / RUNS, scheduler, overwrite)
     notes += failures
     if not records:
-        raise ParameterError("no run came to its end, so there is nothing to report")
+        raise ParameterError("no run has finished, so there is nothing to report")
     report = {
         "data": {"name": "synth8d", "columns": N_COLUMNS, "noise_variance": NOISE_VARIANCE},
         "seed": seed,

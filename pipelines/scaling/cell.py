@@ -152,7 +152,7 @@ def workers_of(scheduler: str | None, n_workers: int) -> Iterator[tuple[Client, 
         if len(addresses) < n_workers:
             raise ParameterError(
                 f"the cluster at {scheduler} has {len(addresses)} workers, and {n_workers} are "
-                "asked for; start more, or ask for fewer with --workers"
+                "needed; start more, or name fewer with --workers"
             )
         threads = {address: client.nthreads()[address] for address in addresses}
         if set(threads.values()) != {1}:

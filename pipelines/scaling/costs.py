@@ -115,7 +115,7 @@ def n_blocks(n: int) -> int:
 
 
 def require_enough(sizes: Sequence[int]) -> None:
-    """Refuse rows of fits that do not tell what grows with them from what does not.
+    """Refuse numbers of rows that cannot separate costs that grow with them from those that do not.
 
     Raises
     ------

@@ -62,7 +62,7 @@ class Settings:
     n, n_test : int
         Training and test rows.
     repeat : int
-        Further runs on the same data tell how far timings scatter.
+        Number of the run; runs on the same data show how far timings scatter.
     seed : int
     streamed : bool
         Dask arrays instead of arrays in memory.
@@ -271,7 +271,7 @@ def scores(
 def own_peak_memory_mb() -> float | None:
     """Largest resident memory of this program so far.
 
-    What getrusage tells begins with the memory of the process that started this one, so Linux is
+    What getrusage reports begins with the memory of the process that started this one, so Linux is
     asked for the program's own.
     """
     try:
@@ -308,7 +308,7 @@ def _warm_up(settings: Settings, X_test: Floats) -> None:
 
 
 def _stages(model: Any) -> dict[str, float]:
-    """Return wall seconds by stage, where the model tells them."""
+    """Return wall seconds by stage, if the model reports them."""
     return getattr(model, "fit_seconds_", {})
 
 

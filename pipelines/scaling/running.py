@@ -174,8 +174,8 @@ def require_own(out: Path, own_files: set[str]) -> None:
     foreign = sorted({entry.name for entry in out.iterdir()} - own_files)
     if foreign:
         raise StorageError(
-            f"{str(out)!r} holds {foreign[0]!r}, which is no file of this pipeline; "
-            "choose another folder"
+            f"{str(out)!r} holds {foreign[0]!r}, which is not a file of this pipeline; choose "
+            "another folder"
         )
 
 

@@ -98,7 +98,7 @@ def measure_workers(plan: Plan) -> None:
     records, notes = measured(cells)
     if notes:
         # Without one of them the model would be another one, and look the same.
-        raise ParameterError(f"{' '.join(notes)} The same command goes on with what is missing")
+        raise ParameterError(f"{' '.join(notes)} The same command resumes with what is missing")
     fitted = Fitted.of(records)
     like = next(each for each in records if each["settings"]["cluster"] == check.cluster)
     predicted = fitted.predict(check.n, check.cluster["workers"], like["cores"])

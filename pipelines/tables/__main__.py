@@ -55,19 +55,20 @@ def main(
         list[str] | None,
         Option(
             metavar="JOB",
-            help=f"Can be repeated, or be a list A,B,C: {', '.join(JOBS)}. By default those that "
-            "the folder has.",
+            help=f"Jobs to run: a list A,B,C, or repeated: {', '.join(JOBS)}. By default those in "
+            "the folder.",
         ),
     ] = None,
     models: Annotated[
         list[str] | None,
         Option(
             metavar="MODEL",
-            help=f"Likewise: {', '.join(METHODS)}. By default those that are installed.",
+            help=f"Models to fit: a list A,B,C, or repeated: {', '.join(METHODS)}. By default "
+            "those that are installed.",
         ),
     ] = None,
     quick: Annotated[
-        bool, Option("--quick", help="2000 training rows and 1000 test rows at most.")
+        bool, Option("--quick", help="Use at most 2000 training rows and 1000 test rows.")
     ] = False,
     minutes: Annotated[
         float, Option(metavar="N", help="Time limit per job and model, in wall time.")
@@ -98,7 +99,7 @@ def main(
         )
         notes += failures
         if not records:
-            raise ParameterError("no job came to its end, so there is nothing to report")
+            raise ParameterError("no job has finished, so there is nothing to report")
         finished = {settings.key: settings.file_name for settings in planned}
         for record in records:
             key = Settings(**record["settings"]).key

@@ -89,7 +89,7 @@ def _costs(record: Record, folder: Path) -> tuple[Floats, Floats]:
 
 
 def shares_of(records: Sequence[Record]) -> pd.DataFrame:
-    """Shares of variance of every term of every cell that tells them."""
+    """Shares of variance of every term of every cell that has them."""
     rows = [
         {"job": _key(record)[0], "method": _key(record)[1], **share}
         for record in records

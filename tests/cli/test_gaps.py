@@ -15,7 +15,10 @@ from dsgp.kernels import Matern52
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.uniform(0, 1, (80, 2)), columns=["area", "age"])
 GIVEN = {"learner": None, "missing": "ignore"}
-NEVER = r"'area' is missing in 1 of 2 rows to predict, and never was in training.* f is {:+.3g}"
+NEVER = (
+    r"'area' is missing in 1 of 2 rows to predict, and was never missing in training.*"
+    " there, which is {:+.3g}"
+)
 
 
 def fitted(table, target):
@@ -29,7 +32,7 @@ def test_a_gap_that_training_never_had_is_told_with_what_it_changes():
     centre = next(term.centre for term in model.terms_ if term.name == "area")
     with pytest.warns(DataWarning, match=NEVER.format(-centre).replace("+", r"\+")):
         mean = model.predict(gap)
-    with pytest.warns(DataWarning, match="never was in training"):
+    with pytest.warns(DataWarning, match="was never missing in training"):
         parts = model.components(gap)["mean"]
     assert parts.sel(term="area")[1] == pytest.approx(-centre)
     np.testing.assert_allclose(mean, model.intercept_ + parts.sum("term"))
@@ -46,7 +49,7 @@ def test_labels_and_counts_are_told_too():
         AdditiveGPClassifier(kernel, **GIVEN),
         GeneralizedAdditiveGP("poisson", kernel, **GIVEN),
     ):
-        with pytest.warns(DataWarning, match="'area' .*never was in training"):
+        with pytest.warns(DataWarning, match="'area' .*was never missing in training"):
             model.fit(X, (X["area"] > 0.4).astype(int)).predict(gap)
 
 

@@ -114,7 +114,7 @@ def test_files_of_other_programs_stay(tmp_path, failure, make):
     before = out.read_bytes()
     for options in ([], ["--overwrite"]):
         said = failure("smooth", data, "--out", out, *options)
-        assert "is no posterior written by dsgp" in said
+        assert "is not a posterior written by dsgp" in said
         assert "delete it yourself" in said
     assert out.read_bytes() == before
 

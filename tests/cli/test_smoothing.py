@@ -198,7 +198,7 @@ def test_a_saved_model_is_used_again(stores, tmp_path):
         learner=None,
     )
     require_same(second, expected)
-    assert "learnt from: nothing: given" in result.stdout
+    assert "learned from: nothing: given" in result.stdout
 
 
 def test_the_kernel_of_a_complete_field_is_not_doubled_for_one_with_gaps(stores, tmp_path):
@@ -309,7 +309,7 @@ def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command,
     [
         (["--variable", "t"], "has no variable 't'; it has 'sst' ('time', 'lat', 'lon')"),
         (["--kernel", "time"], "expected DIM=KERNEL, for instance time=matern52"),
-        (["--kernel", "x=matern32"], "'x' is no dim of 'sst', whose dims are time, lat, lon"),
+        (["--kernel", "x=matern32"], "'x' is not a dim of 'sst', whose dims are time, lat, lon"),
         (["--kernel", "lon=rbf"], "there is no kernel 'rbf'; expected matern12, "),
         (["--kernel", "lon=periodic"], "expected periodic:PERIOD with a positive number"),
         (["--kernel", "lon=periodic:-1"], "expected periodic:PERIOD with a positive number"),
@@ -325,7 +325,7 @@ def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command,
         (["--memory", "much"], "--memory must be a size such as 1GiB"),
         (["--memory", "12kB", "--scheduler", "tcp://127.0.0.1:9"], "there is no dask scheduler"),
         (["--model", "none.zarr"], "there is no 'none.zarr'"),
-        (["--model", "MODEL", "--scales", "2"], "--model brings the kernels; leave out --scales"),
+        (["--model", "MODEL", "--scales", "2"], "--model has its own kernels; leave out --scales"),
         (["--model", "MODEL", "--kernel", "lon=matern12"], "leave out --kernel"),
         (["--out", "out.csv"], "must end in .zarr or .nc"),
         (["--out", "nowhere/out.zarr"], "there is no folder"),

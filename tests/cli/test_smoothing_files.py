@@ -80,7 +80,7 @@ def test_files_that_do_not_join_are_told(tmp_path):
     for other in ("overlap", "smaller"):
         with pytest.raises(DataError, match=r"2 files.*do not join into one field.*same variables"):
             run(tmp_path / "a.nc", tmp_path / f"{other}.nc", "--out", tmp_path / "out.zarr")
-    with pytest.raises(DataError, match=r"nothing fits the pattern '.*b-\*.nc'"):
+    with pytest.raises(DataError, match=r"no file matches the pattern '.*b-\*.nc'"):
         run(tmp_path / "b-*.nc", "--out", tmp_path / "out.zarr")
     with pytest.raises(DataError, match=r"there is no '.*b.nc'"):
         run(tmp_path / "b.nc", "--out", tmp_path / "out.zarr")

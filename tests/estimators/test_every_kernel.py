@@ -62,7 +62,10 @@ KERNELS = {
 }
 # Of which no function of a column is made, and the reason that is told.
 REFUSED = {
-    "Wiener": (Wiener(2, 1.0, 0.8), "no lengthscale that says how fine it is.*SmoothingSpline"),
+    "Wiener": (
+        Wiener(2, 1.0, 0.8),
+        "no lengthscale, by which a model chooses the nodes.*SmoothingSpline",
+    ),
     "Independent": (Independent(0.8), r"Independent is the kernel of Levels\(\)"),
 }
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -177,7 +180,7 @@ def test_learners(name, learner):
     options = {"learner_max_iter": 2} if learner == "em" else {}
     model = AdditiveGPRegressor(terms={"x0": free(KERNELS[name])}, learner=learner, **options)
     if learner == "em" and not isinstance(KERNELS[name], Matern):
-        with pytest.raises(ParameterError, match=r'the term \'x0.*take learner="vbem"'):
+        with pytest.raises(ParameterError, match=r'the term \'x0.*use learner="vbem"'):
             model.fit(X, y)
         return
     model.fit(X, y)
@@ -195,7 +198,7 @@ def test_samplers(name, method):
     X = X[:, :1]
     model = AdditiveGPRegressor(terms={"x0": free(KERNELS[name])}, method=method, **CHAIN)
     if method == "plain-gibbs" and not isinstance(KERNELS[name], Matern):
-        with pytest.raises(ParameterError, match=r'the term \'x0.*take method="gibbs"'):
+        with pytest.raises(ParameterError, match=r'the term \'x0.*use method="gibbs"'):
             model.fit(X, y)
         return
     model.fit(X, y)
@@ -227,7 +230,7 @@ def test_grids(name, gaps):
         values[2, 3] = np.nan
     field = xr.DataArray(values, coords={"a": np.arange(5.0), "x0": 0.9 * np.arange(7)})
     model = GridGP({"x0": free(KERNELS[name])})
-    reason = OF_A_GRID.get(name, "no kernel of a grid")
+    reason = OF_A_GRID.get(name, "not a kernel for grids")
     if reason is not None:
         with pytest.raises(ParameterError, match=f"dim 'x0' has .*{reason}"):
             model.fit(field)
@@ -263,7 +266,7 @@ def test_kernels_that_make_no_function_of_a_column_say_why(name):
         with pytest.raises(ParameterError, match=reason):
             make()
     field = xr.DataArray(np.eye(4), coords={"a": np.arange(4.0), "x0": np.arange(4.0)})
-    with pytest.raises(ParameterError, match=r"dim 'x0' has .*no kernel of a grid"):
+    with pytest.raises(ParameterError, match=r"dim 'x0' has .*not a kernel for grids"):
         GridGP({"x0": kernel}).fit(field)
     with pytest.raises(ParameterError, match=r"Matern32\(\), .*got "):
         ProjectionPursuitGPRegressor(kernel=kernel).fit(X, y)

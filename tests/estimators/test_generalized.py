@@ -342,7 +342,7 @@ def test_far_from_the_data_nothing_overflows(counts):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # That the rows say little there is what the warning is for.
-        warnings.filterwarnings("ignore", message=".*say so little of f", category=DataWarning)
+        warnings.filterwarnings("ignore", message=".*f is so uncertain", category=DataWarning)
         for values in (
             *counts.predict(new, return_std=True, include_noise=True),
             *counts.predict_interval(new, include_noise=True),

@@ -378,9 +378,9 @@ def test_what_cannot_be_is_refused():
 
 def test_it_tells_that_it_found_nothing():
     X, rng = table(300)
-    with pytest.warns(DataWarning, match="no projection found"):
+    with pytest.warns(DataWarning, match="no projection was found"):
         model = quick().fit(X, rng.poisson(3.0, 300))
     assert model.n_projections_ == 0
     np.testing.assert_allclose(model.predict(X[:3]), model.predict(X[3:6]))
-    with pytest.warns(DataWarning, match="only . found: more would"):
+    with pytest.warns(DataWarning, match="only . were found: more would"):
         quick(n_projections=6).fit(*counts(300))

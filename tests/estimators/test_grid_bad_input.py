@@ -86,7 +86,7 @@ def test_noise_that_does_not_fit(noise, message):
     [
         ({"kernels": {"latt": Matern32()}}, r"kernels: 'latt'.*did you mean 'lat'"),
         ({"kernels": [{"lat": Matern32()}, {"x": Matern32()}]}, r"kernels: 'x'.*dims are"),
-        ({"kernels": {"lat": 3.0}}, r"'lat' has 3.0, which is no kernel"),
+        ({"kernels": {"lat": 3.0}}, r"'lat' has 3.0, which is not a kernel"),
         ({"kernels": Matern32()}, r"kernels must map dims to kernels"),
         ({"kernels": 3}, r"kernels must map dims to kernels"),
         ({"kernels": "Matern32"}, r"kernels must map dims to kernels"),
@@ -109,9 +109,9 @@ def test_noise_that_does_not_fit(noise, message):
         ({"units": {"lat": "days"}}, r"units: dim 'lat'"),
         ({"learner": "mcmc"}, r"learner must be"),
         ({"variance": "approximate"}, r"variance must be one of"),
-        ({"n_neighbours": 0}, r"n_neighbours must be an integer from 1"),
-        ({"n_draws": 1}, r"n_draws must be an integer from 2"),
-        ({"max_iter": 2.5}, r"max_iter must be an integer from 1"),
+        ({"n_neighbours": 0}, r"n_neighbours must be an integer of at least 1"),
+        ({"n_draws": 1}, r"n_draws must be an integer of at least 2"),
+        ({"max_iter": 2.5}, r"max_iter must be an integer of at least 1"),
         ({"random_state": -1}, r"random_state must be"),
         ({"random_state": "a"}, r"random_state must be"),
         ({"tol": 0.0}, r"tol must be between 0 and 1"),
@@ -132,7 +132,7 @@ def test_exact_variances_of_many_cells():
     da = xr.DataArray(np.zeros(2000), {"x": np.arange(2000.0)})
     da[0] = np.nan
     kept = {"kernels": {"x": Matern32(1.0, 1.0)}, "noise_variance": 1.0, "learner": None}
-    with pytest.raises(ParameterError, match="there are 1999, more than 1500; take 'local'"):
+    with pytest.raises(ParameterError, match="there are 1999 of them, more than 1500; use 'local'"):
         GridGP(**kept, variance="exact").fit(da)
 
 

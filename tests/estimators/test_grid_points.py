@@ -283,5 +283,5 @@ def test_points_that_do_not_go_together_are_refused(where, error, message):
 
 def test_draws_are_of_grids():
     where = points()
-    with pytest.raises(ParameterError, match=r"draws are of grids.*sel"):
+    with pytest.raises(ParameterError, match=r"sample draws on grids.*sel"):
         fitted(example()).sample(2, **where)

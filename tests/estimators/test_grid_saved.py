@@ -200,7 +200,7 @@ def test_a_store_is_learnt_from(tmp_path):
     source = stored(da, tmp_path / "in.zarr")
     model = GridGP()
     model.smooth_store(source, "t", tmp_path / "out.zarr")
-    assert "hyperparameters learnt from: nothing" not in model.summary()
+    assert "hyperparameters learned from: nothing" not in model.summary()
     found = xr.open_zarr(tmp_path / "out.zarr").load()
     kept = GridGP(model.kernels_, model.noise_variance_, learner=None, mean=model.mean_)
     np.testing.assert_allclose(found["mean"], kept.fit(da).posterior()["mean"], rtol=1e-8)
@@ -246,7 +246,7 @@ def test_keeping_what_is_not_given_is_refused_for_a_store(tmp_path):
 def test_a_period_that_meets_itself_is_refused_for_a_store(tmp_path):
     da = field(missing=False).drop_vars("season").assign_coords(lon=np.arange(0.0, 361.0, 72.0))
     source = stored(da, tmp_path / "in.zarr")
-    with pytest.raises(ValueError, match="first point again at its end"):
+    with pytest.raises(ValueError, match="repeats its first point at its end"):
         GridGP(KEPT, 0.1, learner=None).smooth_store(source, "t", tmp_path / "out.zarr")
 
 

@@ -240,11 +240,11 @@ def test_texts():
         (lambda: Tensor("a", "a"), ParameterError, "no interaction with itself"),
         (lambda: Tensor("a", 3), ParameterError, "other must be text"),
         (lambda: Tensor("a", "b", part="second"), ParameterError, "part must be one of"),
-        (lambda: Tensor("a"), ParameterError, "an interaction is of two"),
+        (lambda: Tensor("a"), ParameterError, "an interaction needs two"),
         (lambda: Tensor("a", "nothing"), DataError, "nothing"),
         (lambda: Tensor("a", "g", other_kernel=Matern52()), DataError, "levels, which have no"),
         (lambda: Tensor("a", "g", part="month"), ParameterError, "holds no dates"),
-        (lambda: Tensor("a", "b", Periodic("year")), ParameterError, "is of dates"),
+        (lambda: Tensor("a", "b", Periodic("year")), ParameterError, "is for dates"),
         (lambda: Tensor("a", "b", Matern52() + Matern32()), ParameterError, "2 variances"),
     ],
 )

@@ -471,7 +471,7 @@ def test_ugly_tables_give_finite_answers(relevance, X, y, weight):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings(
             "ignore",
-            "no projection found|input column|the target .y.: 4 values are exactly",
+            "no projection was found|input column|the target .y.: 4 values are exactly",
             DataWarning,
         )
         model = quick(relevance=relevance).fit(X, y, weight)
@@ -541,7 +541,7 @@ def test_what_was_not_found_is_told():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     y = rng.standard_normal(200)
-    with pytest.warns(DataWarning, match="no projection found"):
+    with pytest.warns(DataWarning, match="no projection was found"):
         model = quick().fit(X, y)
     assert (model.n_rows_, model.n_projections_) == (200, 0)
     # The noise of the fit counts the constant as unknown, that of the search does not.
@@ -552,7 +552,7 @@ def test_what_was_not_found_is_told():
     ]:
         expected = -0.5 * (200 * np.log(2 * np.pi * noise) + squares / noise)
         assert value == pytest.approx(expected, abs=1e-6)
-    with pytest.warns(DataWarning, match="9 projections were asked for, but only"):
+    with pytest.warns(DataWarning, match="9 projections were requested, but only"):
         quick(n_projections=9).fit(X, X[:, 0])
 
 

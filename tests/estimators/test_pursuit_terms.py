@@ -180,7 +180,7 @@ def test_what_cannot_be_is_said():
         quick().fit(X[["town", "day"]], y)
     with pytest.raises(ParameterError, match="terms names"):
         quick(terms={"colour": Levels()}).fit(X, y)
-    with pytest.raises(DataError, match="what a projection is called"):
+    with pytest.raises(DataError, match="is the name of a projection"):
         quick().fit(X.rename(columns={"town": "projection 1"}), y)
 
 
@@ -204,7 +204,7 @@ def test_terms_without_a_projection_are_a_model_too(tmp_path):
     X = pd.DataFrame({"c": rng.standard_normal(400), "town": rng.choice(["x", "y"], 400)})
     f = (X["town"] == "y").to_numpy(float)
     model = ProjectionPursuitGPRegressor(random_state=0)
-    with pytest.warns(DataWarning, match="no projection found"):
+    with pytest.warns(DataWarning, match="no projection was found"):
         model.fit(X, f + 0.1 * rng.standard_normal(400))
     assert model.n_projections_ == 0
     model.save(tmp_path / "m.zarr")
@@ -213,7 +213,7 @@ def test_terms_without_a_projection_are_a_model_too(tmp_path):
     assert (std < 0.05).all()
     assert "projections: 0, other terms: 1" in model.summary()
     counts = rng.poisson(np.exp(f))
-    with pytest.warns(DataWarning, match="no projection found"):
+    with pytest.warns(DataWarning, match="no projection was found"):
         counted = GeneralizedPursuitGP("poisson", random_state=0).fit(X, counts)
     assert np.abs(counted.predict_latent(X) - f).max() < 0.4
 

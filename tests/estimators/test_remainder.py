@@ -203,7 +203,7 @@ def test_a_missing_level_is_a_level_of_the_remainder():
 
 def test_draws_of_hyperparameters_are_refused(table):
     model = AdditiveGPRegressor(remainder=True, method="gibbs")
-    with pytest.raises(ParameterError, match="not among what it draws"):
+    with pytest.raises(ParameterError, match="cannot draw those of a remainder"):
         model.fit(table.drop(columns="y"), table["y"])
 
 

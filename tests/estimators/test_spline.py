@@ -292,7 +292,7 @@ def test_weights_and_units_that_float64_cannot_hold():
         with pytest.raises(DataError, match="powers float64 cannot hold: scale it"):
             SmoothingSpline().fit(X, target)
     crowd = np.concatenate([np.arange(600) * 1e-13, [0.5, 1.0]])
-    with pytest.raises(DataError, match="too close to tell the slopes"):
+    with pytest.raises(DataError, match="too close for float64 to resolve the slopes"):
         SmoothingSpline(3).fit(crowd, np.arange(602.0))
     with pytest.raises(DataError, match="2 rows"):
         SmoothingSpline().fit(x, y).log_predictive_density(x[:2], y[:3])

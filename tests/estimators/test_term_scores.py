@@ -142,7 +142,7 @@ def test_what_other_terms_explain_entirely_is_said():
     same = Linear("x", variance=1.0, fixed="variance", name="again")
     model = AdditiveGPRegressor(terms=[vague, same], learner=None, noise_variance=1.0)
     model.fit(X, rng.standard_normal(40))
-    with pytest.warns(DataWarning, match="leave nothing of what the rows say of term 'again'"):
+    with pytest.warns(DataWarning, match="explain everything that the rows say about term 'again'"):
         tests = term_tests(model, ["again"])
     assert tests["p_value"].isna().all()
 

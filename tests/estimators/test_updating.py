@@ -420,8 +420,8 @@ def test_parameters_that_are_wrong():
 def test_models_that_need_rows_say_why():
     X, y = numbers(80)
     refused = [
-        (AdditiveGPClassifier().fit(X, y > 0), "where f is"),
-        (GeneralizedAdditiveGP("student_t").fit(X, y), "where f is"),
+        (AdditiveGPClassifier().fit(X, y > 0), "depends on f"),
+        (GeneralizedAdditiveGP("student_t").fit(X, y), "depends on f"),
         (ProjectionPursuitGPRegressor(n_projections=1).fit(X, y), "directions"),
         (AdditiveGPRegressor(remainder=True).fit(X, y), "remainder= cannot be updated"),
         (AdditiveGPRegressor(projections=1).fit(X, y), "projections= cannot be updated"),

@@ -52,7 +52,7 @@ def test_a_grid_job_goes_on_where_the_killed_one_was(zygote, tmp_path, gate, exp
 
 def test_a_second_driver_of_a_grid_is_refused(running, cluster, tmp_path, expected):
     job = running(cluster.address, "grid")
-    with pytest.raises(StorageError, match=r"another process is making .*out\.zarr"):
+    with pytest.raises(StorageError, match=r"another process is writing .*out\.zarr"):
         grid(Gate(tmp_path), tmp_path)
     job.go_on()
     job.require(expected["grid"])
@@ -126,7 +126,7 @@ def test_the_disk_of_a_grids_result_is_full(running, cluster, small_disk, expect
     job = running(cluster.address, "grid", folder=small_disk)
     fill(small_disk)
     job.go_on()
-    job.require_error(StorageError, "No space left", "what is finished is kept")
+    job.require_error(StorageError, "No space left", "finished work is kept")
     assert not (small_disk / "out.zarr").exists()
     (small_disk / "filler").unlink()
     np.testing.assert_array_equal(grid(job.gate, small_disk), expected["grid"])

@@ -39,7 +39,8 @@ def test_the_scheduler_is_killed(own_cluster, running, kind):
     cluster = own_cluster(n_workers=1)
     job = running(cluster.address, kind)
     cluster.zygote.kill(cluster.scheduler)
-    job.require_error(ClusterError, "the scheduler is gone", "whole or not at all")
+    message = "the scheduler, or the connection to it, is lost"
+    job.require_error(ClusterError, message, "whole or not at all")
 
 
 def test_the_scheduler_is_killed_and_started_again(own_cluster, running, kind, expected):

@@ -35,7 +35,7 @@ def test_the_cluster_shrinks_and_grows(cluster, running, kind, expected):
     job.require(expected[kind])
 
 
-@pytest.mark.filterwarnings("ignore:worker .* has not been heard of:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:worker .* has not responded:RuntimeWarning")
 def test_a_worker_is_frozen(cluster, running, kind, expected):
     job = running(cluster.address, kind)
     frozen = cluster.workers.pop()

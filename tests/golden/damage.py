@@ -200,7 +200,7 @@ def damage_bytes(path, known, rng, name, how):
             file.unlink()
         else:
             file.write_bytes(harmed(content, how, rng))
-        root = ("zarr.json", "setting", "no dsgp store")
+        root = ("zarr.json", "setting", "not a dsgp store")
         return refused(path, known, root if name == ROOT else (name,))
     finally:
         file.write_bytes(content)

@@ -58,7 +58,7 @@ def test_every_file_is_missed_if_it_is_deleted(paths, known):
 
 def test_an_added_file_is_refused(store):
     (store / "terms" / "notes.txt").write_text("mine")
-    with pytest.raises(StorageError, match=r"'terms/notes.txt' is none of the files"):
+    with pytest.raises(StorageError, match=r"'terms/notes.txt' is not one of the files"):
         dsgp.load(store)
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_regular_file_is_never_opened(store, name, what):
     thread.join(10)
     assert ended, "it hangs"
     if what not in ("folder", "circle"):
-        assert f"{name} is no regular file" in ended[0]
+        assert f"{name} is not a regular file" in ended[0]
 
 
 def bomb(store, name, **changed):
@@ -132,7 +132,7 @@ def bomb(store, name, **changed):
         ({"codecs": [{"name": "gzip", "configuration": {"level": 1}}]}, "codecs"),
         ({"storage_transformers": [{"name": "x"}]}, "storage_transformers"),
         ({"zarr_format": 2}, "zarr_format"),
-        ({"node_type": "thing"}, "is of no array"),
+        ({"node_type": "thing"}, "belongs to no array"),
     ],
 )
 def test_metadata_of_arrays_are_checked_before_anything_is_allocated(store, changed, says):
@@ -178,7 +178,7 @@ def test_numbers_that_json_has_not_are_refused(store, number):
     (store / "zarr.json").write_text(
         text.replace('"noise_variance_": 0.01', f'"noise_variance_": {number}')
     )
-    with pytest.raises(StorageError, match=r"zarr\.json is no JSON that dsgp writes"):
+    with pytest.raises(StorageError, match=r"zarr\.json is not JSON that dsgp writes"):
         dsgp.load(store)
 
 

@@ -306,7 +306,7 @@ def test_axes_follow_the_dims_of_the_field():
         (xr.DataArray(np.zeros((2, 3)), {"lat": [1, 2]}, dims=("lat", "lon")),
          r"'lon' has no coordinate.*3 points.*assign_coords\(lon=...\)"),
         (xr.DataArray(1.0), "single number"),
-        (xr.DataArray(np.zeros(2), dims=(0,)), "dim 0 is no text.*rename"),
+        (xr.DataArray(np.zeros(2), dims=(0,)), "name 0 of a dim is not text.*rename"),
         (xr.DataArray(np.zeros((2, 2)), {"a": [1, 2], "b": [1, 2]}, dims=("a", "b"))
          .stack(c=("a", "b")), r"'c' is stacked.*unstack"),
     ],
@@ -319,7 +319,8 @@ def test_unusable_dims_are_refused(da, message):
 def test_names_of_dims_are_checked():
     axes = axes_of(xr.DataArray(np.zeros((1, 1)), {"lat": [0], "lon": [0]}))
     check_dims(["lon"], axes, "kernels")
-    with pytest.raises(ParameterError, match=r"kernels: 'level' is no dim.*'lat', 'lon'; name one"):
+    message = r"kernels: 'level' is not a dim.*'lat', 'lon'; name one"
+    with pytest.raises(ParameterError, match=message):
         check_dims(["lon", "level"], axes, "kernels")
 
 

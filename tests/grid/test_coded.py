@@ -27,7 +27,7 @@ def array(values=CELLS, **attrs):
 
 def require_gaps(da, gaps=GAPS, values=CELLS, atol=0.0):
     """The field is read with these gaps, and a warning says how many."""
-    with pytest.warns(DataWarning, match=rf"'sst': {gaps.sum()} cells count as missing"):
+    with pytest.warns(DataWarning, match=rf"'sst': {gaps.sum()} cells are treated as missing"):
         field = Field.of(da)
     np.testing.assert_array_equal(np.isnan(field.values), gaps)
     np.testing.assert_allclose(field.values[~gaps], values[~gaps], atol=atol)
@@ -91,7 +91,7 @@ def test_packed_files_are_read_in_the_units_of_the_field(tmp_path, engine, decod
     with xr.open_dataset(tmp_path / "f", mask_and_scale=decode, **options) as ds:
         da = ds["sst"].load()
     counted = gaps if not decode else gaps & ~GAPS
-    with pytest.warns(DataWarning, match=f"{counted.sum()} cells count as missing"):
+    with pytest.warns(DataWarning, match=f"{counted.sum()} cells are treated as missing"):
         field = Field.of(da)
     np.testing.assert_array_equal(np.isnan(field.values), gaps)
     np.testing.assert_allclose(field.values[~gaps], rounded[~gaps], atol=1e-5)
@@ -218,7 +218,7 @@ def test_streamed_stores(tmp_path):
     stored(tmp_path / "in.zarr", missing_value=-999.0, valid_min=13.5)
     gaps = GAPS | (CELLS < 13.5)
     model = GridGP(**options)
-    with pytest.warns(DataWarning, match="cells count as missing.*below valid_min"):
+    with pytest.warns(DataWarning, match="cells are treated as missing.*below valid_min"):
         model.smooth_store(tmp_path / "in.zarr", "sst", tmp_path / "out.zarr")
     assert model.n_observed_ == (~gaps).sum()
     with xr.open_zarr(tmp_path / "out.zarr") as ds:
@@ -236,7 +236,7 @@ def test_lazy_fields_and_what_goes_with_them():
         da = array(values)
         getattr(da, where)["_FillValue"] = -999.0
         lazy = da.chunk(lat=4).dsgp.smooth(**options)
-        with pytest.warns(DataWarning, match="count as missing"):
+        with pytest.warns(DataWarning, match="are treated as missing"):
             result = lazy.compute()
         np.testing.assert_allclose(result["mean"], expected["mean"], rtol=1e-6)
         assert "_FillValue" not in result["mean"].attrs

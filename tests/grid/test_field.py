@@ -177,7 +177,7 @@ def test_land_is_what_is_never_observed():
     whole = Field.of(example(gaps=False)).static_gaps("time")
     assert whole.shape == (1, 3, 5)
     assert not whole.any()
-    with pytest.raises(ParameterError, match=r"static_gaps: 'day' is no dim"):
+    with pytest.raises(ParameterError, match=r"static_gaps: 'day' is not a dim"):
         field.static_gaps("day")
 
 
@@ -219,7 +219,7 @@ def test_other_coordinates_are_placed_as_given():
     text = field.restore(np.ones((3, 1, 5)), targets=march)
     assert text.time.dtype.kind == "M"
     assert text.time == np.datetime64("2000-03-01")
-    with pytest.raises(ParameterError, match=r"coords: 'lev' is no dim"):
+    with pytest.raises(ParameterError, match=r"coords: 'lev' is not a dim"):
         Targets.of(field.axes, {"lev": [1]})
     with pytest.raises(DataError, match=r"expected values of shape \(sample, 3, 4, 5\), got"):
         field.restore(values, leading=("sample",))

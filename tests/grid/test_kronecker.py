@@ -351,7 +351,7 @@ def test_bad_arguments_are_refused(monkeypatch):
         KroneckerSystem([x, x[::-1]], [kernel, kernel], 0.1)
     with pytest.raises(DataError, match="one dimension"):
         KroneckerSystem([np.ones((2, 2))], [kernel], 0.1)
-    with pytest.raises(ParameterError, match="one kernel an axis"):
+    with pytest.raises(ParameterError, match="one kernel per axis"):
         KroneckerSystem([x], [kernel, kernel], 0.1)
     with pytest.raises(ParameterError, match="noise_variance"):
         KroneckerSystem([x], [kernel], 0.0)

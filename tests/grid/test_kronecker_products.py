@@ -71,9 +71,9 @@ def test_chained_products_take_two_arrays():
 
 
 def test_matrices_that_do_not_fit_are_refused():
-    with pytest.raises(DataError, match=r"grid of shape \(2, 3\) needs one matrix an axis"):
+    with pytest.raises(DataError, match=r"grid of shape \(2, 3\) needs one matrix per axis"):
         kron_mvprod([np.eye(2), np.eye(2)], np.ones((2, 3)))
-    with pytest.raises(DataError, match="one matrix an axis"):
+    with pytest.raises(DataError, match="one matrix per axis"):
         kron_mvprod([np.eye(2)], np.ones((2, 3)))
 
 

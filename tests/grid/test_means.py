@@ -172,7 +172,7 @@ def test_settings_bring_a_mean_back(spec):
     ("spec", "error", "message"),
     [
         ("constnat", ParameterError, "mean: expected 'constant', 'zero'.*got 'constnat'.*'lat'"),
-        ("tme.month", ParameterError, "'tme' is no dim.*did you mean 'time'"),
+        ("tme.month", ParameterError, "'tme' is not a dim.*did you mean 'time'"),
         ("time.moon", ParameterError, "'time' of kind datetime has no part 'moon'.*month"),
         ("lat.month", ParameterError, "groups dates, and 'lat' is of kind number"),
         (np.nan, ParameterError, "a finite number.*got nan"),
@@ -200,7 +200,7 @@ def test_quarters_are_of_datetimes_only():
 
 def test_unknown_dims_and_kinds_are_refused_elsewhere():
     mean = Mean.of("time.month", Field.of(example()))
-    with pytest.raises(ParameterError, match=r"coords: 'lev' is no dim"):
+    with pytest.raises(ParameterError, match=r"coords: 'lev' is not a dim"):
         mean.at({"lev": [1.0]})
     with pytest.raises(DataError, match=r"'time': expected dates"):
         mean.at({"time": [1.0]})

@@ -637,7 +637,7 @@ def test_only_posteriors_are_overwritten(tmp_path):
     write(overwrite=True)
     shutil.rmtree(out)
     shutil.copytree(source.path, out)
-    with pytest.raises(StorageError, match="is no posterior written by dsgp"):
+    with pytest.raises(StorageError, match="is not a posterior written by dsgp"):
         write(overwrite=True)
     out = tmp_path / "no" / "out.zarr"
     with pytest.raises(StorageError, match="there is no folder"):
@@ -661,7 +661,7 @@ def test_missing_values_are_named(tmp_path, request, value, where):
 def test_bad_input_is_named(tmp_path):
     source, bases, _ = small(tmp_path)
     out = tmp_path / "out.zarr"
-    with pytest.raises(DataError, match="one basis each; got 2"):
+    with pytest.raises(DataError, match=r"one basis per dim of the field, .*; got 2"):
         posterior_to_store(source, bases[:2], NOISE, 0.0, out)
     with pytest.raises(DataError, match="the basis of dim 'a' must have vectors of shape"):
         posterior_to_store(source, bases[::-1], NOISE, 0.0, out)

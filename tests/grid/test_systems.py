@@ -212,7 +212,7 @@ def test_exact_variances_of_many_cells_are_refused(monkeypatch):
     monkeypatch.setattr(systems, "DENSE_CELLS", 10)
     dense, _ = problem("two dims")
     n = dense.observed.sum()
-    with pytest.raises(ParameterError, match=rf"there are {n}, more than 10; take 'local'"):
+    with pytest.raises(ParameterError, match=f"there are {n} of them, more than 10; use 'local'"):
         gappy(dense, variance="exact")
 
 

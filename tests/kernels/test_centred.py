@@ -121,7 +121,7 @@ def test_what_is_no_interaction_is_refused():
         CentredProduct((Matern52(), Matern52(), Matern52()))
     with pytest.raises(ParameterError, match="2 variances"):
         CentredProduct((Matern52() + Matern12(), Matern52()))
-    with pytest.raises(ParameterError, match="does not know its margins"):
+    with pytest.raises(ParameterError, match="has no margins"):
         CentredProduct((Matern52(1.0, 1.0), Matern52(1.0))).covariance(np.zeros((1, 2)))
     with pytest.raises(ParameterError, match="rows of two numbers"):
         CASES[0].covariance(np.zeros(3))

@@ -110,8 +110,8 @@ def test_an_object_with_a_covariance_becomes_a_kernel():
     [
         (lambda x, y: np.ones(len(x)), "must return finite numbers of shape"),
         (lambda x, y: np.full((len(x), len(y)), np.nan), "must return finite numbers"),
-        (lambda x, y: x[:, None] - y[None, :], "is no covariance"),
-        (lambda x, y: -np.outer(x, y), "is no covariance"),
+        (lambda x, y: x[:, None] - y[None, :], "is not a covariance function"),
+        (lambda x, y: -np.outer(x, y), "is not a covariance function"),
     ],
 )
 def test_what_an_object_must_return(values, message):

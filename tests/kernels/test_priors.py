@@ -103,7 +103,7 @@ def test_what_is_no_prior():
             Matern52(priors=priors)
     with pytest.raises(ParameterError, match="lengthscale is fixed and has a prior"):
         Matern52(1.0, fixed="lengthscale", priors={"lengthscale": LogNormal(1.0)})
-    with pytest.raises(ParameterError, match="is neither: take LogNormal"):
+    with pytest.raises(ParameterError, match="is neither: use LogNormal"):
         QuasiPeriodic(7.0, priors={"drift_periods": PenalisedComplexity(1.0)})
     for value in (0.0, -1.0, np.inf, "1", True):
         with pytest.raises(ParameterError, match="median must be a positive number"):
@@ -123,7 +123,7 @@ def table(n=120, seed=0):
 
 
 def test_a_wiener_process_has_none():
-    with pytest.raises(ParameterError, match="no model heeds priors"):
+    with pytest.raises(ParameterError, match="no model uses priors"):
         Wiener(2, priors={"variance": LogNormal(1.0)})
 
 
@@ -215,7 +215,7 @@ def test_other_likelihoods_end_at_the_largest_posterior(kind, learner):
 def test_where_priors_do_not_count_they_are_refused():
     X, y = table()
     kernel = Matern52(1.0, 1.0, priors={"lengthscale": LogNormal(1.0)})
-    told = "has priors, which only learners that maximise a marginal likelihood heed"
+    told = "has priors, which only learners that maximise a marginal likelihood use"
     with pytest.raises(ParameterError, match=told):
         AdditiveGPRegressor(kernel, noise_variance=1.0, learner=None).fit(X, y)
     with pytest.raises(ParameterError, match=told):

@@ -17,7 +17,7 @@ COMPLETE = {"type": "matern52", "lengthscale": 1.0, "variance": 1.0}
 IMPOSSIBLE = {
     "rough projections": ({"m": {"pursuit": {"kernel": "matern12"}}}, r"models\.m\.pursuit: "),
     "no noise": ({"m": {"additive": {"fixed_noise": True}}}, r"models\.m\.additive: fixed_noise"),
-    "no hyperparameters": ({"m": {"additive": {"learner": "none"}}}, "a kernel lacks lengthscale"),
+    "no hyperparameters": ({"m": {"additive": {"learner": "none"}}}, "a kernel has no lengthscale"),
     "no noise to keep": (
         {"m": {"additive": {"learner": "none", "kernel": COMPLETE}}},
         "keeps noise_variance",

@@ -64,7 +64,9 @@ def test_levels_beyond_the_limits_share_what_is_left():
 def test_names_that_clash_are_told():
     frame = frame_of().rename(columns={"x": "site=ash"})
     design = Design(["site=ash", "site"], {"site": SITES}, {})
-    with pytest.raises(DataError, match="'site=ash' is called like one made of another"):
+    with pytest.raises(
+        DataError, match="'site=ash' has the name of a column that is made from another one"
+    ):
         design(frame)
 
 

@@ -91,7 +91,7 @@ def test_dineof_of_a_constant_is_the_constant():
 
 
 def test_dineof_needs_values_to_set_aside():
-    with pytest.raises(DataError, match="sets values aside"):
+    with pytest.raises(DataError, match="needs some observed values to set aside"):
         Dineof()(np.ones((2, 2, 2)), np.ones((2, 2, 2), dtype=bool), np.ones((2, 2, 2), dtype=bool))
 
 

@@ -65,7 +65,7 @@ def test_images_that_cannot_be_used_are_refused(tmp_path):
     with pytest.raises(DataError, match="fewer than --size 500"):
         pictures.picture_of("china", 500)
     (tmp_path / "text.png").write_text("no image")
-    with pytest.raises(DataError, match="no image that can be read"):
+    with pytest.raises(DataError, match="not an image that can be read"):
         pictures.picture_of(str(tmp_path / "text.png"), 50)
 
 

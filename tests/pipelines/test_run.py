@@ -138,8 +138,11 @@ def test_shipped_configurations_are_whole(path):
         (("load.dat", 1), "load.dat: there is no such key; there are: data, test, target"),
         (("load.n", 0), "load.n: expected greater than or equal to 1, got 0"),
         (("load.n", "many"), "load.n: expected integer, got 'many'"),
-        (("load.drop", ["x1"]), "load: columns says which inputs are used already"),
-        (("load", {"data": "a", "test": "b", "test_share": 0.1}), "load: test names the rows to"),
+        (("load.drop", ["x1"]), "load: columns already says which inputs are used"),
+        (
+            ("load", {"data": "a", "test": "b", "test_share": 0.1}),
+            "load: test already names the rows to",
+        ),
         (("task", "clustering"), "task: expected 'regression', 'classification' or 'counts', got"),
         (
             ("models.plain.additive.solver", "lu"),
@@ -157,7 +160,7 @@ def test_shipped_configurations_are_whole(path):
         (("models.plain.additive.bins", 1), "models.plain.additive.bins: expected"),
         (("models.plain", {}), "models.plain: a model needs a stage: additive, pursuit, scoring"),
         (("models.trees.additive", {}), "models.trees: a baseline is a model of its own"),
-        (("models.both.pursuit.fit_to", "data"), "makes no use of the additive stage before it"),
+        (("models.both.pursuit.fit_to", "data"), "does not use the additive stage before it"),
         (
             ("models.lone", {"pursuit": {"fit_to": "residual"}}),
             "models.lone: pursuit on the residual needs an additive stage before it",
@@ -185,12 +188,12 @@ def test_a_mistake_is_told_with_its_key(change, message):
         ("counts", {"class_weight": "balanced"}, "models.a.scoring.class_weight is for labels"),
         ("counts", {"multi_class": "ovr"}, "models.a.scoring.multi_class is for labels"),
         ("counts", {"likelihood": "poison"}, "likelihood: expected one of bernoulli, binomial, po"),
-        ("classification", {"n_projections": 2}, "n_projections is of structure: pursuit"),
+        ("classification", {"n_projections": 2}, "n_projections is for structure: pursuit"),
         *(
             (
                 "classification",
                 {"structure": "pursuit", name: value},
-                f"models.a.scoring: {name} is of structure: additive, and structure is pursuit",
+                f"models.a.scoring: {name} is for structure: additive, and structure is pursuit",
             )
             for name, value in {
                 "multi_class": "ovr",
@@ -230,7 +233,7 @@ def test_several_mistakes_are_told_together():
 
 
 def test_a_missing_section_is_told():
-    with pytest.raises(ParameterError, match="load: is required and not there"):
+    with pytest.raises(ParameterError, match="load: is required and missing"):
         validated({"models": {"a": {"additive": {}}}}, "test")
 
 
@@ -239,7 +242,7 @@ def test_a_missing_section_is_told():
     [
         ("forest", "regression", "must be one of trees, mgcv, pygam, splines, boosting"),
         ("mgcv", "classification", "must be one of trees, boosting, splines"),
-        ("trees", "counts", "there are none for counts"),
+        ("trees", "counts", "there are no baselines for counts"),
     ],
 )
 def test_an_unknown_baseline_is_told_before_anything_runs(name, task, message):
@@ -285,7 +288,7 @@ def test_local_scoring_has_interactions(task, wanted):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("load: {data: a, data: b}", "key 'data' comes twice"),
+        ("load: {data: a, data: b}", "key 'data' occurs twice"),
         ("load: [", "no YAML"),
         ("- load", "expected keys such as load and models"),
         ("", "expected keys such as load and models, got nothing"),

@@ -197,7 +197,7 @@ def test_workers_of_more_threads_are_refused():
 
 def test_more_workers_than_there_are_is_an_error(cluster):
     with (
-        pytest.raises(ParameterError, match="has 2 workers, and 3 are asked for; start more"),
+        pytest.raises(ParameterError, match="has 2 workers, and 3 are needed; start more"),
         cells.workers_of(cluster.scheduler_address, 3),
     ):
         pass
@@ -299,7 +299,7 @@ def test_a_fit_that_fails_is_told_and_no_model_is_fitted(monkeypatch, tmp_path):
         (["--workers", "1,2", "--sizes", "1e6,2e6", "--check", "2e6"], "name another size"),
         (["--workers", "1,2", "--check", "1e9"], "--check takes whole numbers"),
         (["--workers", "1,2", "--peer", "mgcv"], "--peer and --workers exclude each other"),
-        (["--quick"], "--quick and --check are of --workers"),
+        (["--quick"], "--quick and --check need --workers"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_runs(tmp_path, options, message):

@@ -97,9 +97,9 @@ def test_formats_that_there_are_not_are_refused(said):
 
 def test_other_files_have_no_delimiter(tmp_path):
     FRAME.to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(ParameterError, match="of CSV files only"):
+    with pytest.raises(ParameterError, match="for CSV files only"):
         read_table(tmp_path / "t.parquet", delimiter=";")
-    with pytest.raises(ParameterError, match="of CSV files only"):
+    with pytest.raises(ParameterError, match="for CSV files only"):
         open_table(tmp_path / "t.parquet", CsvFormat(decimal=","))
 
 

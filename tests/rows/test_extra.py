@@ -240,7 +240,7 @@ UNFIT = {
     "length": (np.zeros(9), r"offset must have shape \(57,\), one value per row, got \(9,\)"),
     "shape": (np.zeros((57, 2)), r"offset must have shape \(57,\)"),
     "text": (["1"] * 57, r"offset is not numeric \(type <U1\): it holds numbers as text"),
-    "objects": ([None, {}] * 28 + [0], "offset is not numeric .*28 of 57 values are none"),
+    "objects": ([None, {}] * 28 + [0], "offset is not numeric .*28 of 57 values are not numbers"),
     "complex": (np.full(57, 1j), "Complex data not supported: offset must be real"),
     "masked": (np.ma.zeros(57), "offset is a masked array"),
     "gap": (pd.array(GAPS, dtype="Int64"), r"offset contains NaN \(missing\) in row 1 "),

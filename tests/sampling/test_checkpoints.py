@@ -102,7 +102,7 @@ def test_a_place_for_chains_is_checked_before_the_work(tmp_path):
     with pytest.raises(StorageError, match="a stored AdditiveGPRegressor, not chains"):
         fitted(tmp_path / "m.zarr", method="gibbs")
     (tmp_path / "other").mkdir()
-    with pytest.raises(StorageError, match="no dsgp store"):
+    with pytest.raises(StorageError, match="not a dsgp store"):
         fitted(tmp_path / "other", method="gibbs")
     assert dsgp.load(tmp_path / "m.zarr").predict(rows()[0]).shape == (24,)
 

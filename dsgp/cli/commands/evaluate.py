@@ -37,11 +37,11 @@ def evaluate(
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Judge a model by rows that it was not fitted to: accuracy and calibration.
+    """Evaluate a model on rows that it was not fitted to: accuracy and calibration.
 
-    Prints the root mean squared error, the mean log density, and how many rows are in their
-    interval: of all, by deciles of each input and of the prediction, and by levels, against what
-    chance allows. Not of classifiers. Rows are read at once.
+    Prints the root mean squared error, the mean log density, and the share of rows that are in
+    their interval: of all rows, by deciles of each input and of the prediction, and by levels,
+    beside what chance would give. Not for classifiers. The rows are read into memory.
     """
     work_of("evaluation").evaluate(
         model,
@@ -71,11 +71,12 @@ def calibrate(
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Calibrate the intervals of a model by rows that it was not fitted to.
+    """Calibrate the intervals of a model on rows that it was not fitted to.
 
-    Split conformal prediction: intervals of new observations, as dsgp predict writes them, then
-    hold a new observation with their probability whatever is wrong with the model, if these rows
-    and new ones are drawn from the same distribution. Rows are read at once.
+    By split conformal prediction: the intervals of new observations that dsgp predict writes then
+    contain a new observation with their nominal probability, even if the model is wrong, provided
+    that these rows and new ones are drawn from the same distribution. The rows are read into
+    memory.
     """
     work_of("evaluation").calibrate(
         model,

@@ -117,7 +117,8 @@ def fit(
 
     The model is a sum of smooth functions, one per input column, or of learned projections of the
     inputs (pursuit); for classes, counts and other targets it is combined with a link function. An
-    option whose help names models is available for these models only.
+    option whose help names models is available for these models only. "The paper" is Gilboa, Saatçi
+    and Cunningham, Scaling Multidimensional Inference for Structured Gaussian Processes.
     """
     work_of("fitting").fit(
         context,

@@ -32,11 +32,11 @@ def report(
     storage_option: shared.StorageOption = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Write a page of HTML about a saved model, which can be sent, printed and read offline.
+    """Write an HTML page about a saved model, which can be sent, printed and read offline.
 
-    It has the data and what was done to them, what each term does and how much it matters, the
-    accuracy of predictions of held-out rows (--data), what to be careful of, and how to make the
-    model again. Charts answer to a pointer. Needs the extra report.
+    The page describes the data and their preparation, the effect and the importance of each term,
+    the accuracy of predictions for held-out rows (--data), warnings, and how to make the model
+    again. Charts show values under the pointer. Needs the optional dependencies "report".
     """
     work_of("reports").report(
         model,

@@ -7,19 +7,25 @@ from typing import Annotated
 
 from typer import Option
 
-Target = Annotated[str, Option(metavar="COLUMN", help="The target that the model predicts.")]
+Target = Annotated[
+    str, Option(metavar="COLUMN", help="Column of DATA with the target of the model.")
+]
 Level = Annotated[
     float, Option(metavar="P", help="Probability of the intervals whose coverage is counted.")
 ]
 Table = Annotated[
     Path | None,
-    Option("--out", metavar="FILE.csv", help="Write the coverage of all groups of rows."),
+    Option("--out", metavar="FILE.csv", help="Also write the coverage of groups of rows."),
 ]
 Picture = Annotated[
     Path | None,
-    Option("--plot", metavar="FILE", help="Draw it: a file .png, .pdf or .svg. Needs matplotlib."),
+    Option(
+        "--plot",
+        metavar="FILE",
+        help="Also draw the calibration: a file .png, .pdf or .svg. Needs matplotlib.",
+    ),
 ]
 Out = Annotated[
     Path,
-    Option(metavar="MODEL", help="Where the calibrated model goes: a folder, usually *.zarr."),
+    Option(metavar="MODEL", help="Path of the calibrated model: a folder, usually *.zarr."),
 ]

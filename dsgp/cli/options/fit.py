@@ -107,7 +107,7 @@ Interactions = Annotated[
     list[str] | None,
     Option(
         metavar="auto|N|'A:B'",
-        help="All but pursuit: interactions of pairs of inputs. auto: all pairs that raise the "
+        help="All except pursuit: interactions of pairs of inputs. auto: all pairs that raise the "
         "marginal likelihood by more than chance would; N: the best N pairs; 'hour:day': this "
         "pair, can be repeated.",
     ),
@@ -124,20 +124,23 @@ NoiseTerms = Annotated[
     list[str] | None,
     Option(
         metavar="all|INPUT|TERM",
-        help="additive: the noise variance varies; its logarithm is a sum of functions of all "
-        "inputs, or of these, once for each: a name, or a term as of --term.",
+        help="additive: the noise variance varies: its logarithm is a sum of functions of all "
+        "inputs (all), or of the inputs that are given by name or by term, as for --term; can be "
+        "repeated.",
     ),
 ]
 Lengthscale = Annotated[
     float | None,
-    Option(metavar="L", help="All but pursuit: initial lengthscale of every input, in its units."),
+    Option(
+        metavar="L", help="All except pursuit: initial lengthscale of every input, in its units."
+    ),
 ]
 Variance = Annotated[
     float | None,
     Option(
         metavar="V",
-        help="All but pursuit: initial prior variance of every function, in squared units of the "
-        "target or of the scale of the link function.",
+        help="All except pursuit: initial prior variance of every function, in squared units of "
+        "the target or of the scale of the link function.",
     ),
 ]
 NoiseVariance = Annotated[
@@ -159,7 +162,7 @@ Transform = Annotated[
 Learner = Annotated[
     choices.Learner,
     Option(
-        help="All but pursuit: how hyperparameters (L and V per input, and S2 or the parameters "
+        help="All except pursuit: how hyperparameters (L and V per input, and S2 or the parameters "
         "of the likelihood) are learned. marginal: by the marginal likelihood; vbem and em "
         "(additive) and independent (all others): as in the paper; none: keep the given values."
     ),
@@ -168,7 +171,7 @@ LearnerMaxIter = Annotated[
     int | None,
     Option(
         metavar="N",
-        help="All but pursuit: maximum number of iterations of the learner; by default 100 for "
+        help="All except pursuit: maximum number of iterations of the learner; by default 100 for "
         "additive and 50 otherwise.",
     ),
 ]
@@ -179,15 +182,15 @@ NewtonMaxIter = Annotated[
 Missing = Annotated[
     choices.Missing,
     Option(
-        help="All but pursuit: whether a missing value of an input is an error, or the row is used "
-        "without the terms of this input."
+        help="All except pursuit: whether a missing value of an input is an error, or the row is "
+        "used without the terms of this input."
     ),
 ]
 MissingValue = Annotated[
     list[float] | None,
     Option(
         metavar="X",
-        help="All but pursuit: a number that stands for a missing input, such as -999; can be "
+        help="All except pursuit: a number that stands for a missing input, such as -999; can be "
         "repeated.",
     ),
 ]

@@ -22,8 +22,8 @@ MaxTerms = Annotated[
     int | None,
     Option(
         metavar="N",
-        help="Main effects and interactions drawn at most, those with the largest shares; the "
-        "others are named. By default all.",
+        help="Maximum number of main effects and interactions to draw; those with the largest "
+        "shares are drawn, the others are named. By default all are drawn.",
     ),
 ]
 Scale = Annotated[

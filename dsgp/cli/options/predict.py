@@ -30,8 +30,8 @@ Quantile = Annotated[
     list[float] | None,
     Option(
         metavar="P",
-        help="Write quantile_P too, of a new observation, noise included: a probability between 0 "
-        "and 1; can be repeated. Not of a classifier.",
+        help="Also write a column quantile_P, the quantile of a new observation (noise included) "
+        "at this probability between 0 and 1; can be repeated. Not for a classifier.",
     ),
 ]
 Statistic = Annotated[

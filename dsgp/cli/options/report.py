@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
-Out = Annotated[Path, Option("--out", "-o", metavar="FILE.html", help="Where the page goes.")]
+Out = Annotated[Path, Option("--out", "-o", metavar="FILE.html", help="Path of the page.")]
 HeldOut = Annotated[
     Path | None,
     Option(
@@ -19,6 +19,10 @@ HeldOut = Annotated[
 ]
 Target = Annotated[
     str | None,
-    Option(metavar="NAME", help="The column of --data with the target; without, its name."),
+    Option(
+        metavar="NAME",
+        help="Column of --data with the target; without --data, the name of the target on the "
+        "page.",
+    ),
 ]
 Title = Annotated[str | None, Option(metavar="TEXT", help="Title of the page.")]

@@ -135,7 +135,7 @@ MemoryLimit = Annotated[
         "--memory",
         metavar="SIZE",
         help="Memory limit, such as 1GiB; by default the free memory. A field that needs more is "
-        "processed in pieces: exactly if it is complete, otherwise tile by tile.",
+        "processed in pieces: exactly if it has no gaps, otherwise tile by tile.",
     ),
 ]
 Restart = Annotated[

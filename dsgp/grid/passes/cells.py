@@ -30,8 +30,8 @@ def axes_on_disk(whole: StoredField, units: Any) -> tuple[GridAxis, ...]:
     for axis in axes:
         if axis.repeated:
             raise DataError(
-                f"dim {axis.name!r} has its first point again at its end, a circle later; "
-                "expected each once in a store: write it without, "
+                f"dim {axis.name!r} repeats its first point at its end, one period later; expected "
+                "each point once in a store: write the store without it, "
                 f"ds.isel({axis.name}=slice({'1, None' if axis.descending else 'None, -1'}))"
             )
     return axes

@@ -1,7 +1,7 @@
 """The posterior of a field on disk, pass by pass, on the workers of a cluster or on threads.
 
 Between passes there is a barrier; what is finished is in the manifest of the work folder beside
-the output, from which an interrupted job goes on.
+the output, from which an interrupted job resumes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DTYPES = ("float64", "float32")
 
 @dataclass(frozen=True)
 class PassesReport:
-    """What was done.
+    """Report of a field that was smoothed from disk to disk.
 
     Parameters
     ----------
@@ -50,15 +50,15 @@ class PassesReport:
         The result.
     plan : Plan
     n_run : int
-        Tasks of this call.
+        Number of tasks that this call ran.
     n_resumed : int
-        Tasks that an earlier call had finished.
+        Number of tasks that an earlier call had finished.
     seconds : float
-        Of this call.
+        Wall time of this call.
     tile_error : dict or None
-        Of a field with gaps: what twice the halo changes in the middle of one tile, "mean" in
-        standard deviations, "std" relatively; and "local", the mean relative excess of its
-        standard deviations over exact ones. None: the result is exact.
+        For a field with gaps: the change by twice the halo in the middle of one tile, "mean" in
+        standard deviations, "std" relative; and "local", the mean relative excess of its standard
+        deviations over exact ones. None: the result is exact.
     residual : float
         The largest relative residual of tiles that did not converge; 0 if all did.
     """
@@ -101,7 +101,7 @@ def posterior_to_store(
     ----------
     source : StoredField
     bases : sequence of Eigenbasis
-        One an axis, in ascending order of its coordinates; ``vectors`` of shape (G, G) and
+        One per axis, in ascending order of its coordinates; ``vectors`` of shape (G, G) and
         ``values`` of shape (G,). The amplitude is in the values of one of them.
     noise_variance : float
         σ², in the square of the field's units.
@@ -121,7 +121,8 @@ def posterior_to_store(
     dtype, intermediate_dtype : "float64" or "float32"
         What is stored in the result, and between passes; computed in double precision.
     resume : bool
-        Go on where an earlier call with the same inputs was interrupted. False starts anew.
+        Resume an earlier call with the same inputs that was interrupted. False starts from the
+        beginning.
     overwrite : bool
         Replace a posterior that is at ``out``.
     labels : Labels
@@ -202,7 +203,7 @@ def gappy_posterior_to_store(
     """Write the posterior of a field with gaps on disk, tile by tile.
 
     An approximation: a tile sees what is observed in it and in a halo around it. ``tile_error`` of
-    the report tells what twice the halo changes in one tile.
+    the report has the change by twice the halo in one tile.
 
     Parameters
     ----------
@@ -217,7 +218,7 @@ def gappy_posterior_to_store(
         In the order in which the field is stored, of length 1 where it does not depend on an
         axis. False: the cell stays empty.
     memory, include_noise, dtype, resume, overwrite, labels
-        As for ``posterior_to_store``, which also tells what is raised.
+        As for ``posterior_to_store``, which also lists the errors.
     """
     _require_dtypes(dtype=dtype)
     fingerprint = {
@@ -282,8 +283,8 @@ def _carry_out(
     folder = out.parent / f".{out.name}.passes"
     results.check_free(out, folder, order.source.path, overwrite)
     refusal = (
-        f"another process is making {str(out)!r}: wait for its end, or choose another path "
-        "(nothing of it was touched)"
+        f"another process is writing {str(out)!r}: wait until it ends, or choose another path "
+        "(nothing was changed)"
     )
     with only_here(folder.with_name(f"{folder.name}.lock"), refusal):
         report = _carry_out_alone(order, out, folder, memory, resume)

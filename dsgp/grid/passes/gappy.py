@@ -1,7 +1,7 @@
 """A field with gaps on disk, tile by tile: each with a halo of neighbours, as if that were all.
 
 An approximation, named "tiles": what lies beyond the halo is not seen. How much that changes is
-told by one tile computed again with twice the halo.
+measured on one tile, which is computed again with twice the halo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked for besides the field: eigenbases, noise and mean, checked and as stored."""
+"""Inputs of a job besides the field: eigenbases, noise and mean, checked and as stored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def checked(
     if not (math.isfinite(noise_variance) and noise_variance > 0):
         raise ParameterError(f"noise_variance must be positive and finite; got {noise_variance}")
     if len(bases) != len(shape):
-        raise DataError(f"the field has the dims {dims}, one basis each; got {len(bases)}")
+        raise DataError(f"expected one basis per dim of the field, {dims}; got {len(bases)}")
     vectors, values = [], []
     for dim, n, flip, basis in zip(dims, shape, source.flips, bases, strict=True):
         columns = np.asarray(basis.vectors, dtype=np.float64)

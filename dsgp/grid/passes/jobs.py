@@ -73,7 +73,7 @@ def resumed(
         except (OSError, ValueError) as error:
             raise StorageError(
                 f"{str(folder)!r} holds an interrupted job that cannot be read ({error}): start "
-                "anew (resume=False)"
+                "from the beginning (resume=False)"
             ) from error
     if differing:
         raise StorageError(

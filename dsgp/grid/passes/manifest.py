@@ -1,6 +1,6 @@
 """What is finished: a small JSON file in the work folder, replaced as a whole.
 
-It holds the plan, so that a job is resumed as it was begun, and what tells another job from it.
+It holds the plan, so that a job is resumed as it was begun, and what identifies the job.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Manifest:
             self._saved = time.monotonic()
         except OSError as error:
             raise StorageError(
-                f"cannot write in {str(self.folder)!r}: {error.strerror or error}; what is "
-                "finished is kept: mend it and run it again"
+                f"cannot write in {str(self.folder)!r}: {error.strerror or error}; finished work "
+                "is kept: correct this and run it again"
             ) from error
 
     @classmethod
@@ -111,7 +111,7 @@ class Manifest:
                 if name != Path(name).name:
                     raise ValueError(f"{name!r} is not the name of a folder")
                 return cls(folder, stored["fingerprint"], plan, name, done)
-            why = "is of another release"
+            why = "was written by another release"
         except (ValueError, KeyError, TypeError) as error:
             why = f"is damaged ({error})"
         raise StorageError(

@@ -37,17 +37,17 @@ class Plan:
     groups : tuple of tuple of int
         Axes that are rotated together.
     chunks : tuple of int
-        Of the intermediate stores; regions of all passes are made of whole ones.
+        Chunks of the intermediate stores; regions of all passes consist of whole chunks.
     output_chunks : tuple of int
     passes : tuple of Pass
     dtype, intermediate_dtype : str
-        What is stored; computed in double precision whatever these are.
+        Types that are stored; everything is computed in double precision.
     task_bytes : int
         Memory that the largest task takes.
     bytes_read, bytes_written : int
-        Of all passes, uncompressed.
+        Uncompressed bytes of all passes.
     disk_bytes : int
-        At most so much at a time, the result included.
+        Maximum disk space at any time, including the result.
     """
 
     shape: tuple[int, ...]
@@ -81,14 +81,14 @@ class Plan:
         return regions.region(index, self.shape, self.passes[p].block)
 
     def describe(self) -> str:
-        """Return a few lines for people."""
+        """Return a few lines of text that describe the plan."""
         steps = " → ".join(
             f"{one.block} of {self.n_regions(p)}" for p, one in enumerate(self.passes)
         )
         return (
             f"{len(self.passes)} passes, regions {steps}; chunks {self.chunks} between them, "
             f"{self.output_chunks} of the result\n"
-            f"{self.task_bytes / _MIB:.0f} MiB of memory a task; reads "
+            f"{self.task_bytes / _MIB:.0f} MiB of memory per task; reads "
             f"{self.bytes_read / _MIB:.0f} MiB, writes {self.bytes_written / _MIB:.0f} MiB, takes "
             f"up to {self.disk_bytes / _MIB:.0f} MiB of disk"
         )
@@ -99,7 +99,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, settings: dict[str, Any]) -> Self:
-        """Return the plan that ``as_json`` told of."""
+        """Return the plan that ``as_json`` described."""
         passes = tuple(
             Pass(tuple(p["axes"]), tuple(p["block"]), tuple(p["chains"]))
             for p in settings["passes"]

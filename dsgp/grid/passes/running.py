@@ -67,8 +67,8 @@ def _require_all_chunks(job: Job, manifest: Manifest) -> None:
             manifest.done[len(job.plan.passes) - 1, chain].clear()
         manifest.save()
         raise StorageError(
-            f"the result in {job.folder!r} lacks chunks that were written: the disk is not to be "
-            "trusted; run it again, the last pass is computed anew"
+            f"the result in {job.folder!r} lacks chunks that were written: the disk is not "
+            "reliable; run it again, and the last pass is computed again"
         )
 
 
@@ -91,8 +91,8 @@ def _outcomes(
             yield from zip(todo, outcomes, strict=True)
     except ClusterError as error:
         raise ClusterError(
-            f"{error}; finished regions are kept in {job.folder!r}, and the same call goes on "
-            "from there"
+            f"{error}; finished regions are kept in {job.folder!r}, and the same call resumes from "
+            "there"
         ) from error
     except Exception as error:
         error.add_note(f"finished regions are kept in {job.folder!r}: the same call resumes")

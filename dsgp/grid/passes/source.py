@@ -1,4 +1,4 @@
-"""A variable in a zarr store or netCDF file, of which regions are read where they are needed.
+"""A variable in a zarr store or netCDF file, whose regions are read where they are needed.
 
 xarray decodes what is stored (packed integers, scales, fill values). Nothing is written here.
 """
@@ -59,7 +59,7 @@ class StoredField:
     DataError
         If there is no such path or variable, or it does not hold numbers.
     ParameterError
-        If ``flips`` has not one entry an axis.
+        If ``flips`` has not one entry per axis.
 
     Examples
     --------
@@ -176,7 +176,7 @@ class StoredField:
     ) -> NDArray[np.float64]:
         """Read a region in the order in which it is stored; otherwise as `read`.
 
-        ``counts`` is told how many cells are missing by attributes, by reason.
+        ``counts`` receives how many cells are missing by attributes, by reason.
         """
         with self.open() as dataset:
             variable = dataset.variables[self.variable]
@@ -216,9 +216,9 @@ class StoredField:
         """Raise ``DataError`` if the field has changed since that fingerprint was taken of it."""
         if self.fingerprint() != fingerprint:
             raise DataError(
-                f"{str(self.path)!r} has changed since the job began: variable "
-                f"{self.variable!r} is read piece by piece, and a result would be of two fields; "
-                "start from the beginning (resume=False) when the store no longer changes"
+                f"{str(self.path)!r} has changed since the job began: variable {self.variable!r} "
+                "is read piece by piece, and a result would mix two fields; start from the "
+                "beginning (resume=False) when the store no longer changes"
             )
 
     def piece(self) -> tuple[int, ...]:
@@ -227,7 +227,7 @@ class StoredField:
         return filled(self.shape, unit, max(PIECE_BYTES // 8, math.prod(unit)))
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what tells another field, or a changed one, from this one."""
+        """Return what identifies this field, and changes if the field does."""
         digest = hashlib.sha256()
         for line in _signatures(self._place, self.variable):
             digest.update(f"{line}\n".encode())
@@ -256,10 +256,10 @@ class StoredField:
             for dim, part, k in zip(dims, region, first, strict=True)
         )
         raise DataError(
-            f"variable {self.variable!r} of {str(self.path)!r} has "
-            f"{int(good.size - good.sum())} missing or infinite values in {where}, the first at "
-            f"{cell}; expected a complete field: say that it has gaps (gaps=True), choose "
-            "a part without any, or mend infinite values"
+            f"variable {self.variable!r} of {str(self.path)!r} has {int(good.size - good.sum())} "
+            f"missing or infinite values in {where}, the first at {cell}; expected a complete "
+            "field: say that it has gaps (gaps=True), choose a part without any, or replace "
+            "infinite values"
         )
 
 

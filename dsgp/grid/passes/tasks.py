@@ -71,7 +71,7 @@ class DamagedError(StorageError):
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that trying again does not mend; returned, because a raised one would be retried."""
+    """An error that would occur again; returned, because a raised one would be retried."""
 
     error: DsgpError
     damaged: Region | None = None
@@ -255,7 +255,7 @@ def _read(path: Path, region: Region) -> NDArray[np.float64]:
         except Exception as error:
             raise _damaged(path, part, error) from error
         if np.isnan(values).any():
-            raise _damaged(path, part, "it is not there, or was not written whole")
+            raise _damaged(path, part, "it is missing or incomplete")
         x[relative(part, region)] = values
     return x
 
@@ -264,7 +264,7 @@ def _damaged(path: Path, region: Region, why: Exception | str) -> DamagedError:
     where = ", ".join(f"{part.start}:{part.stop}" for part in region)
     return DamagedError(
         f"the chunk of cells [{where}] of {str(path)!r} cannot be read ({why}); run it again: "
-        "what depends on it is computed anew, all else is kept",
+        "what depends on it is computed again, and all else is kept",
         region,
     )
 
@@ -278,6 +278,6 @@ def _write(path: Path, region: Region, x: NDArray[np.float64]) -> None:
             array[part] = x[relative(part, region)]
     except OSError as error:
         raise StorageError(
-            f"cannot write {str(path)!r}: {error.strerror or error}; what is finished is kept: "
-            "mend it and run it again"
+            f"cannot write {str(path)!r}: {error.strerror or error}; finished work is kept: "
+            "correct this and run it again"
         ) from error

@@ -17,8 +17,8 @@ def sample_tiles(
 ) -> list[tuple[Region, NDArray[np.float64]]]:
     """Read small parts of a field to learn from: blocks of neighbours, and one coarse grid.
 
-    Blocks tell of short lengthscales and the noise, the coarse grid of long ones. The same in
-    every call.
+    Blocks are informative about short lengthscales and the noise, the coarse grid about long ones.
+    The same in every call.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def sample_tiles(
     n : int
         Blocks, spread over the field.
     size : int or sequence of int
-        Cells along each axis, of a block as of the coarse grid; shorter axes come whole.
+        Cells along each axis, of a block and of the coarse grid alike; shorter axes are whole.
 
     Returns
     -------

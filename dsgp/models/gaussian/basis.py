@@ -35,12 +35,12 @@ class Basis:
     ----------
     information : ndarray of shape (Σ U_d,)
     quadratic, total_information : float
-        As of the equations, of (y − offset) / scale and weights / weight_scale.
+        As for the equations, of (y − offset) / scale and weights / weight_scale.
     offset, scale, weight_scale : float
     spreads, cuts, places, left_out, n_missing
-        As of ``Training``.
+        As for ``Training``.
     log_jacobian : float
-        As of ``Target``.
+        As for ``Target``.
     n_rows : int
         All rows of positive weight so far.
     n_updates : int

@@ -58,7 +58,7 @@ class Beyond:
     fixed_noise : bool
         Whether the noise variance is known, as it also is without a learner.
     verbose : bool
-        As of the estimator.
+        As for the estimator.
     """
 
     pursuit: GaussianPursuit | None
@@ -78,8 +78,8 @@ class Beyond:
         remainder = Remainder.of(parameters["remainder"])
         if remainder is not None and parameters["method"] is not None:
             raise ParameterError(
-                f"method={parameters['method']!r} draws the hyperparameters of terms, and "
-                "remainder= is not among what it draws: leave one of them out"
+                f"method={parameters['method']!r} draws the hyperparameters of terms, and cannot "
+                "draw those of a remainder: leave one of them out"
             )
         fixed_noise = parameters["fixed_noise"] or parameters["learner"] is None
         return cls(pursuit_of(parameters), remainder, fixed_noise, parameters["verbose"])
@@ -98,7 +98,7 @@ class Beyond:
         terms: list[BoundTerm],
         clock: Clock,
     ) -> Whole:
-        """Fit what is asked for, to what terms and interactions leave and together with them.
+        """Fit projections and remainder, after and together with terms and interactions.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Beyond:
             Its target is that of the user.
         target : Target
         terms : list of BoundTerm
-            As they were asked for.
+            As they were specified.
         clock : Clock
         """
         outcome = found.outcome

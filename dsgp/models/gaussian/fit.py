@@ -73,7 +73,7 @@ class GaussianFit:
     noise_variance : float or None
         Of a row of weight 1, in the user's units: a start for the learner.
     fixed_noise, solver, learner, bins, tol, learner_tol, learner_max_iter, verbose
-        As of ``AdditiveGPRegressor``.
+        As for ``AdditiveGPRegressor``.
     max_iter : int
         Iterations of the solver at most.
     """
@@ -384,10 +384,10 @@ class GaussianFit:
         if not outcome.hyper.converged:
             by_em = outcome.hyper.learner == "em"
             iterations = outcome.hyper.n_iter if by_em else self.learner_max_iter
-            other = ', or take learner="vbem", which has the same optimum' if by_em else ""
+            other = ', or use learner="vbem", which has the same optimum' if by_em else ""
             warnings.warn(
-                f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, short "
-                f"of learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",
+                f"learner={outcome.hyper.learner!r} stopped after {iterations} iterations, before "
+                f"it reached learner_tol={self.learner_tol:g}; raise learner_max_iter{other}",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )

@@ -27,11 +27,11 @@ class Hyperparameters:
 
     Attributes
     ----------
-    kernels : list of kernels, one a term
+    kernels : list of kernels, one per term
     noise_variance : float
     noise_bounds : tuple of float
     learner : str or None
-        The one that was relied on.
+        The learner that was used.
     trace : list of float
         What it maximised, after each iteration.
     n_iter : int
@@ -141,7 +141,7 @@ def note_of_nodes(result: Learned) -> str:
     fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
     nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
-        f"{nodes} nodes per term; the prior variance they leave open adds "
+        f"{nodes} nodes per term; the prior variance that they do not represent adds "
         f"{sum(result.open_variance):.2g} of the noise variance"
     )
 

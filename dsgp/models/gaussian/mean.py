@@ -30,7 +30,7 @@ _FEWEST_LEFT = 0.05
 
 @dataclass(frozen=True)
 class Fit:
-    """The posterior mean and what is told of it.
+    """The posterior mean and what is reported of it.
 
     Attributes
     ----------

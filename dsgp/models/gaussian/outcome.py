@@ -27,7 +27,7 @@ class GaussianOutcome:
     unresolved : tuple of str
         Columns in which there is structure that hyperparameters were not learned for.
     too_wide : dict of str to int
-        As of ``Training``, where hyperparameters were learned.
+        As for ``Training``, where hyperparameters were learned.
     """
 
     training: Training

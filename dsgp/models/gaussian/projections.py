@@ -19,7 +19,7 @@ from dsgp.rows.sources import Source
 from dsgp.rows.sources.kinds import NUMBER
 from dsgp.terms import BoundTerm
 
-# Random directions that each search begins at, as of the estimators of projections.
+# Random directions that each search begins at, as in the estimators with projections.
 _STARTS = 10
 _SEED = 0
 
@@ -51,7 +51,7 @@ def pursuit_of(parameters: Mapping[str, Any]) -> GaussianPursuit | None:
     if parameters["missing"] != "error":
         raise ParameterError(
             "a projection needs all its columns, and missing='ignore' lets them be incomplete: "
-            "fill the gaps, or take remainder=[...] of complete columns instead of projections"
+            "fill the gaps, or use remainder=[...] of complete columns instead of projections"
         )
     kernel = parameters["kernel"]
     plain = kernel if isinstance(kernel, Matern) else None
@@ -86,7 +86,7 @@ def with_projections(
         Of the terms by themselves; learning begins at their hyperparameters.
     source : Source
     log_jacobian : float
-        As of ``GaussianPursuit``.
+        As for ``GaussianPursuit``.
     clock : Clock
 
     Raises
@@ -98,8 +98,8 @@ def with_projections(
     projected = _projected(source, terms)
     if not projected:
         raise DataError(
-            "projections= mixes columns of numbers, and the table has none that varies; leave it "
-            "out, or take interactions= of the others"
+            "projections= mixes columns of numbers, and none of the table's varies; leave it out, "
+            "or use interactions= of the others"
         )
     random = np.random.default_rng(_SEED)
     if not terms:  # other columns are not looked at

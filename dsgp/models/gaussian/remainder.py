@@ -65,7 +65,7 @@ class RemainderOutcome:
     notes : list of str
     converged : bool
     neighbour_error : float
-        As of ``NeighbourFunction.checked``.
+        As for ``NeighbourFunction.checked``.
     """
 
     model: RemainderModel
@@ -93,7 +93,7 @@ class RemainderOutcome:
         if self.neighbour_error > _NEIGHBOUR_LIMIT:
             warnings.warn(
                 f"twice as many neighbours change predictions by {self.neighbour_error:.2g} of "
-                "their standard deviations: take more, remainder=Remainder(n_neighbours=...)",
+                "their standard deviations: use more, remainder=Remainder(n_neighbours=...)",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -163,8 +163,8 @@ def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]
     numbers = [name for name in names if name not in levels]
     if not numbers:
         raise DataError(
-            f"a remainder of {names} has levels only, between which nothing is near: "
-            "take interactions of them, or give it a column of numbers"
+            f"a remainder of {names} has levels only, and levels have no distances: use "
+            "interactions of them, or add a column of numbers"
         )
     return [*numbers, *(name for name in names if name in levels)]
 
@@ -374,7 +374,7 @@ class _Fit:
             f"remainder: Matérn {function.metric.smoothness}/2 of {self.inputs.shape[1]} columns, "
             f"{function.n_neighbours} neighbours; twice as many change a prediction by "
             f"{error:.2g} of its standard deviation",
-            "remainder: log density of a row left out with it, less that of a fit without: "
+            "remainder: leave-one-out log density per row, with the remainder minus without: "
             f"{float(np.mean(gained)):.3g} ± {spread:.2g} ({len(rows)} rows)",
             f"remainder: {solved.iterations} iterations of conjugate gradients with the terms",
         ]
@@ -387,8 +387,8 @@ class _Fit:
         )
         if float(np.mean(gained)) < spread:
             notes.append(
-                "remainder: it helps no prediction of a row that is left out by more than the "
-                "standard error: the terms alone (remainder=False) do as well"
+                "remainder: it does not improve leave-one-out predictions by more than the "
+                "standard error: the terms alone (remainder=False) predict as well"
             )
         return RemainderOutcome(
             RemainderModel(structure, remainder),

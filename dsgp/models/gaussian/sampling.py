@@ -103,13 +103,13 @@ class Sampling:
             if checkpoint is not None:
                 raise ParameterError(
                     "checkpoint keeps the chains of a method, and method=None draws nothing: leave "
-                    'it out, or take method="collapsed"'
+                    'it out, or use method="collapsed"'
                 )
             return None
         if parameters["learner"] is None:
             raise ParameterError(
                 f"learner=None keeps the given hyperparameters, and method={method!r} draws them: "
-                'take learner="marginal", and name in the kernels as fixed what is to stay'
+                'use learner="marginal", and name in the kernels as fixed what is to stay'
             )
         if checkpoint is not None:
             require_place(checkpoint)
@@ -131,7 +131,7 @@ class Sampling:
         target: Target,
         random: np.random.Generator,
     ) -> tuple[GaussianMixture, FitFacts]:
-        """Draw the hyperparameters of a fit; return the model and what is told of it."""
+        """Draw the hyperparameters of a fit; return the model and what is reported of it."""
         latent, converged = self(outcome, random)
         # Log densities are those of the target, not of its transform.
         draws = latent.draws
@@ -177,8 +177,8 @@ class Sampling:
         )
         if not len(model.free):
             raise ParameterError(
-                f"every hyperparameter is fixed, so that method={self.method!r} has none to draw: "
-                "take method=None"
+                f"every hyperparameter is fixed, so that method={self.method!r} has nothing to "
+                "draw: use method=None"
             )
         if self.method == PLAIN:
             require_states(model)
@@ -231,8 +231,8 @@ class Sampling:
             if evidence is None:
                 raise ParameterError(
                     'method="collapsed" needs the marginal likelihood at nodes, and the functions '
-                    "are too rough, or the levels too many, for the nodes there may be: "
-                    'method="gibbs" takes every point'
+                    "are too rough, or the levels too many, for the number of nodes allowed: "
+                    'method="gibbs" uses every point'
                 )
             return collapsed(evidence, **numbers, watch=watch)
 

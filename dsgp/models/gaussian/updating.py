@@ -63,7 +63,7 @@ class Update:
         source : Source
             The further rows, with the target of the user.
         moves : mapping of str to ndarray of int
-            New numbers of the levels so far, as of ``relabelled``.
+            New numbers of the levels so far, as for ``relabelled``.
         clock : Clock
         """
         assert isinstance(model.latent, AdditiveModel)

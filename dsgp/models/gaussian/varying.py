@@ -64,7 +64,7 @@ class VaryingOutcome:
     notes: list[str]
 
     def told(self) -> Whole:
-        """Return the mean, whose facts tell of the noise too."""
+        """Return the mean, whose facts describe the noise, too."""
         facts = self.whole.facts.with_notes(self.notes)
         converged = facts.converged and self.converged
         return replace(self.whole, facts=replace(facts, converged=converged))
@@ -74,7 +74,7 @@ class VaryingOutcome:
         if not self.converged:
             warnings.warn(
                 f"mean and noise variance had not settled after {_ROUNDS} rounds, or the "
-                "hyperparameters of the noise terms had not converged: learner_notes_ tells more",
+                "hyperparameters of the noise terms had not converged: see learner_notes_",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -218,8 +218,8 @@ class VaryingFit:
         average = float(np.average(judged.squares, weights=judged.left))
         if not average > 0:
             raise DataError(
-                "the mean leaves nothing of any row, so that there is no noise whose variance "
-                "could vary: leave noise_terms out"
+                "the mean fits every row exactly, so that there is no noise whose variance could "
+                "vary: leave noise_terms out"
             )
         y = np.maximum(judged.squares, _LEAST_SQUARE * average)
         rows = replace(responses.rows, y=y, weight=judged.left)
@@ -252,7 +252,7 @@ def _judged(whole: Whole, noise: VaryingNoise | None, source: Source) -> _Judged
 def _judged_rows(
     whole: Whole, noise: VaryingNoise | None, names: tuple[str, ...], rows: Rows
 ) -> _Judged:
-    r"""Squared residuals, freed of what the rows themselves tell of f.
+    r"""Squared residuals, corrected for what each row contributes to its own fit.
 
     .. math:: r_i^2 w_i / (1 - h_i), \quad h_i = w_i v_i / \sigma_i^2
 

@@ -1,4 +1,4 @@
-"""What ``interactions=`` asks for: its check, the columns that can interact, and their terms."""
+"""The option ``interactions=``: its check, the columns that can interact, and their terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require_interactions(value: Any, learner: str | None) -> None:
     _require_form(value)
     if value and learner is None:
         raise ParameterError(
-            "interactions are learned, and learner=None keeps what is given: take a learner, "
+            "interactions are learned, and learner=None keeps the given values: use a learner, "
             "or give Tensor(column, other, kernel, other_kernel) among the terms"
         )
 

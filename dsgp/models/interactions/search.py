@@ -2,8 +2,8 @@
 
 A round takes what the model so far leaves of the rows, sums it by pairs of coarse bins of every two
 columns in one pass over the rows, adds the pairs that promise most and fits again, for as long as
-the marginal likelihood gains what so many candidates call for. What a fit is, and what it leaves of
-a row, is told by ``Fits``.
+the marginal likelihood gains what so many candidates call for. ``Fits`` says what a fit is, and
+what it leaves of a row.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Fits(Protocol[Outcome]):
 
     @property
     def clock(self) -> Clock:
-        """Is told the stages."""
+        """Receives the names of the stages."""
 
     @property
     def n_functions(self) -> int:
@@ -246,24 +246,23 @@ class _Search(Generic[Outcome]):
             gained = self.fits.evidence(outcome) - begun
             notes.append(
                 f"{INTERACTIONS}: {len(added)} of {len(self.pairs)} pairs of columns, by "
-                f"{gained:.4g} nats of marginal likelihood"
+                f"{gained:.4g} nats of log marginal likelihood"
             )
         elif self.pairs:
             notes.append(
                 f"{INTERACTIONS}: none of {len(self.pairs)} pairs of columns gains "
-                f"{self.least:.3g} nats (of log marginal likelihood)"
+                f"{self.least:.3g} nats of log marginal likelihood"
             )
         if added and first is not None:
             difference, error, n_checked = self._checked(first, outcome)
             notes.append(
-                f"{INTERACTIONS}: leave-one-out log density of a row with them, less that without: "
+                f"{INTERACTIONS}: leave-one-out log density per row, with them minus without: "
                 f"{difference:.3g} ± {error:.2g} ({n_checked} rows)"
             )
             claimed = gained / sum(tables.lengths)
             if difference < error < claimed - difference:
                 notes.append(
-                    f"{INTERACTIONS}: they help no prediction of a row that is left out and are "
-                    "dropped"
+                    f"{INTERACTIONS}: they do not improve leave-one-out predictions and are dropped"
                 )
                 outcome, added = first, []
                 for row in rows.values():
@@ -280,8 +279,8 @@ class _Search(Generic[Outcome]):
     ) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
         """Return pairs to add, each judged beside those before it, and the gains of all.
 
-        What the pairs before it would do is taken off: columns that say much the same promise the
-        same interaction, which is added once.
+        What the pairs before it would explain is subtracted: columns that say much the same promise
+        the same interaction, which is added once.
         """
         working, known = self.fits.working(outcome), self.fits.main_effects_known
         refused = self.left_out.union(added)
@@ -333,7 +332,7 @@ class _Search(Generic[Outcome]):
         return less, kept
 
     def _checked(self, first: Outcome, last: Outcome) -> tuple[float, float, int]:
-        """Difference of leave-one-out log densities a row, its standard error, and the rows."""
+        """Difference of leave-one-out log densities per row, its standard error, and the rows."""
         models = [self.fits.leave_one_out(outcome) for outcome in (first, last)]
         apart: list[Floats] = []
         counts: list[Floats] = []

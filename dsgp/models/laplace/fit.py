@@ -90,8 +90,8 @@ class LaplaceFit(LaplaceSteps):
         if rows.total_weight > _MOST_COUNTED:
             raise DataError(
                 f"sample_weight (with class_weight, if any) sums to {rows.total_weight:.3g}, more "
-                "rows than float64 can tell from one another: a weight is how often a row counts; "
-                "divide weights that are relative by their mean"
+                "rows than float64 can count: a weight is how often a row counts; divide weights "
+                "that are relative by their mean"
             )
         likelihood.check_target(
             rows.y, rows.trials if len(rows.trials) else None, f"the target {responses.target!r}"
@@ -320,8 +320,8 @@ class LaplaceFit(LaplaceSteps):
         learned = outcome.learned
         if learned is not None and not learned.converged:
             warnings.warn(
-                f"learner={self.learner!r} stopped after {self.learner_max_iter} modes, short of "
-                f"learner_tol={self.learner_tol:g}; raise learner_max_iter",
+                f"learner={self.learner!r} stopped after {self.learner_max_iter} modes, before it "
+                f"reached learner_tol={self.learner_tol:g}; raise learner_max_iter",
                 ConvergenceWarning,
                 stacklevel=stacklevel,
             )

@@ -70,7 +70,7 @@ class SumOfTerms:
 def _left_out(
     mean: Floats, variance: Floats, score: Floats, precision: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean and variance of f without a row, (n,) each; NaN where the row tells all of f.
+    """Mean and variance of f without a row, (n,) each; NaN where the row alone determines f.
 
     The row is the Gaussian observation of its working model (Vehtari et al. 2016).
     """
@@ -88,8 +88,8 @@ def _with_bins_of(terms: list[BoundTerm], pairs: list[BoundTerm]) -> list[BoundT
 def _finer(pairs: list[BoundTerm], outcomes: Sequence[LaplaceOutcome]) -> list[BoundTerm]:
     """Return pairs in more bins, where fits say that they are too few.
 
-    Rows of a likelihood differ in how much they tell: where W is large, what a function varies by
-    within a bin looks like structure that is left.
+    Rows of a likelihood differ in how informative they are: where W is large, what a function
+    varies by within a bin looks like structure that is left.
     """
     names = {pair.name for pair in pairs}
     costs = [BinsOfTerms.of(each, names) for each in outcomes]

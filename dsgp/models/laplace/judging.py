@@ -57,7 +57,7 @@ def left_structure(outcome: LaplaceOutcome, *, by_screen: bool = False) -> Start
 
 
 def not_resolved(table: RowTable) -> str:
-    """Say that float64 cannot tell what rows say of functions; name the likeliest column."""
+    """Say that float64 cannot resolve the functions; name the likeliest column."""
     lines = [cells.line for cells in table.cells]
     points = [np.zeros(1) if line is None else line for line in lines]
     finest = [float(np.diff(axis_points).min(initial=np.inf)) for axis_points in points]
@@ -65,10 +65,11 @@ def not_resolved(table: RowTable) -> str:
     ratios = [extent / gap for extent, gap in zip(extents, finest, strict=True)]
     worst = int(np.argmax(ratios))
     return (
-        "float64 cannot resolve the functions beside what the rows tell of them. Most uneven is "
-        f"input column {table.names[worst]!r}, whose values are up to {extents[worst]:.2g} apart "
-        f"and as little as {finest[worst]:.2g}: transform it (its logarithm or ranks) or set far "
-        "values apart as missing; very large weights do the same, and can be divided by a constant"
+        "float64 cannot resolve the functions, about which the rows are extremely informative. "
+        f"The most unevenly spaced is input column {table.names[worst]!r}, whose values are up "
+        f"to {extents[worst]:.2g} apart and as little as {finest[worst]:.2g}: transform it (its "
+        "logarithm or ranks) or set far values apart as missing; very large weights do the same, "
+        "and can be divided by a constant"
     )
 
 

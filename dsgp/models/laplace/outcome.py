@@ -39,7 +39,7 @@ class LaplaceOutcome:
     unresolved : tuple of str
         Columns in which there is structure that hyperparameters were not learned for.
     too_wide : dict of str to int
-        As of ``Responses``, where hyperparameters were learned.
+        As for ``Responses``, where hyperparameters were learned.
     """
 
     responses: Responses
@@ -133,8 +133,8 @@ class LaplaceOutcome:
         nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         rows = self.responses.rows.n_rows
         notes = [
-            f"{nodes} nodes per term; with the prior variance they leave open the determinant of "
-            f"the evidence would change by at most "
+            f"{nodes} nodes per term; the prior variance that they do not represent would change "
+            "the determinant of the evidence by at most "
             f"{0.5 * rows * sum(learned.open_variance):.2g} nats"
         ]
         if not learned.resolved:

@@ -137,7 +137,7 @@ class ClassFits:
 
     Attributes
     ----------
-    outcomes : list of LaplaceOutcome, one a class
+    outcomes : list of LaplaceOutcome, one per class
         Each that of one class against the log sum of the others, or against the rest.
     rounds : int
     change : float

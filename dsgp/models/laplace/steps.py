@@ -71,7 +71,7 @@ class LaplaceSteps:
     level : float or None
         Where a constant that is found begins; None begins at that of highest likelihood.
     solver, learner, bins, tol, newton_max_iter, learner_tol, learner_max_iter, verbose
-        As of ``GeneralizedAdditiveGP``.
+        As for ``GeneralizedAdditiveGP``.
     max_iter : int
         Iterations of the solver in a Newton step at most.
     """

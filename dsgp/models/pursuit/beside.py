@@ -144,7 +144,7 @@ def _view(source: Source, beside: Beside, contribution: TermSum, *, as_offset: b
 
 @dataclass(frozen=True)
 class _Less:
-    """Rows with projected columns only, and what terms contribute taken off; it travels."""
+    """Rows with projected columns only, and what terms contribute subtracted; it travels."""
 
     positions: list[int]
     contribution: TermSum
@@ -167,9 +167,9 @@ def warn_unless_settled(change: float) -> None:
     """Warn of terms that still moved in the last round; called by what ``fit``s call."""
     if change > _UNSETTLED:
         warnings.warn(
-            f"the terms beside the projections still moved by {change:.2g} of the noise's standard "
-            f"deviation in the last of {ROUNDS} searches: which part of the target is theirs, and "
-            "which the projections', the rows hardly determine",
+            f"the terms beside the projections still moved by {change:.2g} of the noise's "
+            f"standard deviation in the last of {ROUNDS} searches: the rows hardly determine "
+            "which part of the target belongs to these terms and which to the projections",
             ConvergenceWarning,
             stacklevel=4,
         )

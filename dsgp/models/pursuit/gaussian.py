@@ -71,7 +71,7 @@ class GaussianPursuit:
     fit : GaussianFit
         Of the functions for directions that are known.
     method, n_draws, n_warmup, n_chains, noise_variance, direction_uncertainty
-        As of ``ProjectionPursuitGPRegressor``.
+        As for ``ProjectionPursuitGPRegressor``.
     fixed_noise : bool
     """
 
@@ -155,7 +155,7 @@ class GaussianPursuit:
         if beside.terms and self.method == "gibbs":
             raise ParameterError(
                 f"method='gibbs' draws functions of projections only, and {beside.terms[0].name!r} "
-                "is a term beside them: take method='refit', or leave its columns out"
+                "is a term beside them: use method='refit', or leave its columns out"
             )
         with one_blas_thread():
             try:
@@ -170,8 +170,8 @@ class GaussianPursuit:
                 outcome = self._posterior(source, beside, search_result, clock)
             except LinAlgError as error:
                 raise ParameterError(
-                    "float64 cannot resolve so little noise beside the functions: raise "
-                    "noise_variance, or leave it out"
+                    "float64 cannot resolve noise that is so small compared with the functions: "
+                    "raise noise_variance, or leave it out"
                 ) from error
         clock.stage("keep")
         return self._kept(beside, search_result, outcome, run, log_jacobian)

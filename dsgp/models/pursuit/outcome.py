@@ -56,7 +56,7 @@ class SearchFacts:
 
 @dataclass(frozen=True)
 class PursuitOutcome:
-    """A fitted model, and what is told of how it was found.
+    """A fitted model, and what is reported of the search for it.
 
     Attributes
     ----------

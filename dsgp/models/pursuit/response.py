@@ -125,8 +125,8 @@ class ResponsePursuit:
                 outcome = self._posterior(source, beside, search_result, clock, seen)
             except LinAlgError as error:
                 raise ParameterError(
-                    "float64 cannot resolve the functions beside what the rows tell of them: "
-                    "rescale columns that are far from 0, or ask for fewer projections"
+                    "float64 cannot resolve the functions, about which the rows are extremely "
+                    "informative: rescale columns that are far from 0, or use fewer projections"
                 ) from error
         clock.stage("keep")
         return self._kept(beside, search_result, outcome)

@@ -45,7 +45,7 @@ class Pursued:
         Rows that the trace is of.
     relevance : ndarray of shape (D,)
     failed, limited : bool
-        As of ``pursuit.search.Hyperparameters``.
+        As for ``pursuit.search.Hyperparameters``.
     """
 
     state: State
@@ -118,7 +118,7 @@ class Search:
             f"a search for {'auto' if self.n_projections is None else self.n_projections} "
             f"projections of {n_inputs} columns",
             search_bytes(n_inputs, self.n_projections),
-            "ask for fewer projections, or leave columns out",
+            "use fewer projections, or leave columns out",
         )
 
     def warn(self, pursued: Pursued, gain: float, n_inputs: int) -> None:
@@ -138,24 +138,24 @@ class Search:
             )
         elif gain > step_tolerance(pursued.state):
             warnings.warn(
-                f"the last step of the search still gained {gain:.2g} nats: directions and "
-                "functions are near their best ones, not there",
+                f"the last step of the search still gained {gain:.2g} nats of log evidence: "
+                "directions and functions are near their optimum, but not at it",
                 ConvergenceWarning,
                 stacklevel=4,
             )
         n_taken = len(pursued.state.ridges)
         if self.n_projections is not None and n_taken < self.n_projections and not pursued.failed:
             warnings.warn(
-                f"{self.n_projections} projections were asked for, but only {n_taken} found: "
+                f"{self.n_projections} projections were requested, but only {n_taken} were found: "
                 "more would have no effect",
                 DataWarning,
                 stacklevel=4,
             )
         elif not n_taken and n_inputs:
             warnings.warn(
-                "no projection found: by the evidence a constant explains the target as well; "
-                "functions that go up and down more than a dozen times over the bulk of the rows "
-                "are beyond the search",
+                "no projection was found: by the evidence, a constant explains the target as "
+                "well; the search cannot find functions that rise and fall more than a dozen "
+                "times over the bulk of the rows",
                 DataWarning,
                 stacklevel=4,
             )
@@ -170,7 +170,7 @@ def _require_kernel(kernel: Any) -> None:
         )
     if kernel.order < 2:
         raise ParameterError(
-            f"kernel={kernel!r} has no derivative, which directions are learned by; take "
+            f"kernel={kernel!r} has no derivative, which is needed to learn directions; use "
             "Matern32() or smoother"
         )
     if kernel.priors:

@@ -1,4 +1,4 @@
-"""Rows summed by bins, with bins as fine as the target asks for."""
+"""Rows summed by bins, with bins as fine as the target requires."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def summed_by_bins(
 ) -> tuple[BinPlan, Statistics, dict[str, int]]:
     """Sum the rows by bins, with ``bins="auto"`` again by more where a target varies within them.
 
-    With ``keep``, numbers of every row as of ``statistics``, codes of all rows are kept too. Codes
+    With ``keep``, numbers of every row as for ``statistics``, codes of all rows are kept too. Codes
     that are kept are so by the workers of the client that ``workers`` returns, if any.
 
     Returns
@@ -69,7 +69,7 @@ def summed_by_bins(
     plan : BinPlan
     summed : Statistics
     too_wide : dict of str to int
-        As of ``Training``.
+        As for ``Training``.
     """
     cut = partial(BinPlan.of, rows, surveyed, bins, auto=auto, kept_numbers=kept_numbers)
     plan = cut()
@@ -230,7 +230,7 @@ class BinPlan:
 def wanted_bins(
     terms: Sequence[BoundTerm], bins: str | int | None, auto: Mapping[int, int] = AUTO_BINS
 ) -> list[int]:
-    """Return how many bins a curve of each term is to have; the others as of ``BinPlan.of``."""
+    """Return how many bins a curve of each term is to have; the others as for ``BinPlan.of``."""
     wanted = [_bins_of(term, bins, auto) for term in terms]
     affordable = _affordable_bins(len(terms))
     lines = (

@@ -115,7 +115,7 @@ def tell_of_codes(term: BoundTerm, values: Floats) -> None:
         warnings.warn(
             f"term {term.name!r}: input column {term.multiplier.column!r} holds {len(values)} "
             "different whole numbers, by which the function is multiplied; if they stand for "
-            "levels, turn them into text or a category, for a function of each",
+            "levels, convert them to text or a category, for one function per level",
             DataWarning,
             stacklevel=2,
         )

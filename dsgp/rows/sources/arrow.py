@@ -30,7 +30,7 @@ def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
 
 
 def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Change codes of categories, as of polars, which Arrow up to 20 does not give to pandas."""
+    """Change codes of categories that Arrow up to 20 does not give to pandas (those of polars)."""
     kind = column.type
     if not pa.types.is_unsigned_integer(kind.index_type):
         return column
@@ -153,7 +153,7 @@ class WholeNumbers:
 
 
 def retyped(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Turn columns of text into types that ``WholeNumbers`` has told; empty text is missing."""
+    """Turn columns of text into types that ``WholeNumbers`` has found; empty text is missing."""
     for name, kind in types.items():
         column = _without_gaps(table.column(name)).cast(kind)
         table = table.set_column(table.schema.get_field_index(name), name, column)

@@ -72,7 +72,7 @@ class CsvFormat:
         return csv.ParseOptions(delimiter=self.delimiter)
 
     def reading(self, block_size: int | None = None) -> csv.ReadOptions:
-        """Return options of Arrow; with blocks, on one thread, or it does not tell lines."""
+        """Return options of Arrow; with blocks, on one thread, which is needed for line numbers."""
         if block_size is None:
             return csv.ReadOptions(encoding=self.encoding)
         return csv.ReadOptions(block_size=block_size, use_threads=False, encoding=self.encoding)

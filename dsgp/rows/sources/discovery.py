@@ -1,6 +1,6 @@
 """What the columns of a table hold that is fitted to, and the labels of those that are levels.
 
-Types tell numbers, dates and levels apart. Labels need the values: a table on disk, or a dask
+Types distinguish numbers, dates and levels. Labels need the values: a table on disk, or a dask
 collection, is read once for the sake of its levels, if it has any.
 """
 
@@ -91,7 +91,7 @@ def _what(name: str) -> str:
 
 
 def _asked(name: str, kind: Kind, wanted: Wanted) -> Kind:
-    """Return levels where they were asked for, and numbers cannot stand for them."""
+    """Return levels where they were requested, and numbers cannot stand for them."""
     if name not in wanted.levels or kind.is_date:
         return kind
     # Numbers are their own labels, unless a missing one is to have a label too.

@@ -39,22 +39,22 @@ def read_table(
     Parameters
     ----------
     path : str, Path or UPath
-        Its ending tells the format: .csv, .csv.gz, .parquet or .pq. It may be an address, such as
-        ``s3://bucket/a.csv``.
+        The extension gives the format: .csv, .csv.gz, .parquet or .pq. It may be an address, such
+        as ``s3://bucket/a.csv``.
     columns : iterable of str, optional
         Only these are read.
     delimiter, decimal, encoding : str
-        Of a CSV file, as for ``CsvFormat``.
+        Format of a CSV file, as for ``CsvFormat``.
     storage_options : mapping, optional
-        Of an address, for fsspec, e.g. ``{"anon": True}``.
+        Options of fsspec for an address, e.g. ``{"anon": True}``.
 
     Raises
     ------
     DataError
-        If there is no such file, it is not what its name says, a column is absent or a name occurs
-        twice.
+        If there is no such file, its content does not match its extension, a column is absent or a
+        name occurs twice.
     ParameterError
-        If the file is in Parquet, and said to be written in another way than usual.
+        If options of CSV are given for a Parquet file.
     """
     place = place_of(path, storage_options)
     form = CsvFormat(delimiter, decimal, encoding)
@@ -106,8 +106,8 @@ def require_csv(label: str, form: CsvFormat) -> None:
     """Raise ``ParameterError`` if what is no CSV file is said to be written in a way of its own."""
     if form != CsvFormat():
         raise ParameterError(
-            f"{label} is no CSV file: delimiter, decimal and encoding are of CSV files only; leave "
-            "them out"
+            f"{label} is not a CSV file: delimiter, decimal and encoding are for CSV files only; "
+            "leave them out"
         )
 
 
@@ -157,8 +157,9 @@ def reading(
             column, line, what = match.groups()
             where = f" in line {line}" if line else ""
             raise DataError(
-                f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; its "
-                f"first rows tell the type: mend that value, or leave the column out{hint()}"
+                f"{label}: column {names[int(column)]!r} is not of one type: {what}{where}; the "
+                "type is inferred from its first rows: correct that value, or leave the column "
+                f"out{hint()}"
             ) from error
         raise DataError(
             f"{label} cannot be read as the {kind} file that its name says: {reason}{hint()}"
@@ -170,7 +171,7 @@ def require_names(label: str, names: Sequence[str]) -> None:
     if "" in names:
         raise DataError(
             f"{label} has no name for column {names.index('') + 1} in its header: name it, or drop "
-            "it (pandas writes row labels so, unless told to_csv(index=False))"
+            "it (pandas writes row labels so, unless to_csv(index=False) is used)"
         )
     with naming(label):
         require_unique(names)

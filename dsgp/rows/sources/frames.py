@@ -140,7 +140,7 @@ def _of_mapping(X: Mapping[Any, Any]) -> Any:
         )
     if len(set(shapes.values())) > 1:
         lengths = ", ".join(f"{name!r} {shape[0]}" for name, shape in list(shapes.items())[:12])
-        raise DataError(f"the columns have different lengths: {lengths}; pass one value a row")
+        raise DataError(f"the columns have different lengths: {lengths}; pass one value per row")
     if any(is_dask_collection(values) for values in columns.values()):
         return xr.Dataset({name: ("row", _native_lazy(values)) for name, values in columns.items()})
     # Row labels of series are not matched: rows are taken in their order.

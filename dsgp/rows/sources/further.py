@@ -33,7 +33,7 @@ class Further:
     Attributes
     ----------
     source : Source
-        Its columns are those asked for, in that order; levels have the numbers of ``kinds``.
+        Its columns are those requested, in that order; levels have the numbers of ``kinds``.
     kinds : dict of str to Kind
         Of the columns that are no numbers.
     moves : dict of str to ndarray of int
@@ -62,7 +62,7 @@ def further_rows(
     Parameters
     ----------
     X, y, sample_weight, missing, missing_values
-        As of ``source_of``.
+        As for ``source_of``.
     names : sequence of str
         Columns that the fit was given.
     needed : sequence of str
@@ -75,7 +75,7 @@ def further_rows(
     Raises
     ------
     DataError
-        As of ``source_of``; and if columns are absent or hold something else than in the fit.
+        As for ``source_of``; and if columns are absent or hold something else than in the fit.
     """
     levels = {name: kind.missing for name, kind in kinds.items() if isinstance(kind, Categories)}
     source = source_of(

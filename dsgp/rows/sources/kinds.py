@@ -135,7 +135,7 @@ class Categories(Kind):
         return pd.Index(np.array(self.names, dtype=object))
 
     def check(self, what: str, values: Any) -> None:
-        """Whether the values are levels at all; which ones, only encoding tells."""
+        """Whether the values are levels at all; which ones is known after encoding only."""
 
     def encode(self, what: str, values: Any) -> Floats:
         labels = labels_of_levels(what, values)
@@ -346,20 +346,20 @@ def _as_dates(series: Any) -> Any:
 
 
 def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -> None:
-    """Raise ``DataError`` if a column of levels that nobody asked for names the rows."""
+    """Raise ``DataError`` if a column of levels that was not requested names the rows."""
     n_levels = len(kind.labels)
     if asked or n_rows is None or n_levels <= max(_SHARE_OF_ROWS * n_rows, _FEW_LEVELS):
         return
     if all(str(label).isdecimal() for label in kind.labels):
         raise DataError(
             f"input column {name!r} is not numeric: it holds numbers as text, {n_levels} different "
-            f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or ask for an "
-            f"effect of each value, terms={{{name!r}: Levels()}}"
+            f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or request an "
+            f"effect per value, terms={{{name!r}: Levels()}}"
         )
     raise DataError(
         f"input column {name!r} is text with {n_levels} different values in {n_rows} rows, so that "
-        "it seems to name the rows rather than to group them: leave it out, or ask for an effect "
-        f"of each value, terms={{{name!r}: Levels()}}"
+        "it seems to name the rows rather than to group them: leave it out, or request an effect "
+        f"per value, terms={{{name!r}: Levels()}}"
     )
 
 

@@ -103,7 +103,7 @@ def distinct(values: Labels, name: str) -> Labels:
     Raises
     ------
     DataError
-        If they are fractions, as of a target for regression.
+        If they are fractions, as in a target for regression.
     """
     # Objects are text: hashing it takes a fraction of the time of sorting.
     labels = np.sort(pd.unique(values)) if values.dtype.kind == "O" else np.unique(values)

@@ -77,7 +77,7 @@ class MappedSource(_Derived):
         Of the new columns.
     function : callable
         Takes the columns of some rows (a chunk, which may have none) and returns the new ones, all
-        as lists of float64 arrays. It is called anew in every pass, wherever the chunk is loaded:
+        as lists of float64 arrays. It is called again in every pass, wherever the chunk is loaded:
         it must be picklable, and each row depend on itself only.
 
     Examples

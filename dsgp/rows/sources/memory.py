@@ -25,7 +25,7 @@ UNMATCHED = "The feature names should match those that were passed during fit."
 
 @dataclass(frozen=True)
 class Columns:
-    """Numeric columns of one table, converted to float64 only when asked for.
+    """Numeric columns of one table, converted to float64 only when needed.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ def matching_columns(
 ) -> Columns:
     """Describe the columns that a model fitted on ``names`` needs.
 
-    Where both have names, columns are matched by them, and further ones are left aside, whatever
-    they hold; otherwise they are taken by position and must agree in number with those of the fit.
+    Where both have names, columns are matched by them, and further ones are ignored, whatever they
+    hold; otherwise they are taken by position and must agree in number with those of the fit.
 
     Parameters
     ----------
@@ -239,11 +239,11 @@ def _flat(y: Any) -> Any:
 
 
 def require_length(what: str, length: int, n_rows: float) -> None:
-    """Raise ``DataError`` if values beside a table are not one a row."""
+    """Raise ``DataError`` if values beside a table are not one per row."""
     if length != n_rows:
         raise DataError(
             f"X has {n_rows:.0f} rows but {what} has {length}: inconsistent numbers of samples; "
-            "pass one value a row"
+            "pass one value per row"
         )
 
 
@@ -299,7 +299,7 @@ def extra_of(values: Any, n_rows: int, role: str, first_row: int = 0) -> Floats:
     Parameters
     ----------
     values : array_like
-        One a row, or one for all rows.
+        One per row, or one for all rows.
     n_rows : int
     role : str
         What they are, e.g. offset.

@@ -74,7 +74,7 @@ def numbers_of(what: str, values: Any) -> Floats:
 def require_numbers(what: str, values: Any) -> None:
     """Raise ``DataError`` unless all values of a column are numbers or missing.
 
-    The message tells the type of the column, the first value that is no number, how many there
+    The message names the type of the column, the first value that is not a number, how many there
     are, and what to do.
     """
     values = _column(values)
@@ -88,7 +88,7 @@ def require_numbers(what: str, values: Any) -> None:
 def require_number_type(what: str, kind: Any) -> None:
     """Raise ``DataError`` if no column of a type holds real numbers: dates, durations, complex.
 
-    For what is known before values are: those of other types tell more when they are read.
+    For what is known before values are: errors for other types say more when the values are read.
     """
     refuse = None if pd.api.types.is_object_dtype(kind) else _refusal(kind)
     if refuse in (_dates, _durations, _complex):
@@ -211,8 +211,8 @@ def _categories(what: str, kind: Any, values: pd.Series) -> DataError:
     numbers = all(isinstance(label, (Real, Decimal)) for label in labels)
     amounts = "; where these are amounts, convert: t.astype(float)" if numbers else ""
     return DataError(
-        f"{what} is not numeric (type {kind}): it holds categories ({shown}, …), in "
-        f"{len(known)} of {len(values)} rows{amounts}; else make a column of 0 and 1 of each: "
+        f"{what} is not numeric (type {kind}): it holds categories ({shown}, …), in {len(known)} "
+        f"of {len(values)} rows{amounts}; otherwise make a column of 0 and 1 per category: "
         "pandas.get_dummies"
     )
 
@@ -236,7 +236,7 @@ def _text(what: str, kind: Any, values: Any) -> DataError:
         )
     offending = [texts[k] for k in wrong]
     first = f"{start} {offending[0]!r} in row {rows[wrong[0]]} (counted from 0) is no number"
-    how_many = f"{len(offending)} of {len(objects)} values are none"
+    how_many = f"{len(offending)} of {len(objects)} values are not numbers"
     if all(_DECIMAL_COMMA.fullmatch(text.strip()) for text in offending):
         return DataError(
             f"{first}; {how_many}, but numbers with a decimal comma: read the file with "
@@ -272,5 +272,6 @@ def _other(what: str, kind: Any, values: Any) -> DataError:
     return _NoNumberError(
         f"{what} is not numeric (type {kind}): {value!r} in row {wrong[0] if wrong else 0} "
         "(counted from 0) is no number (float() argument must be a string or a real number, not "
-        f"{type(value).__name__}); {len(wrong)} of {len(objects)} values are none; {_remedy(what)}"
+        f"{type(value).__name__}); {len(wrong)} of {len(objects)} values are not numbers; "
+        f"{_remedy(what)}"
     )

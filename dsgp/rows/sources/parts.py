@@ -64,11 +64,11 @@ class Part(Protocol):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Further columns, which label rows: read only if asked for."""
+        """Further columns, which label rows: read only if requested."""
 
     @property
     def n_rows(self) -> int | None:
-        """None where only reading tells."""
+        """None if it is known after reading only."""
 
     @property
     def seen(self) -> Seen | None:

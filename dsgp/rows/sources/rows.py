@@ -101,7 +101,7 @@ class Source(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """None where only reading tells."""
+        """None if it is known after reading only."""
 
     @property
     def target(self) -> str:
@@ -179,7 +179,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Match:
-    """Columns that a fitted model asks for, as in ``matching_columns``."""
+    """Columns that a fitted model needs, as in ``matching_columns``."""
 
     names: tuple[str, ...]
     needed: tuple[str, ...]
@@ -347,7 +347,7 @@ def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> Non
     raise DataError(
         f"input column {name!r} has no {what} in row {first_row + gaps[0]} (counted from 0) and in "
         f"{gaps.size} of {values.size} rows: drop those rows, fill them, or pass missing='ignore' "
-        f"(--missing ignore; pursuit models have none), which gives them no effect{level_remedy}"
+        f"(--missing ignore; not for pursuit models), which gives them no effect{level_remedy}"
     )
 
 

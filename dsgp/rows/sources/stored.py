@@ -37,21 +37,21 @@ from dsgp.rows.sources.unchanged import require_same
 
 @dataclass(frozen=True)
 class Stored:
-    """A table on disk, and which of its columns are inputs; taken wherever a path is.
+    """A table on disk, and which of its columns are inputs; accepted wherever a path is.
 
     Parameters
     ----------
     path : str, Path or UPath
-        A CSV or Parquet file, a folder of them, a glob such as ``data/*.csv``, or a zarr store; of
+        A CSV or Parquet file, a folder of them, a glob such as ``data/*.csv``, or a zarr store; on
         this machine or at an address, such as ``s3://bucket/*.parquet``.
     columns : sequence of str, optional
-        The inputs; None means all but those in ``drop`` and what else is named in a fit (target,
+        The inputs; None means all except those in ``drop`` and the columns named in a fit (target,
         weight, …).
     drop : sequence of str
     format : CsvFormat
         How CSV files are written: delimiter, decimal point, encoding.
     storage_options : mapping, optional
-        Of an address, for fsspec, e.g. ``{"anon": True}``.
+        Options of fsspec for an address, e.g. ``{"anon": True}``.
     """
 
     path: str | Place
@@ -61,7 +61,7 @@ class Stored:
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def require_column_name(self, what: str, value: Any) -> None:
-        """Raise ``DataError`` if what belongs to the rows is no name of a column."""
+        """Raise ``DataError`` if a target, weight or offset is not the name of a column."""
         if not isinstance(value, str):
             raise DataError(
                 f"{what} must be the name of a column, because X is the path {str(self.path)!r}; "
@@ -181,7 +181,7 @@ def open_table(
     ----------
     path, form, storage_options
         As for ``Stored``. Files of a folder are taken in the order of their names, in which 10
-        comes after 9; those whose names start with ``_`` or ``.`` are left aside.
+        comes after 9; those whose names start with ``_`` or ``.`` are ignored.
 
     Raises
     ------

@@ -31,7 +31,7 @@ class Seen:
         if _state(self.path) != self.state:
             raise DataError(
                 f"{self.label} has changed since it was opened: it is read in several passes, and "
-                "a result would be of two tables; run it again when nothing writes there any more"
+                "a result would mix two tables; run it again when nothing writes there any more"
             )
 
 

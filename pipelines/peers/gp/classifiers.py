@@ -230,7 +230,7 @@ class Ivm:
     learn_on : {"selected", "random"}
         Rows that hyperparameters are learned on: the active set, as its authors do, or as many
         drawn at random. The rows that reduce entropy most lie where classes meet. Their labels
-        look like noise, from which a small active set learns that there is nothing to tell apart:
+        look like noise, from which a small active set learns that the classes do not differ:
         all probabilities are then near one half.
     seed : int
         Of the rows drawn.

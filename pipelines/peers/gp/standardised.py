@@ -94,7 +94,7 @@ def _checked(X: Floats, y: NDArray, X_test: Floats) -> tuple[Floats, Floats, Flo
 def _inputs(X: Floats, X_test: Floats) -> tuple[Floats, Floats]:
     varies = X.min(axis=0) < X.max(axis=0)
     if not varies.any():
-        raise DataError(f"all {X.shape[1]} columns of X are constant; there is nothing to fit by")
+        raise DataError(f"all {X.shape[1]} columns of X are constant; there is nothing to fit")
     X = X[:, varies]
     centre, scale = X.mean(axis=0), X.std(axis=0)
     return (X - centre) / scale, (X_test[:, varies] - centre) / scale
