@@ -278,6 +278,16 @@ def test_distinct_values_go_into_bins_when_there_are_as_many_rows_as_a_fit_bins(
     assert_sums_of_one_pass(model, X, y)
 
 
+def test_curves_of_levels_go_into_bins(monkeypatch):
+    monkeypatch.setattr(rows, "EXACT_INPUTS", 1000)
+    frame, y = table(900)
+    terms = [Smooth("x", by="town"), Linear("hour"), Tensor("x", "town")]
+    model = AdditiveGPRegressor(terms=terms)
+    in_pieces(model, frame[["x", "hour", "town"]], y, [200, 900])
+    assert isinstance(model.model_.latent.equations, BinEquations)
+    assert_sums_of_one_pass(model, frame, y)
+
+
 def test_files_and_lazy_rows_are_those_in_memory(tmp_path):
     frame, y = table(500)
     frame = frame[["x", "hour", "town"]].assign(y=y)

@@ -13,10 +13,11 @@ from functools import partial
 import numpy as np
 
 from dsgp import memory
-from dsgp.additive import BinEquations, Equations, RowEquations, TwoWayTables
+from dsgp.additive import BinEquations, Equations, RowEquations
 from dsgp.additive.joining import faded, in_units, joined, moved, tabled, with_cells, without_faded
 from dsgp.additive.streaming import statistics
 from dsgp.additive.survey import Survey, survey
+from dsgp.additive.tables import counted_pairs
 from dsgp.errors import DataError, MemoryLimitError
 from dsgp.models.clock import Watch
 from dsgp.models.gaussian.rows import Constant, Training, exact_is_cheap
@@ -419,10 +420,9 @@ def binned(training: Training, bins: str | int | None) -> Training:
     assert isinstance(total, RowEquations)
     if pair_bytes(cuts) <= BIN_TABLE_BYTES:
         memory.require("an update", 4 * pair_bytes(cuts), _REMEDY)
-        tables = TwoWayTables.of(
-            total.table, total.information, total.ones, total.row_weight, len(total.weight) + 1
-        )
-        return _with_merged(training, tabled(total, tables.pairs), cuts, merged)
+        each = [np.arange(len(one.cells)) for one in merged]
+        pairs = counted_pairs(total.table, each, total.row_weight)
+        return _with_merged(training, tabled(total, pairs), cuts, merged)
     return _with_merged(training, total, cuts, merged)
 
 
