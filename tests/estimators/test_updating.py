@@ -281,7 +281,7 @@ def test_distinct_values_go_into_bins_when_there_are_as_many_rows_as_a_fit_bins(
 def test_curves_of_levels_go_into_bins(monkeypatch):
     monkeypatch.setattr(rows, "EXACT_INPUTS", 1000)
     frame, y = table(900)
-    terms = [Smooth("x", by="town"), Linear("hour"), Tensor("x", "town")]
+    terms = [Smooth("x", by="town"), Linear("hour")]
     model = AdditiveGPRegressor(terms=terms)
     in_pieces(model, frame[["x", "hour", "town"]], y, [200, 900])
     assert isinstance(model.model_.latent.equations, BinEquations)
