@@ -26,7 +26,8 @@ from dsgp.additive.joining import in_units
 from dsgp.additive.streaming import statistics
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.kernels import Matern12, Matern52
-from dsgp.models.gaussian import growing, rows
+from dsgp.models.gaussian import rows
+from dsgp.models.gaussian.growing import by_bins
 from dsgp.models.rows import bins as binning
 from dsgp.models.rows.columns import TermRows
 from dsgp.rows.sources import Wanted, source_of
@@ -382,7 +383,7 @@ def test_an_update_that_fails_leaves_the_model_as_it_was(monkeypatch):
         model.update(new, np.full(20, np.nan))
     with pytest.raises(DataError, match="'x'"):
         model.update(new.drop(columns="x"), y[:20])
-    monkeypatch.setattr(growing, "joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(by_bins, "joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         model.update(new, y[:20])
     assert vars(model) == kept
