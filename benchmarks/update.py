@@ -132,8 +132,8 @@ def main(
     exact_rows: Annotated[int, typer.Option(help="Rows where every value is kept.")] = 5_000,
 ) -> None:
     """Print two tables."""
-    print("| kernel | new rows | update, CPU s | fit to all, CPU s | ratio | update, peak MB | fit, peak MB |"
-          " store, MB | updated |")  # fmt: skip
+    print("| kernel | new rows | update, CPU s | fit to all, CPU s | ratio | update, peak MB "
+          "| fit, peak MB | store, MB | updated |")  # fmt: skip
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     for name in kernel:
         with tempfile.TemporaryDirectory() as folder:

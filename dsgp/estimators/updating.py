@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from dsgp import storage
-from dsgp.errors import ParameterError, StorageError
+from dsgp.errors import DataWarning, ParameterError, StorageError
 from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.models.additive import AdditiveModel
-from dsgp.models.checks import require_number, require_positive
+from dsgp.models.checks import require_choice, require_number, require_positive
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.gaussian.basis import Basis
 from dsgp.models.gaussian.fit import GaussianFit
-from dsgp.models.gaussian.updating import Update
+from dsgp.models.gaussian.updating import Update, warn_of_misfit
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.rows.sources import further_rows
 
@@ -110,6 +111,7 @@ class UpdatedEstimator(GaussianEstimator):
         """
         model, basis = self._fitted, self._updatable()
         share = _share(half_life, elapsed)
+        require_choice("relearn", relearn, (True, False))
         if relearn and self.learner is None:
             raise ParameterError(
                 "relearn=True learns hyperparameters, and learner=None keeps those that were "
@@ -134,10 +136,23 @@ class UpdatedEstimator(GaussianEstimator):
         updated, facts, outcome = Update(fit, relearn, share)(
             model, self._facts, columns, further.source, further.moves, clock
         )
+        calibrated, seen = self.n_calibrated_, self._seen
         self._take(
             updated, facts, Columns(columns.names, columns.named, further.kinds), clock.finish()
         )
+        # Digests are of the numbers of levels, which are others now.
+        self._remember_further(None if further.moves else seen, further.source)
+        if calibrated:
+            warnings.warn(
+                f"the calibration by {calibrated} rows was that of the model before the update, "
+                "and intervals are now those of the model alone: calibrate again, with rows that "
+                "were held out of the fit and of all updates",
+                DataWarning,
+                stacklevel=2,
+            )
         fit.warn(outcome)
+        if not relearn and self.learner is not None:
+            warn_of_misfit(outcome)
         return self
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:

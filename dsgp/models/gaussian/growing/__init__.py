@@ -5,6 +5,6 @@ kept, and by ``by_bins`` where there are bins; ``into_bins`` leads from the one 
 ``merging`` puts cells of several sets of rows together. ``refusals`` has what they all check.
 """
 
-from dsgp.models.gaussian.growing.adding import grown, normalised
+from dsgp.models.gaussian.growing.adding import grown, normalised, variance_of
 
-__all__ = ["grown", "normalised"]
+__all__ = ["grown", "normalised", "variance_of"]

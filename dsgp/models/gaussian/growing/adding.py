@@ -70,8 +70,7 @@ def normalised(training: Training) -> Training:
     equations = training.equations
     weight = equations.total_weight / equations.n_rows
     mean = equations.total_information / equations.total_weight
-    variance = equations.quadratic / equations.total_weight - mean**2
-    scale = float(np.sqrt(max(variance, 0.0))) or 1.0
+    scale = float(np.sqrt(variance_of(training))) / training.scale or 1.0
     return replace(
         training,
         equations=in_units(equations, mean, scale, 1 / weight),
@@ -79,6 +78,14 @@ def normalised(training: Training) -> Training:
         scale=training.scale * scale,
         weight_scale=training.weight_scale * weight,
     )
+
+
+def variance_of(training: Training) -> float:
+    """Weighted variance of the target over the rows, in the user's units."""
+    equations = training.equations
+    mean = equations.total_information / equations.total_weight
+    square = equations.quadratic / equations.total_weight
+    return float(max(square - mean**2, 0.0)) * training.scale**2
 
 
 def _faded(training: Training, share: float) -> Training:

@@ -15,7 +15,12 @@ from dsgp.additive.survey import Survey, survey
 from dsgp.errors import MemoryLimitError
 from dsgp.models.clock import Watch
 from dsgp.models.gaussian.growing.merging import Merged, in_cuts, spreads_of, with_merged
-from dsgp.models.gaussian.growing.refusals import REMEDY, added_counts, still_constant
+from dsgp.models.gaussian.growing.refusals import (
+    REMEDY,
+    added_counts,
+    require_usable_cut,
+    still_constant,
+)
 from dsgp.models.gaussian.rows import Constant, Training
 from dsgp.models.rows.bins import BIN_TABLE_BYTES, wanted_bins
 from dsgp.models.rows.budget import code_bytes, pair_bytes, stream_bytes
@@ -55,14 +60,20 @@ def with_summed_rows(
     extended = _extended(training, cuts, rows, surveyed, bins)
     with_pairs = isinstance(training.equations, BinEquations)
     _require_memory(training, [one.cut for one in extended], surveyed, source)
+    assert training.places is not None
+    new_cuts = [one.cut for one in extended]
+    places = [one.move[old] for one, old in zip(extended, training.places, strict=True)]
+    for cut in new_cuts:
+        require_usable_cut(cut)
     of_terms = rows.with_terms(training.terms)
     summed = statistics(
         of_terms.source,
         surveyed.lengths,
-        [one.cut for one in extended],
+        new_cuts,
         of_terms.parts,
         (training.offset, training.scale),
         with_pairs=with_pairs,
+        spare=[int(before[0]) for before in places],
         watch=partial(watch, "summing rows"),
     )
     further = in_units(
@@ -71,9 +82,6 @@ def with_summed_rows(
         training.scale / summed.scale,
         summed.weight_scale / training.weight_scale,
     )
-    assert training.places is not None
-    new_cuts = [one.cut for one in extended]
-    places = [one.move[old] for one, old in zip(extended, training.places, strict=True)]
     before = in_cuts(new_cuts, places, training.equations, spreads_of(training))
     after = in_cuts(new_cuts, summed.places, further, summed.spreads)
     merged = [Merged.of(cut, parts) for cut, *parts in zip(new_cuts, before, after, strict=True)]

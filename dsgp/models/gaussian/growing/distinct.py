@@ -9,15 +9,20 @@ import numpy as np
 from dsgp import memory
 from dsgp.additive import RowEquations
 from dsgp.additive.joining import joined, moved
-from dsgp.models.gaussian.growing.refusals import added_counts, still_constant
+from dsgp.models.gaussian.growing.refusals import (
+    added_counts,
+    require_usable_cells,
+    require_usable_inputs,
+    still_constant,
+)
 from dsgp.models.gaussian.rows import Constant, Training
 from dsgp.models.rows.budget import exact_bytes
 from dsgp.models.rows.exact import read_all
 from dsgp.rows.coding import encode_term, multiplier_of
 from dsgp.rows.sources import Source
 from dsgp.rows.table import Layout, RowTable
-from dsgp.rows.usable import require_usable_range, require_usable_target
-from dsgp.terms import BoundTerm, Cells, Codes, Floats
+from dsgp.rows.usable import require_usable_target
+from dsgp.terms import Cells, Codes, Floats
 
 
 def with_distinct_values(training: Training, source: Source) -> Training:
@@ -44,10 +49,11 @@ def with_distinct_values(training: Training, source: Source) -> Training:
     multipliers: dict[int, Floats] = {}
     for d, (term, old) in enumerate(zip(training.terms, equations.layout.cells, strict=True)):
         inputs = term.read(by_name)
-        _require_usable(term, inputs)
+        require_usable_inputs(term, inputs)
         new, code = encode_term(term, inputs)
         points = old.points[:0] if new is None else new.points
         union, move, to = old.with_inputs(points)
+        require_usable_cells(term, union)
         seen = code < len(points)
         among = np.full(len(code), len(union), dtype=np.int64)
         among[seen] = to[code[seen]]
@@ -75,10 +81,3 @@ def with_distinct_values(training: Training, source: Source) -> Training:
         n_missing=added_counts(training.n_missing, n_missing),
         left_out=left_out,
     )
-
-
-def _require_usable(term: BoundTerm, inputs: list[Floats]) -> None:
-    for each, values in zip(term.inputs, inputs, strict=True):
-        if each not in term.level_inputs and not np.isnan(values).all():
-            low, high = float(np.nanmin(values)), float(np.nanmax(values))
-            require_usable_range(each.column, low, high)

@@ -9,14 +9,14 @@ from dsgp.additive import RowEquations
 from dsgp.additive.joining import moved, tabled
 from dsgp.additive.tables import counted_pairs
 from dsgp.models.gaussian.growing.merging import InCut, Merged, with_merged
-from dsgp.models.gaussian.growing.refusals import REMEDY
+from dsgp.models.gaussian.growing.refusals import REMEDY, inputs_of
 from dsgp.models.gaussian.rows import Training
 from dsgp.models.rows.bins import BIN_TABLE_BYTES, wanted_bins
 from dsgp.models.rows.budget import pair_bytes
 from dsgp.rows.coding import TermCut
 from dsgp.rows.encode import Sketch
 from dsgp.rows.table import Layout
-from dsgp.terms import BoundTerm, Cells, Floats, sum_by
+from dsgp.terms import Floats, sum_by
 
 
 def put_into_bins(training: Training, bins: str | int | None) -> Training:
@@ -35,7 +35,7 @@ def put_into_bins(training: Training, bins: str | int | None) -> Training:
         wanted_bins(training.terms, bins),
         strict=True,
     ):
-        inputs = _inputs_of(term, cells)
+        inputs = inputs_of(term, cells)
         sketches = {
             each: _sketch_of(values, weight)
             for each, values in zip(term.inputs, inputs, strict=True)
@@ -56,12 +56,6 @@ def put_into_bins(training: Training, bins: str | int | None) -> Training:
         pairs = counted_pairs(total.table, each, total.row_weight)
         return with_merged(training, tabled(total, pairs), cuts, merged)
     return with_merged(training, total, cuts, merged)
-
-
-def _inputs_of(term: BoundTerm, cells: Cells) -> list[Floats]:
-    """Return the inputs of cells, one after the other; undoes ``BoundTerm.joined``."""
-    columns = [cells.points] if cells.points.ndim == 1 else list(cells.points.T)
-    return columns if term.value is not None else columns[1:]
 
 
 def _sketch_of(values: Floats, weight: Floats) -> Sketch:

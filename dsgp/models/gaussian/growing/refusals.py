@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from dsgp.errors import DataError
 from dsgp.models.gaussian.rows import Constant
+from dsgp.rows.coding import TermCut
+from dsgp.rows.usable import require_usable_range
+from dsgp.terms import BoundTerm, Cells, Floats
 
 REMEDY = "fit the model again, on all rows"
 
@@ -25,3 +30,36 @@ def still_constant(before: list[Constant], further: list[Constant]) -> list[Cons
 def added_counts(counts: dict[str, int], more: dict[str, int]) -> dict[str, int]:
     """Add up the numbers of rows in which columns are missing."""
     return {name: counts.get(name, 0) + more.get(name, 0) for name in {**counts, **more}}
+
+
+def inputs_of(term: BoundTerm, cells: Cells) -> list[Floats]:
+    """Return the inputs of cells, one after the other; undoes ``BoundTerm.joined``."""
+    columns = [cells.points] if cells.points.ndim == 1 else list(cells.points.T)
+    return columns if term.value is not None else columns[1:]
+
+
+def require_usable_inputs(term: BoundTerm, inputs: list[Floats]) -> None:
+    """Raise ``DataError`` if the further rows alone span more than float64 can square."""
+    for each, values in zip(term.inputs, inputs, strict=True):
+        if each not in term.level_inputs and not np.isnan(values).all():
+            low, high = float(np.nanmin(values)), float(np.nanmax(values))
+            require_usable_range(each.column, low, high)
+
+
+def require_usable_cells(term: BoundTerm, cells: Cells) -> None:
+    """Raise ``DataError`` if the distinct values of all rows span more than float64 can square."""
+    for each, values in zip(term.inputs, inputs_of(term, cells), strict=True):
+        if each not in term.level_inputs and len(values):
+            require_usable_range(each.column, float(values.min()), float(values.max()))
+
+
+def require_usable_cut(cut: TermCut) -> None:
+    """Raise ``DataError`` if a cut of all rows spans more than float64 can square."""
+    term = cut.term
+    sides = [(term.value, cut.bins, cut.high)]
+    if cut.pairs is not None:
+        first, other = cut.pairs.first, cut.pairs.other
+        sides = [(term.value, first.bins, first.high), (term.other, other.bins, other.high)]
+    for each, bins, high in sides:
+        if each is not None and each not in term.level_inputs:
+            require_usable_range(each.column, float(bins.origin[0]), float(high))
