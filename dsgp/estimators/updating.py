@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,9 +9,10 @@ from typing import Any, Self
 
 from dsgp import storage
 from dsgp.errors import DataWarning, ParameterError, StorageError
+from dsgp.estimators.forgetting import share_of_rows_before
 from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.models.additive import AdditiveModel
-from dsgp.models.checks import require_choice, require_number, require_positive
+from dsgp.models.checks import require_choice
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.gaussian.basis import Basis
@@ -110,7 +110,7 @@ class UpdatedEstimator(GaussianEstimator):
         (True, 400)
         """
         model, basis = self._fitted, self._updatable()
-        share = _share(half_life, elapsed)
+        share = share_of_rows_before(half_life, elapsed)
         require_choice("relearn", relearn, (True, False))
         if relearn and self.learner is None:
             raise ParameterError(
@@ -214,26 +214,3 @@ class UpdatedEstimator(GaussianEstimator):
         """How many times rows were added since ``fit``."""
         basis = self._fitted.basis
         return 0 if basis is None else int(basis.n_updates)
-
-
-def _share(half_life: float | None, elapsed: float | None) -> float:
-    """What a row so far counts for."""
-    if half_life is None:
-        if elapsed is not None:
-            raise ParameterError(
-                "elapsed is in the unit of half_life, which is None: nothing is forgotten; give "
-                "half_life, or leave elapsed out"
-            )
-        return 1.0
-    require_positive("half_life", half_life)
-    passed = 1.0 if elapsed is None else elapsed
-    require_number("elapsed", passed)
-    if passed < 0:
-        raise ParameterError(f"elapsed must not be negative, got {passed:g}")
-    share = 2.0 ** (-float(passed) / float(half_life))
-    if not share > 1e-12 or not math.isfinite(share):
-        raise ParameterError(
-            f"half_life={half_life:g} forgets all rows so far within elapsed={passed:g}: fit the "
-            "model to the new rows"
-        )
-    return share
