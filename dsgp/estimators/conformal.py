@@ -50,8 +50,9 @@ class ConformalEstimator(FunctionEstimator):
     def _remember_further(self, before: RowsSeen | None, source: Source) -> None:
         """Remember further rows beside those of before, as far as they are in memory."""
         further = RowsSeen.of(source, self.used_columns_)
-        both = before is not None and further is not None
-        self._seen = before.together(further) if both else before or further
+        if before is not None and further is not None:
+            further = before.together(further)
+        self._seen = further or before
 
     def _conformity(self, X: Any, y: Any, **extra: Any) -> Floats:
         """Distance of observations from their predictions, (n_rows,)."""

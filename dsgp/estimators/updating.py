@@ -44,26 +44,27 @@ class UpdatedEstimator(GaussianEstimator):
     ) -> Self:
         r"""Add rows to the fitted model.
 
-        The model is then that of all rows so far, at the hyperparameters it has: what rows say of
-        the functions are sums over the rows, and sums add up. It takes the time of a fit to the new
-        rows alone, without learning, and no row that the model was fitted to is read again.
+        The updated model takes all rows into account, with the hyperparameters that it has: the
+        rows enter through sums, to which those of the new rows are added. No row of the fit is
+        read again.
 
         Parameters
         ----------
         X : table
-            New rows, with the columns that the model reads, of any kind that ``fit`` takes.
+            New rows with the columns that the model reads, of any kind that ``fit`` takes.
         y : array_like of shape (n_rows,), dask collection, or str
-            The name of the target where it is a column of X.
+            The target, or its name if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            As of ``fit``, in the same unit.
+            As for ``fit``, in the same unit.
         relearn : bool
-            Learn the hyperparameters again, from those the model has, on the sums of all rows.
+            Learn the hyperparameters again from all rows; the initial values are those of the
+            model.
         half_life : float, optional
-            Forget: every row so far counts for :math:`2^{-\text{elapsed} / \text{half\_life}}` of
-            what it did, and new rows count in full.
+            Forget: the weight of every earlier row is multiplied by
+            :math:`2^{-\text{elapsed} / \text{half\_life}}`, and new rows count in full.
         elapsed : float, optional
-            What has passed since the rows before, in the unit of ``half_life``: days, rows, or
-            whatever ages them. By default 1, so that ``half_life`` is a number of updates.
+            What has passed since the earlier rows, in the unit of ``half_life`` (days, rows). 1 by
+            default, so that ``half_life`` is a number of updates.
 
         Returns
         -------
@@ -72,29 +73,34 @@ class UpdatedEstimator(GaussianEstimator):
         Raises
         ------
         DataError
-            As ``fit`` does; if a column is absent or holds something else than in the fit; or if
-            one that did not vary before, and so has no function, now does.
+            As for ``fit``; if a column is absent or holds something else than in the fit; or if a
+            column that did not vary before, and so has no function, now does.
         ParameterError
-            If the model is one that cannot be updated, which says why, or a parameter is out of its
-            range.
+            If the model cannot be updated, with the reason, or a parameter is out of its range.
         MemoryLimitError
             If the update would not fit into memory.
         StorageError
             If the model was saved by a release that did not keep what an update needs.
 
+        Warns
+        -----
+        DataWarning
+            If the residuals of all rows do not suit the noise variance that was kept, or if the
+            update ends a calibration.
+
         Notes
         -----
-        Where every distinct value is kept, the result is that of a fit to all rows. Where there are
-        bins, they keep the edges that they have, with new ones beyond their range and for new
-        levels, and the sums are those of one pass over all rows with these edges. With
-        ``bins="auto"`` distinct values go into bins once there are as many rows as ``fit`` takes
-        bins for. An interaction stays centred on the rows of the fit.
+        If every distinct value is kept, the result is that of a fit to all rows. If there are bins,
+        they keep their edges, with new ones beyond their range and for new levels, and the sums are
+        those of one pass over all rows with these edges. With ``bins="auto"`` distinct values are
+        put into bins once there are as many rows as those for which ``fit`` uses bins. An
+        interaction stays centred on the rows of the fit. An update that fails leaves the model as
+        it was.
 
-        An update that fails leaves the model as it was.
-
-        With ``half_life`` the log likelihood of a row is multiplied by what the row counts for:
-        mean and standard deviation are those of a fit with such weights, and the noise variance
-        that ``relearn`` finds is that of a new row. ``n_rows_`` counts all rows.
+        With ``half_life`` the log-likelihood of a row is multiplied by the same factor as its
+        weight: mean and standard deviation are those of a fit with such weights, and ``relearn``
+        learns the noise variance of a new row. ``n_rows_`` counts all rows. See
+        ``docs/howto/update.md``.
 
         Examples
         --------

@@ -16,7 +16,7 @@ from dsgp.models.rows.budget import pair_bytes
 from dsgp.rows.coding import TermCut
 from dsgp.rows.encode import Sketch
 from dsgp.rows.table import Layout
-from dsgp.terms import Floats, sum_by
+from dsgp.terms import Codes, Floats, sum_by
 
 
 def put_into_bins(training: Training, bins: str | int | None) -> Training:
@@ -52,7 +52,7 @@ def put_into_bins(training: Training, bins: str | int | None) -> Training:
     assert isinstance(total, RowEquations)
     if pair_bytes(cuts) <= BIN_TABLE_BYTES:
         memory.require("an update", 4 * pair_bytes(cuts), REMEDY)
-        each = [np.arange(len(one.cells)) for one in merged]
+        each: list[Codes] = [np.arange(len(one.cells)) for one in merged]
         pairs = counted_pairs(total.table, each, total.row_weight)
         return with_merged(training, tabled(total, pairs), cuts, merged)
     return with_merged(training, total, cuts, merged)
