@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from dsgp.additive.equations import BinEquations, Equations, RowEquations
+from dsgp.additive.streaming import LOGICAL_BLOCK
 from dsgp.additive.tables import TwoWayTables
 from dsgp.rows.coding import code_type
 from dsgp.rows.table import Layout, RowTable
@@ -87,13 +88,23 @@ def joined(first: Equations, second: Equations) -> Equations:
         multipliers = {
             d: np.concatenate([z, after.multipliers[d]]) for d, z in before.multipliers.items()
         }
-        ends = (*before.ends, codes.shape[1]) if before.ends else ()
-        table = RowTable(before.names, before.cells, codes, multipliers, ends)
+        table = RowTable(
+            before.names, before.cells, codes, multipliers, _ends(before.ends, codes.shape[1])
+        )
         return replace(first, layout=table, table=table, row_weight=weight, **sums)
     assert isinstance(first, BinEquations)
     assert isinstance(second, BinEquations)
     pairs = {key: pair + second.bins.pairs[key] for key, pair in first.bins.pairs.items()}
     return _of_tables(replace(first, **sums), pairs)
+
+
+def _ends(before: tuple[int, ...], n_rows: int) -> tuple[int, ...]:
+    """Return where parts of rows end with further ones: many small parts would cost more each."""
+    if not before:
+        return ()
+    last = before[-2] if len(before) > 1 else 0
+    longest = max(LOGICAL_BLOCK, int(np.diff([0, *before]).max()))
+    return (*(before[:-1] if n_rows - last <= longest else before), n_rows)
 
 
 def in_units(equations: Equations, shift: float, scale: float, weight: float) -> Equations:

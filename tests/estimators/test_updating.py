@@ -229,6 +229,7 @@ def test_codes_of_bins_are_those_of_one_pass(monkeypatch):
     X, y = numbers(900)
     model = in_pieces(AdditiveGPRegressor(Matern12(), bins=40), X, y, [300, 600, 900])
     assert isinstance(model.model_.latent.equations, RowEquations)
+    assert model.model_.latent.equations.table.ends == (900,)
     assert_sums_of_one_pass(model, X, y)
 
 
