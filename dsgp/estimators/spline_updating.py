@@ -16,7 +16,7 @@ from dsgp.estimators.forgetting import share_of_rows_before
 from dsgp.models.checks import require_choice
 from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineModel
-from dsgp.models.spline_rows import SplinePlace, SplineRows, faded, together
+from dsgp.models.spline_rows import SplinePlace, SplineRows, faded, require_enough, together
 from dsgp.rows.sources import Rows, Source, further_rows, is_lazy
 
 # Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
@@ -113,9 +113,10 @@ class UpdatedSpline:
         )
         rows, before = rows_of(further.source), self.model_.data
         place, factor = self._place.holding(rows.inputs, before.points)
-        place.require_units(self.order, columns.names[0])
+        place.require_alike(rows, self.order, columns.names[0])
         before = faded(replace(before, points=before.points / factor), share)
         data = together(before, place.data(rows, self.order))
+        require_enough(data)
         if relearn:
             model = SplineModel.learned(data)
         else:

@@ -99,6 +99,18 @@ class SplinePlace:
                     "it"
                 )
 
+    def require_alike(self, rows: SplineRows, order: int, name: str) -> None:
+        """Raise ``DataError`` if further rows are of sizes that rows of one fit may not be."""
+        low, high = float(rows.weight.min()), float(rows.weight.max())
+        if min(low, self.heaviest) < LEAST_WEIGHT * max(high, self.heaviest):
+            raise DataError(
+                f"sample_weight: {low:.3g} to {high:.3g} in the new rows, and up to "
+                f"{self.heaviest:.3g} in those of the fit, differ by more than "
+                f"{1 / LEAST_WEIGHT:g}: pass weights in the unit of the fit"
+            )
+        farthest = float(np.abs(rows.target - self.centre).max())
+        replace(self, scale=max(self.scale, farthest)).require_units(order, name)
+
     def unit(self, order: int) -> float:
         """What the ratio of roughness to noise is a multiple of, over that of the user's units."""
         return float(self.extent ** (2 * order - 1) * self.heaviest)
@@ -167,6 +179,16 @@ def together(first: SplineData, second: SplineData) -> SplineData:
         first.within + second.within + between,
         of_rows - _half_log(total),
     )
+
+
+def require_enough(data: SplineData) -> None:
+    """Raise ``DataError`` if too little is left of rows that have faded for a noise variance."""
+    if data.degrees < 1:
+        raise DataError(
+            f"with half_life the rows count for {data.n_rows:.3g} rows, and a spline of order "
+            f"{data.order} needs {data.order + 1} at least: take a longer half_life, or more new "
+            "rows"
+        )
 
 
 def _half_log(weight: Floats) -> float:

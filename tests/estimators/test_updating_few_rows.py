@@ -93,6 +93,8 @@ def test_rows_that_cannot_be_used_are_refused(bins):
         model.update(frame[:2], y[:2], np.zeros(2))
     with pytest.raises(ParameterError, match="relearn must be one of"):
         model.update(frame[:2], y[:2], relearn="no")
+    with pytest.raises(DataError, match=r"the rows count for 1 rows"):
+        model.update(frame[:1], y[:1], half_life=1, elapsed=30, relearn=True)
     np.testing.assert_array_equal(model.predict(frame), expected)
 
 

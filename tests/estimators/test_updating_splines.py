@@ -93,6 +93,12 @@ def test_an_update_that_fails_leaves_the_model_as_it_was():
             model.update(np.array(new), np.array(target))
     with pytest.raises(DataError, match="in every row"):
         model.update(x[:3], y[:3], np.zeros(3))
+    with pytest.raises(DataError, match="weights in the unit of the fit"):
+        model.update(x[:3], y[:3], np.full(3, 1e-30))
+    with pytest.raises(DataError, match="target has a range of 1e"):
+        model.update(x[:3], [1.0, 1e300, 1.0])
+    with pytest.raises(DataError, match="the rows count for 2 rows"):
+        model.update(x[:2], y[:2], half_life=1, elapsed=38)
     with pytest.raises(ParameterError, match="smoothing="):
         model.update(x[:3], y[:3], relearn=True)
     with pytest.raises(ParameterError, match="elapsed"):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsgp.compute import one_blas_thread
-from dsgp.errors import DataWarning
+from dsgp.errors import DataError, DataWarning
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.clock import Clock, Reading
 from dsgp.models.columns import Columns
@@ -117,6 +117,12 @@ class Update:
 
     def _relearned(self, training: Training, model: GaussianModel, clock: Clock) -> GaussianOutcome:
         """Learn again, in units of all rows, from the hyperparameters there are."""
+        if training.equations.n_rows < 2:
+            raise DataError(
+                f"cannot learn hyperparameters: with half_life the rows count for "
+                f"{training.equations.n_rows:.3g} rows, and at least 2 are needed; take a longer "
+                "half_life, or relearn=False"
+            )
         fit = replace(self.fit, noise_variance=model.noise_variance)
         return fit.relearned(normalised(training), clock)
 
