@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
 from dsgp.additive.equations import BinEquations, Equations, RowEquations
+from dsgp.additive.streaming import LOGICAL_BLOCK
 from dsgp.additive.tables import TwoWayTables
 from dsgp.rows.coding import code_type
 from dsgp.rows.table import Layout, RowTable
@@ -56,11 +57,10 @@ def moved(equations: Equations, layout: Layout, moves: Sequence[Codes]) -> Equat
         table = RowTable(layout.names, layout.cells, codes, old.multipliers, old.ends)
         return replace(equations, layout=table, table=table, **sums)
     assert isinstance(equations, BinEquations)
-    to = [
-        csr_array((np.ones(len(move)), (move, np.arange(len(move)))), (length, len(move)))
-        for move, length in zip(moves, lengths, strict=True)
-    ]
-    pairs = {(d, e): to[d] @ _full(pair) @ to[e].T for (d, e), pair in equations.bins.pairs.items()}
+    to = [_Move.of(move, length) for move, length in zip(moves, lengths, strict=True)]
+    pairs = {
+        (d, e): _moved_pair(pair, to[d], to[e]) for (d, e), pair in equations.bins.pairs.items()
+    }
     return _of_tables(replace(equations, layout=layout, **sums), pairs)
 
 
@@ -88,8 +88,9 @@ def joined(first: Equations, second: Equations) -> Equations:
         multipliers = {
             d: np.concatenate([z, after.multipliers[d]]) for d, z in before.multipliers.items()
         }
-        ends = (*before.ends, codes.shape[1]) if before.ends else ()
-        table = RowTable(before.names, before.cells, codes, multipliers, ends)
+        table = RowTable(
+            before.names, before.cells, codes, multipliers, _ends(before.ends, codes.shape[1])
+        )
         return replace(first, layout=table, table=table, row_weight=weight, **sums)
     assert isinstance(first, BinEquations)
     assert isinstance(second, BinEquations)
@@ -97,9 +98,19 @@ def joined(first: Equations, second: Equations) -> Equations:
     return _of_tables(replace(first, **sums), pairs)
 
 
+def _ends(before: tuple[int, ...], n_rows: int) -> tuple[int, ...]:
+    """Return where parts of rows end with further ones: many small parts would cost more each."""
+    if not before:
+        return ()
+    last = before[-2] if len(before) > 1 else 0
+    longest = max(LOGICAL_BLOCK, int(np.diff([0, *before]).max()))
+    return (*(before[:-1] if n_rows - last <= longest else before), n_rows)
+
+
 def in_units(equations: Equations, shift: float, scale: float, weight: float) -> Equations:
     """Return the equations of (y − shift) / scale, with weights times ``weight``."""
-    shifted = equations.less(shift)
+    # That of any equations: tables are made anew, once all numbers are in their units.
+    shifted = Equations.less(equations, shift)
     numbers: dict[str, Any] = {
         "information": shifted.information * (weight / scale),
         "quadratic": shifted.quadratic * (weight / scale**2),
@@ -245,10 +256,7 @@ def with_information(
     changed = replace(
         equations, information=information, quadratic=quadratic, total_information=total
     )
-    if isinstance(changed, BinEquations):
-        tables = changed.bins.with_information(changed.layout.parts(information))
-        return replace(changed, bins=tables)
-    return changed
+    return _of_tables(changed, changed.bins.pairs) if isinstance(changed, BinEquations) else changed
 
 
 def tabled(equations: RowEquations, tables: dict[tuple[int, int], Any]) -> BinEquations:
@@ -266,6 +274,49 @@ def tabled(equations: RowEquations, tables: dict[tuple[int, int], Any]) -> BinEq
 
 def _row_weights(equations: RowEquations) -> Floats:
     return equations.row_weight if len(equations.row_weight) else np.ones(equations.table.n_rows)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Where the cells of a term go.
+
+    Attributes
+    ----------
+    places : ndarray of int, shape (U_d,)
+    length : int
+        Cells of the term there.
+    apart : bool
+        Whether no two go to the same.
+    """
+
+    places: Codes
+    length: int
+    apart: bool
+
+    @classmethod
+    def of(cls, places: Codes, length: int) -> _Move:
+        return cls(places, length, len(np.unique(places)) == len(places))
+
+    @property
+    def changes_nothing(self) -> bool:
+        return len(self.places) == self.length and bool((np.diff(self.places) > 0).all())
+
+    @property
+    def matrix(self) -> csr_array:
+        where = (self.places, np.arange(len(self.places)))
+        return csr_array((np.ones(len(self.places)), where), (self.length, len(self.places)))
+
+
+def _moved_pair(table: Any, first: _Move, second: _Move) -> Any:
+    """Move a table of pairs: most updates bring no new cell, and few put old ones together."""
+    table = _full(table)
+    if first.changes_nothing and second.changes_nothing:
+        return table
+    if not (first.apart and second.apart):
+        return first.matrix @ table @ second.matrix.T
+    out = np.zeros((first.length, second.length))
+    out[np.ix_(first.places, second.places)] = table
+    return out
 
 
 def _full(table: Any) -> Any:

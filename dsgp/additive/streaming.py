@@ -117,6 +117,7 @@ def statistics(
     codes_on_disk: bool = False,
     workers: Any | None = None,
     keep: tuple[str, ...] = (),
+    spare: list[int] | None = None,
     watch: Callable[[int], None] = lambda rows: None,
 ) -> Statistics:
     """Read all rows again and sum them by bins.
@@ -143,6 +144,9 @@ def statistics(
     keep : tuple of str
         What else to keep of every row beside its codes: "y", or names of the source's extra
         numbers.
+    spare : list of int, one a term, optional
+        A cell of its cut that a term keeps where no row is in any, as all of its inputs are
+        missing; without, that is an error.
     watch : callable
         Told the number of rows read so far.
     """
@@ -166,7 +170,7 @@ def statistics(
             kept.append(coded, int(sums.total[3]))
         n_read += n
         watch(n_read)
-    return _statistics(total, kept, cuts, pilot, source.weighted)
+    return _statistics(total, kept, cuts, pilot, source.weighted, spare)
 
 
 def _statistics(
@@ -175,12 +179,16 @@ def _statistics(
     cuts: list[TermCut],
     pilot: tuple[float, float],
     weighted: bool,
+    spare: list[int] | None,
 ) -> Statistics:
     """Centre and scale the sums of all rows, by the bins that have rows."""
     weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
     weight_scale = weight_sum / n_rows
     # Empty bins are no points: their neighbours move up.
     filled = [weights > 0 for weights in total.weights]
+    if spare is not None:
+        for with_rows, place in zip(filled, spare, strict=True):
+            with_rows[place] |= not with_rows.any()
     cells, spreads = _points_and_spreads(total, filled, cuts)
     location, scale = pilot
     mean = weighted_y / weight_sum
@@ -247,7 +255,7 @@ def _points_and_spreads(
     """Cells of every term at the means of its bins, and the variances of the inputs there."""
     cells, spreads = [], []
     for d, cut in enumerate(cuts):
-        in_bins = total.weights[d][filled[d]]
+        in_bins = np.maximum(total.weights[d][filled[d]], np.finfo(float).tiny)
         shift = total.shifts[d][filled[d]] / in_bins
         points = cut.origin[filled[d]] + (0.0 if cut.exact else shift)
         cells.append(cut.cells(filled[d], cut.ordered(filled[d], points)))

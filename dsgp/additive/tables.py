@@ -93,13 +93,11 @@ class TwoWayTables:
             multiplied.append(sum_by(bin_of_cell, size, table.part(ones, term)))
             spreads.append(spread)
             bins.append(bin_of_cell)
-        counted = partial(_count_pairs, bins, table.n_rows)
-        pairs = _added(table.by_parts(counted, (weight,)))
         return cls(
             merged,
             weights,
             informations,
-            dict(zip(pairs_of(table.n_terms), pairs, strict=True)),
+            counted_pairs(table, bins, weight),
             spreads,
             multiplied if table.multipliers else None,
         )
@@ -255,6 +253,13 @@ def _added(parts: Iterator[list[Any]]) -> list[Any]:
         for position, table in enumerate(more):
             total[position] = total[position] + table
     return total
+
+
+def counted_pairs(table: RowTable, bins: list[Codes], weight: Floats) -> dict[tuple[int, int], Any]:
+    """Σ w z z' of the rows in pairs of bins; ``bins`` are those of the cells of each term."""
+    counted = partial(_count_pairs, bins, table.n_rows)
+    pairs = _added(table.by_parts(counted, (weight,)))
+    return dict(zip(pairs_of(table.n_terms), pairs, strict=True))
 
 
 def _count_pairs(

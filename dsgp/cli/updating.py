@@ -12,7 +12,7 @@ from dsgp.addresses import without_secrets
 from dsgp.cli.clusters import on_cluster
 from dsgp.cli.reaching import Reach
 from dsgp.errors import ParameterError
-from dsgp.estimators import load
+from dsgp.estimators import SmoothingSpline, load
 from dsgp.estimators.tables import TableEstimator
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored
@@ -40,7 +40,7 @@ def update(
     saved = reach.place(out)
     storage.check_writable(saved, overwrite)
     fitted = load(reach.place(model))
-    if not isinstance(fitted, TableEstimator):
+    if not isinstance(fitted, (TableEstimator, SmoothingSpline)):
         raise ParameterError(
             f"{str(model)!r} is a {type(fitted).__name__}, which cannot be updated: fit it again, "
             "on all rows"

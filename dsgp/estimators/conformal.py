@@ -47,6 +47,13 @@ class ConformalEstimator(FunctionEstimator):
         """Remember training rows, as far as ``calibrate`` needs to know them."""
         self._seen = RowsSeen.of(source, self.used_columns_)
 
+    def _remember_further(self, before: RowsSeen | None, source: Source) -> None:
+        """Remember further rows beside those of before, as far as they are in memory."""
+        further = RowsSeen.of(source, self.used_columns_)
+        if before is not None and further is not None:
+            further = before.together(further)
+        self._seen = further or before
+
     def _conformity(self, X: Any, y: Any, **extra: Any) -> Floats:
         """Distance of observations from their predictions, (n_rows,)."""
         raise NotImplementedError

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtr, ndtri
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp import memory, storage
-from dsgp.errors import ConvergenceWarning, DataError, ParameterError
+from dsgp import storage
+from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.framed import interval_of
 from dsgp.estimators.saved import Saved, with_parameters
+from dsgp.estimators.spline_updating import UpdatedSpline, as_table, rows_of
 from dsgp.models.checks import require_choice, require_level, require_positive
 from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineData, SplineModel
+from dsgp.models.spline_rows import SplinePlace
 from dsgp.models.store_schema import check_spline
 from dsgp.rows.sources import (
     Rows,
@@ -36,15 +37,13 @@ from dsgp.rows.sources import (
 from dsgp.terms import LOG_2PI, Floats
 from dsgp.transforms import require_quantiles
 
-# Numbers of 8 bytes a row: targets, weights, inputs, sorting, and states of the filter twice.
-_NUMBERS_A_ROW = 30
-# Weights that are less than this share of the largest are taken for a mistake.
-_LEAST_WEIGHT = 1e-10
+# What a store keeps of where the rows are.
+_PLACE = [one.name for one in fields(SplinePlace)]
 # Noise variance in squared ranges of the target that is rounding.
 _NO_NOISE = 1e-26
 
 
-class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
+class SmoothingSpline(UpdatedSpline, RegressorMixin, Saved, BaseEstimator):
     r"""Smoothing spline of one column, as a Gaussian process, in linear time.
 
     .. math:: y = f(x) + \varepsilon, \quad \varepsilon \sim N(0, \sigma^2 / w), \quad
@@ -78,7 +77,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         through all points, or because a polynomial goes through them: standard deviations and
         ``noise_variance_`` are then meaningless, and ``fit`` warns.
     n_rows_, n_features_in_ : int
-        Number of rows of positive weight, and 1.
+        Number of rows of positive weight, those of updates included, and 1.
+    n_updates_ : int
+        How many times rows were added since ``fit``.
 
     Examples
     --------
@@ -143,7 +144,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         require_choice("order", self.order, (1, 2, 3))
         if self.smoothing is not None:
             require_positive("smoothing", self.smoothing)
-        source = source_of(_as_table(X), y, sample_weight, wanted=Wanted())
+        source = source_of(as_table(X), y, sample_weight, wanted=Wanted())
         if len(source.names) != 1:
             raise DataError(
                 f"SmoothingSpline fits one column, and X has {len(source.names)}: "
@@ -153,41 +154,16 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         columns = Columns.of(source)
         if any(kind.labels for kind in columns.kinds.values()):
             raise DataError(f"input column {name!r} holds categories; expected numbers or dates")
-        rows = Rows.join([load() for load in source.chunks()])
-        memory.require(
-            f"a smoothing spline of {len(rows)} rows",
-            8.0 * _NUMBERS_A_ROW * len(rows),
-            "take fewer rows, or AdditiveGPRegressor, which counts rows in bins",
-        )
-        assert rows.y is not None
-        weight = np.ones(len(rows)) if rows.weight is None else rows.weight
-        kept = weight > 0
-        if kept.any() and weight[kept].min() < _LEAST_WEIGHT * weight.max():
-            raise DataError(
-                f"sample_weight: {weight[kept].min():.3g} is less than {_LEAST_WEIGHT:g} of the "
-                f"largest, {weight.max():.3g}; rows that are to be left out have weight 0"
-            )
-        inputs, target, weight = rows.columns[0][kept], rows.y[kept], weight[kept]
-        if not len(inputs):
-            raise DataError("sample_weight is 0 in every row: no row is left")
-        offset, extent = float(inputs.min()), float(np.ptp(inputs)) or 1.0
-        if not np.isfinite(extent):
-            raise DataError(f"input column {name!r} spans more than float64 holds: scale it")
-        # Units of the target and of the weights cancel: their squares must neither over- nor
-        # underflow.
-        centre, scale, heaviest = float(target.mean()), float(np.ptp(target)) or 1.0, weight.max()
-        _require_units(f"input column {name!r}", extent, 2 * self.order - 1, heaviest)
-        _require_units("target", scale, 2, heaviest)
-        data = SplineData.of(
-            self.order, (inputs - offset) / extent, (target - centre) / scale, weight / heaviest
-        )
+        rows = rows_of(source)
+        place = SplinePlace.of(rows, self.order, name)
+        data = place.data(rows, self.order)
         if len(data.points) <= self.order:
             raise DataError(
                 f"input column {name!r} has {len(data.points)} distinct values; a spline of order "
-                f"{self.order} needs more than that order, and there are {len(inputs)} sample(s) "
-                "(rows)"
+                f"{self.order} needs more than that order, and there are {len(rows.inputs)} "
+                "sample(s) (rows)"
             )
-        unit = extent ** (2 * self.order - 1) * heaviest
+        unit = place.unit(self.order)
         if self.smoothing is None:
             model = SplineModel.learned(data)
         else:
@@ -199,36 +175,30 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                     f"give at least {least:.3g} for these rows"
                 )
             model = SplineModel.of(data, unit / float(self.smoothing))
-        self.model_, self._columns = model, columns
-        self._place = {"offset": offset, "extent": extent, "centre": centre, "scale": scale}
-        self._place["heaviest"] = float(heaviest)
-        self.n_features_in_, self.n_rows_ = 1, data.n_rows
+        self.model_, self._columns, self._place = model, columns, place
+        self.n_features_in_, self.n_rows_, self.n_updates_ = 1, len(rows.inputs), 0
         if columns.named:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
         self._show()
-        if not self.converged_:
-            warnings.warn(
-                f"the rows show no noise: the likelihood still rises where the function goes "
-                f"through all {len(data.points)} points, or a polynomial does; standard deviations "
-                "say nothing; give smoothing=",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        self._warn_unless_converged()
         return self
 
     def _show(self) -> None:
         """Set what the model says of itself, in the units of the data."""
         model, place = self.model_, self._place
-        heaviest, scale = place["heaviest"], place["scale"]
+        heaviest, scale = place.heaviest, place.scale
         self.noise_variance_ = model.noise_variance * scale**2 * heaviest
-        diffusion = model.rate / place["extent"] ** (2 * self.order - 1)
+        diffusion = model.rate / place.extent ** (2 * self.order - 1)
         self.smoothing_ = heaviest / diffusion if diffusion else math.inf
         degrees = model.data.degrees
         self.converged_ = not (model.at_bound or model.noise_variance < _NO_NOISE)
-        # Densities of targets in their unit; those of weights cancel against the noise.
-        self.log_marginal_likelihood_ = model.log_likelihood - degrees * math.log(scale)
+        # Densities of targets in their unit; those of weights cancel against the noise. The flat
+        # prior is that of coefficients in units of the range, which further rows may have left.
+        span = math.log(model.data.points[-1] - model.data.points[0])
+        prior = 0.5 * self.order * (self.order - 1) * span
+        self.log_marginal_likelihood_ = model.log_likelihood - degrees * math.log(scale) + prior
 
     @property
     def effective_dof_(self) -> float:
@@ -344,7 +314,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
 
     def _answers(self, X: Any, derivative: int) -> Any:
-        table = _as_table(X)
+        table = as_table(X)
         function = partial(self._answer_table, derivative)
         return map_table(table, function, 2) if is_lazy(table) else function(table)
 
@@ -355,11 +325,9 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             kinds=columns.kinds,
         )  # fmt: skip
         inputs = Rows.join([load() for load in source.chunks()]).columns[0]
-        mean, variance = self.model_.moments(
-            (inputs - place["offset"]) / place["extent"], derivative
-        )
-        unit = place["scale"] / place["extent"] ** derivative
-        mean = mean * unit + (0.0 if derivative else place["centre"])
+        mean, variance = self.model_.moments((inputs - place.offset) / place.extent, derivative)
+        unit = place.scale / place.extent**derivative
+        mean = mean * unit + (0.0 if derivative else place.centre)
         return np.column_stack([mean, variance * unit**2])
 
     # ------------------------------------------------------------------ telling and keeping
@@ -385,7 +353,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         data, columns = self.model_.data, self._columns
         settings = {
             "parameters": {"order": int(self.order), "smoothing": self.smoothing},
-            "place": self._place,
+            "place": asdict(self._place),
             "columns": {
                 "names": list(columns.names),
                 "named": columns.named,
@@ -394,6 +362,8 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
             "rate": self.model_.rate,
             "at_bound": self.model_.at_bound,
             "n_rows": data.n_rows,
+            "n_all_rows": self.n_rows_,
+            "n_updates": self.n_updates_,
             "within": data.within,
             "log_weights": data.log_weights,
         }
@@ -412,37 +382,17 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         if not len(points) == len(weight) == len(target) > model.order:
             raise ValueError("the points, weights and targets do not agree")
         data = SplineData(
-            model.order, points, weight, target, int(settings["n_rows"]),
+            model.order, points, weight, target, settings["n_rows"],
             float(settings["within"]), float(settings["log_weights"]),
         )  # fmt: skip
         model.model_ = SplineModel.of(data, float(settings["rate"]), bool(settings["at_bound"]))
         kinds = {name: kind_from_settings(kind) for name, kind in stored["kinds"].items()}
         model._columns = Columns(tuple(stored["names"]), bool(stored["named"]), kinds)
-        model._place = {name: float(value) for name, value in settings["place"].items()}
-        model.n_features_in_, model.n_rows_ = 1, data.n_rows
+        model._place = SplinePlace(**{name: float(settings["place"][name]) for name in _PLACE})
+        # Stores of earlier releases have no updates.
+        model.n_features_in_, model.n_updates_ = 1, int(settings.get("n_updates", 0))
+        model.n_rows_ = int(settings.get("n_all_rows", settings["n_rows"]))
         if model._columns.named:
             model.feature_names_in_ = np.array(model._columns.names, dtype=object)
         model._show()
         return model
-
-
-def _as_table(X: Any) -> Any:
-    """Make a table of one column of an array of one dimension, or of a series."""
-    if isinstance(X, pd.Series):
-        return X.to_frame("x" if X.name is None else X.name)
-    if isinstance(X, (pd.Index, range)) or (isinstance(X, np.ndarray) and X.dtype.kind == "M"):
-        return pd.Series(X).to_frame("x")
-    if isinstance(X, (list, tuple)) or (isinstance(X, np.ndarray) and X.ndim == 1):
-        values = np.asarray(X)
-        return values[:, None] if values.ndim == 1 else values
-    if is_lazy(X) and getattr(X, "ndim", 2) == 1:
-        return X.to_frame() if hasattr(X, "to_frame") else X[:, None]
-    return X
-
-
-def _require_units(what: str, extent: float, power: int, heaviest: float) -> None:
-    """Raise ``DataError`` where a power of a range, or that times weights, leaves float64."""
-    if abs(power * math.log10(extent)) + abs(math.log10(heaviest)) > 280:
-        raise DataError(
-            f"{what} has a range of {extent:.3g}, whose powers float64 cannot hold: scale it"
-        )

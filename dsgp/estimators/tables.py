@@ -62,7 +62,7 @@ class TableEstimator(Reported, Saved, BaseEstimator):
         half_life: float | None = None,
         elapsed: float | None = None,
     ) -> Self:
-        """Refuse: rows are added to an ``AdditiveGPRegressor`` alone.
+        """Refuse: rows are added to an ``AdditiveGPRegressor`` or a ``SmoothingSpline`` only.
 
         Raises
         ------

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from dsgp import storage
-from dsgp.errors import ParameterError, StorageError
+from dsgp.errors import DataWarning, ParameterError, StorageError
+from dsgp.estimators.forgetting import share_of_rows_before
 from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.models.additive import AdditiveModel
-from dsgp.models.checks import require_number, require_positive
+from dsgp.models.checks import require_choice
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
 from dsgp.models.gaussian.basis import Basis
 from dsgp.models.gaussian.fit import GaussianFit
-from dsgp.models.gaussian.updating import Update
+from dsgp.models.gaussian.updating import Update, warn_of_misfit
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.rows.sources import further_rows
 
@@ -43,26 +44,27 @@ class UpdatedEstimator(GaussianEstimator):
     ) -> Self:
         r"""Add rows to the fitted model.
 
-        The model is then that of all rows so far, at the hyperparameters it has: what rows say of
-        the functions are sums over the rows, and sums add up. It takes the time of a fit to the new
-        rows alone, without learning, and no row that the model was fitted to is read again.
+        The updated model takes all rows into account, with the hyperparameters that it has: the
+        rows enter through sums, to which those of the new rows are added. No row of the fit is
+        read again.
 
         Parameters
         ----------
         X : table
-            New rows, with the columns that the model reads, of any kind that ``fit`` takes.
+            New rows with the columns that the model reads, of any kind that ``fit`` takes.
         y : array_like of shape (n_rows,), dask collection, or str
-            The name of the target where it is a column of X.
+            The target, or its name if it is a column of X.
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
-            As of ``fit``, in the same unit.
+            As for ``fit``, in the same unit.
         relearn : bool
-            Learn the hyperparameters again, from those the model has, on the sums of all rows.
+            Learn the hyperparameters again from all rows; the initial values are those of the
+            model.
         half_life : float, optional
-            Forget: every row so far counts for :math:`2^{-\text{elapsed} / \text{half\_life}}` of
-            what it did, and new rows count in full.
+            Forget: the weight of every earlier row is multiplied by
+            :math:`2^{-\text{elapsed} / \text{half\_life}}`, and new rows count in full.
         elapsed : float, optional
-            What has passed since the rows before, in the unit of ``half_life``: days, rows, or
-            whatever ages them. By default 1, so that ``half_life`` is a number of updates.
+            What has passed since the earlier rows, in the unit of ``half_life`` (days, rows). 1 by
+            default, so that ``half_life`` is a number of updates.
 
         Returns
         -------
@@ -71,29 +73,34 @@ class UpdatedEstimator(GaussianEstimator):
         Raises
         ------
         DataError
-            As ``fit`` does; if a column is absent or holds something else than in the fit; or if
-            one that did not vary before, and so has no function, now does.
+            As for ``fit``; if a column is absent or holds something else than in the fit; or if a
+            column that did not vary before, and so has no function, now does.
         ParameterError
-            If the model is one that cannot be updated, which says why, or a parameter is out of its
-            range.
+            If the model cannot be updated, with the reason, or a parameter is out of its range.
         MemoryLimitError
             If the update would not fit into memory.
         StorageError
             If the model was saved by a release that did not keep what an update needs.
 
+        Warns
+        -----
+        DataWarning
+            If the residuals of all rows do not suit the noise variance that was kept, or if the
+            update ends a calibration.
+
         Notes
         -----
-        Where every distinct value is kept, the result is that of a fit to all rows. Where there are
-        bins, they keep the edges that they have, with new ones beyond their range and for new
-        levels, and the sums are those of one pass over all rows with these edges. With
-        ``bins="auto"`` distinct values go into bins once there are as many rows as ``fit`` takes
-        bins for. An interaction stays centred on the rows of the fit.
+        If every distinct value is kept, the result is that of a fit to all rows. If there are bins,
+        they keep their edges, with new ones beyond their range and for new levels, and the sums are
+        those of one pass over all rows with these edges. With ``bins="auto"`` distinct values are
+        put into bins once there are as many rows as those for which ``fit`` uses bins. An
+        interaction stays centred on the rows of the fit. An update that fails leaves the model as
+        it was.
 
-        An update that fails leaves the model as it was.
-
-        With ``half_life`` the log likelihood of a row is multiplied by what the row counts for:
-        mean and standard deviation are those of a fit with such weights, and the noise variance
-        that ``relearn`` finds is that of a new row. ``n_rows_`` counts all rows.
+        With ``half_life`` the log-likelihood of a row is multiplied by the same factor as its
+        weight: mean and standard deviation are those of a fit with such weights, and ``relearn``
+        learns the noise variance of a new row. ``n_rows_`` counts all rows. See
+        ``docs/howto/update.md``.
 
         Examples
         --------
@@ -109,7 +116,8 @@ class UpdatedEstimator(GaussianEstimator):
         (True, 400)
         """
         model, basis = self._fitted, self._updatable()
-        share = _share(half_life, elapsed)
+        share = share_of_rows_before(half_life, elapsed)
+        require_choice("relearn", relearn, (True, False))
         if relearn and self.learner is None:
             raise ParameterError(
                 "relearn=True learns hyperparameters, and learner=None keeps those that were "
@@ -134,10 +142,23 @@ class UpdatedEstimator(GaussianEstimator):
         updated, facts, outcome = Update(fit, relearn, share)(
             model, self._facts, columns, further.source, further.moves, clock
         )
+        calibrated, seen = self.n_calibrated_, self._seen
         self._take(
             updated, facts, Columns(columns.names, columns.named, further.kinds), clock.finish()
         )
+        # Digests are of the numbers of levels, which are others now.
+        self._remember_further(None if further.moves else seen, further.source)
+        if calibrated:
+            warnings.warn(
+                f"the calibration by {calibrated} rows was that of the model before the update, "
+                "and intervals are now those of the model alone: calibrate again, with rows that "
+                "were held out of the fit and of all updates",
+                DataWarning,
+                stacklevel=2,
+            )
         fit.warn(outcome)
+        if not relearn and self.learner is not None:
+            warn_of_misfit(outcome)
         return self
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
@@ -199,26 +220,3 @@ class UpdatedEstimator(GaussianEstimator):
         """How many times rows were added since ``fit``."""
         basis = self._fitted.basis
         return 0 if basis is None else int(basis.n_updates)
-
-
-def _share(half_life: float | None, elapsed: float | None) -> float:
-    """What a row so far counts for."""
-    if half_life is None:
-        if elapsed is not None:
-            raise ParameterError(
-                "elapsed is in the unit of half_life, which is None: nothing is forgotten; give "
-                "half_life, or leave elapsed out"
-            )
-        return 1.0
-    require_positive("half_life", half_life)
-    passed = 1.0 if elapsed is None else elapsed
-    require_number("elapsed", passed)
-    if passed < 0:
-        raise ParameterError(f"elapsed must not be negative, got {passed:g}")
-    share = 2.0 ** (-float(passed) / float(half_life))
-    if not share > 1e-12 or not math.isfinite(share):
-        raise ParameterError(
-            f"half_life={half_life:g} forgets all rows so far within elapsed={passed:g}: fit the "
-            "model to the new rows"
-        )
-    return share

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from dsgp.kernels import Kernel, Product, Sum
+from dsgp.models.additive import AdditiveModel
 from dsgp.models.base import FittedModel
 from dsgp.models.effects import Effect, effects_of
 from dsgp.models.facts import FitFacts
@@ -61,6 +62,9 @@ def of_gaussian(
             ),
             ("", "the log likelihood is that of the target, and predictions are in its unit"),
         ]
+    if model.basis is not None and model.basis.n_updates:
+        times = count_of(model.basis.n_updates, "update")
+        lines.append(("updates", f"rows were added to those of the fit in {times}"))
     shares = Shares.of(model.latent)
     return Summary(
         f"{title}: {facts.n_rows} rows, {len(model.latent.terms)} terms",
@@ -359,7 +363,9 @@ def count_of(number: int, what: str = "iteration") -> str:
 
 def _explained(latent: FittedModel, facts: FitFacts) -> float:
     """Share of the target's variance that the residuals do not have."""
-    rows = max(facts.n_rows, 1)
+    # Of rows that have faded, as many as they count for.
+    n_rows = latent.equations.n_rows if isinstance(latent, AdditiveModel) else facts.n_rows
+    rows = max(n_rows, 1)
     dof = facts.effective_dof
     if isinstance(latent, RemainderModel):  # its noise counts what the terms have taken up
         dof = 0.0

@@ -57,6 +57,12 @@ class RowsSeen:
         kept = np.sort(hashes)[:_KEPT]
         return cls(len(hashes), total, tuple(map(int, kept)))
 
+    def together(self, other: RowsSeen) -> RowsSeen:
+        """Return what is remembered of both sets of rows."""
+        total = (self.total + other.total) % int(_LIMIT)
+        smallest = sorted([*self.smallest, *other.smallest])[:_KEPT]
+        return RowsSeen(self.n_rows + other.n_rows, total, tuple(smallest))
+
     def is_same(self, digests: Floats) -> bool:
         """Tell whether rows are all of these, whatever their order."""
         other = RowsSeen.of_digests(digests)

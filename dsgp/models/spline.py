@@ -44,9 +44,10 @@ class SplineData:
     order : int
         m; there are more than m points.
     points : ndarray of shape (n_points,)
-        Increasing, from 0 to 1.
+        Increasing, from 0 to 1; with further rows, of a span of 1 at most.
     weight, target : ndarray of shape (n_points,)
-    n_rows : int
+    n_rows : int or float
+        No whole number where some have faded.
     within : float
         Weighted squares of the targets about those of their points.
     log_weights : float
@@ -57,7 +58,7 @@ class SplineData:
     points: Floats
     weight: Floats
     target: Floats
-    n_rows: int
+    n_rows: float
     within: float
     log_weights: float
 
@@ -72,7 +73,7 @@ class SplineData:
         return cls(order, points, total, mean, len(target), within, log_weights)
 
     @property
-    def degrees(self) -> int:
+    def degrees(self) -> float:
         """Rows less the coefficients of the polynomial."""
         return self.n_rows - self.order
 

@@ -176,7 +176,9 @@ class SplineSettings(Open):
     columns: SplineColumns
     rate: _NotNegative
     at_bound: bool
-    n_rows: _Count
+    n_rows: _Positive
+    n_all_rows: _Count | None = None
+    n_updates: _Count = 0
     within: float
     log_weights: float
 

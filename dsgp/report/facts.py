@@ -15,6 +15,7 @@ from dsgp.estimators.classes import ClassEstimator
 from dsgp.models.cautions import BIN_ERROR
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
+from dsgp.models.report import count_of
 from dsgp.report.words import number, share_of
 from dsgp.terms.bound import INTERACTIONS
 
@@ -300,6 +301,11 @@ def again_of(model: Any, target: str) -> Again:
         f"model = {_called(model, defaults)}\n"
         "model.fit(table, y)\n"
     )
+    if n_updates := getattr(model, "n_updates_", 0):
+        code += (
+            f"# Rows were then added, by model.update, {count_of(n_updates, 'time')}; these are "
+            "not\n# kept either.\n"
+        )
     seed = getattr(model, "random_state", None)
     told = (
         f"random_state={seed!r}"

@@ -3,10 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from typer.testing import CliRunner
 
 import dsgp
-from dsgp import cli
+from dsgp import cli, storage
 
 KEPT = ["--learner", "none", "--lengthscale", "1", "--variance", "1", "--noise-variance", "0.01"]
 
@@ -56,3 +57,40 @@ def test_a_model_in_its_own_place_and_refusals(made):
     refused = run(*given, "--relearn", "--out", folder / "m2.zarr")
     assert "learner=None" in str(refused.exception)
     assert not (folder / "m2.zarr").exists()
+
+
+def test_an_update_that_is_interrupted_while_it_saves_keeps_the_saved_model(made, monkeypatch):
+    folder, _ = made
+    write, arrays = storage._write_array, []
+
+    def interrupted(group, name, node):
+        arrays.append(name)
+        if len(arrays) == 5:
+            raise KeyboardInterrupt
+        write(group, name, node)
+
+    monkeypatch.setattr(storage, "_write_array", interrupted)
+    given = ["update", folder / "m.zarr", folder / "new.parquet", "--target", "y", "--overwrite"]
+    before = sorted(path.name for path in folder.iterdir())
+    assert run(*given, "--out", folder / "m.zarr").exit_code != 0
+    assert len(arrays) == 5
+    assert dsgp.load(folder / "m.zarr").n_rows_ == 70
+    assert sorted(path.name for path in folder.iterdir()) == before
+    monkeypatch.undo()
+    assert run(*given, "--out", folder / "m.zarr").exit_code == 0
+    assert dsgp.load(folder / "m.zarr").n_rows_ == 120
+
+
+def test_saved_splines_are_updated_and_fields_are_refused(made):
+    folder, table = made
+    one = table[["a", "y"]]
+    dsgp.SmoothingSpline().fit(one[["a"]][:70], one.y[:70]).save(folder / "s.zarr")
+    given = [folder / "new.parquet", "--target", "y", "--out", folder / "s2.zarr"]
+    result = run("update", folder / "s.zarr", *given)
+    assert result.exit_code == 0, result.output
+    assert "120 rows" in result.output
+    field = xr.DataArray(np.sin(np.arange(20.0)), dims="t", coords={"t": np.arange(20.0)})
+    dsgp.GridGP().fit(field).save(folder / "g.zarr")
+    refused = run("update", folder / "g.zarr", *given, "--overwrite")
+    assert refused.exit_code == 1
+    assert "GridGP, which cannot be updated" in str(refused.exception)

@@ -26,7 +26,8 @@ from dsgp.additive.joining import in_units
 from dsgp.additive.streaming import statistics
 from dsgp.errors import DataError, ParameterError, StorageError
 from dsgp.kernels import Matern12, Matern52
-from dsgp.models.gaussian import growing, rows
+from dsgp.models.gaussian import rows
+from dsgp.models.gaussian.growing import by_bins
 from dsgp.models.rows import bins as binning
 from dsgp.models.rows.columns import TermRows
 from dsgp.rows.sources import Wanted, source_of
@@ -228,6 +229,7 @@ def test_codes_of_bins_are_those_of_one_pass(monkeypatch):
     X, y = numbers(900)
     model = in_pieces(AdditiveGPRegressor(Matern12(), bins=40), X, y, [300, 600, 900])
     assert isinstance(model.model_.latent.equations, RowEquations)
+    assert model.model_.latent.equations.table.ends == (900,)
     assert_sums_of_one_pass(model, X, y)
 
 
@@ -276,6 +278,16 @@ def test_distinct_values_go_into_bins_when_there_are_as_many_rows_as_a_fit_bins(
     mean, (expected, std) = model.predict(new), exact.predict(new, return_std=True)
     assert np.abs(mean - expected).max() < 0.1 * std.min()
     assert_sums_of_one_pass(model, X, y)
+
+
+def test_curves_of_levels_go_into_bins(monkeypatch):
+    monkeypatch.setattr(rows, "EXACT_INPUTS", 1000)
+    frame, y = table(900)
+    terms = [Smooth("x", by="town"), Linear("hour")]
+    model = AdditiveGPRegressor(terms=terms)
+    in_pieces(model, frame[["x", "hour", "town"]], y, [200, 900])
+    assert isinstance(model.model_.latent.equations, BinEquations)
+    assert_sums_of_one_pass(model, frame, y)
 
 
 def test_files_and_lazy_rows_are_those_in_memory(tmp_path):
@@ -372,7 +384,7 @@ def test_an_update_that_fails_leaves_the_model_as_it_was(monkeypatch):
         model.update(new, np.full(20, np.nan))
     with pytest.raises(DataError, match="'x'"):
         model.update(new.drop(columns="x"), y[:20])
-    monkeypatch.setattr(growing, "joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(by_bins, "joined", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         model.update(new, y[:20])
     assert vars(model) == kept

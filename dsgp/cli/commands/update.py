@@ -34,11 +34,13 @@ def update(
     performance_report: shared.PerformanceReport = None,
     overwrite: shared.Overwrite = False,
 ) -> None:
-    """Add the rows of a table to a saved model, without the rows that it was fitted to.
+    """Add the rows of a table to a saved model, without reading the rows of the fit again.
 
-    The model is then that of all rows, at the hyperparameters it has or at those learned again. Of
-    models made by dsgp fit --model additive, without --method, --projections and --remainder; all
-    others need their rows, and say so.
+    The updated model takes all rows into account, with the hyperparameters that it has or with
+    --relearn. Models of dsgp fit --model additive without --method, --projections, --remainder and
+    noise that varies can be updated, and saved smoothing splines; for any other model the command
+    ends with the reason, and the remedy is a new fit to all rows. The model in MODEL.zarr stays as
+    it was unless --out replaces it, which happens in one step once the update is complete.
     """
     work_of("updating").update(
         model,

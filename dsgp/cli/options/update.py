@@ -8,7 +8,7 @@ from typing import Annotated
 from typer import Option
 
 Target = Annotated[
-    str, Option(metavar="COLUMN", help="What the model predicts, as it is called in DATA.")
+    str, Option(metavar="COLUMN", help="Name of the target in DATA, the column the model predicts.")
 ]
 Out = Annotated[
     Path,
@@ -16,29 +16,37 @@ Out = Annotated[
         "--out",
         "-o",
         metavar="MODEL2.zarr",
-        help="Where the updated model goes; with --overwrite it may be MODEL.zarr itself.",
+        help="Where to save the updated model; with --overwrite it may be MODEL.zarr itself.",
     ),
 ]
 Weight = Annotated[
     str | None,
-    Option(metavar="COLUMN", help="Weights w: a row has noise variance S2 / w, as for dsgp fit."),
+    Option(
+        metavar="COLUMN",
+        help="Weights w: a row has noise variance S2 / w, in the same unit as for dsgp fit.",
+    ),
 ]
 Relearn = Annotated[
     bool,
-    Option("--relearn", help="Learn the hyperparameters again, from those the model has."),
+    Option(
+        "--relearn",
+        help="Learn the hyperparameters again from all rows; the initial values are those of the "
+        "model. By default they are kept.",
+    ),
 ]
 HalfLife = Annotated[
     float | None,
     Option(
         metavar="H",
-        help="Forget: rows so far count for 2^(-elapsed / H) of what they did, new rows in full.",
+        help="Forget: the weight of every earlier row is multiplied by 2^(-E / H), with E of "
+        "--elapsed. By default all rows count in full.",
     ),
 ]
 Elapsed = Annotated[
     float | None,
     Option(
         metavar="E",
-        help="With --half-life: what has passed since the rows before, in its unit. 1 by default, "
-        "so that H is a number of updates.",
+        help="With --half-life and in its unit (days, rows): what has passed since the earlier "
+        "rows. 1 by default, so that H is a number of updates.",
     ),
 ]

@@ -4,16 +4,19 @@ or at those learned again.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from dsgp.compute import one_blas_thread
+from dsgp.errors import DataError, DataWarning
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.clock import Clock, Reading
 from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian.fit import GaussianFit
-from dsgp.models.gaussian.growing import grown, normalised
+from dsgp.models.gaussian.growing import grown, normalised, variance_of
 from dsgp.models.gaussian.learner import Hyperparameters
 from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.models.gaussian.relabelling import relabelled
@@ -23,6 +26,10 @@ from dsgp.models.gaussian_model import GaussianModel
 from dsgp.progress import progress
 from dsgp.rows.sources import Source
 from dsgp.terms import Codes
+
+# Residuals are judged with so many degrees of freedom, by the factor that their variance is off,
+# and by standard errors.
+_FEWEST_LEFT, _MISFIT, _ERRORS = 20.0, 1.5, 6.0
 
 
 @dataclass(frozen=True)
@@ -110,13 +117,24 @@ class Update:
 
     def _relearned(self, training: Training, model: GaussianModel, clock: Clock) -> GaussianOutcome:
         """Learn again, in units of all rows, from the hyperparameters there are."""
+        if training.equations.n_rows < 2:
+            raise DataError(
+                f"cannot learn hyperparameters: with half_life the rows count for "
+                f"{training.equations.n_rows:.3g} rows, and at least 2 are needed; take a longer "
+                "half_life, or relearn=False"
+            )
         fit = replace(self.fit, noise_variance=model.noise_variance)
         return fit.relearned(normalised(training), clock)
 
     def _facts(
         self, outcome: GaussianOutcome, before: FitFacts, log_jacobian: float, n_rows: int
     ) -> FitFacts:
-        facts = replace(FitFacts.of_gaussian(outcome, log_jacobian), n_rows=n_rows)
+        training = outcome.training
+        facts = replace(
+            FitFacts.of_gaussian(outcome, log_jacobian),
+            n_rows=n_rows,
+            target_variance=variance_of(training) or training.scale**2,
+        )
         if self.relearn:
             return facts
         return replace(
@@ -126,3 +144,23 @@ class Update:
             learner_notes=before.learner_notes,
             converged=facts.converged and before.converged,
         )
+
+
+def warn_of_misfit(outcome: GaussianOutcome, stacklevel: int = 3) -> None:
+    """Warn if the residuals of all rows are not of the size of the noise that was kept."""
+    fit, n_rows = outcome.fit, outcome.training.equations.n_rows
+    left = n_rows - fit.complexity.dof - fit.complexity.constant_dof
+    if left < _FEWEST_LEFT:
+        return
+    ratio = fit.system.equations.squares(fit.solution.mean) / left / fit.system.noise_variance
+    # Of normal noise the ratio is 1 with a standard error of √(2 / left).
+    limit = max(_MISFIT, 1 + _ERRORS * math.sqrt(2 / left))
+    if 1 / limit < ratio < limit:
+        return
+    warnings.warn(
+        f"the residuals of all rows have {ratio:.3g} times the noise variance of the model: its "
+        "hyperparameters do not suit the rows any more; update with relearn=True (--relearn), or "
+        "fit again, on all rows",
+        DataWarning,
+        stacklevel=stacklevel,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from dask import delayed
 
@@ -94,6 +95,8 @@ def _asked(name: str, kind: Kind, wanted: Wanted) -> Kind:
     """Return levels where they were requested, and numbers cannot stand for them."""
     if name not in wanted.levels or kind.is_date:
         return kind
+    if isinstance(wanted.before.get(name), Categories):
+        return Categories(())
     # Numbers are their own labels, unless a missing one is to have a label too.
     is_level = isinstance(kind, Categories) or wanted.levels[name] == "level"
     return Categories(()) if is_level or not kind.is_number else kind
@@ -115,6 +118,12 @@ def _completed(
     for name, pieces in levels_by_name.items():
         labels = merged_levels(_what(name), pieces)
         asked = name in wanted.levels
+        before = wanted.before.get(name)
+        if isinstance(before, Categories):
+            others = _are_numbers(labels) and not _are_numbers(before.names)
+            kind = with_labels(kinds[name], labels, wanted.levels.get(name))
+            kinds[name] = NUMBER if others else kind
+            continue
         as_text = pd.Series(labels, dtype=object)
         if not asked and _look_like_numbers(as_text):
             kinds[name] = NUMBER  # which says of such text what is wrong with it
@@ -125,6 +134,10 @@ def _completed(
         if isinstance(labels[0], str):
             require_few_levels(name, kinds[name], n_rows, asked)
     return kinds
+
+
+def _are_numbers(labels: Sequence[Any]) -> bool:
+    return len(labels) > 0 and not any(isinstance(one, (str, bool, np.bool_)) for one in labels)
 
 
 def _look_like_numbers(labels: Any) -> bool:

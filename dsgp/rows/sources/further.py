@@ -84,7 +84,7 @@ def further_rows(
         sample_weight,
         missing=missing,
         missing_values=missing_values,
-        wanted=Wanted(levels, tuple(needed) if named else None),
+        wanted=Wanted(levels, tuple(needed) if named else None, kinds),
     )
     found = tuple(source.names)
     if named and not source.named:
@@ -101,9 +101,13 @@ def further_rows(
     places = [(found if named else tuple(names)).index(name) for name in needed]
     known, moves = dict(kinds), {}
     to: dict[int, NDArray[Any]] = {}
+    undated: dict[int, str] = {}
     for position, (name, place) in enumerate(zip(needed, places, strict=True)):
         what, before = f"input column {name!r}", kinds.get(name, NUMBER)
         now = source.kinds.get(found[place], NUMBER)
+        if isinstance(before, Dates) and now.is_number:
+            undated[position] = _unlike(what, before, now)
+            continue
         _require_alike(what, before, now)
         if isinstance(before, Categories) and isinstance(now, Categories):
             merged = merged_levels(what, [np.array(k.names, dtype=object) for k in (before, now)])
@@ -111,7 +115,7 @@ def further_rows(
             if merged != before.names:
                 known[name] = replace(before, names=merged)
                 moves[name] = _numbers(before.names, merged)
-    read = partial(_read, places, to)
+    read = partial(_read, places, to, undated)
     return Further(MappedSource(source, tuple(needed), read), known, moves)
 
 
@@ -121,10 +125,22 @@ def _numbers(levels: Sequence[Any], among: Sequence[Any]) -> Codes:
     return np.array([*(index[level] for level in levels), len(among)], dtype=np.int64)
 
 
-def _read(places: Sequence[int], to: Mapping[int, Codes], columns: list[Floats]) -> list[Floats]:
+def _read(
+    places: Sequence[int],
+    to: Mapping[int, Codes],
+    undated: Mapping[int, str],
+    columns: list[Floats],
+) -> list[Floats]:
+    """Take the columns that are needed, with the numbers that levels have.
+
+    A column of dates without any date has no type that says so: where ``undated`` has a message, a
+    value is an error.
+    """
     out = []
     for position, place in enumerate(places):
         values = columns[place]
+        if position in undated and not np.isnan(values).all():
+            raise DataError(undated[position])
         if position in to:
             seen = ~np.isnan(values)
             values = values.copy()
@@ -136,16 +152,20 @@ def _read(places: Sequence[int], to: Mapping[int, Codes], columns: list[Floats])
 def _require_alike(what: str, before: Kind, now: Kind) -> None:
     """Raise ``DataError`` if a column holds something else than it did."""
     if type(before) is not type(now):
-        raise DataError(
-            f"{what} held {_told(before)} when the model was fitted, and holds {_told(now)} in the "
-            "new rows: convert it"
-        )
+        raise DataError(_unlike(what, before, now))
     if isinstance(before, Dates) and isinstance(now, Dates) and before.zone != now.zone:
         zones = ["no time zone" if k.zone is None else f"time zone {k.zone}" for k in (before, now)]
         raise DataError(
             f"{what} had {zones[0]} when the model was fitted, and has {zones[1]} in the new rows: "
             "make both alike, e.g. by tz_localize or tz_convert"
         )
+
+
+def _unlike(what: str, before: Kind, now: Kind) -> str:
+    return (
+        f"{what} held {_told(before)} when the model was fitted, and holds {_told(now)} in the "
+        "new rows: convert it"
+    )
 
 
 def _told(kind: Kind) -> str:

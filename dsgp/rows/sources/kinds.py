@@ -270,10 +270,14 @@ class Wanted:
         Columns that are levels whatever their type, and what a missing one is.
     columns : tuple of str, optional
         Those that are needed; None means all inputs.
+    before : mapping of str to Kind
+        What columns held in the rows before, which a few rows do not tell: all of a column may be
+        missing in them, or its only level look like a number.
     """
 
     levels: dict[str, str | None] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
+    before: Mapping[str, Kind] = field(default_factory=dict)
 
 
 def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:
