@@ -66,7 +66,7 @@ def future_dates(dates: Any, periods: int, freq: str | None = None) -> pd.Dateti
     if not isinstance(periods, (int, np.integer)) or periods < 1:
         raise ParameterError(f"periods must be an integer of at least 1, got {periods!r}")
     known = _days(dates, "dates", whole=False)
-    step = _distance_of(known) if freq is None else _offset(freq)
+    step = distance_of(known) if freq is None else _offset(freq)
     last = known.max()
     try:
         # One more, as the last date itself is the first one where it is of the frequency.
@@ -99,7 +99,7 @@ def _offset(freq: str) -> Any:
         ) from error
 
 
-def _distance_of(dates: pd.DatetimeIndex) -> Any:
+def distance_of(dates: pd.DatetimeIndex) -> Any:
     """Infer the distance of dates, of which some may be absent."""
     # On the clock, so that days on which it is changed are as long as others.
     local = dates.tz_localize(None).unique().sort_values()
