@@ -21,7 +21,7 @@ _TWO_WEEKS = 14
 _SATURDAY = 5
 
 
-def future_dates(dates: Any, periods: int, freq: str | None = None) -> pd.DatetimeIndex:
+def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex:
     """Return the dates that follow the last one of some.
 
     Parameters
@@ -30,7 +30,7 @@ def future_dates(dates: Any, periods: int, freq: str | None = None) -> pd.Dateti
         Of the rows so far, in any order; the same date can occur repeatedly.
     periods : int
         How many dates to return.
-    freq : str, optional
+    freq : str or pandas offset, optional
         Their distance, as pandas calls it: ``"D"``, ``"h"``, ``"W-MON"``, ``"MS"``, … By default
         that of ``dates``, some of which may be absent; ``"D"`` for one or two dates.
 
@@ -90,7 +90,7 @@ def future_dates(dates: Any, periods: int, freq: str | None = None) -> pd.Dateti
     return later
 
 
-def _offset(freq: str) -> Any:
+def _offset(freq: Any) -> Any:
     try:
         return pd.tseries.frequencies.to_offset(freq)
     except (ValueError, TypeError) as error:
