@@ -29,7 +29,7 @@ def read_holidays(place: Place) -> dict[str, list[Any]]:
 
 
 def column_of_dates(file: str, column: pd.Series) -> pd.Series:
-    """Return a column of a file as dates.
+    """Return a column of a file as dates; text must be as in ISO 8601, which has one reading.
 
     Raises
     ------
@@ -38,11 +38,13 @@ def column_of_dates(file: str, column: pd.Series) -> pd.Series:
     """
     if pd.api.types.is_numeric_dtype(column.dtype):
         raise DataError(f"{file!r}: column {column.name!r} holds numbers; expected dates")
+    is_text = pd.api.types.is_object_dtype(column) or pd.api.types.is_string_dtype(column)
     try:
-        dates = pd.to_datetime(column)
+        dates = pd.to_datetime(column, format="ISO8601" if is_text else None)
     except (ValueError, TypeError) as error:
         raise DataError(
-            f"{file!r}: column {column.name!r} holds values that are no dates: {error}"
+            f"{file!r}: column {column.name!r} holds values that are no dates such as 2024-12-31: "
+            f"{error}"
         ) from error
     if dates.isna().any():
         row = int(dates.isna().to_numpy().argmax()) + 1

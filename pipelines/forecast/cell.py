@@ -72,7 +72,8 @@ def series_of(
     if table is None:
         series = SERIES[name](data_dir)
     else:
-        series = table.series(design.horizon, design.season, design.window)
+        log = design.transform != "none"
+        series = table.series(design.horizon, design.season, design.window, log)
     series = design.applied_to(series)
     if quick:
         room = len(series.y) - series.window - series.horizon

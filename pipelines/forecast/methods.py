@@ -146,7 +146,9 @@ def known_ahead(series: Series, past: pd.DataFrame, future: pd.DataFrame) -> Flo
     both = pd.concat([past, future], ignore_index=True)
     steps = np.arange(len(both))
     year = YEAR / series.days
-    seasons = {float(series.season)} | ({year} if series.has_year else set())
+    # A season of 12 months or 52 weeks is the year already.
+    has_other_year = series.has_year and year > 2 * series.season
+    seasons = {float(series.season)} | ({year} if has_other_year else set())
     columns = []
     for period in sorted(seasons):
         for k in range(1, min(int(period) // 2, MOST_PAIRS) + 1):

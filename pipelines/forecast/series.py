@@ -174,10 +174,10 @@ def sales(data_dir: Path | None) -> Series:
     frame["holiday"] = holiday_levels(date, _american(frame["date"]))
     n = len(date)
     trend = np.cumsum(rng.normal(1e-4, 4e-3, n))
-    year = 0.15 * np.cos(2 * np.pi * date.dayofyear / 365.25) + 0.05 * np.sin(
-        4 * np.pi * date.dayofyear / 365.25
+    year = 0.15 * np.cos(2 * np.pi * date.day_of_year / 365.25) + 0.05 * np.sin(
+        4 * np.pi * date.day_of_year / 365.25
     )
-    week = np.array([0.0, -0.05, -0.05, 0.0, 0.1, 0.3, 0.2])[date.dayofweek]
+    week = np.array([0.0, -0.05, -0.05, 0.0, 0.1, 0.3, 0.2])[date.day_of_week]
     effects = {name: rng.normal(0, 0.3) for name in sorted(set(frame["holiday"]) - {"none"})}
     special = frame["holiday"].map(effects).fillna(0.0).to_numpy()
     log = 5 + trend + year + week + special + rng.normal(0, 0.08, n)
@@ -217,6 +217,6 @@ def _american(dates: pd.Series) -> dict[str, list[pd.Timestamp]]:
         moving = {"Memorial Day": (5, 25, 0), "Labor Day": (9, 1, 0), "Thanksgiving": (11, 22, 3)}
         for name, (month, first, weekday) in moving.items():
             start = pd.Timestamp(year, month, first)
-            ahead = (weekday - start.dayofweek) % 7
+            ahead = (weekday - start.day_of_week) % 7
             out.setdefault(name, []).append(start + pd.Timedelta(days=ahead))
     return out

@@ -50,7 +50,9 @@ class Table:
         stem = Path(self.path).name.split(".")[0]
         return "".join(letter if letter.isalnum() else "-" for letter in stem) or "series"
 
-    def series(self, horizon: int | None, season: int | None, window: int | None) -> Series:
+    def series(
+        self, horizon: int | None, season: int | None, window: int | None, log: bool = True
+    ) -> Series:
         """Read it.
 
         Raises
@@ -86,7 +88,7 @@ class Table:
         window = max((len(y) - horizon) // 2, 1) if window is None else window
         origins = max((len(y) - window - horizon) // (ORIGINS - 1), 1)
         about = f"{self.value} by {self.date}, of {Path(self.path).name}."
-        return Series(about, frame, y, season, horizon, window, origins)
+        return Series(about, frame, y, season, horizon, window, origins, log)
 
     def _read(self) -> pd.Series:
         """Values by date, in the order of the dates."""
