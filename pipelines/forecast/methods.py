@@ -18,6 +18,8 @@ from pipelines.forecast.series import YEAR, Series
 
 # Of the past, as an initial lengthscale of the trend.
 SHARE_OF_WINDOW = 0.25
+# And as the fixed one of a random walk.
+WINDOWS_OF_WALK = 10
 # Steps of a season that exponential smoothing can have: each is a state of its own.
 LONGEST_OF_ETS = 24
 # Pairs of sine and cosine of a season.
@@ -62,6 +64,19 @@ def _additive(kernel: type[Any]) -> Callable[..., Forecast]:
         return Forecast(*model.predict(future, return_std=True, include_noise=True))
 
     return forecast
+
+
+def random_walk(series: Series, past: pd.DataFrame, y: Floats, future: pd.DataFrame) -> Forecast:
+    """A trend whose lengthscale is fixed at many times the past: a random walk, up to then.
+
+    Learned lengthscales tend to be too short, as are those of all processes that are seen for a few
+    lengthscales only, and intervals then stop widening too early.
+    """
+    trend = Matern12(
+        lengthscale=WINDOWS_OF_WALK * series.window * series.days, fixed=("lengthscale",)
+    )
+    model = AdditiveGPRegressor(terms=terms_of(series, trend)).fit(past, y)
+    return Forecast(*model.predict(future, return_std=True, include_noise=True))
 
 
 def terms_of(series: Series, trend: Any) -> list[Any]:
@@ -162,6 +177,7 @@ def known_ahead(series: Series, past: pd.DataFrame, future: pd.DataFrame) -> Flo
 
 METHODS = {
     "matern12": Method("dsgp, trend Matern12", _additive(Matern12)),
+    "walk": Method("dsgp, trend random walk", random_walk),
     "matern32": Method("dsgp, trend Matern32", _additive(Matern32)),
     "matern52": Method("dsgp, trend Matern52", _additive(Matern52)),
     "naive": Method("seasonal naive", seasonal_naive),

@@ -58,7 +58,8 @@ class Series:
     def __post_init__(self) -> None:
         for name in ("season", "horizon", "window", "step"):
             if getattr(self, name) < 1:
-                raise ParameterError(f"--{name} must be at least 1, got {getattr(self, name)}")
+                option = "origin-step" if name == "step" else name
+                raise ParameterError(f"--{option} must be at least 1, got {getattr(self, name)}")
         if self.window < 2 * self.season:
             raise ParameterError(
                 f"a window of {self.window} steps has less than two seasons of {self.season}; pass "
@@ -132,14 +133,12 @@ class Design:
         if self.terms:
             changes["terms"] = tuple(self.terms)
         series = replace(series, **changes)
-        if self.step is None and self.origins is None:
-            return series
-        room = len(series.y) - series.window - series.horizon
         n = self.origins
-        if n is not None and n < 1:
-            raise ParameterError(f"--origins must be at least 1, got {n}")
         if n is None:
-            return replace(series, step=self.step)
+            return series if self.step is None else replace(series, step=self.step)
+        if n < 1:
+            raise ParameterError(f"--origins must be at least 1, got {n}")
+        room = len(series.y) - series.window - series.horizon
         # Spread over all that there is, unless their distance is given.
         step = max(room // max(n - 1, 1), 1) if self.step is None else self.step
         if (n - 1) * step > room:

@@ -19,6 +19,7 @@ MEASURES = ("mase", "crps", "mnlp", "width", *WITHIN.values())
 # Of colour-blind readers' palette (Okabe and Ito 2008), with a dash for each baseline.
 STYLES: dict[str, dict[str, Any]] = {
     "matern12": {"color": "#0072b2", "linewidth": 2.2},
+    "walk": {"color": "#e69f00", "linewidth": 2.2},
     "matern32": {"color": "#56b4e9", "linewidth": 1.6},
     "matern52": {"color": "#009e73", "linewidth": 1.6},
     "naive": {"color": "#58626b", "linewidth": 1.4, "linestyle": ":"},
