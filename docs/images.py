@@ -79,6 +79,12 @@ PICTURES = {
     "projections": Picture(
         "howto/projection-pursuit.md", 1, "plotting.plot_projections(model, target='y')"
     ),
+    "forecast": Picture(
+        "howto/forecast.md",
+        1,
+        "plotting.plot_forecast(ahead.day, median, low, high, "
+        "observed=(day[-180:], sales[-180:]), target='sales')",
+    ),
     "dates": Picture(
         "howto/dates.md", 1, "plotting.plot_components(model, target='sales', columns=3)"
     ),

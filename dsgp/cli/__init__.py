@@ -1,4 +1,4 @@
-"""The command ``dsgp``: fit, update, predict, evaluate, explain, plot, report and more on files."""
+"""The command ``dsgp``: fit, update, predict, forecast, evaluate, explain and more on files."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dsgp.cli.commands.evaluate import (
 )
 from dsgp.cli.commands.explain import EXPLAIN_EXAMPLES, explain
 from dsgp.cli.commands.fit import FIT_EXAMPLES, fit
+from dsgp.cli.commands.forecast import FORECAST_EXAMPLES, forecast
 from dsgp.cli.commands.info import INFO_EXAMPLES, info
 from dsgp.cli.commands.plot import PLOT_EXAMPLES, plot
 from dsgp.cli.commands.predict import PREDICT_EXAMPLES, predict
@@ -40,6 +41,7 @@ app = typer.Typer(
 app.command(epilog=FIT_EXAMPLES)(fit)
 app.command(epilog=UPDATE_EXAMPLES)(update)
 app.command(epilog=PREDICT_EXAMPLES)(predict)
+app.command(epilog=FORECAST_EXAMPLES)(forecast)
 app.command(epilog=EVALUATE_EXAMPLES)(evaluate)
 app.command(epilog=CALIBRATE_EXAMPLES)(calibrate)
 app.command(epilog=EXPLAIN_EXAMPLES)(explain)

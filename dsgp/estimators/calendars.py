@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import warnings
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
@@ -10,30 +12,43 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
+
+# Distinct dates from which their distance is inferred.
+_FEWEST_DATES = 3
+# Days after which weekends would have been seen.
+_TWO_WEEKS = 14
+_SATURDAY = 5
 
 
-def future_dates(dates: Any, periods: int, freq: str = "D") -> pd.DatetimeIndex:
+def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex:
     """Return the dates that follow the last one of some.
 
     Parameters
     ----------
     dates : array_like of dates, or one date
-        Dates of the rows so far, in any order.
+        Dates of the rows so far, in any order; the same date can occur repeatedly.
     periods : int
         How many dates to return.
-    freq : str
-        Their distance, as a frequency of pandas: ``"D"``, ``"h"``, ``"W"``, ``"MS"``, …
+    freq : str or pandas offset, optional
+        Their distance, as a frequency of pandas: ``"D"``, ``"h"``, ``"W-MON"``, ``"MS"``, … By
+        default that of ``dates``, some of which may be absent; ``"D"`` for one or two dates.
 
     Returns
     -------
     pandas.DatetimeIndex of length ``periods``
         In the time zone of ``dates``.
 
+    Warns
+    -----
+    DataWarning
+        If the last date is not one of ``freq``, such as a Monday with ``"W"``, whose dates are
+        Sundays.
+
     Raises
     ------
     DataError
-        If there is no date.
+        If there is no date, or ``freq`` is not given and the dates have no common distance.
     ParameterError
         If ``periods`` is not an integer of at least 1, or ``freq`` is not a frequency of pandas.
 
@@ -44,17 +59,80 @@ def future_dates(dates: Any, periods: int, freq: str = "D") -> pd.DatetimeIndex:
     >>> history = pd.DataFrame({"day": pd.to_datetime(["2024-02-28", "2024-02-27"])})
     >>> [str(day.date()) for day in future_dates(history["day"], 2)]
     ['2024-02-29', '2024-03-01']
+    >>> months = pd.to_datetime(["2024-01-01", "2024-02-01", "2024-04-01"])  # without March
+    >>> [str(day.date()) for day in future_dates(months, 2)]
+    ['2024-05-01', '2024-06-01']
     """
     if not isinstance(periods, (int, np.integer)) or periods < 1:
         raise ParameterError(f"periods must be an integer of at least 1, got {periods!r}")
-    last = _days(dates, "dates", whole=False).max()
+    known = _days(dates, "dates", whole=False)
+    step = distance_of(known) if freq is None else _offset(freq)
+    last = known.max()
     try:
-        step = pd.tseries.frequencies.to_offset(freq)
-        return pd.date_range(last + step, periods=periods, freq=step)
+        # One more, as the last date itself is the first one where it is of the frequency.
+        index = pd.date_range(last, periods=periods + 1, freq=step)
+    except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
+        raise ParameterError(
+            f"{periods} dates after {last} at the distance {freq or step} end beyond the dates "
+            "that pandas can hold; pass fewer periods"
+        ) from error
+    if not step.is_on_offset(last):
+        warnings.warn(
+            f"the last date, {last:%A %Y-%m-%d}, is not one of the frequency {step.freqstr!r}, "
+            f"whose next date is {index[0]:%A %Y-%m-%d}; pass the freq of the dates, such as "
+            "'W-MON' for Mondays, 'MS' or 'ME' for the first or the last days of months",
+            DataWarning,
+            stacklevel=2,
+        )
+    later = index[index > last][:periods]
+    if not len(later):
+        raise ParameterError(f"freq must lead to later dates, got {freq!r}")
+    return later
+
+
+def _offset(freq: Any) -> Any:
+    try:
+        return pd.tseries.frequencies.to_offset(freq)
     except (ValueError, TypeError) as error:
         raise ParameterError(
             f"freq must be a frequency of pandas, such as 'D', 'h', 'W' or 'MS', got {freq!r}"
         ) from error
+
+
+def distance_of(dates: pd.DatetimeIndex) -> Any:
+    """Infer the distance of dates, of which some may be absent."""
+    # On the clock, so that days on which it is changed are as long as others.
+    local = dates.tz_localize(None).unique().sort_values()
+    if len(local) < _FEWEST_DATES:
+        return _offset("D")
+    months = _distance_in_months(local)
+    if months is not None:
+        return months
+    steps = pd.Series(local).diff().dropna()
+    step = steps.mode()[0]
+    count = int((steps == step).sum())
+    if 2 * count <= len(steps) or (steps % step != pd.Timedelta(0)).any():
+        raise DataError(
+            f"the dates have no common distance: the most frequent one, {step}, is that of "
+            f"{count} of {len(steps)} steps; pass freq, such as 'D', 'h', 'W-MON' or 'MS'"
+        )
+    if step == pd.Timedelta(days=1) and (local[-1] - local[0]).days >= _TWO_WEEKS:
+        return _offset("D" if (local.day_of_week >= _SATURDAY).any() else "B")
+    whole_days = step % pd.Timedelta(days=1) == pd.Timedelta(0)
+    return _offset(f"{step.days}D" if whole_days else step)
+
+
+def _distance_in_months(local: pd.DatetimeIndex) -> Any:
+    """Return an offset of months if dates have one day of the month in common; None otherwise."""
+    clock = local - local.normalize()
+    last_days = bool(local.is_month_end.all())
+    if not ((local.day == local.day[0]).all() or last_days) or not (clock == clock[0]).all():
+        return None
+    steps = np.diff(12 * local.year.to_numpy() + local.month.to_numpy())
+    n = int(np.gcd.reduce(steps))
+    if last_days:
+        return pd.offsets.MonthEnd(n)
+    return pd.offsets.MonthBegin(n) if local.day[0] == 1 else pd.DateOffset(months=n)
 
 
 def holiday_levels(
@@ -88,10 +166,15 @@ def holiday_levels(
     ndarray of str, of shape (n,)
         Where two holidays claim a date, the holiday on that date wins, then the nearer one.
 
+    Warns
+    -----
+    DataWarning
+        If ``dates`` go on for longer than the dates of a holiday that a mapping has in every year.
+
     Raises
     ------
     DataError
-        If an element is not a date, or is missing.
+        If a date or a name is missing, or is not a date or a name.
     ParameterError
         If ``before`` or ``after`` is negative, or the country is unknown.
     ImportError
@@ -109,7 +192,11 @@ def holiday_levels(
         if not isinstance(value, (int, np.integer)) or value < 0:
             raise ParameterError(f"{name} must be an integer of at least 0, got {value!r}")
     days = _days(dates, "dates")
-    named = _of_country(holidays, days) if isinstance(holidays, str) else _by_name(holidays)
+    if isinstance(holidays, str):
+        named = _of_country(holidays, days)
+    else:
+        named = _by_name(holidays)
+        _warn_of_an_end(named, days.max(), other)
     out = np.full(len(days), other, dtype=object)
     taken = np.zeros(len(days), dtype=bool)
     steps = sorted(range(-before, after + 1), key=lambda step: (abs(step), step))
@@ -121,8 +208,35 @@ def holiday_levels(
     return out
 
 
+def _warn_of_an_end(named: Mapping[str, pd.DatetimeIndex], last: Any, other: str) -> None:
+    """Warn of holidays that come every year as far as they are listed, and then no more."""
+    ended = []
+    for name, on in named.items():
+        years = on.year.unique()
+        yearly = len(years) > 1 and len(years) == years.max() - years.min() + 1
+        if yearly and on.max() + pd.DateOffset(years=1) <= last:
+            ended.append(f"{name!r} ({on.max():%Y-%m-%d})")
+    if ended:
+        names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} others" if len(ended) > 3 else "")
+        warnings.warn(
+            f"holidays: the list ends before the dates do, which reach {last:%Y-%m-%d}: {names} "
+            f"came every year until then, and days later than that count as {other!r}; add the "
+            "dates to come",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
 def _days(dates: Any, what: str, *, whole: bool = True) -> pd.DatetimeIndex:
     values = [dates] if isinstance(dates, str) or np.ndim(dates) == 0 else dates
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, pd.PeriodDtype):
+        values = pd.PeriodIndex(values).to_timestamp()
+    elif pd.api.types.is_numeric_dtype(np.asarray(values).dtype if dtype is None else dtype):
+        raise DataError(
+            f"{what} must be dates, and are numbers; convert them, e.g. "
+            "pandas.to_datetime(values, unit='D')"
+        )
     try:
         index = pd.DatetimeIndex(pd.to_datetime(values))
     except (ValueError, TypeError) as error:
@@ -137,8 +251,12 @@ def _by_name(holidays: Mapping[Any, Any]) -> dict[str, pd.DatetimeIndex]:
     """Dates by the name of their holiday, whichever way round they were given."""
     by_name: dict[str, list[Any]] = {}
     for key, value in holidays.items():
-        if isinstance(value, Iterable) and not isinstance(value, str):
+        if isinstance(value, (datetime.date, np.datetime64)):
+            by_name.setdefault(str(key), []).append(value)
+        elif isinstance(value, Iterable) and not isinstance(value, str):
             by_name.setdefault(str(key), []).extend(value)
+        elif value is None or value is pd.NaT or value != value:
+            raise DataError(f"holidays: the name of {key!r} is missing")
         else:
             by_name.setdefault(str(value), []).append(key)
     return {name: _days(on, f"the dates of holiday {name!r}") for name, on in by_name.items()}

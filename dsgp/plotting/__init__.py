@@ -15,6 +15,7 @@ except ImportError as error:
 
 from dsgp.plotting.classification import plot_calibration, plot_classification, plot_roc
 from dsgp.plotting.components import plot_components
+from dsgp.plotting.forecasts import plot_forecast
 from dsgp.plotting.grids import plot_field
 from dsgp.plotting.importance import plot_importance
 from dsgp.plotting.learning import plot_learning
@@ -30,6 +31,7 @@ __all__ = [
     "plot_classification",
     "plot_components",
     "plot_field",
+    "plot_forecast",
     "plot_importance",
     "plot_learning",
     "plot_predictions",

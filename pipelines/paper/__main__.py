@@ -6,7 +6,6 @@
 import json
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from dsgp.interrupt import exit_on_termination
 from dsgp.places import replace_text
 
 try:
+    from pipelines.cells import listed, results_aside
     from pipelines.grid.corners import slopes_of
     from pipelines.grid.figures import draw_corners
     from pipelines.paper.cell import CORNERS, FIGURES, IMAGE, Settings
@@ -132,8 +132,8 @@ def main(
             )
         if report_only and overwrite:
             raise ParameterError("--report-only runs nothing; leave --overwrite out")
-        sections, named = sections_and_sets(_listed(only))
-        chosen_methods, notes = _methods(_listed(methods), tasks_of(sections))
+        sections, named = sections_and_sets(tuple(listed(only) or ()))
+        chosen_methods, notes = _methods(tuple(listed(methods) or ()), tasks_of(sections))
         sets, absent = _present(data_dir, named, fetch)
         notes += absent
         require_own(out, OWN_FILES)
@@ -181,11 +181,6 @@ def _finished(cells: list[Settings], folder: Path) -> tuple[list[Settings], list
         else:
             lacking[f"{cell.data}, {cell.method}"] += 1
     return finished, [f"{name}: not run yet, {n} of them." for name, n in sorted(lacking.items())]
-
-
-def _listed(values: list[str] | None) -> tuple[str, ...]:
-    words = [word.strip() for value in values or () for word in value.split(",")]
-    return tuple(dict.fromkeys(filter(None, words)))
 
 
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -288,9 +283,7 @@ def write(
         "machine": records[-1]["machine"],
         "versions": records[-1]["versions"],
     }
-    # Within the folder of runs, so that a stray one is not taken for somebody else's file.
-    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
-        aside = Path(name)
+    with results_aside(out) as aside:
         figures = []
         for figure, draw in drawings(records, rows, n_speedup).items():
             figures += write_figure(draw(), aside, figure)
@@ -306,8 +299,6 @@ def write(
         )
         report = {"data": {"name": "paper"}, **facts, "notes": notes, "lines": lines_of(records)}
         written = write_report(aside, PIPELINE, report)["files"]
-        for file in written:
-            (aside / file).replace(out / file)
     for file in OWN_FILES - {*written, RUNS}:
         (out / file).unlink(missing_ok=True)
 
@@ -357,8 +348,8 @@ def _command(
 ) -> str:
     """What was asked for, without places, which are nobody else's."""
     words = ["python -m pipelines.paper --data-dir FOLDER"]
-    words += [f"--only {','.join(_listed(only))}"] if only else []
-    words += [f"--methods {','.join(_listed(methods))}"] if methods else []
+    words += [f"--only {','.join(listed(only) or ())}"] if only else []
+    words += [f"--methods {','.join(listed(methods) or ())}"] if methods else []
     words += [f"--runs {runs}"] if not quick and runs != RUNS_DEFAULT else []
     words += ["--quick"] if quick else []
     words += [f"--minutes {minutes:g}"] if minutes != MINUTES_DEFAULT else []

@@ -6,7 +6,6 @@ With ``--workers`` on so many workers, with a cost model (``pipelines.scaling.wo
 """
 
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +24,7 @@ from pipelines.peers import PEERS, Peer, peer_of
 from pipelines.scaling.rows import N_COLUMNS, NOISE_VARIANCE
 
 try:
+    from pipelines.cells import results_aside
     from pipelines.reporting import REPORT, environment, plain_errors, write_report
     from pipelines.scaling.figures import draw
     from pipelines.scaling.run import KERNELS, OURS, Settings
@@ -270,15 +270,11 @@ def _planned(
 def write(records: list[dict[str, Any]], report: dict[str, Any], out: Path) -> None:
     """Write report.json, report.md and the figures aside, and move each into its place."""
     lines = summarise(records)
-    # Within the folder of runs, so that a stray one is not taken for somebody else's file.
-    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
-        aside = Path(name)
+    with results_aside(out) as aside:
         draw(lines, aside)
         (aside / "report.md").write_text(markdown(lines, report["notes"]), encoding="utf-8")
         body = {**report, "lines": lines, "slopes": slopes(lines), "runs": records}
-        written = write_report(aside, PIPELINE, body)
-        for file in written["files"]:
-            (aside / file).replace(out / file)
+        write_report(aside, PIPELINE, body)
 
 
 def show(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:

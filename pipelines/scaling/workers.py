@@ -1,7 +1,6 @@
 """Strong and weak scaling on workers: the plan, the runs, and the prediction that is measured."""
 
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 from dask.system import CPU_COUNT
 
 from dsgp.errors import ParameterError
+from pipelines.cells import results_aside
 from pipelines.reporting import REPORT, environment, write_report
 from pipelines.scaling.costs import Fitted, require_enough
 from pipelines.scaling.rows import N_COLUMNS
@@ -152,8 +152,7 @@ def _report(
 
 def _write(out: Path, report: dict[str, Any], fitted: Fitted) -> None:
     """Write everything aside and move each file into its place."""
-    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
-        aside = Path(name)
+    with results_aside(out) as aside:
         kept = {
             key: report[key]
             for key in ("data", "model", "cores", "costs", "standard_errors", "scatter", "check")
@@ -162,9 +161,7 @@ def _write(out: Path, report: dict[str, Any], fitted: Fitted) -> None:
         (aside / TABLE).write_text(csv(report["lines"]), encoding="utf-8")
         (aside / "report.md").write_text(markdown(report), encoding="utf-8")
         draw_workers(report, fitted, aside / PICTURE)
-        written = write_report(aside, PIPELINE, report)
-        for file in written["files"]:
-            (aside / file).replace(out / file)
+        write_report(aside, PIPELINE, report)
 
 
 def _show(report: dict[str, Any], out: Path) -> None:

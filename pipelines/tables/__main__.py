@@ -4,7 +4,6 @@
 """
 
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.interrupt import exit_on_termination
 
 try:
+    from pipelines.cells import listed, results_aside
     from pipelines.datasets.tables import NUMBER_JOBS, TABLE_JOBS, path_of
     from pipelines.reporting import REPORT, environment, plain_errors, write_report
     from pipelines.scaling.running import RUNS, require_own, run_all, say
@@ -84,8 +84,8 @@ def main(
     with plain_errors():
         if not minutes > 0:
             raise ParameterError(f"--minutes must be above 0, got {minutes}")
-        chosen, notes = methods_named(_listed(models))
-        jobs, absent = _jobs(_listed(only), data_dir)
+        chosen, notes = methods_named(listed(models))
+        jobs, absent = _jobs(listed(only), data_dir)
         notes += absent
         require_own(out, OWN_FILES)
         planned = [
@@ -108,14 +108,6 @@ def main(
         say(f"everything is in {out}")
         if failures:
             raise typer.Exit(1)
-
-
-def _listed(values: list[str] | None) -> list[str] | None:
-    """Values that are repeated or lists, each once."""
-    if values is None:
-        return None
-    words = [word.strip() for value in values for word in value.split(",")]
-    return list(dict.fromkeys(filter(None, words)))
 
 
 def _task(job: str) -> str:
@@ -145,9 +137,7 @@ def write(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:
     """Write report.md, results.csv, shares.csv and report.json aside, and move each into place."""
     lines, shares = lines_of(records, out / RUNS), shares_of(records)
     command = f"python -m pipelines.tables {' '.join(sys.argv[1:])}".strip()
-    # Within the folder of runs, so that a stray one is not taken for somebody else's file.
-    with tempfile.TemporaryDirectory(dir=out / RUNS, suffix=".aside") as name:
-        aside = Path(name)
+    with results_aside(out) as aside:
         text = markdown(lines, shares, notes, command)
         (aside / "report.md").write_text(text, encoding="utf-8")
         pd.DataFrame(lines).to_csv(aside / "results.csv", index=False)
@@ -161,8 +151,7 @@ def write(records: list[dict[str, Any]], notes: list[str], out: Path) -> None:
             "machine": records[0]["machine"],
             "runs": records,
         }
-        for file in write_report(aside, PIPELINE, report)["files"]:
-            (aside / file).replace(out / file)
+        write_report(aside, PIPELINE, report)
 
 
 if __name__ == "__main__":

@@ -6,22 +6,17 @@ NAME.npz with what each test row costs and then NAME.json with everything else, 
 
 import hashlib
 import json
-import os
-import platform
-import sys
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dsgp.interrupt import exit_on_termination
-from dsgp.places import replace_text
+from pipelines.cells import run_cell
 from pipelines.datasets import Floats, LabelledSplit, Split
 from pipelines.datasets.tables import TABLE_JOBS, TableJob, load_job, path_of, split_table
-from pipelines.reporting import environment, gathered_warnings, plain_errors, plain_json, release
+from pipelines.reporting import release
 from pipelines.run.measures import measure_classes, measure_regression
 from pipelines.scaling.run import Clock, own_peak_memory_mb
 from pipelines.tables.contract import Method, Predicted
@@ -80,25 +75,7 @@ class Settings:
 
 def main() -> None:
     """Run what the standard input asks for."""
-    asked = json.load(sys.stdin)
-    exit_on_termination()
-    with plain_errors():
-        settings, path = Settings(**asked["settings"]), Path(asked["path"])
-        with gathered_warnings() as messages:
-            outcome, arrays = measure(settings)
-        record = {
-            "settings": asdict(settings),
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            **outcome,
-            "warnings": messages,
-            "versions": environment(),
-            "machine": {"processors": os.cpu_count(), "system": platform.platform()},
-        }
-        aside = path.with_suffix(".npz.part")
-        with aside.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        aside.replace(path.with_suffix(".npz"))
-        replace_text(path, json.dumps(plain_json(record), indent=2, allow_nan=False))
+    run_cell(Settings, measure)
 
 
 def measure(settings: Settings) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dsgp.errors import ParameterError
+from pipelines.cells import installed
 from pipelines.tables import ours
 from pipelines.tables.contract import Method
 from pipelines.tables.mgcv import Mgcv
@@ -38,28 +38,5 @@ REFERENCE = "additive"
 
 
 def methods_named(names: list[str] | None) -> tuple[list[str], list[str]]:
-    """Methods to run, and a line for each that is left out.
-
-    Parameters
-    ----------
-    names : list of str or None
-        None is all that are installed.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such method, or one that is named is not installed.
-    """
-    chosen: list[str] = []
-    notes: list[str] = []
-    for name in names if names is not None else METHODS:
-        if name not in METHODS:
-            raise ParameterError(f"there is no model {name!r}; there are: {', '.join(METHODS)}")
-        lacking = METHODS[name].method.lacking()
-        if lacking is None:
-            chosen.append(name)
-        elif names is not None:
-            raise ParameterError(f"model {name}: {lacking}")
-        else:
-            notes.append(f"{name} is left out: {lacking}")
-    return chosen, notes
+    """Methods to run, and a line for each that is left out, as of ``installed``."""
+    return installed(names, {name: entry.method.lacking for name, entry in METHODS.items()})

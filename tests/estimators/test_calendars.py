@@ -1,13 +1,16 @@
 """Dates that come next, and the holidays among dates."""
 
+import datetime
 import sys
+import warnings
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dsgp import future_dates, holiday_levels
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 
 EASTER = {"Easter": ["2023-04-09", "2024-03-31"], "May Day": ["2023-05-01", "2024-05-01"]}
 
@@ -23,7 +26,42 @@ def test_dates_that_follow(freq, second):
     assert str(zoned.tz) == "Europe/Berlin"
 
 
+@pytest.mark.parametrize(
+    "freq", ["D", "B", "7D", "W-MON", "MS", "ME", "QS", "YS", "h", "15min", pd.DateOffset(months=1)]
+)
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_the_distance_is_that_of_the_dates_whatever_their_order_gaps_and_ties(freq, zone):
+    # From the 15th on for the offset of months: over the changes of the clock and a leap year.
+    whole = pd.date_range("2023-09-15", periods=240, freq=freq, tz=zone)
+    known = whole[:200].delete([3, 4, 50, 121])
+    shuffled = np.random.default_rng(0).permutation(np.r_[np.arange(len(known)), 5, 5, 9])
+    expected = [str(date) for date in whole[200:240]]
+    assert [str(date) for date in future_dates(known[shuffled], 40)] == expected
+
+
+def test_dates_without_a_common_distance_need_one():
+    known = pd.to_datetime(["2020-01-01", "2020-01-05", "2020-02-11", "2020-02-17"])
+    with pytest.raises(DataError, match="pass freq"):
+        future_dates(known, 3)
+    assert str(future_dates(known, 1, "D")[0].date()) == "2020-02-18"
+
+
+def test_a_frequency_that_the_last_date_is_not_of_warns():
+    mondays = pd.date_range("2024-01-01", periods=9, freq="W-MON")
+    with pytest.warns(DataWarning, match="Monday 2024-02-26, is not one .* Sunday 2024-03-03"):
+        future_dates(mondays, 2, "W")
+
+
+def test_numbers_are_no_dates_and_periods_are():
+    with pytest.raises(DataError, match="are numbers"):
+        future_dates(np.arange(9), 2)
+    months = pd.period_range("2023-01", periods=9, freq="M")
+    assert str(future_dates(months, 2)[1].date()) == "2023-11-01"
+
+
 def test_what_no_dates_follow():
+    with pytest.raises(ParameterError, match="later dates"):
+        future_dates("2024-01-01", 3, "-1D")
     with pytest.raises(ParameterError, match="freq"):
         future_dates("2024-01-01", 3, "no such")
     with pytest.raises(ParameterError, match="periods"):
@@ -41,6 +79,23 @@ def test_holidays_move_and_have_neighbours():
     assert (found == "none").sum() == len(days) - 4 - 4
     turned = {day: name for name, on in EASTER.items() for day in on}
     assert holiday_levels(days, turned, before=2, after=1).tolist() == found.tolist()
+
+
+def test_holidays_that_end_before_the_dates_warn():
+    yearly = {"Christmas": ["2021-12-25", "2022-12-25"], "Flood": ["2022-07-01"]}
+    with pytest.warns(DataWarning, match=r"reach 2023-12-31: 'Christmas' \(2022-12-25\)"):
+        holiday_levels(pd.date_range("2022-01-01", "2023-12-31"), yearly)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        holiday_levels(pd.date_range("2022-01-01", "2023-12-24"), yearly)
+
+
+def test_one_date_of_a_holiday_and_names_that_are_missing():
+    days = pd.date_range("2022-12-24", "2022-12-25")
+    for one in (pd.Timestamp("2022-12-25"), datetime.date(2022, 12, 25)):
+        assert holiday_levels(days, {"Christmas": one}).tolist() == ["none", "Christmas"]
+    with pytest.raises(DataError, match="name of '2022-12-25' is missing"):
+        holiday_levels(days, {"2022-12-25": float("nan")})
 
 
 def test_a_holiday_goes_before_the_neighbour_of_another():
