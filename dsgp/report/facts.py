@@ -15,7 +15,7 @@ from dsgp.estimators.classes import ClassEstimator
 from dsgp.models.cautions import BIN_ERROR
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
-from dsgp.report.words import number, share_of
+from dsgp.report.words import digits_of, number, share_of
 from dsgp.terms.bound import INTERACTIONS
 
 _PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask")
@@ -108,17 +108,16 @@ def _values_of(kind: Any, terms: Sequence[Any], name: str) -> str:
             continue
         if (read.centre, read.scale) != (0.0, 1.0) or not len(points):
             continue
-        ends = [_written(float(end), kind) for end in (points.min(), points.max())]
-        return f"{ends[0]} to {ends[1]}; {len(points):,} points"
+        ends = [float(points.min()), float(points.max())]
+        digits = digits_of(ends, 4)
+        low, high = (
+            str(np.datetime64(round(end * 86_400), "s"))[:10]
+            if kind is not None and kind.is_date
+            else number(end, digits)
+            for end in ends
+        )
+        return f"{low} to {high}; {len(points):,} points"
     return "–"
-
-
-def _written(value: float, kind: Any) -> str:
-    if kind is not None and kind.is_date:
-        return str(np.datetime64("1970-01-01", "s") + np.timedelta64(round(value * 86400), "s"))[
-            :10
-        ]
-    return number(value, 4)
 
 
 def _use_of(part: Any, name: str, terms: Sequence[Any], inputs: set[str]) -> str:

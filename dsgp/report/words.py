@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from dsgp.plotting.panels import link_of
 
 # Digits that charts keep; more cannot be seen.
 _DIGITS = 5
+# All that a number has.
+_ALL_DIGITS = 17
 # Numbers that are written without a power of ten.
 _SMALL, _LARGE = 1e-4, 1e7
 _FINE = 0.95  # per cent below which there are two decimals
@@ -24,6 +28,37 @@ def significant(value: float, digits: int = _DIGITS) -> float:
     (1234.6, 0.00012346, 0.0)
     """
     return float(f"{value:.{digits}g}")
+
+
+def digits_of(values: Any, digits: int = _DIGITS) -> int:
+    """Digits that write numbers apart: more where they are close together and far from zero.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import digits_of
+    >>> digits_of([0.0, 2.0], 3), digits_of([1e6, 1e6 + 10], 3)
+    (3, 8)
+    """
+    known = np.asarray(values, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    span = float(np.ptp(known)) if len(known) else 0.0
+    if span == 0:
+        return digits
+    shared = math.floor(math.log10(float(np.abs(known).max()) / span))
+    return min(digits + max(shared, 0), _ALL_DIGITS)
+
+
+def fine(values: Any) -> list[float]:
+    """Round numbers to what can be seen of all that they span, wherever zero is.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import fine
+    >>> fine([0.123456789, 1.0]), fine([1_000_000.123456789, 1_000_001.0])
+    ([0.12346, 1.0], [1000000.1235, 1000001.0])
+    """
+    digits = digits_of(values)
+    return [significant(float(value), digits) for value in values]
 
 
 def number(value: float, digits: int = 3) -> str:

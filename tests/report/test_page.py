@@ -1,6 +1,7 @@
 """Pages about fitted models: they stand alone, have every term, and say what the model says."""
 
 import builtins
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -129,6 +130,38 @@ def test_every_term_is_there_with_a_chart_and_what_the_model_says_of_it(text, mo
     assert len(set(ids)) == len(ids)
     targets = [href[1:] for href in page.attributes("href") if href.startswith("#")]
     assert set(targets) <= set(ids)
+
+
+def test_inputs_close_together_and_far_from_zero_stay_apart():
+    n = 80
+    table = pd.DataFrame(
+        {
+            "hour": pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(n), "h"),
+            "far": 1e6 + RNG.permutation(n) / 8,
+        }
+    )
+    y = np.sin(table["far"] - 1e6) + np.cos(np.arange(n) / 9)
+    model = AdditiveGPRegressor(bins=None).fit(table, y + 1e6)
+    page = report.report_page(model, table, y + 1e6)
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
+    charts = {one["description"].split(" along ")[-1]: one for one in specs.values()}
+    for name, unit, ends in (
+        ("hour", 86_400_000, [19844.0, 19844.0 + (n - 1) / 24]),
+        ("far", 1, [1e6, 1e6 + (n - 1) / 8]),
+    ):
+        chart = next(one for key, one in charts.items() if key.startswith(f"{name}, "))
+        bars, function = chart["layer"]
+        x = [row["x"] for row in function["data"]["values"]]
+        assert len(set(x)) == len(x) >= 100
+        assert len({row["x"] for row in bars["data"]["values"]}) == len(bars["data"]["values"])
+        np.testing.assert_allclose(
+            np.array([x[0], x[-1]]) / unit, ends, rtol=0, atol=1e-4 * (ends[1] - ends[0])
+        )
+    (cloud,) = [one for one in specs.values() if "against predicted" in one["description"]]
+    low, high = cloud["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    assert high - low == pytest.approx(np.ptp(y), rel=0.2)
+    assert "1,000,000 to 1,000,009.88; 80 points" in _Reader(page).words
+    assert "%H:%M" in page
 
 
 def test_names_of_users_are_text_and_never_markup(text):
