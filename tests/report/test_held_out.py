@@ -1,0 +1,106 @@
+"""What a page says of intervals on held-out rows, beside the intervals and the simulated truth."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dsgp import AdditiveGPRegressor, GeneralizedAdditiveGP
+from dsgp.report.held_out import held_out_of
+from dsgp.report.rendering import Charts
+
+pytest.importorskip("vl_convert")
+LEVELS = ("50%", "80%", "90%", "95%")
+
+
+def _held_out(model, X, y, **extra):
+    found = held_out_of(model, X, y, extra, Charts(), "y")
+    return found, {level: float(share.rstrip("%")) / 100 for level, share in found.coverage}
+
+
+def _heavy_tails(n):
+    random = np.random.default_rng(3)
+    X = pd.DataFrame({"a": random.uniform(-2, 2, n)})
+    return X, np.sin(2 * X["a"]).to_numpy() + 0.3 * random.standard_t(2, n)
+
+
+def test_coverage_is_that_of_calibrated_intervals():
+    X, y = _heavy_tails(700)
+    model = AdditiveGPRegressor().fit(X[:200], y[:200])
+    before = _held_out(model, X[400:], y[400:])[1]
+    model.calibrate(X[200:400], y[200:400])
+    found, after = _held_out(model, X[400:], y[400:])
+    assert tuple(after) == LEVELS
+    for level in LEVELS:
+        low, high = model.predict_interval(X[400:], float(level[:-1]) / 100, include_noise=True)
+        share = np.mean((low <= y[400:]) & (y[400:] <= high))
+        assert after[level] == pytest.approx(share, abs=6e-4)
+    # Of heavy tails the model's own intervals hold far too many rows at half.
+    assert after["50%"] < before["50%"] - 0.05
+    assert any("calibrated on 200 rows" in note for note in found.notes)
+
+
+def test_levels_that_few_calibrating_rows_cannot_promise_are_left_out():
+    X, y = _heavy_tails(300)
+    model = AdditiveGPRegressor().fit(X[:200], y[:200])
+    for n_rows, expected in ((3, LEVELS[:1]), (4, LEVELS[:2]), (9, LEVELS[:3]), (19, LEVELS)):
+        model.calibrate(X[200 : 200 + n_rows], y[200 : 200 + n_rows])
+        assert tuple(_held_out(model, X[250:], y[250:])[1]) == expected
+
+
+@pytest.mark.parametrize("n_calibrating", [0, 400])
+def test_intervals_of_small_counts_are_not_called_too_wide(n_calibrating):
+    n = 2400
+    random = np.random.default_rng(5)
+    X = pd.DataFrame({"a": random.uniform(-1, 1, n)})
+    years = random.uniform(0.5, 1.5, n)
+    y = random.poisson(0.4 * years * np.exp(X["a"])).astype(float)
+    fit, calibrating, new = slice(600), slice(600, 600 + n_calibrating), slice(1000, None)
+    model = GeneralizedAdditiveGP("poisson").fit(X[fit], y[fit], exposure=years[fit])
+    if n_calibrating:
+        model.calibrate(X[calibrating], y[calibrating], exposure=years[calibrating])
+    found, coverage = _held_out(model, X[new], y[new], exposure=years[new])
+    low, high = model.predict_interval(X[new], 0.5, include_noise=True, exposure=years[new])
+    inside = np.mean((low <= y[new]) & (y[new] <= high))
+    assert inside > 0.65  # whole numbers: most rows are 0, which any interval holds
+    if n_calibrating:
+        assert coverage["50%"] == pytest.approx(inside, abs=6e-4)
+    else:
+        for level, share in coverage.items():
+            nominal = float(level[:-1]) / 100
+            ends = stats.binom.interval(0.999, n - 1000, nominal)
+            assert ends[0] <= share * (n - 1000) <= ends[1]
+    assert not any("wider than" in note for note in found.notes)
+    (figure,) = [one for one in found.figures if "as often" in one.title]
+    assert ("randomised" in figure.text) == (n_calibrating == 0)
+
+
+def test_intervals_of_varying_noise_and_of_transforms_hold_as_often_as_predict_interval_does():
+    random = np.random.default_rng(7)
+    X = pd.DataFrame({"a": random.uniform(-2, 2, 500), "c": random.uniform(0, 1, 500)})
+    y = np.exp(np.sin(X["a"]) + np.exp(2 * X["c"] - 2) * random.standard_normal(500)).to_numpy()
+    for options in ({"noise_terms": ["c"]}, {}):
+        model = AdditiveGPRegressor(target_transform="log", **options).fit(X[:300], y[:300])
+        coverage = _held_out(model, X[300:], y[300:])[1]
+        for level in LEVELS:
+            low, high = model.predict_interval(X[300:], float(level[:-1]) / 100, include_noise=True)
+            share = np.mean((low <= y[300:]) & (y[300:] <= high))
+            assert coverage[level] == pytest.approx(share, abs=6e-4)
+
+
+def test_intervals_that_are_too_narrow_or_too_wide_are_told_of():
+    random = np.random.default_rng(8)
+    X = pd.DataFrame({"a": random.uniform(-2, 2, 600)})
+    y = np.sin(X["a"]).to_numpy() + 0.3 * random.standard_normal(600)
+    model = AdditiveGPRegressor().fit(X[:300], y[:300])
+    for factor, said in ((2.0, "too narrow"), (0.2, "wider than"), (1.0, None)):
+        mean = model.predict(X[300:])
+        notes = _held_out(model, X[300:], mean + factor * (y[300:] - mean))[0].notes
+        if said is None:
+            assert notes == []
+        else:
+            (note,) = notes
+            assert said in note
+            assert re.search(r"\d\d\.\d%|100\.0%", note)
