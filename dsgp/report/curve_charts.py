@@ -21,6 +21,7 @@ from dsgp.report.marks import (
     without_tooltip,
     zero_line,
 )
+from dsgp.report.words import fine
 from dsgp.terms import Floats
 
 
@@ -53,7 +54,6 @@ def curve(
     """
     colour = INK if told else FAINT
     x_encoding = without_tooltip(axis)
-    bare = {key: value for key, value in x_encoding.items() if key != "title"} | {"title": None}
     quantity = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
     hover: Spec = {
         "name": "hover",
@@ -105,7 +105,7 @@ def curve(
                 "data": {"values": records(x=edges[:-1], z=edges[1:], n=counts)},
                 "mark": {"type": "rect", "color": GREY, "opacity": 0.75},
                 "encoding": {
-                    "x": bare,
+                    "x": x_encoding,
                     "x2": {"field": "z"},
                     "y": {
                         "field": "n",
@@ -144,6 +144,8 @@ def few_values(
         x_encoding |= {
             "scale": {"domain": [float(x[0]) - margin, float(x[-1]) + margin], "nice": False}
         }
+        if "values" not in axis["axis"]:
+            x_encoding["axis"] = {"values": fine(x), "format": "", "labelOverlap": True}
     tooltip = tooltip_of(str(axis.get("title")), y, level, axis)
     quantity = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
     return chart(

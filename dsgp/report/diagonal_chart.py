@@ -34,11 +34,9 @@ def diagonal(
         ends += list(cloud)
     if low is not None and high is not None:
         ends += [low, high]
-    first, last = (
-        (0.0, 1.0)
-        if as_percent
-        else (min(map(np.nanmin, ends)), max(map(np.nanmax, ends)))
-    )  # fmt: skip
+    # Shares from zero on, but not beyond what there is: rare classes have small probabilities.
+    first = 0.0 if as_percent else float(min(map(np.nanmin, ends)))
+    last = float(max(map(np.nanmax, ends)))
     ends_shown = fine([first, last])
     scale = {"domain": ends_shown, "nice": True}
     form = {"format": ".0%"} if as_percent else {}

@@ -108,7 +108,7 @@ class Drawing:
         """Return the encoding of inputs along an axis, and what they are multiplied by."""
         kind = None if read is None else self.model._columns.kinds.get(read.column)
         if read is None or kind is None or not kind.is_date or read.part is not None:
-            return axis_of(None, title), 1.0
+            return axis_of(None, title, inputs), 1.0
         if read.period == "year":
             return axis_of(_ticks(_month_starts(), MONTHS, 3), title), 1.0
         if read.period == "week":
@@ -155,7 +155,7 @@ class Drawing:
         if weight > 0 and bound.family != "constant":
             notes.append(
                 f"{weight:.2%} of the rows lie beyond what is drawn, in long tails, where the "
-                "curve is little known."
+                "curve is little known. The effect above, from lowest to highest, includes them."
             )
         spec = curve(x, panel.mean, panel.low, panel.high, bars, **shared)
         return Picture(self.drawn.add(spec), tuple(notes))
@@ -175,9 +175,10 @@ class Drawing:
         if n > MOST_LEVELS:
             ranked = np.argsort(panel.mean, kind="stable")
             shown = np.concatenate([ranked[:half], ranked[-half:]])
+            rest = "all" if n <= _MOST_LISTED else f"the {_MOST_LISTED:,} farthest from zero"
             notes.append(
-                f"The {half} lowest and the {half} highest of {n:,} levels; the table below has "
-                f"{'all' if n <= _MOST_LISTED else f'the {_MOST_LISTED:,} farthest from zero'}."
+                f"The {half} lowest and the {half} highest of {n:,} levels; on a screen, the table "
+                f"below has {rest}."
             )
             listed = _listed(panel)
         names = [short_name(panel.names[k], 26) for k in shown]

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError, UnseenLevelsWarning
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.report.held_out_classes import of_categories, of_classes
 from dsgp.report.held_out_numbers import of_numbers
 from dsgp.report.measures import HeldOut
 from dsgp.report.rendering import Charts
-from dsgp.rows.sources import plain_table
+from dsgp.report.words import listed_names
+from dsgp.rows.sources import numbers_of, plain_table
 from dsgp.terms import Floats
 
 
@@ -70,11 +71,28 @@ def held_out_of(
         else:
             if not isinstance(model, ResponseEstimator):
                 _refuse(given, model)
-            found = of_numbers(model, X, observed.astype(np.float64), given, drawn, target)
-    # Of several predictions of the same rows each says the same.
-    texts = dict.fromkeys(str(one.message) for one in said if one.category is DataWarning)
-    notes += [f"{text[:1].upper()}{text[1:]}." for text in texts]
+            numbers = numbers_of("the held-out target", observed)
+            found = of_numbers(model, X, numbers, given, drawn, target)
+    notes += _notes_of([one.message for one in said if issubclass(one.category, DataWarning)])
     return HeldOut(**{**found, "notes": [*notes, *found["notes"]], "n_rows": len(observed)})
+
+
+def _notes_of(messages: Sequence[Any]) -> list[str]:
+    """Say each once, as several predictions of the same rows warn alike, and levels together."""
+    unseen = {
+        message.term: message.count
+        for message in messages
+        if isinstance(message, UnseenLevelsWarning)
+    }
+    texts = [str(one) for one in messages if not isinstance(one, UnseenLevelsWarning)]
+    notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(texts)]
+    if unseen:
+        listed = listed_names(f"{name} ({count:,})" for name, count in unseen.items())
+        notes.append(
+            f"Some held-out rows have a level that no training row had, in {listed}. Its effect is "
+            "taken to be 0, with the standard deviation of the levels."
+        )
+    return notes
 
 
 def _observed(X: Any, y: Any) -> tuple[Any, NDArray[Any], int]:
@@ -107,7 +125,7 @@ def _values_of(X: Any, role: str, value: Any, observed: NDArray[Any]) -> Floats:
         if not isinstance(X, pd.DataFrame) or value not in X.columns:
             raise DataError(f"the held-out table has no column {value!r} for {role}")
         value = X[value]
-    values = np.asarray(value, dtype=np.float64)
+    values = numbers_of(role, value)
     if values.shape != observed.shape:
         raise DataError(
             f"{role} must have a number for each of the {len(observed)} held-out rows, got the "

@@ -83,7 +83,8 @@ def of_numbers(
     inside = _coverages(model, X, y, given)
     calibrated = getattr(model, "n_calibrated_", 0)
     whole = isinstance(model, ResponseEstimator) and model.likelihood_.name in _WHOLE
-    notes = _note_of_coverage(*inside[-1], len(y), whole)
+    at_least = whole and bool(calibrated)
+    notes = _note_of_coverage(*inside[-1], len(y), at_least)
     if calibrated:
         notes.append(
             f"Intervals of new observations are calibrated on {calibrated:,} rows (conformal)."
@@ -101,15 +102,15 @@ def of_numbers(
                     titles=("stated probability of the interval", "held-out rows inside"),
                 )
             ),
-            "Points above the dashed line: intervals are wider than need be. Below: too narrow. "
-            "Vertical lines are what chance allows."
-            + (_OF_COUNTS if whole and not calibrated else ""),
+            "Points above the dashed line: intervals are wider than they need be. Below: too "
+            "narrow. Vertical lines: 95% confidence intervals."
+            + (_OF_COUNTS if whole and not at_least else ""),
         ),
         Figure(
             "Predicted and observed",
             drawn.add(_predicted(mean, y, target)),
-            "Blue: mean of the observations in groups of rows with like predictions, which should "
-            "lie on the dashed line. Grey: single rows.",
+            "Blue: mean of the observations in groups of rows with similar predictions, which "
+            "should lie on the dashed line. Grey: single rows.",
         ),
     ]  # fmt: skip
     return {
@@ -140,12 +141,12 @@ def _coverages(model: Any, X: Any, y: Floats, given: Mapping[str, Any]) -> list[
 
 
 def _binomial(count: int, number_of_rows: int) -> tuple[float, float]:
-    ends = binomtest(count, number_of_rows).proportion_ci(0.95, method="wilson")
+    ends = binomtest(count, number_of_rows).proportion_ci(0.95)  # exact
     return float(ends.low), float(ends.high)
 
 
-def _note_of_coverage(level: float, count: int, n: int, whole: bool) -> list[str]:
-    """Warn of intervals that hold too few rows, or too many, which those of counts always do."""
+def _note_of_coverage(level: float, count: int, n: int, at_least: bool) -> list[str]:
+    """Warn of intervals that hold too few rows, or too many unless they hold a level at least."""
     low, high = _binomial(count, n)
     share = count / n
     if high < level and level - share > _FAR:
@@ -153,7 +154,7 @@ def _note_of_coverage(level: float, count: int, n: int, whole: bool) -> list[str
             f"Intervals of {level:.0%} hold only {share:.1%} of the held-out rows: they are too "
             "narrow, and the model is surer of itself than it should be."
         ]
-    if low > level and share - level > _FAR and not whole:
+    if low > level and share - level > _FAR and not at_least:
         return [
             f"Intervals of {level:.0%} hold {share:.1%} of the held-out rows: they are wider "
             "than they need be."

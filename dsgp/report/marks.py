@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgp.report.words import fine
+from dsgp.report.words import GROUPED, fine
+from dsgp.terms import Floats
 
 Spec = dict[str, Any]
 
@@ -101,14 +102,16 @@ def names_downwards(padding: int, limit: int) -> Spec:
     }
 
 
-def axis_of(column: Spec | None, title: str) -> Spec:
+def axis_of(column: Spec | None, title: str, inputs: Floats | None = None) -> Spec:
     """Return the encoding of inputs along an axis of numbers, or of what ``column`` says."""
+    small = inputs is not None and np.abs(inputs).max(initial=0.0) < GROUPED
+    form = {"format": "f"} if small else {}  # without it thousands are set apart, of years too
     return {
         "field": "x",
         "type": "quantitative",
         "title": title,
         "scale": {"zero": False, "nice": False},
-        "axis": {"tickCount": 6},
+        "axis": {"tickCount": 6, **form},
         **(column or {}),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ _DIGITS = 5
 _ALL_DIGITS = 17
 # Numbers that are written without a power of ten.
 _SMALL, _LARGE = 1e-4, 1e7
+# Numbers whose thousands are set apart; smaller ones may be years.
+GROUPED = 1e4
+# Names in a sentence.
+_NAMED = 8
 _FINE = 0.95  # per cent below which there are two decimals
 
 
@@ -69,6 +74,8 @@ def number(value: float, digits: int = 3) -> str:
     >>> from dsgp.report.words import number
     >>> number(1234567.0), number(-0.01234), number(3e-9), number(float("nan"))
     ('1,230,000', '−0.0123', '3e-09', '–')
+    >>> number(1995.0, 4), number(12345.0, 5)
+    ('1995', '12,345')
     """
     if math.isnan(value):
         return "–"
@@ -76,7 +83,7 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.{digits}g}".replace("-", "−", 1 if value < 0 else 0)
     rounded = significant(value, digits)
     decimals = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
-    text = f"{rounded:,.{decimals}f}"
+    text = f"{rounded:{',' if abs(rounded) >= GROUPED else ''}.{decimals}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", "−")
 
@@ -84,6 +91,14 @@ def number(value: float, digits: int = 3) -> str:
 def signed(value: float) -> str:
     """Write an effect, with its sign."""
     return number(value) if math.isnan(value) or value <= 0 else f"+{number(value)}"
+
+
+def listed_names(names: Iterable[str]) -> str:
+    """Name the first of some things, and say how many more there are."""
+    all_names = list(names)
+    more = len(all_names) - _NAMED
+    shown = ", ".join(all_names[:_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def share_of(value: float) -> str:

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dsgp import AdditiveGPRegressor, GeneralizedAdditiveGP
+from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP
+from dsgp.errors import DataError
+from dsgp.report.diagonal_chart import diagonal
 from dsgp.report.held_out import held_out_of
 from dsgp.report.rendering import Charts
 
@@ -104,3 +106,44 @@ def test_intervals_that_are_too_narrow_or_too_wide_are_told_of():
             (note,) = notes
             assert said in note
             assert re.search(r"\d\d\.\d%|100\.0%", note)
+
+
+def test_what_is_known_of_a_few_rows_is_no_reason_to_warn():
+    X, y = _heavy_tails(60)
+    model = AdditiveGPRegressor().fit(X[:50], y[:50])
+    mean, std = model.predict(X[50:52], return_std=True, include_noise=True)
+    found, coverage = _held_out(model, X[50:52], mean + std * [0.1, 9.0])
+    assert coverage["95%"] == 0.5  # one of two, which is not unlikely enough
+    assert found.notes == []
+
+
+def test_levels_that_no_training_row_had_are_named_together():
+    random = np.random.default_rng(9)
+    X = pd.DataFrame({name: random.choice(list("abcd"), 200) for name in ("one", "two")})
+    y = random.standard_normal(200) + (X["one"] == "a")
+    new = X[:50].copy()
+    new.loc[:2, "one"], new.loc[7, "two"] = "new", "other"
+    regressor = AdditiveGPRegressor().fit(X, y)
+    classifier = AdditiveGPClassifier().fit(X, np.digitize(y, [0, 1]))
+    for model, target in ((regressor, y[:50]), (classifier, np.digitize(y[:50], [0, 1]))):
+        notes = [note for note in _held_out(model, new, target)[0].notes if "level" in note]
+        (note,) = notes
+        assert "no training row had, in one (3), two (1)." in note
+
+
+def test_a_target_of_text_is_refused_by_its_name():
+    X, y = _heavy_tails(60)
+    model = AdditiveGPRegressor().fit(X, y)
+    with pytest.raises(DataError, match="held-out target is not numeric"):
+        _held_out(model, X, np.full(60, "a lot"))
+    counts = GeneralizedAdditiveGP("poisson").fit(X, np.arange(60.0))
+    with pytest.raises(DataError, match="exposure is not numeric"):
+        _held_out(counts, X, y, exposure=np.full(60, "long"))
+
+
+def test_probabilities_of_a_rare_class_have_a_chart_of_their_size():
+    chart = diagonal(
+        np.array([0.01, 0.04]), np.array([0.0, 0.05]), np.array([0.0, 0.01]),
+        np.array([0.03, 0.09]), as_percent=True, titles=("a", "b"),
+    )  # fmt: skip
+    assert chart["layer"][-1]["encoding"]["x"]["scale"]["domain"] == [0.0, 0.09]

@@ -184,6 +184,34 @@ def test_the_data_and_what_was_done_to_them(text):
     assert "Made on" in words
 
 
+def test_the_noise_that_varies_has_its_columns_and_is_called_typical():
+    table = pd.DataFrame(RNG.uniform(0, 1, (200, 2)), columns=["a", "spread"])
+    y = np.sin(6 * table["a"]) + np.exp(table["spread"] - 2) * RNG.standard_normal(200)
+    model = AdditiveGPRegressor(terms=[Smooth("a")], noise_terms=[Linear("spread")]).fit(table, y)
+    words = _Reader(report.report_page(model)).words
+    assert re.search(r"spread number \S+ 0 the noise variance", words)
+    assert "noise, typical standard deviation" in words
+
+
+def test_years_have_no_thousands_and_effects_beyond_a_chart_are_said_to_be_there():
+    table = pd.DataFrame({"year": RNG.integers(1950, 2024, 300), "size": RNG.lognormal(8, 2, 300)})
+    y = np.sin(table["year"] / 9) + np.log(table["size"])
+    page = report.report_page(AdditiveGPRegressor().fit(table, y))
+    words = _Reader(page).words
+    assert re.search(r"year number 19\d\d to 20\d\d;", words)
+    assert re.search(r"size number .*? to \d+,\d{3}", words)
+    assert "from lowest to highest, includes them" in words
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
+    axes = {
+        one["description"]: one["layer"][1]["layer"][0]["encoding"]["x"]
+        for one in specs.values()
+        if " along " in one["description"]
+    }
+    (year,) = [axis for key, axis in axes.items() if "year" in key]
+    assert year["axis"]["format"] == "f"
+    assert year["title"] == "year"
+
+
 def test_accuracy_is_that_of_the_predictions(text, model):
     rows, y = X.iloc[:90], Y.iloc[:90]
     mean, std = model.predict(rows, return_std=True, include_noise=True)
