@@ -76,7 +76,7 @@ class UnseenLevelsWarning(DataWarning):
         Number of these rows.
     """
 
-    def __init__(self, message: str, term: str, count: int) -> None:
+    def __init__(self, message: str, term: str = "", count: int = 0) -> None:
         super().__init__(message)
         self.term = term
         self.count = count

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dsgp import memory
 from dsgp.errors import DataError, DataWarning, ParameterError, UnseenLevelsWarning
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.response import ResponseEstimator
@@ -20,6 +21,10 @@ from dsgp.report.rendering import Charts
 from dsgp.report.words import listed_names
 from dsgp.rows.sources import numbers_of, plain_table
 from dsgp.terms import Floats
+
+# Numbers of 8 bytes that predictions and measures take per row, beside its inputs and the
+# probabilities of classes: measured, most for counts.
+_NUMBERS_A_ROW = 32
 
 
 def held_out_of(
@@ -46,8 +51,11 @@ def held_out_of(
         If the table does not have the columns of the fit, or no row has an observation.
     ParameterError
         If the model has nothing to do with the numbers in ``extra``.
+    MemoryLimitError
+        If the rows are too many for their predictions to fit into memory.
     """
     X, observed, n_without = _observed(X, y)
+    _require_memory(model, X, copied=bool(n_without))
     given = {role: _values_of(X, role, value, observed) for role, value in extra.items()}
     if n_without:
         kept = ~pd.isna(observed)
@@ -75,6 +83,17 @@ def held_out_of(
             found = of_numbers(model, X, numbers, given, drawn, target)
     notes += _notes_of([one.message for one in said if issubclass(one.category, DataWarning)])
     return HeldOut(**{**found, "notes": [*notes, *found["notes"]], "n_rows": len(observed)})
+
+
+def _require_memory(model: Any, X: Any, copied: bool) -> None:
+    """Refuse rows whose predictions and measures do not fit into memory."""
+    n_classes = len(model.classes_) if isinstance(model, ClassEstimator) else 0
+    per_row = 8.0 * (_NUMBERS_A_ROW + model.n_features_in_ + 2 * n_classes)
+    memory.require(
+        f"the accuracy on {len(X):,} held-out rows",
+        per_row * len(X) + (memory.held(X) if copied else 0),
+        "pass fewer held-out rows",
+    )
 
 
 def _notes_of(messages: Sequence[Any]) -> list[str]:

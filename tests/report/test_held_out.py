@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, GeneralizedAdditiveGP
-from dsgp.errors import DataError
+from dsgp.errors import DataError, MemoryLimitError
 from dsgp.report.diagonal_chart import diagonal
 from dsgp.report.held_out import held_out_of
 from dsgp.report.rendering import Charts
@@ -147,3 +147,21 @@ def test_probabilities_of_a_rare_class_have_a_chart_of_their_size():
         np.array([0.03, 0.09]), as_percent=True, titles=("a", "b"),
     )  # fmt: skip
     assert chart["layer"][-1]["encoding"]["x"]["scale"]["domain"] == [0.0, 0.09]
+
+
+def test_rows_whose_predictions_do_not_fit_into_memory_are_refused(monkeypatch):
+    X, y = _heavy_tails(200)
+    labels = np.digitize(y, [0])
+    for model, target, numbers in (
+        (AdditiveGPRegressor().fit(X, y), y, 33),
+        (AdditiveGPClassifier().fit(X, labels), labels, 37),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr("dsgp.memory.available", lambda: 200 * 8 * 30)
+            with pytest.raises(MemoryLimitError, match="on 200 held-out rows needs"):
+                _held_out(model, X, target)
+            patch.setattr("dsgp.memory.available", lambda bytes_=200 * 8 * numbers: bytes_)
+            _held_out(model, X, target)
+            gaps = np.where(np.arange(200) < 3, np.nan, target)  # the others are copied
+            with pytest.raises(MemoryLimitError):
+                _held_out(model, X.assign(more=1.0, still=2.0), gaps)
