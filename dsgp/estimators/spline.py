@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -17,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import memory, storage
 from dsgp.errors import ConvergenceWarning, DataError, ParameterError
 from dsgp.estimators.framed import interval_of
+from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.models.checks import require_choice, require_level, require_positive
 from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineData, SplineModel
 from dsgp.models.store_schema import check_spline
+from dsgp.models.summary import SummaryText
 from dsgp.rows.sources import (
     Rows,
     Wanted,
@@ -44,7 +47,7 @@ _LEAST_WEIGHT = 1e-10
 _NO_NOISE = 1e-26
 
 
-class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
+class SmoothingSpline(Reported, RegressorMixin, Saved, BaseEstimator):
     r"""Smoothing spline of one column, as a Gaussian process, in linear time.
 
     .. math:: y = f(x) + \varepsilon, \quad \varepsilon \sim N(0, \sigma^2 / w), \quad
@@ -143,7 +146,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         require_choice("order", self.order, (1, 2, 3))
         if self.smoothing is not None:
             require_positive("smoothing", self.smoothing)
-        source = source_of(_as_table(X), y, sample_weight, wanted=Wanted())
+        source = source_of(as_table(X), y, sample_weight, wanted=Wanted())
         if len(source.names) != 1:
             raise DataError(
                 f"SmoothingSpline fits one column, and X has {len(source.names)}: "
@@ -235,6 +238,15 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         """Trace of the smoother."""
         check_is_fitted(self)
         return self.model_.effective_dof
+
+    def _points(self) -> tuple[Floats, Floats, Floats]:
+        """Distinct inputs, their mean targets and total weights, in the units of the rows."""
+        data, place = self.model_.data, self._place
+        return (
+            place["offset"] + place["extent"] * data.points,
+            place["centre"] + place["scale"] * data.target,
+            place["heaviest"] * data.weight,
+        )
 
     # ------------------------------------------------------------------ predicting
 
@@ -344,7 +356,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
 
     def _answers(self, X: Any, derivative: int) -> Any:
-        table = _as_table(X)
+        table = as_table(X)
         function = partial(self._answer_table, derivative)
         return map_table(table, function, 2) if is_lazy(table) else function(table)
 
@@ -364,12 +376,12 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
-    def summary(self) -> str:
+    def summary(self) -> SummaryText:
         """Describe the fitted model in a few lines."""
         check_is_fitted(self)
         kind = {1: "broken line", 2: "cubic spline", 3: "quintic spline"}[self.order]
         how = "learned by restricted likelihood" if self.smoothing is None else "given"
-        return "\n".join(
+        text = "\n".join(
             [
                 f"SmoothingSpline of {self._columns.names[0]}: {kind}, {self.n_rows_} rows at "
                 f"{len(self.model_.data.points)} points",
@@ -380,6 +392,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
                 f"log restricted likelihood: {self.log_marginal_likelihood_:.2f}",
             ]
         )
+        return SummaryText(text, f"<pre>{escape(text)}</pre>")
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
         data, columns = self.model_.data, self._columns
@@ -426,7 +439,7 @@ class SmoothingSpline(RegressorMixin, Saved, BaseEstimator):
         return model
 
 
-def _as_table(X: Any) -> Any:
+def as_table(X: Any) -> Any:
     """Make a table of one column of an array of one dimension, or of a series."""
     if isinstance(X, pd.Series):
         return X.to_frame("x" if X.name is None else X.name)

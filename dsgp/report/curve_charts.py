@@ -36,6 +36,7 @@ def curve(
     y: str,
     level: float,
     told: bool,
+    rows: tuple[Floats, Floats] | None = None,
 ) -> Spec:
     """A curve with its band above a histogram of the inputs.
 
@@ -51,10 +52,23 @@ def curve(
     level : float
     told : bool
         Whether the band excludes zero somewhere; grey otherwise.
+    rows : (inputs, targets), optional
+        What the function was fitted to, (n_points,) each: it is no effect, and its axis need not
+        have zero.
     """
     colour = INK if told else FAINT
     x_encoding = without_tooltip(axis)
-    quantity = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
+    quantity: Spec = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
+    below = [zero_line()]
+    if rows is not None:
+        quantity["scale"] = {"zero": False}
+        below = [
+            {
+                "data": {"values": records(x=rows[0], m=rows[1])},
+                "mark": {"type": "circle", "size": 12, "opacity": 0.4, "color": FAINT},
+                "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},
+            }
+        ]
     hover: Spec = {
         "name": "hover",
         "select": {
@@ -77,7 +91,7 @@ def curve(
                     "y2": {"field": "h"},
                 },
             },
-            zero_line(),
+            *below,
             {
                 "mark": {"type": "line", "color": colour, "strokeWidth": 2},
                 "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},

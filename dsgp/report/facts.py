@@ -315,7 +315,7 @@ def again_of(model: Any, target: str) -> Again:
         f'table = pd.read_parquet("train.parquet")  # the rows of the fit, which are not kept\n'
         f"y = table.pop({target!r})\n"
         f"model = {_called(model, defaults)}\n"
-        "model.fit(table, y)\n"
+        f"model.fit({_inputs(model)}, y)\n"
     )
     seed = getattr(model, "random_state", None)
     told = (
@@ -334,6 +334,12 @@ def again_of(model: Any, target: str) -> Again:
         told,
         ", ".join(f"{stage} {value:.3g} s" for stage, value in seconds.items()),
     )
+
+
+def _inputs(model: Any) -> str:
+    """Write the inputs of a fit: a spline has one column of the table."""
+    names: Any = getattr(model, "feature_names_in_", ())
+    return f"table[[{str(names[0])!r}]]" if len(names) == 1 else "table"
 
 
 def _called(model: Any, defaults: dict[str, Any]) -> str:

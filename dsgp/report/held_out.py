@@ -14,6 +14,7 @@ from dsgp import memory
 from dsgp.errors import DataError, DataWarning, ParameterError, UnseenLevelsWarning
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.response import ResponseEstimator
+from dsgp.estimators.spline import SmoothingSpline, as_table
 from dsgp.report.held_out_classes import of_categories, of_classes
 from dsgp.report.held_out_numbers import of_numbers
 from dsgp.report.measures import HeldOut
@@ -54,6 +55,8 @@ def held_out_of(
     MemoryLimitError
         If the rows are too many for their predictions to fit into memory.
     """
+    if isinstance(model, SmoothingSpline):
+        X = as_table(X)
     X, observed, n_without = _observed(X, y)
     _require_memory(model, X, copied=bool(n_without))
     given = {role: _values_of(X, role, value, observed) for role, value in extra.items()}
