@@ -62,3 +62,21 @@ class DataWarning(UserWarning):
 
     Issued, for example, for a constant column, a constant target, or rows that are left out.
     """
+
+
+class UnseenLevelsWarning(DataWarning):
+    """Some rows to predict have a level of a term that no training row had.
+
+    Parameters
+    ----------
+    message : str
+    term : str
+        Name of the term.
+    count : int
+        Number of these rows.
+    """
+
+    def __init__(self, message: str, term: str = "", count: int = 0) -> None:
+        super().__init__(message)
+        self.term = term
+        self.count = count

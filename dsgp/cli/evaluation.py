@@ -13,7 +13,7 @@ import typer
 from dsgp import storage
 from dsgp.addresses import without_secrets
 from dsgp.cli.reaching import Reach
-from dsgp.cli.tables import read
+from dsgp.cli.tables import read_held_out
 from dsgp.errors import ParameterError
 from dsgp.estimators import GridGP, calibration_report, load
 from dsgp.estimators.classes import ClassEstimator
@@ -110,9 +110,10 @@ def _read(
             "models of a number in a table: regressors, counts, rates"
         )
     roles = {role: name for role, name in further.items() if name is not None}
-    table = read(reach.place(data), [target, *roles.values()], False, CsvFormat(*csv_format))
+    beside = [target, *roles.values()]
+    table = read_held_out(fitted, reach.place(data), beside, CsvFormat(*csv_format))
     if not hasattr(fitted, "feature_names_in_"):
-        inputs = table.drop(columns=list(dict.fromkeys([target, *roles.values()])))
+        inputs = table.drop(columns=list(dict.fromkeys(beside)))
     else:
         inputs = table
     y = numbers_of(f"the target {target!r}", table[target])

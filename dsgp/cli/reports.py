@@ -7,16 +7,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import typer
 
-from dsgp.addresses import Place
 from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
+from dsgp.cli.tables import read_held_out
 from dsgp.errors import ParameterError
 from dsgp.estimators import load
 from dsgp.places import require_apart
-from dsgp.rows.sources import CsvFormat, open_table
+from dsgp.rows.sources import CsvFormat
 
 
 def report(
@@ -55,7 +54,7 @@ def report(
         assert target is not None
         form = CsvFormat(*csv_format)
         held_out = {
-            "X": _table(fitted, reach.place(data), form, [target, *roles.values()]),
+            "X": read_held_out(fitted, reach.place(data), [target, *roles.values()], form),
             "y": target,
         }
         if not hasattr(fitted, "feature_names_in_"):  # inputs by their places
@@ -68,15 +67,3 @@ def report(
         fitted, out, **held_out, target=target, title=title, level=level, extra=roles
     )
     typer.echo(f"report saved in {out}")
-
-
-def _table(model: Any, place: Place, form: CsvFormat, beside: Sequence[str]) -> pd.DataFrame:
-    """Read the inputs of a model and some columns beside them."""
-    stored = open_table(place, form)
-    names = getattr(model, "used_columns_", ())
-    if not hasattr(model, "feature_names_in_"):
-        names = [name for name in stored.names if name not in beside]
-    wanted = list(dict.fromkeys([*names, *beside]))
-    stored.require(wanted)
-    blocks = [block.read() for block in stored.blocks(wanted, names)]
-    return pd.concat(blocks, ignore_index=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import pandas as pd
 
+from dsgp import memory
 from dsgp.addresses import Place, exists, is_remote
 from dsgp.errors import DataError
 from dsgp.rows.sources import CsvFormat, open_table, read_table
@@ -37,3 +39,33 @@ def read(path: Place, columns: Sequence[str], only: bool, form: CsvFormat) -> pd
     if len(table) == 0:
         raise DataError(f"{str(path)!r} is an empty table: it has columns {list(table)} but no row")
     return table
+
+
+def read_held_out(model: Any, place: Place, beside: Sequence[str], form: CsvFormat) -> pd.DataFrame:
+    """Read the inputs of a model, and the target and the like ``beside`` them, into memory.
+
+    Raises
+    ------
+    MemoryLimitError
+        As soon as it is clear that the rows do not fit.
+    """
+    stored = open_table(place, form)
+    if hasattr(model, "feature_names_in_"):
+        names = list(getattr(model, "used_columns_", model.feature_names_in_))
+    else:
+        names = [name for name in stored.names if name not in beside]
+    wanted = list(dict.fromkeys([*names, *beside]))
+    stored.require(wanted)
+    blocks, n_bytes, n_rows = [], 0, 0
+    for block in stored.blocks(wanted, names):
+        table = block.read()
+        blocks.append(table)
+        n_bytes += memory.held(table)
+        n_rows += len(table)
+        in_all = n_bytes * max((stored.n_rows or 0) / max(n_rows, 1), 1.0)
+        memory.require(
+            f"the held-out rows of {str(place)!r}",
+            2 * in_all - n_bytes,  # those that are still to be read, and all once more when joined
+            "take a part of them, such as one file of a folder",
+        )
+    return pd.concat(blocks, ignore_index=True)

@@ -37,7 +37,7 @@ class Reported:
         It says what the data were and what was done to them, what each term does (charts that
         answer to a pointer and can be printed) and how much of the variance it has, how accurate
         and how well calibrated predictions of held-out rows are, what to be careful of, and how to
-        make the model again.
+        make the model again. Of a ``SmoothingSpline`` it has the one function and its slope.
 
         Parameters
         ----------
@@ -66,6 +66,8 @@ class Reported:
             fit did not have.
         ParameterError
             If an option is out of its range, or the file has another extension.
+        MemoryLimitError
+            If the held-out rows are too many for their predictions to fit into memory.
 
         Examples
         --------

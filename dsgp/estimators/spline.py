@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
+from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.framed import interval_of
+from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.estimators.spline_updating import UpdatedSpline, as_table, rows_of
 from dsgp.models.checks import require_choice, require_level, require_positive
@@ -23,6 +25,7 @@ from dsgp.models.columns import Columns
 from dsgp.models.spline import SplineData, SplineModel
 from dsgp.models.spline_rows import SplinePlace
 from dsgp.models.store_schema import check_spline
+from dsgp.models.summary import SummaryText
 from dsgp.rows.sources import (
     Rows,
     Wanted,
@@ -43,7 +46,7 @@ _PLACE = [one.name for one in fields(SplinePlace)]
 _NO_NOISE = 1e-26
 
 
-class SmoothingSpline(UpdatedSpline, RegressorMixin, Saved, BaseEstimator):
+class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstimator):
     r"""Smoothing spline of one column, as a Gaussian process, in linear time.
 
     .. math:: y = f(x) + \varepsilon, \quad \varepsilon \sim N(0, \sigma^2 / w), \quad
@@ -206,6 +209,15 @@ class SmoothingSpline(UpdatedSpline, RegressorMixin, Saved, BaseEstimator):
         check_is_fitted(self)
         return self.model_.effective_dof
 
+    def _points(self) -> tuple[Floats, Floats, Floats]:
+        """Distinct inputs, their mean targets and total weights, in the units of the rows."""
+        data, place = self.model_.data, self._place
+        return (
+            place["offset"] + place["extent"] * data.points,
+            place["centre"] + place["scale"] * data.target,
+            place["heaviest"] * data.weight,
+        )
+
     # ------------------------------------------------------------------ predicting
 
     def predict(
@@ -332,12 +344,12 @@ class SmoothingSpline(UpdatedSpline, RegressorMixin, Saved, BaseEstimator):
 
     # ------------------------------------------------------------------ telling and keeping
 
-    def summary(self) -> str:
+    def summary(self) -> SummaryText:
         """Describe the fitted model in a few lines."""
         check_is_fitted(self)
         kind = {1: "broken line", 2: "cubic spline", 3: "quintic spline"}[self.order]
         how = "learned by restricted likelihood" if self.smoothing is None else "given"
-        return "\n".join(
+        text = "\n".join(
             [
                 f"SmoothingSpline of {self._columns.names[0]}: {kind}, {self.n_rows_} rows at "
                 f"{len(self.model_.data.points)} points",
@@ -348,6 +360,7 @@ class SmoothingSpline(UpdatedSpline, RegressorMixin, Saved, BaseEstimator):
                 f"log restricted likelihood: {self.log_marginal_likelihood_:.2f}",
             ]
         )
+        return SummaryText(text, f"<pre>{escape(text)}</pre>")
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
         data, columns = self.model_.data, self._columns

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from dsgp.errors import DataWarning, ParameterError
+from dsgp.errors import DataWarning, ParameterError, UnseenLevelsWarning
 from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved
 from dsgp.models.base import FittedModel
@@ -252,12 +252,13 @@ class TableEstimator(Reported, Saved, BaseEstimator):
             )
         for term, count in zip(terms, unseen, strict=False):
             if count:
-                warnings.warn(
+                message = (
                     f"term {term.name!r}: {count} of {n_rows} rows to predict have a level that no "
                     "training row had; its effect is that of an unknown level, 0 with the standard "
-                    f"deviation {term.kernel.std:.3g} of the levels",
-                    DataWarning,
-                    stacklevel=stacklevel,
+                    f"deviation {term.kernel.std:.3g} of the levels"
+                )
+                warnings.warn(
+                    UnseenLevelsWarning(message, term.name, int(count)), stacklevel=stacklevel
                 )
 
 

@@ -21,6 +21,7 @@ from dsgp.report.marks import (
     without_tooltip,
     zero_line,
 )
+from dsgp.report.words import fine
 from dsgp.terms import Floats
 
 
@@ -35,6 +36,7 @@ def curve(
     y: str,
     level: float,
     told: bool,
+    rows: tuple[Floats, Floats] | None = None,
 ) -> Spec:
     """A curve with its band above a histogram of the inputs.
 
@@ -50,11 +52,23 @@ def curve(
     level : float
     told : bool
         Whether the band excludes zero somewhere; grey otherwise.
+    rows : (inputs, targets), optional
+        What the function was fitted to, (n_points,) each: it is no effect, and its axis need not
+        have zero.
     """
     colour = INK if told else FAINT
     x_encoding = without_tooltip(axis)
-    bare = {key: value for key, value in x_encoding.items() if key != "title"} | {"title": None}
-    quantity = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
+    quantity: Spec = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
+    below = [zero_line()]
+    if rows is not None:
+        quantity["scale"] = {"zero": False}
+        below = [
+            {
+                "data": {"values": records(x=rows[0], m=rows[1])},
+                "mark": {"type": "circle", "size": 12, "opacity": 0.4, "color": FAINT},
+                "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},
+            }
+        ]
     hover: Spec = {
         "name": "hover",
         "select": {
@@ -77,7 +91,7 @@ def curve(
                     "y2": {"field": "h"},
                 },
             },
-            zero_line(),
+            *below,
             {
                 "mark": {"type": "line", "color": colour, "strokeWidth": 2},
                 "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},
@@ -105,7 +119,7 @@ def curve(
                 "data": {"values": records(x=edges[:-1], z=edges[1:], n=counts)},
                 "mark": {"type": "rect", "color": GREY, "opacity": 0.75},
                 "encoding": {
-                    "x": bare,
+                    "x": x_encoding,
                     "x2": {"field": "z"},
                     "y": {
                         "field": "n",
@@ -144,6 +158,8 @@ def few_values(
         x_encoding |= {
             "scale": {"domain": [float(x[0]) - margin, float(x[-1]) + margin], "nice": False}
         }
+        if "values" not in axis["axis"]:
+            x_encoding["axis"] = {"values": fine(x), "format": "", "labelOverlap": True}
     tooltip = tooltip_of(str(axis.get("title")), y, level, axis)
     quantity = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
     return chart(

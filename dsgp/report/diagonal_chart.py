@@ -13,7 +13,7 @@ from dsgp.report.marks import (
     chart,
     records,
 )
-from dsgp.report.words import significant
+from dsgp.report.words import fine
 from dsgp.terms import Floats
 
 
@@ -34,12 +34,10 @@ def diagonal(
         ends += list(cloud)
     if low is not None and high is not None:
         ends += [low, high]
-    first, last = (
-        (0.0, 1.0)
-        if as_percent
-        else (min(map(np.nanmin, ends)), max(map(np.nanmax, ends)))
-    )  # fmt: skip
-    ends_shown = [significant(float(first)), significant(float(last))]
+    # Shares from zero on, but not beyond what there is: rare classes have small probabilities.
+    first = 0.0 if as_percent else float(min(map(np.nanmin, ends)))
+    last = float(max(map(np.nanmax, ends)))
+    ends_shown = fine([first, last])
     scale = {"domain": ends_shown, "nice": True}
     form = {"format": ".0%"} if as_percent else {}
     quantities = [
@@ -51,7 +49,7 @@ def diagonal(
         }
         for title in titles
     ]
-    shown = ".1%" if as_percent else ".4~g"
+    shown = {"format": ".1%"} if as_percent else {}
     layers: list[Spec] = []
     if cloud is not None:
         layers.append(
@@ -96,8 +94,8 @@ def diagonal(
                 "x": {"field": "x", **quantities[0]},
                 "y": {"field": "m", **quantities[1]},
                 "tooltip": [
-                    {"field": "x", "type": "quantitative", "title": titles[0], "format": shown},
-                    {"field": "m", "type": "quantitative", "title": titles[1], "format": shown},
+                    {"field": "x", "type": "quantitative", "title": titles[0], **shown},
+                    {"field": "m", "type": "quantitative", "title": titles[1], **shown},
                 ],
             },
         }

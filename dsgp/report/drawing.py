@@ -33,6 +33,8 @@ _MOST_LISTED = 3000
 # Every how many of a map's values there is a cell.
 _EVERY = 2
 _DAY = 86_400_000  # milliseconds
+# Days along an axis up to which a pointer shows the time of day.
+_WITH_CLOCK = 60
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,11 @@ class Drawing:
             return self._levels(panel)
         return self._curve(panel)
 
-    def _axis(self, read: Input | None, title: str) -> tuple[Spec, float]:
-        """Return the encoding of inputs, and what they are multiplied by."""
+    def _axis(self, read: Input | None, title: str, inputs: Floats) -> tuple[Spec, float]:
+        """Return the encoding of inputs along an axis, and what they are multiplied by."""
         kind = None if read is None else self.model._columns.kinds.get(read.column)
         if read is None or kind is None or not kind.is_date or read.part is not None:
-            return axis_of(None, title), 1.0
+            return axis_of(None, title, inputs), 1.0
         if read.period == "year":
             return axis_of(_ticks(_month_starts(), MONTHS, 3), title), 1.0
         if read.period == "week":
@@ -114,12 +116,13 @@ class Drawing:
         if read.period == "day":
             hours = [f"{hour}:00" for hour in range(0, 25, 4)]
             return axis_of(_ticks([k / 6 for k in range(7)], hours, 5), title), 1.0
+        clock = "" if np.ptp(inputs) > _WITH_CLOCK else ", %H:%M"
         return axis_of(
             {
                 "type": "temporal",
                 "scale": {"type": "utc", "nice": False},
                 "axis": {"tickCount": 6, "labelOverlap": True},
-                "tooltip": {"type": "temporal", "format": "%d %b %Y", "formatType": "utc"},
+                "tooltip": {"type": "temporal", "format": f"%d %b %Y{clock}", "formatType": "utc"},
             },
             title,
         ), float(_DAY)
@@ -133,7 +136,7 @@ class Drawing:
     def _curve(self, panel: Panel) -> Picture:
         bound = panel.term.bound
         read = bound.value or bound.multiplier
-        axis, unit = self._axis(read, _title(read, panel.term.name))
+        axis, unit = self._axis(read, _title(read, panel.term.name), panel.inputs)
         y = self._y(panel.term)
         shared: dict[str, Any] = {"axis": axis, "y": y, "level": self.level, "told": panel.told}
         x = unit * panel.inputs
@@ -152,7 +155,7 @@ class Drawing:
         if weight > 0 and bound.family != "constant":
             notes.append(
                 f"{weight:.2%} of the rows lie beyond what is drawn, in long tails, where the "
-                "curve is little known."
+                "curve is little known. The effect above, from lowest to highest, includes them."
             )
         spec = curve(x, panel.mean, panel.low, panel.high, bars, **shared)
         return Picture(self.drawn.add(spec), tuple(notes))
@@ -172,9 +175,10 @@ class Drawing:
         if n > MOST_LEVELS:
             ranked = np.argsort(panel.mean, kind="stable")
             shown = np.concatenate([ranked[:half], ranked[-half:]])
+            rest = "all" if n <= _MOST_LISTED else f"the {_MOST_LISTED:,} farthest from zero"
             notes.append(
-                f"The {half} lowest and the {half} highest of {n:,} levels; the table below has "
-                f"{'all' if n <= _MOST_LISTED else f'the {_MOST_LISTED:,} farthest from zero'}."
+                f"The {half} lowest and the {half} highest of {n:,} levels; on a screen, the table "
+                f"below has {rest}."
             )
             listed = _listed(panel)
         names = [short_name(panel.names[k], 26) for k in shown]
@@ -192,8 +196,8 @@ class Drawing:
         bound = panel.term.bound
         reads = [read for read in (bound.value, bound.other, bound.multiplier) if read is not None]
         along = [read for read in reads if panel.along.startswith(read.column)]
-        axis, unit = self._axis(along[0] if along else None, panel.along)
         some = panel.curves
+        axis, unit = self._axis(along[0] if along else None, panel.along, some[0].inputs)
         spec = curves(
             distinct([short_name(one.name, 18) for one in some]),
             [unit * one.inputs for one in some], [one.mean for one in some],
@@ -223,7 +227,7 @@ class Drawing:
         for read, values, title in zip(
             (bound.value, bound.other), (panel.first, panel.other), titles, strict=True
         ):
-            axis, unit = self._axis(read, title)
+            axis, unit = self._axis(read, title, values)
             axes.append(axis)
             inputs.append(unit * values[::_EVERY])
         some = (slice(None, None, _EVERY),) * 2

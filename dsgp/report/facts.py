@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -16,7 +16,7 @@ from dsgp.models.cautions import BIN_ERROR
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
 from dsgp.models.report import count_of
-from dsgp.report.words import number, share_of
+from dsgp.report.words import digits_of, listed_names, number, share_of
 from dsgp.terms.bound import INTERACTIONS
 
 _PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask")
@@ -24,8 +24,8 @@ _PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask"
 _LONG = 160
 # Columns of which the page has a row each.
 MOST_COLUMNS = 500
-# Shares of the rows and names in a sentence.
-_MANY_MISSING, _NAMED = 0.2, 8
+# Share of the rows.
+_MANY_MISSING = 0.2
 
 
 @dataclass(frozen=True)
@@ -73,16 +73,31 @@ def columns_of(model: Any) -> list[Column]:
                 if term.name not in known:
                     readers[name].append(term)
     inputs = set(latent.used_columns)
-    return [
-        Column(
-            name,
-            _kind_of(given.kinds.get(name), readers[name], name),
-            _values_of(given.kinds.get(name), readers[name], name),
-            f"{part.n_missing_.get(name, 0):,}",
-            _use_of(part, name, readers[name], inputs),
+    of_noise = _noise_readers(part)
+    columns = []
+    for name in given.names:
+        kind = given.kinds.get(name)
+        all_readers = [*readers[name], *of_noise.get(name, ())]
+        columns.append(
+            Column(
+                name,
+                _kind_of(kind, all_readers, name),
+                _values_of(kind, all_readers, name),
+                f"{part.n_missing_.get(name, 0):,}",
+                _use_of(part, name, readers[name], inputs, name in of_noise),
+            )
         )
-        for name in given.names
-    ]
+    return columns
+
+
+def _noise_readers(part: Any) -> dict[str, list[Any]]:
+    """Return the terms of a noise variance that varies, by the columns that they read."""
+    readers: dict[str, list[Any]] = {}
+    if getattr(part.model_, "noise", None) is not None:
+        for term in part.noise_.model_.latent.terms:
+            for name in term.bound.columns:
+                readers.setdefault(name, []).append(term)
+    return readers
 
 
 def _kind_of(kind: Any, terms: Sequence[Any], name: str) -> str:
@@ -109,26 +124,27 @@ def _values_of(kind: Any, terms: Sequence[Any], name: str) -> str:
             continue
         if (read.centre, read.scale) != (0.0, 1.0) or not len(points):
             continue
-        ends = [_written(float(end), kind) for end in (points.min(), points.max())]
-        return f"{ends[0]} to {ends[1]}; {len(points):,} points"
+        ends = [float(points.min()), float(points.max())]
+        digits = digits_of(ends, 4)
+        low, high = (
+            str(np.datetime64(round(end * 86_400), "s"))[:10]
+            if kind is not None and kind.is_date
+            else number(end, digits)
+            for end in ends
+        )
+        return f"{low} to {high}; {len(points):,} points"
     return "–"
 
 
-def _written(value: float, kind: Any) -> str:
-    if kind is not None and kind.is_date:
-        return str(np.datetime64("1970-01-01", "s") + np.timedelta64(round(value * 86400), "s"))[
-            :10
-        ]
-    return number(value, 4)
-
-
-def _use_of(part: Any, name: str, terms: Sequence[Any], inputs: set[str]) -> str:
+def _use_of(part: Any, name: str, terms: Sequence[Any], inputs: set[str], is_of_noise: bool) -> str:
     if name in part.constant_columns_:
         return "left out: it has one value only"
     names = [term.name for term in terms]
     latent = part.model_.latent
     if isinstance(latent, RemainderModel) and name in latent.remainder.columns:
         names.append("remainder")
+    if is_of_noise:
+        names.append("the noise variance")
     if names:
         more = f" and {len(names) - 4} more" if len(names) > 5 else ""
         return ", ".join(names[: 4 if more else 5]) + more
@@ -152,7 +168,7 @@ def treatment_of(model: Any) -> list[str]:
             f"{likelihood.link_name} link."
         )
     if part.n_missing_:
-        listed = _listed(f"{name} ({count:,})" for name, count in part.n_missing_.items())
+        listed = listed_names(f"{name} ({count:,})" for name, count in part.n_missing_.items())
         said.append(
             f"Values are missing in {listed}. A row adds nothing through a term whose input it "
             "lacks."
@@ -167,15 +183,10 @@ def treatment_of(model: Any) -> list[str]:
     else:
         said.append("Every distinct value is kept: there are no bins.")
     if part.constant_columns_:
-        said.append(f"Left out, as they have one value only: {_listed(part.constant_columns_)}.")
+        said.append(
+            f"Left out, as they have one value only: {listed_names(part.constant_columns_)}."
+        )
     return said
-
-
-def _listed(names: Iterable[str]) -> str:
-    all_names = list(names)
-    more = len(all_names) - _NAMED
-    shown = ", ".join(all_names[:_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 # ---------------------------------------------------------------- cautions
@@ -226,15 +237,15 @@ def cautions_of(model: Any, untold: Sequence[str], n_terms: int) -> list[Caution
     if sparse:
         said.append(
             Caution(
-                f"Missing in many rows: {_listed(sparse)}. Rows without a value count as average "
-                "in that term."
+                f"Missing in many rows: {listed_names(sparse)}. Rows without a value count as "
+                "average in that term."
             )
         )
     if untold:
         said.append(
             Caution(
                 f"{len(untold)} of {n_terms} terms are not clearly different from zero: "
-                f"{_listed(untold)}. "
+                f"{listed_names(untold)}. "
                 "Their charts are compatible with no effect at all."
             )
         )
@@ -268,7 +279,13 @@ def headlines_of(model: Any, n_terms: int) -> list[tuple[str, str]]:
     if getattr(part, "likelihood_", None) is None:
         summary = dict(part._summary().lines)
         told.append(("variance explained (training)", summary["explained variance"].split(" ")[0]))
-        told.append(("noise, standard deviation", number(math.sqrt(part.noise_variance_ or 0.0))))
+        varies = getattr(part.model_, "noise", None) is not None
+        told.append(
+            (
+                "noise, typical standard deviation" if varies else "noise, standard deviation",
+                number(math.sqrt(part.noise_variance_ or 0.0)),
+            )
+        )
     return told
 
 
@@ -299,7 +316,7 @@ def again_of(model: Any, target: str) -> Again:
         f'table = pd.read_parquet("train.parquet")  # the rows of the fit, which are not kept\n'
         f"y = table.pop({target!r})\n"
         f"model = {_called(model, defaults)}\n"
-        "model.fit(table, y)\n"
+        f"model.fit({_inputs(model)}, y)\n"
     )
     if n_updates := getattr(model, "n_updates_", 0):
         code += (
@@ -323,6 +340,12 @@ def again_of(model: Any, target: str) -> Again:
         told,
         ", ".join(f"{stage} {value:.3g} s" for stage, value in seconds.items()),
     )
+
+
+def _inputs(model: Any) -> str:
+    """Write the inputs of a fit: a spline has one column of the table."""
+    names: Any = getattr(model, "feature_names_in_", ())
+    return f"table[[{str(names[0])!r}]]" if len(names) == 1 else "table"
 
 
 def _called(model: Any, defaults: dict[str, Any]) -> str:

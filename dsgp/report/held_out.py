@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dsgp.errors import DataError, DataWarning, ParameterError
+from dsgp import memory
+from dsgp.errors import DataError, DataWarning, ParameterError, UnseenLevelsWarning
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.response import ResponseEstimator
+from dsgp.estimators.spline import SmoothingSpline
+from dsgp.estimators.spline_updating import as_table
 from dsgp.report.held_out_classes import of_categories, of_classes
 from dsgp.report.held_out_numbers import of_numbers
 from dsgp.report.measures import HeldOut
 from dsgp.report.rendering import Charts
-from dsgp.rows.sources import plain_table
+from dsgp.report.words import listed_names
+from dsgp.rows.sources import numbers_of, plain_table
 from dsgp.terms import Floats
+
+# Numbers of 8 bytes that predictions and measures take per row, beside its inputs and the
+# probabilities of classes: measured, most for counts.
+_NUMBERS_A_ROW = 32
 
 
 def held_out_of(
@@ -45,8 +53,13 @@ def held_out_of(
         If the table does not have the columns of the fit, or no row has an observation.
     ParameterError
         If the model has nothing to do with the numbers in ``extra``.
+    MemoryLimitError
+        If the rows are too many for their predictions to fit into memory.
     """
+    if isinstance(model, SmoothingSpline):
+        X = as_table(X)
     X, observed, n_without = _observed(X, y)
+    _require_memory(model, X, copied=bool(n_without))
     given = {role: _values_of(X, role, value, observed) for role, value in extra.items()}
     if n_without:
         kept = ~pd.isna(observed)
@@ -70,11 +83,39 @@ def held_out_of(
         else:
             if not isinstance(model, ResponseEstimator):
                 _refuse(given, model)
-            found = of_numbers(model, X, observed.astype(np.float64), given, drawn, target)
-    # Of several predictions of the same rows each says the same.
-    texts = dict.fromkeys(str(one.message) for one in said if one.category is DataWarning)
-    notes += [f"{text[:1].upper()}{text[1:]}." for text in texts]
+            numbers = numbers_of("the held-out target", observed)
+            found = of_numbers(model, X, numbers, given, drawn, target)
+    notes += _notes_of([one.message for one in said if issubclass(one.category, DataWarning)])
     return HeldOut(**{**found, "notes": [*notes, *found["notes"]], "n_rows": len(observed)})
+
+
+def _require_memory(model: Any, X: Any, copied: bool) -> None:
+    """Refuse rows whose predictions and measures do not fit into memory."""
+    n_classes = len(model.classes_) if isinstance(model, ClassEstimator) else 0
+    per_row = 8.0 * (_NUMBERS_A_ROW + model.n_features_in_ + 2 * n_classes)
+    memory.require(
+        f"the accuracy on {len(X):,} held-out rows",
+        per_row * len(X) + (memory.held(X) if copied else 0),
+        "pass fewer held-out rows",
+    )
+
+
+def _notes_of(messages: Sequence[Any]) -> list[str]:
+    """Say each once, as several predictions of the same rows warn alike, and levels together."""
+    unseen = {
+        message.term: message.count
+        for message in messages
+        if isinstance(message, UnseenLevelsWarning)
+    }
+    texts = [str(one) for one in messages if not isinstance(one, UnseenLevelsWarning)]
+    notes = [f"{text[:1].upper()}{text[1:]}." for text in dict.fromkeys(texts)]
+    if unseen:
+        listed = listed_names(f"{name} ({count:,})" for name, count in unseen.items())
+        notes.append(
+            f"Some held-out rows have a level that no training row had, in {listed}. Its effect is "
+            "taken to be 0, with the standard deviation of the levels."
+        )
+    return notes
 
 
 def _observed(X: Any, y: Any) -> tuple[Any, NDArray[Any], int]:
@@ -107,7 +148,7 @@ def _values_of(X: Any, role: str, value: Any, observed: NDArray[Any]) -> Floats:
         if not isinstance(X, pd.DataFrame) or value not in X.columns:
             raise DataError(f"the held-out table has no column {value!r} for {role}")
         value = X[value]
-    values = np.asarray(value, dtype=np.float64)
+    values = numbers_of(role, value)
     if values.shape != observed.shape:
         raise DataError(
             f"{role} must have a number for each of the {len(observed)} held-out rows, got the "

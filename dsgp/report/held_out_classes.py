@@ -39,7 +39,7 @@ def of_categories(
     shares = np.unique(y, return_counts=True)[1] / len(y)
     loss = Measure(
         "log loss", number(-density, 4), number(-float(shares @ np.log(shares)), 4),
-        "mean over the rows of −log of the probability of what came; smaller is better",
+        "mean over the rows of −log of the probability of their class; smaller is better",
     )  # fmt: skip
     return {
         "headline": ("held-out deviance explained", share_of(explained)),
@@ -76,11 +76,12 @@ def of_classes(
         Measure(
             "accuracy", share_of(1 - metrics.error_rate(y, predicted)),
             share_of(1 - constant_error),
-            "share of the rows whose most probable class came (constant: the most frequent class)",
+            "share of the rows whose most probable class is theirs (constant: the most frequent "
+            "class)",
         ),
         Measure(
             "log loss", number(loss, 4), number(-float(seen @ np.log(seen)), 4),
-            "mean over the rows of −log of the probability of what came; smaller is better",
+            "mean over the rows of −log of the probability of their class; smaller is better",
         ),
         Measure(
             "Brier score", number(metrics.brier(y, probability, classes), 3),
@@ -89,7 +90,7 @@ def of_classes(
         ),
         Measure(
             "calibration error", share_of(metrics.calibration_error(y, probability, classes)), "–",
-            "how far probabilities are from how often it came, on average over ten groups of rows",
+            "distance of probabilities from observed shares, on average over ten groups of rows",
         ),
     ]  # fmt: skip
     headline = ("held-out accuracy", measures[0].value)
@@ -115,11 +116,11 @@ def of_classes(
                 drawn.add(
                     diagonal(
                         curve.predicted, curve.observed, curve.low, curve.high, as_percent=True,
-                        titles=("predicted probability", "how often it came"),
+                        titles=("predicted probability", "observed share"),
                     )
                 ),
-                "Groups of rows with like probabilities; they should lie on the dashed line. "
-                "Vertical lines are what chance allows.",
+                "Groups of rows with similar probabilities, which should lie on the dashed line. "
+                "Vertical lines: 95% confidence intervals.",
             )
         )  # fmt: skip
     table = None

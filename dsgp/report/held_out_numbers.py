@@ -7,12 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 from scipy.stats import binomtest
 
-from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.estimators.response import ResponseEstimator
-from dsgp.models.gaussian_model import GaussianModel
 from dsgp.report.diagonal_chart import diagonal
 from dsgp.report.marks import Spec
 from dsgp.report.measures import Figure, Measure
@@ -26,6 +23,12 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 _CLOUD, _GROUPS = 500, 20
 # How far from nominal a coverage must be to be warned of, beside chance.
 _FAR = 0.03
+# Likelihoods of whole numbers.
+_WHOLE = ("binomial", "negative_binomial", "poisson")
+_OF_COUNTS = (
+    " Counted by randomised probabilities, because intervals of counts end at whole numbers and "
+    "hold more rows than stated."
+)
 
 
 def of_numbers(
@@ -37,8 +40,7 @@ def of_numbers(
     target: str,
 ) -> dict[str, Any]:
     """Compare predictions and their intervals with observed numbers."""
-    mean, std = model.predict(X, return_std=True, include_noise=True, **given)
-    mean, std = np.asarray(mean), np.asarray(std)
+    mean = np.asarray(model.predict(X, **given))
     error, around = y - mean, y - y.mean()
     spread = float(np.mean(around**2))
     r_squared = 1 - float(np.mean(error**2)) / spread if spread > 0 else float("nan")
@@ -78,81 +80,86 @@ def of_numbers(
                 "stated uncertainty too (constant: a normal distribution)",
             )
         )  # fmt: skip
-    inside = _coverages(model, X, y, mean, std, given)
-    coverage, notes = _told_of_coverage(inside, len(y))
+    inside = _coverages(model, X, y, given)
+    calibrated = getattr(model, "n_calibrated_", 0)
+    whole = isinstance(model, ResponseEstimator) and model.likelihood_.name in _WHOLE
+    at_least = whole and bool(calibrated)
+    notes = _note_of_coverage(*inside[-1], len(y), at_least)
+    if calibrated:
+        notes.append(
+            f"Intervals of new observations are calibrated on {calibrated:,} rows (conformal)."
+        )
     low, high = (
-        np.array(ends) for ends in zip(*(_binomial(k, len(y)) for k in inside), strict=True)
+        np.array(ends) for ends in zip(*(_binomial(k, len(y)) for _, k in inside), strict=True)
     )
-    share = np.array(inside) / len(y)
+    nominal, share = np.array(inside).T / [[1], [len(y)]]
     figures = [
         Figure(
             "Do intervals hold as often as they say?",
             drawn.add(
                 diagonal(
-                    np.array(LEVELS), share, low, high, as_percent=True,
+                    nominal, share, low, high, as_percent=True,
                     titles=("stated probability of the interval", "held-out rows inside"),
                 )
             ),
-            "Points above the dashed line: intervals are wider than need be. Below: too narrow. "
-            "Vertical lines are what chance allows.",
+            "Points above the dashed line: intervals are wider than they need be. Below: too "
+            "narrow. Vertical lines: 95% confidence intervals."
+            + (_OF_COUNTS if whole and not at_least else ""),
         ),
         Figure(
             "Predicted and observed",
             drawn.add(_predicted(mean, y, target)),
-            "Blue: mean of the observations in groups of rows with like predictions, which should "
-            "lie on the dashed line. Grey: single rows.",
+            "Blue: mean of the observations in groups of rows with similar predictions, which "
+            "should lie on the dashed line. Grey: single rows.",
         ),
     ]  # fmt: skip
     return {
         "headline": headline,
         "measures": measures,
-        "coverage": coverage,
+        "coverage": [(f"{level:.0%}", share_of(count / len(y))) for level, count in inside],
         "figures": figures,
         "notes": notes,
     }
 
 
-def _coverages(
-    model: Any, X: Any, y: Floats, mean: Floats, std: Floats, given: Mapping[str, Any]
-) -> list[int]:
-    """Count the rows within intervals of a new observation, of each of ``LEVELS``."""
-    inner = getattr(model, "model_", None)
-    normal = not isinstance(model, (GaussianEstimator, ResponseEstimator)) or (
-        type(inner) is GaussianModel and inner.transform is None
-    )
+def _coverages(model: Any, X: Any, y: Floats, given: Mapping[str, Any]) -> list[tuple[float, int]]:
+    """Return each level that the model has intervals of, and how many rows these hold."""
+    calibrated = getattr(model, "n_calibrated_", 0)
+    if not calibrated:
+        # The predictive probability of a row shows for all levels whether it is inside. That of a
+        # count is randomised: intervals of counts end at whole numbers and hold more than stated.
+        pit = model.pit(X, y, **given)
+        return [(level, int(np.count_nonzero(np.abs(2 * pit - 1) <= level))) for level in LEVELS]
     counts = []
     for level in LEVELS:
-        if normal:
-            inside = np.abs(y - mean) <= ndtri((1 + level) / 2) * std
-        else:
-            low, high = model.predict_interval(X, level, include_noise=True, **given)
-            inside = (np.asarray(low) <= y) & (y <= np.asarray(high))
-        counts.append(int(np.count_nonzero(inside)))
+        if round(level / (1 - level)) > calibrated:
+            continue  # predict_interval refuses it: too few rows for a guarantee
+        low, high = model.predict_interval(X, level, include_noise=True, **given)
+        inside = (np.asarray(low) <= y) & (y <= np.asarray(high))
+        counts.append((level, int(np.count_nonzero(inside))))
     return counts
 
 
 def _binomial(count: int, number_of_rows: int) -> tuple[float, float]:
-    ends = binomtest(count, number_of_rows).proportion_ci(0.95, method="wilson")
+    ends = binomtest(count, number_of_rows).proportion_ci(0.95)  # exact
     return float(ends.low), float(ends.high)
 
 
-def _told_of_coverage(inside: list[int], n: int) -> tuple[list[tuple[str, str]], list[str]]:
-    coverage, notes = [], []
-    for level, count in zip(LEVELS, inside, strict=True):
-        coverage.append((f"{level:.0%}", share_of(count / n)))
-    low, high = _binomial(inside[-1], n)
-    share, nominal = inside[-1] / n, LEVELS[-1]
-    if high < nominal and nominal - share > _FAR:
-        notes.append(
-            f"Intervals of {nominal:.0%} hold only {share:.1%} of the held-out rows: they are too "
+def _note_of_coverage(level: float, count: int, n: int, at_least: bool) -> list[str]:
+    """Warn of intervals that hold too few rows, or too many unless they hold a level at least."""
+    low, high = _binomial(count, n)
+    share = count / n
+    if high < level and level - share > _FAR:
+        return [
+            f"Intervals of {level:.0%} hold only {share:.1%} of the held-out rows: they are too "
             "narrow, and the model is surer of itself than it should be."
-        )
-    elif low > nominal and share - nominal > _FAR:
-        notes.append(
-            f"Intervals of {nominal:.0%} hold {share:.1%} of the held-out rows: they are wider "
+        ]
+    if low > level and share - level > _FAR and not at_least:
+        return [
+            f"Intervals of {level:.0%} hold {share:.1%} of the held-out rows: they are wider "
             "than they need be."
-        )
-    return coverage, notes
+        ]
+    return []
 
 
 def _predicted(mean: Floats, y: Floats, target: str) -> Spec:

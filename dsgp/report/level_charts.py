@@ -231,6 +231,6 @@ def _colour(size: float, title: str) -> Spec:
             "gradientLength": 260,
             "titleLimit": 320,
             "titleFontWeight": "normal",
-            "format": "+.3~g",
+            "format": "+,.3~r",
         },
     }

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgp.report.words import significant
+from dsgp.report.words import GROUPED, fine
+from dsgp.terms import Floats
 
 Spec = dict[str, Any]
 
@@ -30,6 +31,8 @@ WIDTH, HEIGHT = 440, 230
 ROW = 17
 # Name of layers that only answer to a pointer: no picture has them.
 POINTER = "pointer"
+# How a pointer shows an effect: no powers of ten, as effects on prices would have.
+_SIGNED = "+,.4~r"
 HISTOGRAM = 8.0  # heights of the bars of the inputs that a panel is high
 
 _CONFIG: Spec = {
@@ -64,13 +67,17 @@ _CONFIG: Spec = {
 def records(**columns: Any) -> list[dict[str, Any]]:
     """Return rows of columns of equal length; numbers are rounded, and NaN is left out."""
     names = list(columns)
+    rounded = [
+        list(column) if len(column) and isinstance(column[0], str) else fine(column)
+        for column in columns.values()
+    ]
     return [
         {
-            name: value if isinstance(value, str) else significant(float(value))
+            name: value
             for name, value in zip(names, row, strict=True)
             if isinstance(value, str) or np.isfinite(value)
         }
-        for row in zip(*columns.values(), strict=True)
+        for row in zip(*rounded, strict=True)
     ]
 
 
@@ -95,14 +102,16 @@ def names_downwards(padding: int, limit: int) -> Spec:
     }
 
 
-def axis_of(column: Spec | None, title: str) -> Spec:
+def axis_of(column: Spec | None, title: str, inputs: Floats | None = None) -> Spec:
     """Return the encoding of inputs along an axis of numbers, or of what ``column`` says."""
+    small = inputs is not None and np.abs(inputs).max(initial=0.0) < GROUPED
+    form = {"format": "f"} if small else {}  # without it thousands are set apart, of years too
     return {
         "field": "x",
         "type": "quantitative",
         "title": title,
         "scale": {"zero": False, "nice": False},
-        "axis": {"tickCount": 6},
+        "axis": {"tickCount": 6, **form},
         **(column or {}),
     }
 
@@ -122,7 +131,8 @@ def chart(height: int, description: str, **body: Any) -> Spec:
 
 def tooltip_of(x: str, y: str, level: float, x_type: Spec | None = None) -> list[Spec]:
     """Return what a pointer shows of a place: the input and the effect there."""
-    shown = {"field": "x", "type": "quantitative", "title": x, "format": ".5~g"}
+    # Without a format: as many digits as there are rows apart by them.
+    shown = {"field": "x", "type": "quantitative", "title": x}
     if x_type is not None and "tooltip" in x_type:
         shown = {"field": "x", "title": x, **x_type["tooltip"]}
     return [shown, *effect_tooltip(y, level)]
@@ -131,14 +141,14 @@ def tooltip_of(x: str, y: str, level: float, x_type: Spec | None = None) -> list
 def effect_tooltip(y: str, level: float) -> list[Spec]:
     """Return what a pointer shows of an effect."""
     return [
-        {"field": "m", "type": "quantitative", "title": y, "format": "+.4~g"},
+        {"field": "m", "type": "quantitative", "title": y, "format": _SIGNED},
         {
             "field": "l",
             "type": "quantitative",
             "title": f"{level:.0%} band from",
-            "format": "+.4~g",
+            "format": _SIGNED,
         },
-        {"field": "h", "type": "quantitative", "title": f"{level:.0%} band to", "format": "+.4~g"},
+        {"field": "h", "type": "quantitative", "title": f"{level:.0%} band to", "format": _SIGNED},
     ]
 
 

@@ -16,12 +16,14 @@ from dsgp.addresses import place_of
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.functions import FunctionEstimator
+from dsgp.estimators.spline import SmoothingSpline
 from dsgp.models.checks import require_level
 from dsgp.places import made_aside
 from dsgp.plotting.panels import link_of
 from dsgp.report.facts import (
     MOST_COLUMNS,
     Caution,
+    Column,
     again_of,
     cautions_of,
     columns_of,
@@ -32,6 +34,13 @@ from dsgp.report.facts import (
 from dsgp.report.held_out import held_out_of
 from dsgp.report.measures import HeldOut
 from dsgp.report.rendering import Charts, scripts, versions
+from dsgp.report.spline import (
+    cautions_of_spline,
+    columns_of_spline,
+    function_of,
+    headlines_of_spline,
+    treatment_of_spline,
+)
 from dsgp.report.terms import Terms, terms_of
 from dsgp.report.words import factor_of
 
@@ -61,12 +70,12 @@ def report_page(
     level: float = 0.95,
     extra: Mapping[str, Any] | None = None,
 ) -> str:
-    """Return the page of a fitted model of terms as text; see ``write_report``."""
+    """Return the page of a fitted model as text; see ``write_report``."""
     check_is_fitted(model)
-    if not isinstance(model, (FunctionEstimator, ClassEstimator)):
+    if not isinstance(model, (FunctionEstimator, ClassEstimator, SmoothingSpline)):
         raise ParameterError(
-            f"a report is of a model of terms, such as AdditiveGPRegressor, got "
-            f"{type(model).__name__}; its summary() describes it in text"
+            f"a report is of a model of terms, such as AdditiveGPRegressor, or a SmoothingSpline, "
+            f"got {type(model).__name__}; its summary() describes it in text"
         )
     require_level("level", level)
     if (X is None) != (y is None):
@@ -80,6 +89,8 @@ def report_page(
         target = y if isinstance(y, str) else getattr(y, "name", None) or "the target"
     drawn = Charts()
     held_out = None if X is None else held_out_of(model, X, y, given, drawn, target)
+    if isinstance(model, SmoothingSpline):
+        return _spline_page(model, target, title, level, held_out, drawn)
     estimators = parts_of(model)
     effect = _effect(model, target)
     parts = []
@@ -126,43 +137,95 @@ def _rendered(
         told = {term.name for term in all_terms if term.verdict == "yes"}
         untold = [name for name in untold if name not in told]
     n_terms = len({term.name for term in all_terms})
-    headlines = headlines_of(model, n_terms)
-    cautions = cautions_of(model, untold, n_terms)
-    if held_out is not None:
-        headlines.append(held_out.headline)
-        cautions = [
-            *(Caution(note, is_warning="too narrow" in note) for note in held_out.notes),
-            *cautions,
-        ]
-    else:
-        cautions.append(
-            Caution(
-                "How well the model predicts new rows is not part of this page: it was made "
-                "without held-out rows."
-            )
-        )
-    columns = columns_of(model)
-    source = files("dsgp.report") / "templates"
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
-    sections = [
-        ("notes", "What to know first"),
-        *([("held-out", "Accuracy")] if held_out is not None else []),
-        *(
+    return _page(
+        model,
+        target,
+        title,
+        held_out,
+        drawn,
+        lead=_lead(model, target),
+        headlines=headlines_of(model, n_terms),
+        cautions=cautions_of(model, untold, n_terms),
+        sections=[
             item
             for part in parts
             for item in (
                 (f"importance{part.suffix}", f"What matters{part.of}"),
                 (f"terms{part.suffix}", f"Terms{part.of}"),
             )
-        ),
-        ("data", "Data"),
-        ("fit", "Fit"),
-        ("again", "Make it again"),
-    ]
+        ],
+        columns=columns_of(model),
+        treatment=treatment_of(model),
+        function=None,
+        parts=parts,
+        factor=factor_of(first),
+        scale=_scale(link, transform),
+        formula="f = intercept + one function of each term"
+        + (f", and {link}(mean) = f" if link is not None else ""),
+        effect_of=f"f, {_scale(link, transform)}" if link or transform else target,
+        level=f"{level:.0%}",
+    )
+
+
+def _spline_page(
+    model: SmoothingSpline,
+    target: str,
+    title: str | None,
+    level: float,
+    held_out: HeldOut | None,
+    drawn: Charts,
+) -> str:
+    columns = columns_of_spline(model)
+    return _page(
+        model,
+        target,
+        title,
+        held_out,
+        drawn,
+        lead=f"How {target} depends on {columns[0].name}, learned from {model.n_rows_:,} rows.",
+        headlines=headlines_of_spline(model),
+        cautions=cautions_of_spline(model),
+        sections=[("function", "The function")],
+        columns=columns,
+        treatment=treatment_of_spline(model),
+        function=function_of(model, drawn, target, level),
+        parts=[],
+    )
+
+
+def _page(
+    model: Any,
+    target: str,
+    title: str | None,
+    held_out: HeldOut | None,
+    drawn: Charts,
+    *,
+    headlines: list[tuple[str, str]],
+    cautions: list[Caution],
+    sections: list[tuple[str, str]],
+    columns: list[Column],
+    **more: Any,
+) -> str:
+    """Write what pages of all models have around what is of one kind of model."""
+    if held_out is not None:
+        headlines = [*headlines, held_out.headline]
+        cautions = [
+            *(Caution(note, is_warning="too narrow" in note) for note in held_out.notes),
+            *cautions,
+        ]
+    else:
+        cautions = [
+            *cautions,
+            Caution(
+                "How well the model predicts new rows is not part of this page: it was made "
+                "without held-out rows."
+            ),
+        ]
+    source = files("dsgp.report") / "templates"
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    template = environment.from_string((source / "page.html").read_text(encoding="utf-8"))
     return template.render(
         title=title or f"{type(model).__name__} of {target}",
-        lead=_lead(model, target),
         made_by=MADE_BY,
         drawn_by=versions(),
         date=datetime.now(UTC).strftime("%d %B %Y"),
@@ -171,21 +234,21 @@ def _rendered(
         library=scripts(),
         specs=drawn.specs,
         headlines=headlines,
-        sections=sections,
+        sections=[
+            ("notes", "What to know first"),
+            *([("held-out", "Accuracy")] if held_out is not None else []),
+            *sections,
+            ("data", "Data"),
+            ("fit", "Fit"),
+            ("again", "Make it again"),
+        ],
         cautions=cautions,
         held_out=held_out,
-        parts=parts,
-        factor=factor_of(first),
-        scale=_scale(link, transform),
-        formula="f = intercept + one function of each term"
-        + (f", and {link}(mean) = f" if link is not None else ""),
-        effect_of=f"f, {_scale(link, transform)}" if link or transform else target,
-        level=f"{level:.0%}",
-        treatment=treatment_of(model),
         columns=columns[:MOST_COLUMNS],
         n_more_columns=max(len(columns) - MOST_COLUMNS, 0),
         summary=str(model.summary()),
         again=again_of(model, target),
+        **more,
     )
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from dsgp.plotting.panels import link_of
 
 # Digits that charts keep; more cannot be seen.
 _DIGITS = 5
+# All that a number has.
+_ALL_DIGITS = 17
 # Numbers that are written without a power of ten.
 _SMALL, _LARGE = 1e-4, 1e7
+# Numbers whose thousands are set apart; smaller ones may be years.
+GROUPED = 1e4
+# Names in a sentence.
+_NAMED = 8
 _FINE = 0.95  # per cent below which there are two decimals
 
 
@@ -26,6 +35,37 @@ def significant(value: float, digits: int = _DIGITS) -> float:
     return float(f"{value:.{digits}g}")
 
 
+def digits_of(values: Any, digits: int = _DIGITS) -> int:
+    """Digits that write numbers apart: more where they are close together and far from zero.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import digits_of
+    >>> digits_of([0.0, 2.0], 3), digits_of([1e6, 1e6 + 10], 3)
+    (3, 8)
+    """
+    known = np.asarray(values, dtype=np.float64)
+    known = known[np.isfinite(known)]
+    span = float(np.ptp(known)) if len(known) else 0.0
+    if span == 0:
+        return digits
+    shared = math.floor(math.log10(float(np.abs(known).max()) / span))
+    return min(digits + max(shared, 0), _ALL_DIGITS)
+
+
+def fine(values: Any) -> list[float]:
+    """Round numbers to what can be seen of all that they span, wherever zero is.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import fine
+    >>> fine([0.123456789, 1.0]), fine([1_000_000.123456789, 1_000_001.0])
+    ([0.12346, 1.0], [1000000.1235, 1000001.0])
+    """
+    digits = digits_of(values)
+    return [significant(float(value), digits) for value in values]
+
+
 def number(value: float, digits: int = 3) -> str:
     """Write a number with significant digits, thousands apart.
 
@@ -34,6 +74,8 @@ def number(value: float, digits: int = 3) -> str:
     >>> from dsgp.report.words import number
     >>> number(1234567.0), number(-0.01234), number(3e-9), number(float("nan"))
     ('1,230,000', '−0.0123', '3e-09', '–')
+    >>> number(1995.0, 4), number(12345.0, 5)
+    ('1995', '12,345')
     """
     if math.isnan(value):
         return "–"
@@ -41,7 +83,7 @@ def number(value: float, digits: int = 3) -> str:
         return f"{value:.{digits}g}".replace("-", "−", 1 if value < 0 else 0)
     rounded = significant(value, digits)
     decimals = max(digits - 1 - math.floor(math.log10(abs(rounded))), 0)
-    text = f"{rounded:,.{decimals}f}"
+    text = f"{rounded:{',' if abs(rounded) >= GROUPED else ''}.{decimals}f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", "−")
 
@@ -49,6 +91,14 @@ def number(value: float, digits: int = 3) -> str:
 def signed(value: float) -> str:
     """Write an effect, with its sign."""
     return number(value) if math.isnan(value) or value <= 0 else f"+{number(value)}"
+
+
+def listed_names(names: Iterable[str]) -> str:
+    """Name the first of some things, and say how many more there are."""
+    all_names = list(names)
+    more = len(all_names) - _NAMED
+    shown = ", ".join(all_names[:_NAMED])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def share_of(value: float) -> str:

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 import dsgp
 from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP, Linear, calibration_report
 from dsgp.cli import app
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, MemoryLimitError, ParameterError
+from dsgp.rows.sources.parts import ParquetPart
 
 
 def run(*arguments):
@@ -60,6 +61,42 @@ def test_evaluate_prints_and_writes_the_report(folder):
     assert plot.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ParameterError, match="exists"):
         run("evaluate", folder / "m.zarr", folder / "new.csv", "--target", "y", "--out", out)
+
+
+@pytest.mark.parametrize("command", ["report", "evaluate", "calibrate"])
+def test_held_out_rows_are_counted_before_all_of_them_are_read(folder, monkeypatch, command):
+    if command == "report":
+        pytest.importorskip("vl_convert")
+    rows = pd.read_csv(folder / "new.csv")
+    parts = folder / "parts"
+    parts.mkdir(exist_ok=True)
+    for k in range(4):
+        rows[25 * k : 25 * (k + 1)].to_parquet(parts / f"{k}.parquet", index=False)
+    out = [] if command == "evaluate" else ["--out", folder / f"of_parts_{command}"]
+    out = ["--out", folder / "of_parts.html"] if command == "report" else out
+    data = parts if command != "report" else ["--data", parts]
+    arguments = [command, folder / "m.zarr", *([data] if data is parts else data)]
+    arguments += ["--target", "y", *out]
+    read = []
+    block = ParquetPart._read
+    monkeypatch.setattr(
+        ParquetPart, "_read", lambda self, *rest: read.append(self) or block(self, *rest)
+    )
+    with monkeypatch.context() as patch:
+        # Of 100 rows of three numbers, twice, less what has been read of them.
+        patch.setattr("dsgp.memory.require", _short_of(4000))
+        with pytest.raises(MemoryLimitError, match="the held-out rows of"):
+            run(*arguments)
+    assert len(read) == 1
+    assert run(*arguments).exit_code == 0
+
+
+def _short_of(n_bytes):
+    def require(what, needed, remedy):
+        if what.startswith("the held-out rows") and needed > n_bytes:
+            raise MemoryLimitError(f"{what}: {needed}")
+
+    return require
 
 
 def test_calibrate_saves_a_model_that_predict_uses(folder):

@@ -1,6 +1,7 @@
 """Pages about fitted models: they stand alone, have every term, and say what the model says."""
 
 import builtins
+import json
 import re
 import sys
 from html.parser import HTMLParser
@@ -131,6 +132,38 @@ def test_every_term_is_there_with_a_chart_and_what_the_model_says_of_it(text, mo
     assert set(targets) <= set(ids)
 
 
+def test_inputs_close_together_and_far_from_zero_stay_apart():
+    n = 80
+    table = pd.DataFrame(
+        {
+            "hour": pd.Timestamp("2024-05-01") + pd.to_timedelta(np.arange(n), "h"),
+            "far": 1e6 + RNG.permutation(n) / 8,
+        }
+    )
+    y = np.sin(table["far"] - 1e6) + np.cos(np.arange(n) / 9)
+    model = AdditiveGPRegressor(bins=None).fit(table, y + 1e6)
+    page = report.report_page(model, table, y + 1e6)
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
+    charts = {one["description"].split(" along ")[-1]: one for one in specs.values()}
+    for name, unit, ends in (
+        ("hour", 86_400_000, [19844.0, 19844.0 + (n - 1) / 24]),
+        ("far", 1, [1e6, 1e6 + (n - 1) / 8]),
+    ):
+        chart = next(one for key, one in charts.items() if key.startswith(f"{name}, "))
+        bars, function = chart["layer"]
+        x = [row["x"] for row in function["data"]["values"]]
+        assert len(set(x)) == len(x) >= 100
+        assert len({row["x"] for row in bars["data"]["values"]}) == len(bars["data"]["values"])
+        np.testing.assert_allclose(
+            np.array([x[0], x[-1]]) / unit, ends, rtol=0, atol=1e-4 * (ends[1] - ends[0])
+        )
+    (cloud,) = [one for one in specs.values() if "against predicted" in one["description"]]
+    low, high = cloud["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    assert high - low == pytest.approx(np.ptp(y), rel=0.2)
+    assert "1,000,000 to 1,000,009.88; 80 points" in _Reader(page).words
+    assert "%H:%M" in page
+
+
 def test_names_of_users_are_text_and_never_markup(text):
     page = _Reader(text)
     assert [tag for tag, _ in page.elements].count("script") == 3
@@ -149,6 +182,34 @@ def test_the_data_and_what_was_done_to_them(text):
     assert "The 15 lowest and the 15 highest of 45 levels" in words
     assert "missing='ignore'" in words
     assert "Made on" in words
+
+
+def test_the_noise_that_varies_has_its_columns_and_is_called_typical():
+    table = pd.DataFrame(RNG.uniform(0, 1, (200, 2)), columns=["a", "spread"])
+    y = np.sin(6 * table["a"]) + np.exp(table["spread"] - 2) * RNG.standard_normal(200)
+    model = AdditiveGPRegressor(terms=[Smooth("a")], noise_terms=[Linear("spread")]).fit(table, y)
+    words = _Reader(report.report_page(model)).words
+    assert re.search(r"spread number \S+ 0 the noise variance", words)
+    assert "noise, typical standard deviation" in words
+
+
+def test_years_have_no_thousands_and_effects_beyond_a_chart_are_said_to_be_there():
+    table = pd.DataFrame({"year": RNG.integers(1950, 2024, 300), "size": RNG.lognormal(8, 2, 300)})
+    y = np.sin(table["year"] / 9) + np.log(table["size"])
+    page = report.report_page(AdditiveGPRegressor().fit(table, y))
+    words = _Reader(page).words
+    assert re.search(r"year number 19\d\d to 20\d\d;", words)
+    assert re.search(r"size number .*? to \d+,\d{3}", words)
+    assert "from lowest to highest, includes them" in words
+    specs = json.loads(re.search(r'id="specs">(.*?)</script>', page, re.S)[1])
+    axes = {
+        one["description"]: one["layer"][1]["layer"][0]["encoding"]["x"]
+        for one in specs.values()
+        if " along " in one["description"]
+    }
+    (year,) = [axis for key, axis in axes.items() if "year" in key]
+    assert year["axis"]["format"] == "f"
+    assert year["title"] == "year"
 
 
 def test_accuracy_is_that_of_the_predictions(text, model):
