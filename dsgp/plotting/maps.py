@@ -208,7 +208,8 @@ def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
     down, across = (line_of(part, str(dim)) for dim in part.dims)
     ratio = np.ptp(down.values) / max(np.ptp(across.values), 1e-300)
     aspect: Any = "auto"
-    if str(part.dims[0]).lower() in _LATITUDES or "°N" in down.name:
+    is_latitude = str(part.dims[0]).lower() in _LATITUDES or "°N" in down.name
+    if is_latitude and axis_of(part, str(part.dims[1])).circle is not None:
         middle = math.radians(min(abs(float(down.values.mean())), 75.0))
         aspect = 1 / math.cos(middle)
     elif not (down.dates or across.dates) and _unit(down) == _unit(across) and 0.2 < ratio < 5:

@@ -142,6 +142,9 @@ def test_a_degree_of_longitude_is_as_wide_as_on_the_earth():
     assert panels(figure)[0].get_aspect() == 1.0
     figure = plot_field(posterior(lat=[59.0, 60.0, 61.0], lon=[0.0, 1.0, 2.0]))
     assert panels(figure)[0].get_aspect() == pytest.approx(2.0)
+    # Days, or metres of depth, have no width on the earth.
+    days = posterior().transpose("lat", "time", "lon").isel(lon=0, drop=True)
+    assert panels(plot_field(days))[0].get_aspect() == "auto"
 
 
 def test_dates_label_the_axis_of_a_hovmoeller_diagram():
