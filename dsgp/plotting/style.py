@@ -71,7 +71,11 @@ def frame(ax: Axes) -> None:
 def write_below(fig: Figure | SubFigure, text: str, inches: float) -> None:
     """Write a caption below a figure, wrapped to its width."""
     width = characters(0.95 * inches, 7.5)
-    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    # Parts that do not break, but for those that are longer than a line.
+    words = [
+        w if len(w) <= width else w.replace("\N{NO-BREAK SPACE}", " ") for w in text.split(" ")
+    ]
+    lines = textwrap.wrap(" ".join(words), width, break_on_hyphens=False)
     text = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
     fig.supxlabel(text, fontsize=7.5, color=TEXT, parse_math=False)
 

@@ -111,6 +111,9 @@ def test_land_is_told_from_what_was_not_observed():
         assert len(ends) == 4  # the sides of one cell
         np.testing.assert_array_equal(np.ptp(ends.reshape(-1, 2), axis=0), [12.5, 10.0])
     assert not plot_field(both).legends
+    image = both.rename(lat="row", lon="column")
+    (legend,) = plot_field(image, image["mean"].where(image.row > 40)).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["not observed"]
 
 
 def test_slices_share_their_scales_and_bars_have_units():

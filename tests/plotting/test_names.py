@@ -12,7 +12,9 @@ from dsgp.plotting import (
     plot_components,
     plot_slices,
 )
+from dsgp.plotting.captions import breaking_between
 from dsgp.plotting.figures import DisplayedFigure
+from dsgp.plotting.style import write_below
 
 # Matplotlib hides labels that begin with "_" and reads "$…$" as a formula; grey lines are others.
 LEVELS = ["$1-$2", "_hidden", "others"]
@@ -57,3 +59,10 @@ def test_calibration_reports_show_names_and_themselves():
     ax = figure.axes[1]
     assert ax.get_title() == "$a$"
     assert not any(text.get_parse_math() for text in (ax.title, *ax.get_xticklabels()))
+
+
+def test_captions_break_between_words():
+    parts = ["words of one line", "a part that is longer than a line of this figure"]
+    figure = DisplayedFigure((2.0, 2.0))
+    write_below(figure, breaking_between(parts), 2.0)
+    assert figure.get_supxlabel().split() == "; ".join(parts).split()
