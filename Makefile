@@ -2,6 +2,9 @@
 # has changed since: the stamp file inside it tells.
 PYTHON ?= python3
 
+# Python compiles what it imports, which is a small part of what is installed.
+INSTALL = -m pip install --quiet --no-input --no-compile --disable-pip-version-check
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-oldest docs bench dist release clean python-version
@@ -41,7 +44,7 @@ dist: .venv-dist/stamp ## Build wheel and sdist into dist/, and try the wheel in
 	rm -rf dist .venv-wheel
 	.venv-dist/bin/python -m build --outdir dist
 	$(PYTHON) -m venv .venv-wheel
-	.venv-wheel/bin/python -m pip install --quiet --no-input --no-compile --disable-pip-version-check dist/*.whl
+	.venv-wheel/bin/python $(INSTALL) dist/*.whl
 	cd "$$(mktemp -d)" && $(CURDIR)/.venv-wheel/bin/python -I $(CURDIR)/.ci/try_wheel.py
 
 release: ## Tag VERSION=1.2.3 and push the tag, whose workflow builds, tests and publishes
@@ -59,20 +62,19 @@ clean: ## Remove environments, caches and everything generated
 
 .venv-%/stamp: pyproject.toml | python-version
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check -e ".[$(extras)]"
+	$(@D)/bin/python $(INSTALL) -e ".[$(extras)]"
 	@touch $@
 
 # Only what builds, and not the library.
 .venv-dist/stamp: | python-version
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check "build>=1.2"
+	$(@D)/bin/python $(INSTALL) "build>=1.2"
 	@touch $@
 
 .venv-oldest/stamp: pyproject.toml .ci/oldest.py | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python .ci/oldest.py test > $(@D)/oldest.txt
-	$(@D)/bin/python -m pip install --quiet --no-input --disable-pip-version-check \
-		--constraint $(@D)/oldest.txt -e ".[test]"
+	$(@D)/bin/python $(INSTALL) --constraint $(@D)/oldest.txt -e ".[test]"
 	@touch $@
 
 python-version:

@@ -14,11 +14,12 @@ from re import DOTALL, MULTILINE, compile
 from typing import Any
 
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageChops
 
 DOCS = Path(__file__).parent
 BLOCK = compile(r"^```python\n(.*?)^```$", MULTILINE | DOTALL)
 MOST_BYTES = 150_000
+MOST_OFF = 16  # of 255
 
 
 @dataclass(frozen=True)
@@ -105,13 +106,13 @@ def figure_of(picture: Picture) -> Figure:
 
 
 def save(figure: Figure, path: Path, dpi: int) -> int:
-    """Save; a picture that is too large with a palette of 256 colours."""
+    """Save; with a palette of 256 colours where that is hardly seen, not of scales of colours."""
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi)
     image = Image.open(buffer).convert("RGB")
-    image.save(path, optimize=True)
-    if path.stat().st_size > MOST_BYTES:
-        image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+    small = image.quantize(256, dither=Image.Dither.NONE)
+    off = max(high for _, high in ImageChops.difference(image, small.convert("RGB")).getextrema())
+    (small if off <= MOST_OFF else image).save(path, optimize=True)
     return path.stat().st_size
 
 

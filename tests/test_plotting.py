@@ -17,6 +17,7 @@ from dsgp import AdditiveGPRegressor, Levels, Smooth, Tensor, component_bands, v
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern32, Matern52
 from dsgp.plotting import plot_components, plot_learning, plot_predictions
+from dsgp.plotting.learning import _scale_by_decades
 from dsgp.plotting.style import percent, short_names, span
 
 
@@ -566,6 +567,16 @@ def test_learning_holds_the_trace_and_its_gains(model, learner):
         "marginal": "Only evaluations that improved on all before",
     }
     assert expected[learner] in note
+
+
+def test_gains_of_one_size_have_plain_numbers_beside_them():
+    gain = Figure().subplots()
+    _scale_by_decades(gain, np.array([2.3, 2.6]))
+    low, high = gain.get_ylim()
+    numbers = [f"{tick:g}" for tick in gain.get_yticks() if low <= tick <= high]
+    assert numbers == ["1", "2", "5"]
+    labels = dict(zip(gain.get_yticks(), gain.get_yticklabels(), strict=True))
+    assert [labels[float(number)].get_text() for number in numbers] == numbers
 
 
 def test_without_a_learner_there_is_no_learning_to_draw():

@@ -12,6 +12,7 @@ import typer
 
 from dsgp import storage
 from dsgp.addresses import without_secrets
+from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read_held_out
 from dsgp.errors import ParameterError
@@ -19,6 +20,10 @@ from dsgp.estimators import GridGP, calibration_report, load
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.places import made_aside, require_apart
 from dsgp.rows.sources import CsvFormat, numbers_of
+
+# By these pictures and tables are known as ours, which --overwrite replaces.
+_MADE_BY = "dsgp evaluate"
+_HEADER = "by,group,middle,n_rows,coverage,"
 
 
 def evaluate(
@@ -46,8 +51,7 @@ def evaluate(
         if path.suffix.lower() not in endings:
             raise ParameterError(f"{option} must end in {' or '.join(endings)}, got {str(path)!r}")
         require_apart(path, [data, model])
-        if path.exists() and not overwrite:
-            raise ParameterError(f"{str(path)!r} exists; choose another path, or --overwrite")
+        require_replaceable(path, _MADE_BY, overwrite, _HEADER if option == "--out" else None)
     fitted, X, y, numbers = _read(model, data, target, further, csv_format, storage_options)
     density = fitted.log_predictive_density(X, y, **numbers)
     mean = fitted.predict(X, **numbers)
@@ -66,7 +70,9 @@ def evaluate(
         drawing = _drawing()
         with made_aside(plot) as aside:
             figure = drawing.plot_calibration_report(report)
-            figure.savefig(aside, format=plot.suffix[1:].lower(), dpi=150)
+            kind = plot.suffix[1:].lower()
+            mark = {"Software" if kind == "png" else "Creator": _MADE_BY}
+            figure.savefig(aside, format=kind, dpi=150, metadata=mark)
         typer.echo(f"picture saved in {plot}")
 
 

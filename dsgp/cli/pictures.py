@@ -64,14 +64,15 @@ def plot(
     typer.echo(f"{what} saved in {', '.join(map(str, files))}")
 
 
-def require_replaceable(path: Path, mark: str, overwrite: bool) -> None:
+def require_replaceable(path: Path, mark: str, overwrite: bool, content: str | None = None) -> None:
     """Raise ``StorageError`` if something is there, unless it is ours and may be overwritten.
 
-    ``mark`` is what the command that writes it is called; it is in the files.
+    ``mark`` is what the command that writes it is called; it is in the files, unless these are
+    known by other ``content``.
     """
     if not path.exists():
         return
-    ours = path.is_file() and mark.encode() in path.read_bytes()
+    ours = path.is_file() and (content or mark).encode() in path.read_bytes()
     if ours and overwrite:
         return
     remedy = ", or --overwrite" if ours else f", or delete it yourself: {mark} did not write it"

@@ -68,4 +68,6 @@ def answered_frame(
         ending = "" if classes is None else f"_{classes[number]}"
         names += [f"{name}{ending}" for name in of_model.names]
         answered.append(model._answers(X, of_model, of_model.n_columns, with_std=True))
-    return frame_like(X, names, np.concatenate(answered, axis=1))
+    # The only one is not copied: it has as many rows as X.
+    whole = answered[0] if len(answered) == 1 else np.concatenate(answered, axis=1)
+    return frame_like(X, names, whole)

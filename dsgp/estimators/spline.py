@@ -213,9 +213,9 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
         """Distinct inputs, their mean targets and total weights, in the units of the rows."""
         data, place = self.model_.data, self._place
         return (
-            place["offset"] + place["extent"] * data.points,
-            place["centre"] + place["scale"] * data.target,
-            place["heaviest"] * data.weight,
+            place.offset + place.extent * data.points,
+            place.centre + place.scale * data.target,
+            place.heaviest * data.weight,
         )
 
     # ------------------------------------------------------------------ predicting

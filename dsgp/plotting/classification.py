@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
@@ -24,7 +23,7 @@ from dsgp.plotting.class_panels import (
     score,
 )
 from dsgp.plotting.figures import DisplayedFigure
-from dsgp.plotting.style import GREY, INK, short_name
+from dsgp.plotting.style import GREY, INK, name_artists, short_name
 
 _HEIGHTS = (4.2, 1)  # of the calibration curve and the rows below it
 _LEGEND: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.6}
@@ -139,7 +138,7 @@ def plot_calibration(
     if ax is not None:
         draw_calibration(ax, scored, n_bins, level)
         if not scored.binary:
-            _style(ax.legend(handles=_class_entries(scored), loc="upper left", **_LEGEND))
+            _write_legend(ax, _class_entries(scored), loc="upper left")
         return ax.figure.figure
     if not scored.binary:
         entries = [*_class_entries(scored), *_top_entries(level)]
@@ -192,7 +191,7 @@ def plot_roc(
     if ax is not None:
         draw_roc(ax, scored)
         if not scored.binary:
-            _style(ax.legend(handles=_class_entries(scored), loc="lower right", **_LEGEND))
+            _write_legend(ax, _class_entries(scored), loc="lower right")
         return ax.figure.figure
     fig = _figure_over_legend(4.6, 5.1, [] if scored.binary else _class_entries(scored))
     draw_roc(fig.subplots(), scored)
@@ -256,8 +255,7 @@ def _figure_over_legend(width: float, height: float, entries: list[Line2D]) -> F
     height += 0.2 * -(-len(entries) // n_columns)
     fig = DisplayedFigure((width, height), layout=ConstrainedLayoutEngine(h_pad=0.07))
     if entries:
-        legend = fig.legend(handles=entries, loc="outside lower center", ncols=n_columns, **_LEGEND)
-        _style(legend)
+        _write_legend(fig, entries, loc="outside lower center", ncols=n_columns)
     return fig
 
 
@@ -271,6 +269,5 @@ def _columns_that_fit(texts: list[str], width: float) -> int:
     return 1
 
 
-def _style(legend: Legend) -> None:
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+def _write_legend(parent: Axes | Figure, entries: list[Line2D], **style: Any) -> None:
+    name_artists(parent, entries, [str(entry.get_label()) for entry in entries], **style, **_LEGEND)

@@ -13,7 +13,7 @@ from matplotlib.transforms import ScaledTranslation
 from dsgp.models.term import FittedTerm
 from dsgp.plotting.level_panels import NAME_LENGTH, moments
 from dsgp.plotting.panels import FEW_VALUES, wider
-from dsgp.plotting.style import CURVES, GREY, TEXT, label, short_names
+from dsgp.plotting.style import CURVES, GREY, TEXT, label, name_artists, short_names
 from dsgp.terms import Floats
 from dsgp.terms.inputs import Input
 
@@ -154,17 +154,16 @@ class CurvesPanel:
         if len(self.curves) < self.n_levels:
             title += f" ({len(self.curves)} of {self.n_levels} with most rows"
             title += f", grey: {len(self.others)} others)" if self.others else ")"
-        handles, names = ax.get_legend_handles_labels()
-        named = {name: each for name, each in zip(names, handles, strict=True) if name != "others"}
-        legend = ax.legend(
-            named.values(), named, title=label(title, width), fontsize=6.5, title_fontsize=6.5,
+        curves = ax.lines[-len(self.curves) :]  # those of the other levels come before
+        legend = name_artists(
+            ax, curves, self._names, title=label(title, width), fontsize=6.5, title_fontsize=6.5,
             ncols=self._legend_columns(width), frameon=False, handlelength=1.0, columnspacing=0.8,
             labelspacing=0.2, borderpad=0, loc="upper center", bbox_to_anchor=(0.5, 0.0),
             bbox_transform=ax.transAxes
             + ScaledTranslation(0, -_BELOW / 72, ax.figure.figure.dpi_scale_trans),
         )  # fmt: skip
+        legend.get_title().set_parse_math(False)
         for text in (legend.get_title(), *legend.get_texts()):
-            text.set_parse_math(False)
             text.set_color(TEXT)
 
     def _legend_columns(self, width: int) -> int:

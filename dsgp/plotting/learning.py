@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +14,7 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, INK, frame, write_below
+from dsgp.terms import Floats
 
 
 def plot_learning(model: Any) -> Figure:
@@ -72,16 +74,13 @@ def plot_learning(model: Any) -> Figure:
     iterations = np.arange(1, len(trace))
     positive = gains > 0  # a last iteration may gain nothing, which a logarithm cannot show
     gain.plot(iterations[positive], gains[positive], "o-", color=INK, markersize=3.5, linewidth=1.2)
-    gain.set_yscale("log")
     gain.set_ylabel("gain (nats)", fontsize=9)
-    shown = list(gains[positive]) or [1.0]
+    shown = gains[positive]
     if model.learner_ == "vbem":
         gain.axhline(model.learner_tol, color=ACCENT, linewidth=1.0, linestyle="--")
         gain.set_title(f"tolerance {model.learner_tol:g}", fontsize=8.5, color=ACCENT)
-        shown.append(model.learner_tol)
-    if max(shown) > 100 * min(shown):  # over fewer decades the ticks between them are needed
-        gain.yaxis.set_major_locator(LogLocator(numticks=7))
-        gain.yaxis.set_minor_locator(NullLocator())
+        shown = np.append(shown, model.learner_tol)
+    _scale_by_decades(gain, shown)
     for ax in (bound, gain):
         ax.set_xlabel("iteration" if bayes else "evaluation", fontsize=9)
         ax.set_xlim(-0.5, len(trace) - 0.5)
@@ -117,12 +116,9 @@ def _draw_search(model: Any) -> Figure:
     short = value.max() - value
     below = short > 0  # which a logarithm can show
     gap.plot(terms[below], short[below], "o", color=INK, markersize=3.5)
-    gap.set_yscale("log")
     gap.set_ylabel("below the highest (nats)", fontsize=9)
     gap.set_title(f"model: {kept} projection{'' if kept == 1 else 's'}", fontsize=8.5, color=ACCENT)
-    if below.any() and short[below].max() > 100 * short[below].min():
-        gap.yaxis.set_major_locator(LogLocator(numticks=7))
-        gap.yaxis.set_minor_locator(NullLocator())
+    _scale_by_decades(gap, short[below])
     for ax in (evidence, gap):
         ax.axvline(kept, color=ACCENT, linewidth=1.0, linestyle="--", zorder=1)
         ax.set_xlabel("projections", fontsize=9)
@@ -134,7 +130,21 @@ def _draw_search(model: Any) -> Figure:
         "out decide how many are kept (dashed)."
         if getattr(model, "method", None) == "greedy"
         else "Steps of the search in their order: projections are added, refitted and removed. "
-        "Dashed: the model that is kept. Nats are units of natural logarithms."
+        "Dashed: the model that is kept. To the right, on a logarithmic scale, the highest itself "
+        "has no place. Nats are units of natural logarithms."
     )
     write_below(fig, note, fig.get_figwidth())
     return fig
+
+
+def _scale_by_decades(ax: Axes, values: Floats) -> None:
+    """Scale logarithmically; over few decades with plain numbers, and over at least one."""
+    ax.set_yscale("log")
+    low, high = (values.min(), values.max()) if len(values) else (1.0, 1.0)
+    few = high <= 100 * low
+    if few:
+        middle, reach = np.sqrt(low * high), max(1.3 * np.sqrt(high / low), np.sqrt(10.0))
+        ax.set_ylim(middle / reach, middle * reach)
+        ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few else (1,), numticks=7))
+    ax.yaxis.set_minor_locator(NullLocator())

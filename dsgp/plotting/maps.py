@@ -138,7 +138,7 @@ def draw_maps(
         bar.ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
         bar.ax.xaxis.set_major_locator(MaxNLocator(5 if axes.shape[1] == 1 else 7))
         bar.outline.set_visible(False)
-    _name_blanks(fig, blanks)
+    _name_blanks(fig, blanks, _is_latitude(first, drawn[0]))
     return fig
 
 
@@ -178,11 +178,11 @@ def _coast(field: xr.DataArray, land: NDArray[np.bool_]) -> LineCollection:
     return LineCollection([*upright, *level], colors=_COAST, linewidths=0.6, capstyle="projecting")
 
 
-def _name_blanks(fig: Figure, blanks: NDArray[np.bool_]) -> None:
+def _name_blanks(fig: Figure, blanks: NDArray[np.bool_], on_earth: bool) -> None:
     """Say what grey and white cells are, where there are any."""
     looks = (
-        (_NO_FIELD, _COAST, "no field there, such as land"),
-        (_NOT_OBSERVED, FAINT, "not observed, such as clouds"),
+        (_NO_FIELD, _COAST, "no field there" + ", such as land" * on_earth),
+        (_NOT_OBSERVED, FAINT, "not observed" + ", such as clouds" * on_earth),
     )
     patches = [
         Patch(facecolor=face, edgecolor=edge, linewidth=0.6, label=text)
@@ -208,13 +208,18 @@ def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
     down, across = (line_of(part, str(dim)) for dim in part.dims)
     ratio = np.ptp(down.values) / max(np.ptp(across.values), 1e-300)
     aspect: Any = "auto"
-    if str(part.dims[0]).lower() in _LATITUDES or "°N" in down.name:
+    on_earth = _is_latitude(part, str(part.dims[0]))
+    if on_earth and axis_of(part, str(part.dims[1])).circle is not None:
         middle = math.radians(min(abs(float(down.values.mean())), 75.0))
         aspect = 1 / math.cos(middle)
     elif not (down.dates or across.dates) and _unit(down) == _unit(across) and 0.2 < ratio < 5:
         aspect = 1.0
     tall = float(np.clip(ratio * aspect, 0.25, 4.0)) if aspect != "auto" else 0.8
     return aspect, _SIDE / max(tall, 1.0), _SIDE * min(tall, 1.0)
+
+
+def _is_latitude(part: xr.DataArray, dim: str) -> bool:
+    return dim.lower() in _LATITUDES or "°N" in line_of(part, dim).name
 
 
 def _unit(line: Line) -> str:

@@ -210,7 +210,8 @@ def _add_rows_bar(left: Axes, right: Axes, unit: str) -> None:
 def _legend_entries(level: float, hexagons: bool, unit: str) -> list[Line2D]:
     dots: dict[str, Any] = {"marker": "o", "markersize": 4.5, "linestyle": ""}
     entries = [Line2D([], [], color=_LINE, linewidth=1.0, label="observed = predicted")]
-    entries.append(Line2D([], [], color=INK, label=f"in its {level:.0%} interval", **dots))
+    inside = f"some {unit} in their" if hexagons else "in its"
+    entries.append(Line2D([], [], color=INK, label=f"{inside} {level:.0%} interval", **dots))
     entries.append(
         Line2D([], [], color=ACCENT, label=f"all {unit} outside" if hexagons else "outside", **dots)
     )

@@ -306,6 +306,8 @@ def _caption(
     whole = "target" if link_of(model) is None else "f"
     parts.append("numbers above: lowest to highest effect")
     parts.append("share: of the variance of f, the sum of all functions")
+    if any(shares[panel.term.name] <= -0.0005 for panel in panels):
+        parts.append("below 0: the function takes back part of what others give")
     parts.append(f"grey behind: ±1 std of {'the target' if whole == 'target' else 'f'}")
     told = "" if whole == "target" else ", weighted by information"
     parts.append(f"bars at the bottom: training rows{told}")
@@ -315,7 +317,7 @@ def _caption(
     total = sum(term.explained_variance for term in model.terms_) / model.target_variance_
     if total > 1.5:
         parts.append(
-            f"by themselves the functions have {percent(total)} of the variance of "
+            f"alone the functions have {percent(total)} of the variance of "
             f"{'the target' if whole == 'target' else 'f'}: they cancel in part"
         )
     return breaking_between(parts)

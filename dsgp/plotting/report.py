@@ -61,7 +61,7 @@ def plot_report(
     title : str, optional
         Above the first page; by default the class of the model and its numbers of rows and terms.
     max_terms : int, optional
-        Main effects and interactions drawn at most, those with the largest shares; the last page
+        Main effects and interactions drawn at most, those with the largest shares; a caption
         names the others. All by default.
     scale : {"common", "free"}
         As for ``plot_components``; a common scale is that of a page.

@@ -24,6 +24,7 @@ from dsgp.plotting.style import (
     GREY,
     characters,
     label,
+    name_artists,
     normal_quantile,
     tidy,
     write_below,
@@ -126,11 +127,14 @@ def plot_slices(
     inches = fig.bbox.width / fig.figure.dpi
     ax = fig.subplots()
     ax.axhline(0, color=GREY, linewidth=0.7, zorder=1)
-    for k, (name, middle, reach) in enumerate(zip(names, mean, z * std, strict=True)):
+    for k, (middle, reach) in enumerate(zip(mean, z * std, strict=True)):
         colour = CURVES[k % len(CURVES)]
         ax.fill_between(along, middle - reach, middle + reach, color=colour, alpha=0.16, lw=0)
-        ax.plot(along, middle, color=colour, linewidth=1.5, label=label(name, 28))
-    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        ax.plot(along, middle, color=colour, linewidth=1.5)
+    name_artists(
+        ax, ax.lines[-len(names) :], [label(name, 28) for name in names],
+        fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0),
+    )  # fmt: skip
     tidy(ax, 5)
     write_dates(ax.xaxis, model, first)
     ax.set_xlabel(label(first.column, characters(0.8 * inches, 9)), fontsize=9, parse_math=False)

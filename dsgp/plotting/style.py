@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from scipy.special import ndtri
 
@@ -68,7 +71,11 @@ def frame(ax: Axes) -> None:
 def write_below(fig: Figure | SubFigure, text: str, inches: float) -> None:
     """Write a caption below a figure, wrapped to its width."""
     width = characters(0.95 * inches, 7.5)
-    lines = textwrap.wrap(text, width, break_on_hyphens=False)
+    # Parts that do not break, but for those that are longer than a line.
+    words = [
+        w if len(w) <= width else w.replace("\N{NO-BREAK SPACE}", " ") for w in text.split(" ")
+    ]
+    lines = textwrap.wrap(" ".join(words), width, break_on_hyphens=False)
     text = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
     fig.supxlabel(text, fontsize=7.5, color=TEXT, parse_math=False)
 
@@ -136,6 +143,17 @@ def short_names(names: Sequence[str], width: int) -> list[str]:
         if len(set(shortened)) == len(set(names)):
             break
     return shortened
+
+
+def name_artists(
+    parent: Axes | Figure, artists: Sequence[Artist], names: Sequence[str], **style: Any
+) -> Legend:
+    """Draw a legend that shows names as they are: Matplotlib hides "_x" and reads "$x$"."""
+    legend = parent.legend(artists, [str(k) for k in range(len(names))], **style)
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.set_text(name)
+        text.set_parse_math(False)
+    return legend
 
 
 def write_title(ax: Axes, name: str, words: str, width: int) -> None:

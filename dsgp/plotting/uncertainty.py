@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from dsgp.errors import ParameterError
 from dsgp.metrics.uncertainty import CalibrationReport
+from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, FAINT, GREY, INK, frame, label, write_below
 from dsgp.terms import Floats
 
@@ -59,7 +60,7 @@ def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) 
     n_across = min(3, n_panels)
     n_down = math.ceil(n_panels / n_across)
     width = _WIDTH * n_across
-    fig = Figure(figsize=(width, _HEIGHT * n_down + 0.7), layout="constrained")
+    fig = DisplayedFigure((width, _HEIGHT * n_down + 0.7), layout="constrained")
     axes = fig.subplots(n_down, n_across, squeeze=False).ravel()
     _draw_histogram(axes[0], report)
     low = min(groups["coverage"].min(), groups["band_low"].min()) if len(groups) else 0.0
@@ -127,7 +128,7 @@ def _draw_coverage(ax: Axes, table: pd.DataFrame, level: float) -> None:
             places[chosen], shares[chosen], "o", ms=4.5, color=colour, markerfacecolor=fill, mew=1.2
         )
     _write_groups(ax, table)
-    ax.set_title(label(str(table["by"].iloc[0]), 34), fontsize=9)
+    ax.set_title(label(str(table["by"].iloc[0]), 34), fontsize=9, parse_math=False)
     ax.set_ylabel("rows in their interval", fontsize=8)
     ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     frame(ax)
@@ -144,7 +145,9 @@ def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
         ax.set_xlabel("median of the group", fontsize=8)
         return
     names = [label(str(name), 14) for name in table["group"]]
-    ax.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor")
+    ax.set_xticks(
+        range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", parse_math=False
+    )
 
 
 def _written(group: str, middles: Floats, place: int) -> str:

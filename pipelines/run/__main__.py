@@ -194,8 +194,10 @@ def _show(report: Mapping[str, Any], folder: Path) -> None:
     wide = console.options.update(max_width=1000)
     wanted = Measurement.get(console, wide, table).maximum
     Console(width=max(wanted, console.width)).print(table)
-    best = ["* best of the models compared"] if len(rows) > 1 else []
-    for line in (*best, f"report and pictures are in {folder}"):
+    lines = [f"report and pictures are in {folder}"]
+    if len(rows) > 1:
+        lines.insert(0, "* best of the models compared, or within a thousandth of the best")
+    for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

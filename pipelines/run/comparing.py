@@ -165,7 +165,7 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
         *("| " + " | ".join(row) + " |" for row in rows),
     ]
     if len(rows) > 1:
-        lines += ["", "\\* best of the models compared."]
+        lines += ["", "\\* best of the models compared, or within a thousandth of the best."]
     if facts["numbers"]:
         lines += [
             "",
@@ -193,7 +193,7 @@ def draw_comparison(table: pd.DataFrame, task: str, level: float) -> Figure:
     for ax, name in zip(axes, [*names, "fit_seconds"], strict=True):
         values = table[name].to_numpy()
         known = np.isfinite(values)
-        best = best_of(name, dict(zip(table.index, np.where(known, values, np.inf), strict=True)))
+        best = best_of(name, dict(zip(table.index, values, strict=True)))
         colours = [ACCENT if model in best and name in names else INK for model in table.index]
         ax.hlines(places, 0, 1, transform=ax.get_yaxis_transform(), color=GREY, lw=0.5, zorder=0)
         ax.scatter(values[known], places[known], c=np.array(colours)[known], s=28)
@@ -213,7 +213,8 @@ def draw_comparison(table: pd.DataFrame, task: str, level: float) -> Figure:
     axes[0].set_yticks(places, list(table.index), fontsize=9)
     axes[0].set_ylim(-0.6, len(table) - 0.4)
     note = (
-        "red: the best, but for differences of rounding; a model without a dot has no such measure"
+        "red: the best, and those within a thousandth of it; a model without a dot has no such "
+        "measure"
     )
     if "coverage" in names:
         note += f"; dashed: the probability of the intervals, {level:.0%}"

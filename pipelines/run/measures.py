@@ -46,6 +46,7 @@ SPELT_OUT = {
 FROM_ZERO = ("nmse", "rmse", "error_rate", "mnll", "calibration_error")
 SHARES = ("nmse", "error_rate", "calibration_error", "coverage")
 MOST_OF = ("auc",)  # larger is better
+_AS_GOOD = 1e-3
 # Those that the comparison draws.
 DRAWN = {
     "regression": ("nmse", "mnlp", "coverage"),
@@ -176,9 +177,12 @@ def told(name: str, value: float | None) -> str:
 
 
 def best_of(name: str, values: Mapping[str, float | None]) -> set[str]:
-    """Models that are best by a measure; none by coverage, whose best is its level."""
-    known = {model: value for model, value in values.items() if value is not None}
+    """Models that are best by a measure, or a thousandth worse at most.
+
+    None are by coverage, whose best is its level.
+    """
+    known = {m: value for m, value in values.items() if value is not None and math.isfinite(value)}
     if name.startswith("coverage") or len(known) < 2:
         return set()
     best = max(known.values()) if name in MOST_OF else min(known.values())
-    return {model for model, value in known.items() if told(name, value) == told(name, best)}
+    return {m for m, value in known.items() if abs(value - best) <= _AS_GOOD * abs(best)}

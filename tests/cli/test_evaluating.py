@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 import dsgp
 from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP, Linear, calibration_report
 from dsgp.cli import app
-from dsgp.errors import DataError, MemoryLimitError, ParameterError
+from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
 from dsgp.rows.sources.parts import ParquetPart
 
 
@@ -59,8 +59,18 @@ def test_evaluate_prints_and_writes_the_report(folder):
     assert f"mean log density of the observations: {density:.6g}" in result.output
     np.testing.assert_allclose(pd.read_csv(out)["coverage"], report.coverage["coverage"])
     assert plot.read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ParameterError, match="exists"):
-        run("evaluate", folder / "m.zarr", folder / "new.csv", "--target", "y", "--out", out)
+    again = ["evaluate", folder / "m.zarr", folder / "new.csv", "--target", "y"]
+    with pytest.raises(StorageError, match="exists; choose another path, or --overwrite"):
+        run(*again, "--out", out)
+    plots = [folder / f"c.{kind}" for kind in ("png", "pdf", "svg")]
+    for each in (*plots, *plots):
+        run(*again, "--out", out, "--plot", each, "--overwrite")
+    for option, file in (("--out", folder / "rest.csv"), ("--plot", folder / "photo.png")):
+        file.touch()
+        before = file.read_bytes()
+        with pytest.raises(StorageError, match="dsgp evaluate did not write it"):
+            run(*again, option, file, "--overwrite")
+        assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["report", "evaluate", "calibrate"])

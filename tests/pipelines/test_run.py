@@ -29,6 +29,7 @@ from pipelines.run.comparing import draw_comparison
 from pipelines.run.config import read, validated
 from pipelines.run.fitting import build_additive, build_scoring
 from pipelines.run.folders import chain_folder, manifest_of
+from pipelines.run.measures import best_of
 from pipelines.run.plan import plan_of
 from pipelines.run.sections import Additive, Model
 
@@ -392,6 +393,13 @@ def test_axes_of_a_comparison_are_not_zoomed_to_differences_of_no_account():
     for ax in (error, density, coverage):
         assert "NMSE" not in ax.get_title()
         assert "MNLP" not in ax.get_title()
+
+
+def test_the_best_of_a_measure_are_those_that_hardly_differ():
+    assert best_of("mnlp", {"a": -0.80226, "b": -0.8023, "c": -0.80}) == {"a", "b"}
+    assert best_of("auc", {"a": 0.9, "b": 0.95, "c": None, "d": np.nan}) == {"b"}
+    assert best_of("coverage", {"a": 0.95, "b": 0.9}) == set()
+    assert best_of("nmse", {"alone": 0.1, "other": None}) == set()
 
 
 # ---- going on

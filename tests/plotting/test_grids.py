@@ -111,6 +111,9 @@ def test_land_is_told_from_what_was_not_observed():
         assert len(ends) == 4  # the sides of one cell
         np.testing.assert_array_equal(np.ptp(ends.reshape(-1, 2), axis=0), [12.5, 10.0])
     assert not plot_field(both).legends
+    image = both.rename(lat="row", lon="column")
+    (legend,) = plot_field(image, image["mean"].where(image.row > 40)).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["not observed"]
 
 
 def test_slices_share_their_scales_and_bars_have_units():
@@ -142,6 +145,9 @@ def test_a_degree_of_longitude_is_as_wide_as_on_the_earth():
     assert panels(figure)[0].get_aspect() == 1.0
     figure = plot_field(posterior(lat=[59.0, 60.0, 61.0], lon=[0.0, 1.0, 2.0]))
     assert panels(figure)[0].get_aspect() == pytest.approx(2.0)
+    # Days, or metres of depth, have no width on the earth.
+    days = posterior().transpose("lat", "time", "lon").isel(lon=0, drop=True)
+    assert panels(plot_field(days))[0].get_aspect() == "auto"
 
 
 def test_dates_label_the_axis_of_a_hovmoeller_diagram():
