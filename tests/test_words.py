@@ -43,3 +43,13 @@ def test_pages_use_standard_words(page):
             line = text.count("\n", 0, match.start()) + 1
             problems.append(f"{page.name}:{line}: {match[0]!r}; write: {instead}")
     assert not problems, "\n".join(problems)
+
+
+def test_sources_hold_no_control_characters():
+    # A formula through whose backslashes somebody's string went has a tab for the t of \text.
+    sources = [ROOT / "README.md"]
+    for folder in ("dsgp", "docs", "benchmarks", "pipelines", "tests"):
+        sources += [*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/**/*.md")]
+    control = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+    found = [str(path.relative_to(ROOT)) for path in sources if control.search(path.read_bytes())]
+    assert not found

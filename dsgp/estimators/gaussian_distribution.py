@@ -127,15 +127,14 @@ class GaussianDistribution(ConformalEstimator):
         r"""Calibrate intervals of new observations on held-out rows, by split conformal prediction.
 
         .. math:: s_i = |y_i - m_i| / \sigma_i, \quad
-                  m \pm \sigma\, s_{(k)}, \quad k = \lceil (n + 1)\, 	ext{level}
-        ceil
+                  m \pm \sigma\, s_{(k)}, \quad k = \lceil (n + 1)\, \text{level}\rceil
 
         with mean m and standard deviation σ of a new observation, on the scale of the transform if
         there is one, and the k-th smallest score of the n rows given. From then on
         ``predict_interval(..., include_noise=True)`` has
 
-        .. math:: 	ext{level} \le P(	ext{lower} \le Y \le 	ext{upper})
-                  \le 	ext{level} + rac{1}{n + 1}
+        .. math:: \text{level} \le P(\text{lower} \le Y \le \text{upper})
+                  \le \text{level} + \frac{1}{n + 1}
 
         whatever is wrong with the model, if these rows and new ones are exchangeable (drawn from
         the same distribution, and none of them used in the fit; the upper bound also needs scores
