@@ -39,6 +39,8 @@ SQUARED_NORMAL = Gamma(shape=0.5, fixed_shape=True)
 _ROUNDS, _SETTLED = 12, 1e-3
 # Excess of the mean squared error, and standard errors of it, from which the mean is called worse.
 _WORSE, _SURELY = 0.02, 3.0
+# Share of itself that the other rows must leave of a row whose error is compared.
+_HALF = 0.5
 # Squared residuals as a share of their mean: 0 has no logarithm, and what is below says nothing.
 _LEAST_SQUARE = 1e-12
 
@@ -114,8 +116,11 @@ class _Judged:
 
     @property
     def errors(self) -> Floats:
-        """Squared leave-one-out errors of the mean, times the rows' weights, (n,)."""
-        return self.squares / self.left
+        """Squared leave-one-out errors of the mean, times the rows' weights, (n,).
+
+        NaN where a row has little left of itself: there they are sensitive to what is approximated.
+        """
+        return np.where(self.left >= _HALF, self.squares / self.left, np.nan)
 
 
 @dataclass(frozen=True)
@@ -255,9 +260,12 @@ class VaryingFit:
 
 def _excess(errors: Floats, constant: Floats) -> float:
     """Share by which squared errors are larger than others of the same rows; 0 if by chance."""
-    excess = errors - constant
+    known = np.isfinite(errors) & np.isfinite(constant)
+    if np.count_nonzero(known) < 2:
+        return 0.0
+    excess, base = (errors - constant)[known], float(constant[known].mean())
     surely = _SURELY * float(np.std(excess)) / math.sqrt(len(excess))
-    share = float(excess.mean()) / max(float(constant.mean()), np.finfo(float).tiny)
+    share = float(excess.mean()) / max(base, np.finfo(float).tiny)
     return share if share > _WORSE and float(excess.mean()) > surely else 0.0
 
 
