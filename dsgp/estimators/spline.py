@@ -32,6 +32,7 @@ from dsgp.rows.sources import (
     map_table,
     matching_source,
     source_of,
+    target_of,
 )
 from dsgp.terms import LOG_2PI, Floats
 
@@ -318,8 +319,12 @@ class SmoothingSpline(RegressorMixin, GaussianDistribution, Saved, BaseEstimator
 
     def _observed(self, X: Any, y: Any) -> tuple[Floats, Floats]:
         """Inputs and observations of rows, (n_rows,)."""
-        rows = self._rows_of(_as_table(X), {TARGET: y})
-        return rows.columns[0], rows.extra[TARGET]
+        table = _as_table(X)
+        if isinstance(y, str):
+            rows = self._rows_of(table, {TARGET: y})
+            return rows.columns[0], rows.extra[TARGET]
+        inputs = self._rows_of(table).columns[0]
+        return inputs, target_of(y, len(inputs))
 
     def _answers(self, X: Any, derivative: int) -> Any:
         table = _as_table(X)
