@@ -221,7 +221,9 @@ class VaryingFit:
             model = outcome.model()
             model.prepare(with_std=False)
             weigh = partial(_precision, model, names, model.intercept)
-            whole = fitted(ReweightedSource(source, weigh), whole)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)  # said of the first fit
+                whole = fitted(ReweightedSource(source, weigh), whole)
             level = math.log(max(whole.noise_variance, np.finfo(float).tiny))
             noise = VaryingNoise(replace(model, intercept=level))
             judged = _judged(whole, noise, rows)
