@@ -145,7 +145,10 @@ def hotel_rates(data: Path) -> dict[str, Any]:
 def elevators_remedies(data: Path) -> dict[str, Any]:
     """What the mean of the published set lacks, with constant and varying noise."""
     split = load("elevators", data_dir=data)
-    kinds = {"interactions": {"interactions": 10}, "remainder": {"remainder": True}}
+    kinds: dict[str, dict[str, Any]] = {
+        "interactions": {"interactions": 10},
+        "remainder": {"remainder": True},
+    }
     return {name: _table(split, **options) for name, options in kinds.items()}
 
 
