@@ -109,3 +109,13 @@ def test_docstrings_and_messages_use_standard_words():
             for line, text in texts_of(ast.parse(code)):
                 problems += problems_of(CODE.sub(blank, text), expressions, line, name)
     assert not problems, "\n".join(problems)
+
+
+def test_sources_hold_no_control_characters():
+    # A formula through whose backslashes somebody's string went has a tab for the t of \text.
+    sources = [ROOT / "README.md"]
+    for folder in ("dsgp", "docs", "benchmarks", "pipelines", "tests"):
+        sources += [*ROOT.glob(f"{folder}/**/*.py"), *ROOT.glob(f"{folder}/**/*.md")]
+    control = re.compile(rb"[\x00-\x09\x0b-\x1f\x7f]")
+    found = [str(path.relative_to(ROOT)) for path in sources if control.search(path.read_bytes())]
+    assert not found

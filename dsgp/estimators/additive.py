@@ -73,7 +73,8 @@ class AdditiveGPRegressor(
     noise_terms : bool, mapping of str to term, or sequence of terms, optional
         What the noise variance depends on (docs/howto/varying-noise.md): log σ²(x) is a sum of
         functions of these terms, learned in turn with the mean. True: the default term of every
-        column; a mapping or sequence is as ``terms``. None: one variance for all rows.
+        column; a mapping or sequence is as ``terms``. None: one variance for all rows. Rows count
+        by 1/σ²(x): where that makes the mean worse, ``fit`` warns.
     noise_variance : float, optional
         Initial value of σ², the noise variance of a row of weight 1. The learned value is at least
         10⁻⁶ of the target's variance, or this value if it is smaller.

@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 
 from dsgp.errors import DataError
 from dsgp.estimators.conformal import TARGET
-from dsgp.estimators.gaussian_distribution import GaussianDistribution
+from dsgp.estimators.gaussian_distribution import GaussianTables
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
 from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
@@ -34,7 +34,7 @@ _MOST_TOLD_ALL = 0.01
 _WEIGHT = "weight"
 
 
-class GaussianEstimator(RegressorMixin, GaussianDistribution):
+class GaussianEstimator(RegressorMixin, GaussianTables):
     """An estimator of a target, or of a transform of it, with Gaussian noise."""
 
     model_: GaussianModel

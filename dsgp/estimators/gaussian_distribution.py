@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import DataError
-from dsgp.estimators.conformal import TARGET, ConformalEstimator
+from dsgp.estimators.conformal import TARGET, Conformal, ConformalEstimator
 from dsgp.estimators.framed import interval_of
 from dsgp.models.checks import require_level
 from dsgp.models.gaussian_model import GaussianModel
@@ -17,15 +18,19 @@ from dsgp.terms import Floats
 from dsgp.transforms import require_quantiles
 
 
-class GaussianDistribution(ConformalEstimator):
-    """The distribution of a target around f; a subclass says how rows are compared with it."""
+class GaussianDistribution(Conformal):
+    """The distribution of a target around f, as users ask for it; a subclass answers for rows."""
 
-    model_: GaussianModel
+    def _ends(self, X: Any, level: float, include_noise: bool, factor: float | None) -> Any:
+        """Ends of intervals, (n_rows, 2): of a level, or standard deviations on either side."""
+        raise NotImplementedError
 
-    def _beside(
-        self, extra: dict[str, Any], X: Any, answer: Callable[..., list[Floats]], n_columns: int
-    ) -> Floats:
-        """Numbers of the rows, ones where none were given, above what is answered of both."""
+    def _quantiles(self, X: Any, probabilities: Sequence[float], include_noise: bool) -> Any:
+        """Quantiles of rows, (n_rows, n_quantiles)."""
+        raise NotImplementedError
+
+    def _probabilities(self, X: Any, y: Any) -> Floats:
+        """Predictive probabilities of values up to observations, (n_rows,)."""
         raise NotImplementedError
 
     def predict_interval(
@@ -50,17 +55,10 @@ class GaussianDistribution(ConformalEstimator):
         lower, upper : ndarray of shape (n_rows,)
             Dask arrays where X is a dask collection; one table with ``as_frame``.
         """
+        check_is_fitted(self)
         require_level("level", level)
-        model: GaussianModel = self._fitted
         factor = self._conformal(level) if include_noise and self.n_calibrated_ else None
-
-        def answer(rows: Rows) -> list[Floats]:
-            if factor is not None:
-                return model.widened_at(rows, factor)
-            return model.interval_at(rows, level, include_noise)
-
-        columns = self._answers(X, answer, 2, with_std=True)
-        return interval_of(X, columns, as_frame)
+        return interval_of(X, self._ends(X, level, include_noise, factor), as_frame)
 
     def predict_quantiles(
         self,
@@ -84,13 +82,8 @@ class GaussianDistribution(ConformalEstimator):
         ndarray of shape (n_rows, n_quantiles)
             In the unit of the target; a dask array where X is a dask collection.
         """
-        probabilities = require_quantiles(quantiles)
-        model: GaussianModel = self._fitted
-
-        def answer(rows: Rows) -> list[Floats]:
-            return model.quantiles_at(rows, probabilities, include_noise)
-
-        return self._answers(X, answer, len(probabilities), with_std=True)
+        check_is_fitted(self)
+        return self._quantiles(X, require_quantiles(quantiles), include_noise)
 
     def pit(self, X: Any, y: Any) -> Floats:
         r"""Probability integral transform of observations: their predictive probabilities.
@@ -112,30 +105,23 @@ class GaussianDistribution(ConformalEstimator):
         ndarray of shape (n_rows,)
             Computed at once, of a dask collection too.
         """
+        check_is_fitted(self)
         if y is None:
             raise DataError("y is None; pass the observations")
-        model: GaussianModel = self._fitted
-
-        def answer(rows: Rows, observed: Floats) -> list[Floats]:
-            return [model.cdf_at(rows, observed)]
-
-        observed, probability = self._beside({TARGET: y}, X, answer, 1)
-        model.require_transformable(observed)
-        return probability
+        return self._probabilities(X, y)
 
     def calibrate(self, X: Any, y: Any) -> Self:
         r"""Calibrate intervals of new observations on held-out rows, by split conformal prediction.
 
         .. math:: s_i = |y_i - m_i| / \sigma_i, \quad
-                  m \pm \sigma\, s_{(k)}, \quad k = \lceil (n + 1)\, 	ext{level}
-        ceil
+                  m \pm \sigma\, s_{(k)}, \quad k = \lceil (n + 1)\, \text{level}\rceil
 
         with mean m and standard deviation σ of a new observation, on the scale of the transform if
         there is one, and the k-th smallest score of the n rows given. From then on
         ``predict_interval(..., include_noise=True)`` has
 
-        .. math:: 	ext{level} \le P(	ext{lower} \le Y \le 	ext{upper})
-                  \le 	ext{level} + rac{1}{n + 1}
+        .. math:: \text{level} \le P(\text{lower} \le Y \le \text{upper})
+                  \le \text{level} + \frac{1}{n + 1}
 
         whatever is wrong with the model, if these rows and new ones are exchangeable (drawn from
         the same distribution, and none of them used in the fit; the upper bound also needs scores
@@ -184,6 +170,46 @@ class GaussianDistribution(ConformalEstimator):
         200
         """
         return self._calibrated(X, y)
+
+
+class GaussianTables(GaussianDistribution, ConformalEstimator):
+    """That of functions of tables; a subclass says how rows are compared with numbers of theirs."""
+
+    model_: GaussianModel
+
+    def _beside(
+        self, extra: dict[str, Any], X: Any, answer: Callable[..., list[Floats]], n_columns: int
+    ) -> Floats:
+        """Numbers of the rows, ones where none were given, above what is answered of both."""
+        raise NotImplementedError
+
+    def _ends(self, X: Any, level: float, include_noise: bool, factor: float | None) -> Any:
+        model: GaussianModel = self._fitted
+
+        def answer(rows: Rows) -> list[Floats]:
+            if factor is not None:
+                return model.widened_at(rows, factor)
+            return model.interval_at(rows, level, include_noise)
+
+        return self._answers(X, answer, 2, with_std=True)
+
+    def _quantiles(self, X: Any, probabilities: Sequence[float], include_noise: bool) -> Any:
+        model: GaussianModel = self._fitted
+
+        def answer(rows: Rows) -> list[Floats]:
+            return model.quantiles_at(rows, probabilities, include_noise)
+
+        return self._answers(X, answer, len(probabilities), with_std=True)
+
+    def _probabilities(self, X: Any, y: Any) -> Floats:
+        model: GaussianModel = self._fitted
+
+        def answer(rows: Rows, observed: Floats) -> list[Floats]:
+            return [model.cdf_at(rows, observed)]
+
+        observed, probability = self._beside({TARGET: y}, X, answer, 1)
+        model.require_transformable(observed)
+        return probability
 
     def _conformity(self, X: Any, y: Any, **extra: Any) -> Floats:
         model: GaussianModel = self._fitted

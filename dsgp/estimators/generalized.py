@@ -202,7 +202,8 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         sample_weight : array_like of shape (n_rows,), dask collection or str, optional
             How often a row counts; a row of weight 0 is ignored.
         offset : array_like of shape (n_rows,), dask collection or str, optional
-            What is added to f, on the scale of the link; a column named is no input.
+            What is added to f, on the scale of the link; a column named is no input. From −230 to
+            230 (exposures from 1e-100 to 1e100), but for identity links.
         exposure : the same, optional
             Positive numbers, whose logarithms are added as offsets; for rates, with a log link.
         trials : the same, optional

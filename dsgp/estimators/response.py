@@ -103,7 +103,9 @@ class ResponseEstimator(ResponseDistribution):
             n_columns + (y is not None),
             with_std=True,
             extra=dict(extra) if y is None else {**extra, TARGET: y},
-            check=lambda rows, first_row: require_usable(rows.extra, names, first_row),
+            check=lambda rows, first_row: require_usable(
+                model.likelihood, rows.extra, names, first_row
+            ),
         )
 
     def predict(
@@ -308,7 +310,7 @@ class ResponseEstimator(ResponseDistribution):
         if not include_noise:
             return drawn
         joined = Rows.join(rows)
-        require_usable(joined.extra, named_roles(extra), 0)
+        require_usable(model.likelihood, joined.extra, named_roles(extra), 0)
         shift = shift_of(joined.extra)
         return model.likelihood.sample(drawn + shift, random, joined.extra.get(TRIALS))
 

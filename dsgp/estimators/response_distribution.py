@@ -180,13 +180,9 @@ class ResponseDistribution(ConformalEstimator):
         r"""Calibrate intervals of new observations on held-out rows, by split conformal prediction.
 
         .. math:: s_i = |2 u_i - 1|, \quad
-                  \left[ F^{-1}\!\left(	frac{1 - s_{(k)}}{2}
-        ight),
-                         F^{-1}\!\left(	frac{1 + s_{(k)}}{2}
-        ight)
-        ight], \quad
-                  k = \lceil (n + 1)\, 	ext{level}
-        ceil
+                  \left[ F^{-1}\!\left(\tfrac{1 - s_{(k)}}{2}\right),
+                         F^{-1}\!\left(\tfrac{1 + s_{(k)}}{2}\right)\right], \quad
+                  k = \lceil (n + 1)\, \text{level}\rceil
 
         with the probability integral transforms u of ``pit``, the predictive distribution F of a
         row, and the k-th smallest score of the n rows given: the model's interval of another

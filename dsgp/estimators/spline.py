@@ -16,12 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import storage
 from dsgp.errors import DataError, ParameterError
-from dsgp.estimators.framed import interval_of
+from dsgp.estimators.conformal import TARGET, without_scores
+from dsgp.estimators.gaussian_distribution import GaussianDistribution
 from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved, with_parameters
 from dsgp.estimators.spline_updating import UpdatedSpline, as_table, rows_of
-from dsgp.models.checks import require_choice, require_level, require_positive
+from dsgp.models.checks import require_choice, require_positive
 from dsgp.models.columns import Columns
+from dsgp.models.seen import digests_of
 from dsgp.models.spline import SplineData, SplineModel
 from dsgp.models.spline_rows import SplinePlace
 from dsgp.models.store_schema import check_spline
@@ -29,7 +31,6 @@ from dsgp.models.summary import SummaryText
 from dsgp.rows.sources import (
     Rows,
     Wanted,
-    computed,
     is_lazy,
     kind_from_settings,
     map_table,
@@ -38,7 +39,6 @@ from dsgp.rows.sources import (
     target_of,
 )
 from dsgp.terms import LOG_2PI, Floats
-from dsgp.transforms import require_quantiles
 
 # What a store keeps of where the rows are.
 _PLACE = [one.name for one in fields(SplinePlace)]
@@ -46,7 +46,9 @@ _PLACE = [one.name for one in fields(SplinePlace)]
 _NO_NOISE = 1e-26
 
 
-class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstimator):
+class SmoothingSpline(
+    UpdatedSpline, RegressorMixin, GaussianDistribution, Reported, Saved, BaseEstimator
+):
     r"""Smoothing spline of one column, as a Gaussian process, in linear time.
 
     .. math:: y = f(x) + \varepsilon, \quad \varepsilon \sim N(0, \sigma^2 / w), \quad
@@ -83,6 +85,8 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
         Number of rows of positive weight, those of updates included, and 1.
     n_updates_ : int
         How many times rows were added since ``fit``.
+    n_calibrated_ : int
+        Rows that ``calibrate`` was given; 0 without it.
 
     Examples
     --------
@@ -179,6 +183,7 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
                 )
             model = SplineModel.of(data, unit / float(self.smoothing))
         self.model_, self._columns, self._place = model, columns, place
+        self._scores, self._seen = None, rows.seen()
         self.n_features_in_, self.n_rows_, self.n_updates_ = 1, len(rows.inputs), 0
         if columns.named:
             self.feature_names_in_ = np.array(columns.names, dtype=object)
@@ -261,69 +266,49 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
         noise = self.noise_variance_ if include_noise else 0.0
         return answers[:, 0], np.sqrt(answers[:, 1] + noise)
 
-    def predict_interval(
-        self, X: Any, level: float = 0.95, include_noise: bool = False, *, as_frame: bool = False
-    ) -> Any:
-        """Predict an interval of the function, or of a new observation of weight 1.
+    def log_predictive_density(self, X: Any, y: Any) -> Floats:
+        """Log density of observations of weight 1, row by row, (n_rows,)."""
+        check_is_fitted(self)
+        residual, std = self._standardised(X, y)
+        return -0.5 * (LOG_2PI + residual**2) - np.log(std)
 
-        Parameters
-        ----------
-        X : table
-            As for ``predict``.
-        level : float
-            Probability of the interval, half of the rest on either side.
-        include_noise : bool
-        as_frame : bool
-            Return columns ``lower`` and ``upper`` as a table of the library of X, with its index.
+    def _ends(self, X: Any, level: float, include_noise: bool, factor: float | None) -> Any:
+        score = float(ndtri((1 + level) / 2)) if factor is None else factor
+        return self._at_scores(X, np.array([-score, score]), include_noise)
 
-        Returns
-        -------
-        lower, upper : ndarray of shape (n_rows,)
-            One table with ``as_frame``.
-        """
-        require_level("level", level)
-        mean, std = self.predict(X, return_std=True, include_noise=include_noise)
-        reach = float(ndtri((1 + level) / 2))
-        lower, upper = mean - reach * std, mean + reach * std
-        if as_frame:
-            return interval_of(X, np.stack([lower, upper], axis=1), as_frame)
-        return lower, upper
+    def _quantiles(self, X: Any, probabilities: Sequence[float], include_noise: bool) -> Any:
+        return self._at_scores(X, ndtri(np.array(probabilities)), include_noise)
 
-    def predict_quantiles(
-        self,
-        X: Any,
-        quantiles: float | Sequence[float] = (0.05, 0.5, 0.95),
-        include_noise: bool = False,
-    ) -> Any:
-        """Predict quantiles of the function, or of a new observation of weight 1.
-
-        Parameters
-        ----------
-        X : table
-            As for ``predict``.
-        quantiles : float or sequence of float
-            Probabilities between 0 and 1; 0.5 is the median.
-        include_noise : bool
-
-        Returns
-        -------
-        ndarray of shape (n_rows, n_quantiles)
-        """
-        scores = ndtri(np.array(require_quantiles(quantiles)))
+    def _at_scores(self, X: Any, scores: Floats, include_noise: bool) -> Any:
+        """Add multiples of the standard deviation to the mean, (n_rows, n_scores)."""
         mean, std = self.predict(X, return_std=True, include_noise=include_noise)
         return mean[:, None] + std[:, None] * scores
 
-    def pit(self, X: Any, y: Any) -> Floats:
-        """Predictive probabilities of values up to observations of weight 1, (n_rows,)."""
-        mean, std = map(computed, self.predict(X, return_std=True, include_noise=True))
-        return np.asarray(ndtr((target_of(y, len(mean)) - mean) / std))
+    def _probabilities(self, X: Any, y: Any) -> Floats:
+        return np.asarray(ndtr(self._standardised(X, y)[0]))
 
-    def log_predictive_density(self, X: Any, y: Any) -> Floats:
-        """Log density of observations of weight 1, row by row, (n_rows,)."""
-        mean, std = map(computed, self.predict(X, return_std=True, include_noise=True))
-        target = target_of(y, len(mean))
-        residual = (target - mean) / std
-        return np.asarray(-0.5 * (LOG_2PI + residual**2) - np.log(std))
+    def _conformity(self, X: Any, y: Any, **extra: Any) -> Floats:
+        return np.abs(self._standardised(X, y)[0])
+
+    def _digests(self, X: Any, y: Any) -> Floats:
+        inputs, target = self._observed(X, y)
+        return digests_of([inputs], target)
+
+    def _standardised(self, X: Any, y: Any) -> tuple[Floats, Floats]:
+        """Residuals of observations in standard deviations of a new one, and those, (n_rows,)."""
+        inputs, target = self._observed(X, y)
+        mean, variance = self._moments(inputs, 0)
+        std = np.sqrt(variance + self.noise_variance_)
+        return (target - mean) / std, std
+
+    def _observed(self, X: Any, y: Any) -> tuple[Floats, Floats]:
+        """Inputs and observations of rows, (n_rows,)."""
+        table = as_table(X)
+        if isinstance(y, str):
+            rows = self._rows_of(table, {TARGET: y})
+            return rows.columns[0], rows.extra[TARGET]
+        inputs = self._rows_of(table).columns[0]
+        return inputs, target_of(y, len(inputs))
 
     def _answers(self, X: Any, derivative: int) -> Any:
         table = as_table(X)
@@ -331,16 +316,22 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
         return map_table(table, function, 2) if is_lazy(table) else function(table)
 
     def _answer_table(self, derivative: int, X: Any, extra: Any = None) -> Floats:
-        columns, place = self._columns, self._place
+        return np.column_stack(self._moments(self._rows_of(X).columns[0], derivative))
+
+    def _rows_of(self, X: Any, extra: Mapping[str, Any] | None = None) -> Rows:
+        columns = self._columns
         source = matching_source(
             X, columns.names, columns.names, columns.named, type(self).__name__,
-            kinds=columns.kinds,
+            extra=extra, kinds=columns.kinds,
         )  # fmt: skip
-        inputs = Rows.join([load() for load in source.chunks()]).columns[0]
+        return Rows.join([load() for load in source.chunks()])
+
+    def _moments(self, inputs: Floats, derivative: int) -> tuple[Floats, Floats]:
+        """Mean and variance in the units of the data, (n_rows,)."""
+        place = self._place
         mean, variance = self.model_.moments((inputs - place.offset) / place.extent, derivative)
         unit = place.scale / place.extent**derivative
-        mean = mean * unit + (0.0 if derivative else place.centre)
-        return np.column_stack([mean, variance * unit**2])
+        return mean * unit + (0.0 if derivative else place.centre), variance * unit**2
 
     # ------------------------------------------------------------------ telling and keeping
 
@@ -364,7 +355,7 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
 
     def _described(self) -> tuple[Mapping[str, Any], storage.Tree]:
         data, columns = self.model_.data, self._columns
-        settings = {
+        settings: dict[str, Any] = {
             "parameters": {"order": int(self.order), "smoothing": self.smoothing},
             "place": asdict(self._place),
             "columns": {
@@ -380,12 +371,14 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
             "within": data.within,
             "log_weights": data.log_weights,
         }
+        if self._seen is not None:
+            settings["rows_seen"] = self._seen.to_settings()
         arrays = {"points": data.points, "weight": data.weight, "target": data.target}
-        return settings, {"data": arrays}
+        return settings, {"data": arrays, **self._kept_scores()}
 
     @classmethod
     def _restore(cls, settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Self:
-        check_spline(settings, tree)
+        check_spline(settings, without_scores(tree))
         model = with_parameters(cls, settings["parameters"])
         require_choice("order", model.order, (1, 2, 3))
         stored, arrays = settings["columns"], tree["data"]
@@ -408,4 +401,5 @@ class SmoothingSpline(UpdatedSpline, Reported, RegressorMixin, Saved, BaseEstima
         if model._columns.named:
             model.feature_names_in_ = np.array(model._columns.names, dtype=object)
         model._show()
+        model._restore_calibration(tree, settings.get("rows_seen"))
         return model

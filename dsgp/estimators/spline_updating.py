@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp import memory
 from dsgp.errors import ConvergenceWarning, ParameterError
+from dsgp.estimators.conformal import Conformal, warn_of_ended_calibration
 from dsgp.estimators.forgetting import share_of_rows_before
 from dsgp.models.checks import require_choice
 from dsgp.models.columns import Columns
@@ -23,7 +24,7 @@ from dsgp.rows.sources import Rows, Source, further_rows, is_lazy
 _NUMBERS_A_ROW = 30
 
 
-class UpdatedSpline:
+class UpdatedSpline(Conformal):
     """A spline whose rows enter through sums, to which those of further rows are added."""
 
     # Parameters of the estimator.
@@ -129,6 +130,9 @@ class UpdatedSpline:
             model = SplineModel.of(data, rate, self.model_.at_bound)
         self.model_, self._place = model, place
         self.n_rows_, self.n_updates_ = self.n_rows_ + len(rows.inputs), self.n_updates_ + 1
+        self._seen = rows.seen() if self._seen is None else self._seen.together(rows.seen())
+        calibrated, self._scores = self.n_calibrated_, None
+        warn_of_ended_calibration(calibrated)
         self._show()
         self._warn_unless_converged()
         return self

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
 from dsgp import storage
-from dsgp.errors import DataWarning, ParameterError, StorageError
+from dsgp.errors import ParameterError, StorageError
+from dsgp.estimators.conformal import warn_of_ended_calibration
 from dsgp.estimators.forgetting import share_of_rows_before
 from dsgp.estimators.gaussian import GaussianEstimator
 from dsgp.models.additive import AdditiveModel
@@ -148,14 +148,7 @@ class UpdatedEstimator(GaussianEstimator):
         )
         # Digests are of the numbers of levels, which are others now.
         self._remember_further(None if further.moves else seen, further.source)
-        if calibrated:
-            warnings.warn(
-                f"the calibration by {calibrated} rows was that of the model before the update, "
-                "and intervals are now those of the model alone: calibrate again, with rows that "
-                "were held out of the fit and of all updates",
-                DataWarning,
-                stacklevel=2,
-            )
+        warn_of_ended_calibration(calibrated)
         fit.warn(outcome)
         if not relearn and self.learner is not None:
             warn_of_misfit(outcome)

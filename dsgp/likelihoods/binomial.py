@@ -21,7 +21,7 @@ from scipy.special import (
 )
 
 from dsgp.likelihoods.base import Likelihood, broadcast, prepared
-from dsgp.likelihoods.checks import check_choice, check_level, refuse_rows
+from dsgp.likelihoods.checks import LARGEST_COUNT, check_choice, check_level, refuse_rows
 from dsgp.likelihoods.intervals import ROWS, averaged_cdf, gamma_reach, smallest_reaching
 from dsgp.likelihoods.logistic import log_logistic, logistic_pair
 from dsgp.likelihoods.probit import log_normal_derivatives
@@ -85,11 +85,11 @@ class Binomial(Likelihood):
         size = np.ones_like(y) if trials is None else np.asarray(trials, dtype=float)
         size = np.broadcast_to(size, y.shape)
         refuse_rows(
-            ~((size >= 1) & (size == np.floor(size)) & np.isfinite(size)),
+            ~((size >= 1) & (size <= LARGEST_COUNT) & (size == np.floor(size))),
             size,
             f"trials of {name}",
             first_row,
-            "whole numbers of at least 1",
+            f"whole numbers of at least 1 and at most {LARGEST_COUNT:.0e}",
             "leave out rows without trials",
         )
         bad = ~((y >= 0) & (y <= size) & (y == np.floor(y)))

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError, ParameterError
 
 Array = NDArray[np.float64]
+# Counts and trials at most: beyond, float64 does not tell neighbouring ones apart.
+LARGEST_COUNT = 2.0**53
 
 
 def check_positive(owner: object, *names: str) -> None:

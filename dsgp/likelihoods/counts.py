@@ -19,7 +19,7 @@ from scipy.special import (
 )
 
 from dsgp.likelihoods.base import Likelihood, broadcast, clipped_exp, prepared
-from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
+from dsgp.likelihoods.checks import LARGEST_COUNT, check_level, check_positive, refuse_rows
 from dsgp.likelihoods.intervals import ROWS, averaged_cdf, gamma_reach, smallest_reaching
 from dsgp.likelihoods.logistic import log_logistic, logistic_pair
 from dsgp.likelihoods.lognormal import log_normal_mean, log_normal_variance
@@ -30,8 +30,6 @@ Array = NDArray[np.float64]
 SMALLEST_DISPERSION = 1e-6
 # The samplers of numpy return 64-bit integers.
 LARGEST_RATE = 9e18
-# Ends of intervals are held here: beyond, float64 does not tell neighbouring counts apart.
-LARGEST_COUNT = 2.0**53
 
 
 @dataclass(frozen=True)
@@ -48,11 +46,11 @@ class CountLikelihood(Likelihood):
     ) -> None:
         y = np.asarray(y, dtype=float)
         refuse_rows(
-            ~((y >= 0) & (y == np.floor(y)) & np.isfinite(y)),
+            ~((y >= 0) & (y <= LARGEST_COUNT) & (y == np.floor(y))),
             y,
             name,
             first_row,
-            "counts (whole numbers of at least 0)",
+            f"counts (whole numbers of at least 0 and at most {LARGEST_COUNT:.0e})",
             "give counts, with rates' denominators as exposure, or take the gamma for positive "
             "numbers",
         )

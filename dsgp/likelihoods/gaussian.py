@@ -15,6 +15,8 @@ from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
 Array = NDArray[np.float64]
 # A learned scale at least, in standard deviations of the targets.
 SMALLEST_SCALE = 1e-3
+# Targets at most: they are squared.
+_LARGEST = 1e60
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,12 @@ class RealLikelihood(Likelihood):
     ) -> None:
         y = np.asarray(y, dtype=float)
         refuse_rows(
-            ~np.isfinite(y), y, name, first_row, "finite numbers", "leave out missing targets"
+            ~(np.abs(y) <= _LARGEST),
+            y,
+            name,
+            first_row,
+            f"numbers of a size of at most {_LARGEST:.0e}",
+            "leave out missing targets, and rescale large ones",
         )
 
     def inverse_link(self, f: ArrayLike) -> Array:

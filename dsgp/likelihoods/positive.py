@@ -18,6 +18,8 @@ from dsgp.likelihoods.quadrature import blocks
 Array = NDArray[np.float64]
 # A learned shape at most: a relative scatter of 10⁻³.
 LARGEST_SHAPE = 1e6
+# Targets at most, and the inverse of the smallest: log f is that of a number of float64.
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True)
@@ -87,11 +89,11 @@ class Gamma(Likelihood):
     ) -> None:
         y = np.asarray(y, dtype=float)
         refuse_rows(
-            ~((y > 0) & np.isfinite(y)),
+            ~((y >= 1 / _LARGEST) & (y <= _LARGEST)),
             y,
             name,
             first_row,
-            "positive numbers",
+            f"positive numbers from {1 / _LARGEST:.0e} to {_LARGEST:.0e}",
             "leave out zeros or model them apart, or take the negative binomial for counts",
         )
 

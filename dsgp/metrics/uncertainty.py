@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import bdtr, bdtrc, bdtrik
 
 from dsgp.errors import DataError
 from dsgp.metrics.checks import aligned, require_share
@@ -59,9 +60,9 @@ class CalibrationReport:
     @property
     def p_value(self) -> float:
         """Of uniform PIT values, by the test of Kolmogorov and Smirnov."""
-        from scipy import stats  # noqa: PLC0415 — takes long to import
+        from scipy.stats import kstest  # noqa: PLC0415 — takes half a second; measures do not need it
 
-        return float(stats.kstest(self.pit, "uniform").pvalue)
+        return float(kstest(self.pit, "uniform").pvalue)
 
     def summary(self) -> str:
         """Describe the calibration in a few lines."""
@@ -166,11 +167,19 @@ def calibration_of(
     return CalibrationReport(values, level, inside, _histogram(values, n_bins), coverage)
 
 
-def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
-    from scipy import stats  # noqa: PLC0415 — takes long to import
+def _band(n: int, share: float) -> tuple[float, float]:
+    """Counts of n trials between which a calibrated one is: quantiles of the binomial law."""
+    tails = np.array([(1 - _BAND) / 2, (1 + _BAND) / 2])
+    # The smallest count that reaches a probability; rounding may have it one too large.
+    counts = np.ceil(bdtrik(tails, n, share))
+    lower = np.maximum(counts - 1, 0)
+    low, high = np.where(bdtr(lower, n, share) >= tails, lower, counts)
+    return float(low), float(high)
 
+
+def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
     count, edges = np.histogram(pit, n_bins, (0.0, 1.0))
-    low, high = stats.binom.interval(_BAND, len(pit), 1 / n_bins)
+    low, high = _band(len(pit), 1 / n_bins)
     return pd.DataFrame(
         {
             "low": edges[:-1],
@@ -186,11 +195,9 @@ def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
 def _group(
     by: str, group: str, middle: float, inside: NDArray[np.bool_], level: float
 ) -> dict[str, object]:
-    from scipy import stats  # noqa: PLC0415 — takes long to import
-
     n, k = len(inside), int(inside.sum())
-    low, high = stats.binom.interval(_BAND, n, level)
-    tails = stats.binom.cdf(k, n, level), stats.binom.sf(k - 1, n, level)
+    low, high = _band(n, level)
+    tails = bdtr(k, n, level), bdtrc(k - 1, n, level) if k else 1.0
     return {
         "by": by,
         "group": group,

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 
 from dsgp.errors import DataError
+from dsgp.models.seen import RowsSeen, digests_of
 from dsgp.models.spline import SplineData
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
@@ -50,6 +51,10 @@ class SplineRows:
                 f"largest, {weight.max():.3g}; rows that are to be left out have weight 0"
             )
         return cls(rows.columns[0][kept], rows.y[kept], weight)
+
+    def seen(self) -> RowsSeen:
+        """Return what is remembered of them."""
+        return RowsSeen.of_digests(digests_of([self.inputs], self.target))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,14 @@ from scipy.optimize import minimize
 
 from dsgp.likelihoods import Likelihood
 from dsgp.pursuit.rows import Block
-from dsgp.rows.response import EXPOSURE, TRIALS, require_positive, shift_of
+from dsgp.rows.response import (
+    EXPOSURE,
+    OFFSET,
+    TRIALS,
+    require_positive,
+    require_shift,
+    shift_of,
+)
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
@@ -87,6 +94,8 @@ def require_response(likelihood: Likelihood, rows: Rows, target: str) -> None:
     for role in (EXPOSURE, TRIALS):
         if role in rows.extra:
             require_positive(rows.extra[role], role)
+    if rows.extra.keys() & {OFFSET, EXPOSURE}:
+        require_shift(likelihood, np.asarray(shift_of(rows.extra)), rows.extra, is_training=True)
     likelihood.check_target(rows.y, rows.extra.get(TRIALS), f"the target {target!r}")
 
 

@@ -6,16 +6,22 @@ target. A source holds them as its ``extra`` numbers, under these roles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.likelihoods import Likelihood
+from dsgp.likelihoods.checks import LARGEST_COUNT
 from dsgp.terms import Floats
 
 OFFSET, EXPOSURE, TRIALS = ("offset", "exposure", "trials")
+# What may be added to f: to a logarithm that of 1e100, to a target what targets themselves may be.
+_FURTHEST, _LARGEST = float(np.log(1e100)), 1e60
+# Exposure of a training row beside the geometric mean of all, as a logarithm: what a row tells of f
+# grows with it, and is squared.
+_MOST_UNEVEN = float(np.log(1e40))
 
 
 def beside(offset: Any, exposure: Any, trials: Any) -> dict[str, Any]:
@@ -42,11 +48,14 @@ def shift_of(extra: Mapping[str, Floats]) -> Floats | float:
     return shift
 
 
-def require_usable(extra: Mapping[str, Floats], names: Mapping[str, str], first_row: int) -> None:
-    """Raise ``DataError`` for an exposure or a number of trials that is none.
+def require_usable(
+    likelihood: Likelihood, extra: Mapping[str, Floats], names: Mapping[str, str], first_row: int
+) -> None:
+    """Raise ``DataError`` for an exposure, an offset or a number of trials that is of no use.
 
     Parameters
     ----------
+    likelihood : Likelihood
     extra : mapping of role to ndarray of shape (n,)
     names : mapping of role to str
         What messages call them.
@@ -55,8 +64,64 @@ def require_usable(extra: Mapping[str, Floats], names: Mapping[str, str], first_
     """
     if EXPOSURE in extra:
         require_positive(extra[EXPOSURE], names[EXPOSURE], first_row=first_row)
+    if extra.keys() & {OFFSET, EXPOSURE}:
+        require_shift(likelihood, np.asarray(shift_of(extra)), extra, names, first_row)
     if TRIALS in extra:
         require_trials(extra[TRIALS], names[TRIALS], first_row)
+
+
+def require_shift(
+    likelihood: Likelihood,
+    shift: Floats,
+    roles: Collection[str],
+    names: Mapping[str, str] | None = None,
+    first_row: int | Callable[[int], int] = 0,
+    *,
+    is_training: bool = False,
+) -> None:
+    """Raise ``DataError`` for offsets and exposures beside which f is beyond float64.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    shift : ndarray of shape (n,)
+        As of ``shift_of``.
+    roles : collection of str
+        Which of offset and exposure were given.
+    names : mapping of role to str, optional
+        What messages call them.
+    first_row : int or callable
+        Number of the first of the rows in the table, or what numbers a row.
+    is_training : bool
+        Whether functions are to be fitted to the rows: none may outweigh all others.
+    """
+    is_identity = likelihood.link_name == "identity"
+    limit = _LARGEST if is_identity else _FURTHEST
+    if not len(shift):
+        return
+    low, high, most = shift.min(), shift.max(), limit
+    if is_training and likelihood.link_name == "log":
+        most = min(limit, float(shift.mean()) + _MOST_UNEVEN)
+    if -limit <= low and high <= most:
+        return
+    position = int(np.argmax(~((shift >= -limit) & (shift <= most))))
+    row = first_row(position) if callable(first_row) else first_row + position
+    named = {role: role for role in roles} | dict(names or {})
+    parts = [named[OFFSET]] if OFFSET in roles else []
+    parts += [f"log({named[EXPOSURE]})"] if EXPOSURE in roles else []
+    remedy = (
+        "rescale it with the target"
+        if is_identity
+        else "offsets are on the scale of the link, so that the logarithm of an exposure is one, "
+        "and not the exposure itself; give exposures in a unit of which rows have about one"
+        if likelihood.link_name == "log"
+        else f"offsets are on the scale of the {likelihood.link_name} link, where ±10 is next to "
+        "certain"
+    )
+    raise DataError(
+        f"{' + '.join(parts)} is {shift[position]:g} in row {row} (counted from 0), and must be "
+        f"from {-limit:.3g} to {most:.3g}: {remedy}"
+    )
 
 
 def require_positive(values: Floats, what: str, row: int | None = None, first_row: int = 0) -> None:
@@ -73,12 +138,13 @@ def require_positive(values: Floats, what: str, row: int | None = None, first_ro
 
 def require_trials(values: Floats, what: str, first_row: int = 0) -> None:
     """Raise ``DataError`` where a number of trials is no whole number of at least 1."""
-    bad = ~((values >= 1) & (values == np.floor(values)))
+    bad = ~((values >= 1) & (values <= LARGEST_COUNT) & (values == np.floor(values)))
     if bad.any():
         position = int(np.argmax(bad))
         raise DataError(
-            f"{what} must be whole numbers of at least 1, got {values[position]:g} in row "
-            f"{first_row + position} (counted from 0): leave out rows without trials"
+            f"{what} must be whole numbers of at least 1 and at most {LARGEST_COUNT:.0e}, got "
+            f"{values[position]:g} in row {first_row + position} (counted from 0): leave out rows "
+            "without trials"
         )
 
 

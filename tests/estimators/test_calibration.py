@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,6 +108,38 @@ def test_the_conformal_quantile_has_the_rank_of_the_closed_form():
     assert model.n_calibrated_ == 39
     lower, upper = model.predict_interval(X, 0.9)  # of the mean: as it was
     np.testing.assert_allclose((upper - lower) / 2, 1.6448536 * model.predict(X, True)[1])
+
+
+def test_a_spline_is_calibrated_like_other_models(tmp_path):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"x": random.uniform(0, 6, 400)})
+    y = np.sin(X["x"]).to_numpy() + 0.2 * random.standard_t(3, 400)
+    train, held = slice(0, 200), slice(200, 300)
+    model = SmoothingSpline().fit(X[train], y[train])
+    mean, std = model.predict(X[held], return_std=True, include_noise=True)
+    scores = np.sort(np.abs(y[held] - mean) / std)
+    np.testing.assert_allclose(model.pit(X[held], y[held]), stats.norm.cdf(y[held], mean, std))
+    density = stats.norm.logpdf(y[held], mean, std)
+    np.testing.assert_allclose(
+        model.log_predictive_density(X[held].assign(y=y[held]), "y"), density
+    )
+    with pytest.raises(DataError, match="the rows that the model was fitted to"):
+        model.calibrate(X[train], y[train])
+    assert model.calibrate(X[held], y[held]).n_calibrated_ == 100
+    model.save(tmp_path / "spline.zarr")
+    for one in (model, dsgp.load(tmp_path / "spline.zarr")):
+        lower, upper = one.predict_interval(X[held], 0.9, include_noise=True)
+        np.testing.assert_allclose((upper - lower) / 2, scores[90] * std, rtol=1e-9)
+        lower, upper = one.predict_interval(X[held], 0.9)  # of the mean: as it was
+        np.testing.assert_allclose((upper - lower) / 2, 1.6448536 * one.predict(X[held], True)[1])
+        with pytest.raises(DataError, match="the rows that the model was fitted to"):
+            one.calibrate(X[train], y[train])
+    lazy = dd.from_pandas(X[held], npartitions=3)
+    pair = model.predict_interval(lazy, 0.9, include_noise=True)
+    expected = model.predict_interval(X[held], 0.9, include_noise=True)
+    for one, other in zip(pair, expected, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), other)
+    assert model.fit(X[held], y[held]).n_calibrated_ == 0
 
 
 @pytest.mark.parametrize("make", [gaussian, poisson], ids=["gaussian", "poisson"])

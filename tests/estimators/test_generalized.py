@@ -144,6 +144,53 @@ def test_trials():
 
 
 @pytest.mark.parametrize(
+    ("likelihood", "numbers", "message"),
+    [
+        ("poisson", {"offset": 800.0}, r"^offset is 800 in row 7 .* to 113: .*logarithm of an exp"),
+        ("poisson", {"offset": 150.0}, r"^offset is 150 in row 7 .* to 9\d"),
+        ("gamma", {"offset": -800.0}, r"^offset is -800 in row 7 .* from -230"),
+        ("poisson", {"exposure": 1e-320}, r"^log\(exposure\) is -736.* in a unit of which"),
+        ("negative_binomial", {"exposure": 1e308}, r"^log\(exposure\) is 709\.196 in row 7"),
+        ("poisson", {"offset": 150.0, "exposure": 1e60}, r"^offset \+ log\(exposure\) is 288"),
+        ("binomial", {"offset": 800.0}, r"^offset is 800 in row 7 .*scale of the logit link"),
+        ("gaussian", {"offset": 1e200}, r"^offset is 1e\+200 in row 7 .*rescale it"),
+        ("binomial", {"trials": 1e300}, r"trials .* at most 9e\+15, but row 7 is 1e\+300"),
+        ("poisson", {"y": 1e300}, r"counts .* at most 9e\+15.*row 7 is 1e\+300"),
+        ("gamma", {"y": 1e300}, r"from 1e-150 to 1e\+150, but row 7 is 1e\+300"),
+        ("student_t", {"y": 1e300}, r"at most 1e\+60, but row 7 is 1e\+300"),
+        ("poisson", {"sample_weight": 1e300}, r"sample_weight goes beyond"),
+    ],
+)
+def test_numbers_beyond_float64_are_refused(likelihood, numbers, message):
+    X, _ = table(40)
+    rows = {role: np.where(np.arange(40) == 7, value, 1.0) for role, value in numbers.items()}
+    given = {"y": np.ones(40), **rows}
+    with pytest.raises(DataError, match=message):
+        GeneralizedAdditiveGP(likelihood).fit(X, **given)
+    if given.keys() & {"offset", "exposure"} and 150.0 not in numbers.values():
+        model = kept(likelihood).fit(X, np.ones(40))
+        del given["y"]
+        with pytest.raises(DataError, match=message.split("row 7")[0]):
+            model.predict(X, **given)
+
+
+@pytest.mark.parametrize("value", [-200.0, 80.0])
+def test_an_offset_may_be_far_from_others(value):
+    # A row without next to any exposure says nothing, and leaves f to the others.
+    X, _ = table(40)
+    y = np.random.default_rng(0).poisson(3, 40).astype(float)
+    offset = np.where(np.arange(40) == 7, value, 0.0)
+    y = np.where(offset < 0, 0.0, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        model = kept().fit(X, y, offset=offset)
+    if value < 0:
+        others = offset == 0
+        expected = kept().fit(X[others], y[others]).predict(X)
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
     ("options", "call", "message"),
     [
         ({"likelihood": "cauchy"}, {}, r"likelihood must be .*'poisson'.* got 'cauchy'"),

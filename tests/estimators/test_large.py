@@ -68,6 +68,26 @@ def test_bins_agree_with_every_distinct_value_within_the_stated_error(make, bins
     assert np.median(binned.predict(X, return_std=True)[1] / std) == pytest.approx(1, abs=0.07)
 
 
+@pytest.mark.parametrize("learner", ["marginal", None])
+def test_bins_widen_standard_deviations_beside_noise_that_is_given(learner):
+    # The posterior variance of binned rows is that of rows with the noise and the slopes in bins.
+    rng = np.random.default_rng(0)
+    X = rng.uniform(0, 6, (4000, 2))
+    y = np.sin(4 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(4000)
+    learned = AdditiveGPRegressor(bins=32).fit(X, y)
+    assert learned.bin_noise_ > 0.1
+    terms = None if learner else learned.kernels_
+    options = {"terms": terms, "learner": learner, "fixed_noise": True, "bins": 32}
+    given = AdditiveGPRegressor(noise_variance=learned.noise_variance_, **options).fit(X, y)
+    assert given.bin_noise_ == pytest.approx(learned.bin_noise_, rel=0.03)
+    assert given.noise_variance_ == pytest.approx(learned.noise_variance_, rel=1e-12)
+    std = [model.predict(X[:200], return_std=True)[1] for model in (learned, given)]
+    np.testing.assert_allclose(std[1], std[0], rtol=0.01)
+    # Those of a new observation have the noise that was given, and no more.
+    total = given.predict(X[:200], return_std=True, include_noise=True)[1]
+    np.testing.assert_allclose(total**2 - std[1] ** 2, learned.noise_variance_, rtol=1e-10)
+
+
 def test_few_distinct_values_are_kept_whatever_the_bins():
     rng = np.random.default_rng(0)
     X = rng.integers(0, 40, (2000, 3)) / 7

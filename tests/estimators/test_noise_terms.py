@@ -1,5 +1,7 @@
 """Noise whose variance varies: against dense algebra, weighted fits, brute force and simulation."""
 
+import re
+import warnings
 from functools import cache
 
 import numpy as np
@@ -9,7 +11,7 @@ from scipy import optimize, stats
 
 import dsgp
 from dsgp import AdditiveGPRegressor, Levels, Linear, Smooth
-from dsgp.errors import ParameterError
+from dsgp.errors import DataWarning, ParameterError
 from dsgp.models.noise import Noise
 
 
@@ -236,6 +238,34 @@ def test_what_does_not_go_together_is_refused(options, message):
     X, y, _ = heteroscedastic(20)
     with pytest.raises(ParameterError, match=message):
         AdditiveGPRegressor(**{"noise_terms": True, **options}).fit(X, y)
+
+
+def test_a_mean_that_noise_terms_make_worse_is_warned_of():
+    # Where b is quiet the effect of a is +a, where it is noisy it is −a: no sum can be both.
+    random = np.random.default_rng(0)
+    X = pd.DataFrame({"a": random.uniform(-1, 1, 9000), "b": random.uniform(0, 1, 9000)})
+    is_noisy = X["b"] > 0.5
+    f = np.where(is_noisy, -1.0, 1.0) * X["a"]
+    y = (f + np.where(is_noisy, 0.5, 0.1) * random.standard_normal(9000)).to_numpy()
+    train, test = slice(0, 1000), slice(1000, 9000)
+    with pytest.warns(DataWarning, match=r"make the mean worse: .* interactions=") as caught:
+        varying = AdditiveGPRegressor(noise_terms=True).fit(X[train], y[train])
+    constant = AdditiveGPRegressor().fit(X[train], y[train])
+    errors = [np.mean((y[test] - model.predict(X[test])) ** 2) for model in (constant, varying)]
+    (said,) = [w for w in caught if "make the mean worse" in str(w.message)]
+    excess = float(re.search(r"are (\d+)% larger", str(said.message))[1]) / 100
+    # That of the 1000 training rows has a standard error of some 0.08.
+    assert excess == pytest.approx(errors[1] / errors[0] - 1, abs=0.2)
+    assert excess > 0.3
+    assert any("errors of the mean" in note for note in varying.learner_notes_)
+
+
+def test_a_mean_that_noise_terms_make_better_is_not_warned_of():
+    X, y, _ = heteroscedastic(700, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        model = AdditiveGPRegressor(noise_terms=True).fit(X, y)
+    assert not any("errors of the mean" in note for note in model.learner_notes_)
 
 
 def test_an_update_is_refused():

@@ -165,7 +165,7 @@ class GaussianFit:
         bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
         assert self.learner is not None
         with progress("learning", enabled=self.verbose) as bar:
-            return learn(
+            hyper = learn(
                 training.equations,
                 starts,
                 noise,
@@ -176,6 +176,7 @@ class GaussianFit:
                 max_iter=self.learner_max_iter,
                 watch=lambda value: bar.update(value=value),
             )
+        return replace(hyper, noise_holds_bins=not self.fixed_noise)
 
     def _start(self, training: Training) -> tuple[list[Kernel], float]:
         """Kernels and noise variance as the user gave them, in the units of ``training``."""
@@ -188,7 +189,7 @@ class GaussianFit:
         """Take the hyperparameters as they are."""
         starts, noise = self._start(training)
         require_resolvable(starts, noise)
-        return Hyperparameters(starts, noise, (noise, noise), None)
+        return Hyperparameters(starts, noise, (noise, noise), None, noise_holds_bins=False)
 
     def finish(
         self,
@@ -298,6 +299,7 @@ class GaussianFit:
                 max_iter=self.learner_max_iter,
                 watch=lambda value: bar.update(value=value),
             )
+        learned = replace(learned, noise_holds_bins=not self.fixed_noise)
         kept = ["the hyperparameters where this search began: it came to nothing better"]
         start = Hyperparameters(
             kernels,
@@ -307,6 +309,7 @@ class GaussianFit:
             trace=learned.trace,
             n_iter=learned.n_iter,
             notes=kept,
+            noise_holds_bins=not self.fixed_noise,
         )
         others = [self._of(training, learned)]
         if others[0].log_posterior < outcome.log_posterior + SCAN_GAIN:

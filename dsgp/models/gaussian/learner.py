@@ -40,6 +40,9 @@ class Hyperparameters:
         For people.
     pair : (mean, dual), optional
         Where a solver may start.
+    noise_holds_bins : bool
+        Whether the noise variance is that of rows that stand at the means of their bins, as it is
+        when it was learned from them; a given one is that of the rows, to which bins add.
     """
 
     kernels: list[Kernel]
@@ -51,6 +54,7 @@ class Hyperparameters:
     converged: bool = True
     notes: list[str] = field(default_factory=list)
     pair: Pair | None = None
+    noise_holds_bins: bool = True
 
 
 def learn(

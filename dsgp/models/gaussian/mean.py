@@ -73,7 +73,8 @@ def solve(
 
     The marginal likelihood was maximised on nodes and bins, which leave a little of the functions
     to the noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
-    full posterior, less what the slopes within bins add.
+    full posterior, less what the slopes within bins add. To a noise variance that was given what
+    they add is added: rows of a bin scatter by both.
     """
     attempt = partial(
         _attempt,
@@ -92,26 +93,28 @@ def solve(
         noise = _noise(system, solution, complexity, hyper.noise_bounds)
     if error is not None:
         equations = error.corrected(equations)
+        if not hyper.noise_holds_bins:
+            noise = min(noise + error.extra_noise, noise / (1 - _MOST_BIN_NOISE))
     if error is not None or noise != hyper.noise_variance:
         pair = (solution.mean, solution.dual)
         system, constant, solution, complexity = attempt(equations, noise, pair, tol=tol)
     require_resolvable(hyper.kernels, noise)
-    bin_error = bin_noise = 0.0
+    bin_error = 0.0
+    bin_noise = 0.0 if hyper.noise_holds_bins else 1 - hyper.noise_variance / noise
     refinable = (0.0, 0.0)
     if error is not None and spreads is not None and complexity.dof > 0:
         unit = math.sqrt(noise * complexity.dof / equations.n_rows)
         again = BinError.of(system, solution.dual, spreads)
         left = math.hypot(replace(again, bias=again.bias - error.bias).size(system), again.rest)
         bin_error = left / unit
-        is_learned = hyper.learner is not None and hyper.noise_bounds[0] < hyper.noise_bounds[1]
-        if is_learned:  # as noise
+        if hyper.noise_holds_bins:
             bin_noise = min(again.extra_noise / noise, _MOST_BIN_NOISE)
         refinable = (bin_error, bin_noise)
         if not all(cells.is_resolved for cells in system.layout.cells):
             some = BinError.of(system, solution.dual, spreads, lambda cells: cells.is_resolved)
             earlier = np.where(some.bias == 0, 0.0, error.bias)
             left = math.hypot(replace(some, bias=some.bias - earlier).size(system), some.rest)
-            refinable = (left / unit, some.extra_noise / noise if is_learned else 0.0)
+            refinable = (left / unit, some.extra_noise / noise)
     likelihood = complexity.log_marginal_likelihood(system, solution)
     return Fit(system, constant, solution, complexity, likelihood, bin_error, bin_noise, refinable)
 

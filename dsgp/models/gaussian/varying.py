@@ -37,6 +37,10 @@ from dsgp.terms import BoundTerm, Floats
 SQUARED_NORMAL = Gamma(shape=0.5, fixed_shape=True)
 # Rounds at most, and the gain of the leave-one-out density in nats per row that ends them.
 _ROUNDS, _SETTLED = 12, 1e-3
+# Excess of the mean squared error, and standard errors of it, from which the mean is called worse.
+_WORSE, _SURELY = 0.02, 3.0
+# Share of itself that the other rows must leave of a row whose error is compared.
+_HALF = 0.5
 # Squared residuals as a share of their mean: 0 has no logarithm, and what is below says nothing.
 _LEAST_SQUARE = 1e-12
 
@@ -55,6 +59,9 @@ class VaryingOutcome:
     converged : bool
         Whether mean and noise settled.
     notes : list of str
+    excess : float
+        Share by which squared leave-one-out errors of the mean are larger than with constant noise;
+        0 where chance explains it.
     """
 
     whole: Whole
@@ -62,6 +69,7 @@ class VaryingOutcome:
     noise: VaryingNoise
     converged: bool
     notes: list[str]
+    excess: float = 0.0
 
     def told(self) -> Whole:
         """Return the mean, whose facts describe the noise, too."""
@@ -76,6 +84,16 @@ class VaryingOutcome:
                 f"mean and noise variance had not settled after {_ROUNDS} rounds, or the "
                 "hyperparameters of the noise terms had not converged: see learner_notes_",
                 ConvergenceWarning,
+                stacklevel=3,
+            )
+        if self.excess > 0:
+            warnings.warn(
+                f"noise terms make the mean worse: squared leave-one-out errors of the training "
+                f"rows are {self.excess:.0%} larger than with constant noise. Rows with little "
+                "noise count most for the mean, and its terms cannot express what the others "
+                "hold: add interactions= or a remainder=, or leave noise_terms out if the mean "
+                "matters more than the width of intervals",
+                DataWarning,
                 stacklevel=3,
             )
 
@@ -95,6 +113,14 @@ class _Judged:
             np.concatenate([part.left for part in parts]),
             math.fsum(part.density for part in parts),
         )
+
+    @property
+    def errors(self) -> Floats:
+        """Squared leave-one-out errors of the mean, times the rows' weights, (n,).
+
+        NaN where a row has little left of itself: there they are sensitive to what is approximated.
+        """
+        return np.where(self.left >= _HALF, self.squares / self.left, np.nan)
 
 
 @dataclass(frozen=True)
@@ -185,7 +211,7 @@ class VaryingFit:
         # Bins that are too wide for the target are not so for its squared residuals.
         responses = replace(responses, too_wide={}, target=f"squared residuals of {source.target}")
         judged = _judged(whole, None, rows)
-        n_rows, constant = len(judged.squares), judged.density
+        n_rows, constant, errors = len(judged.squares), judged.density, judged.errors
         best: VaryingOutcome | None = None
         outcome, settled, before, n_rounds = None, False, -np.inf, 0
         while not settled and n_rounds < _ROUNDS:
@@ -195,12 +221,15 @@ class VaryingFit:
             model = outcome.model()
             model.prepare(with_std=False)
             weigh = partial(_precision, model, names, model.intercept)
-            whole = fitted(ReweightedSource(source, weigh), whole)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DataWarning)  # said of the first fit
+                whole = fitted(ReweightedSource(source, weigh), whole)
             level = math.log(max(whole.noise_variance, np.finfo(float).tiny))
             noise = VaryingNoise(replace(model, intercept=level))
             judged = _judged(whole, noise, rows)
             if best is None or judged.density > before:
-                best = VaryingOutcome(whole, outcome, noise, True, [])
+                excess = _excess(judged.errors, errors)
+                best = VaryingOutcome(whole, outcome, noise, True, [], excess)
             settled = judged.density < before + _SETTLED * n_rows
             before = max(before, judged.density)
         assert best is not None
@@ -208,6 +237,11 @@ class VaryingFit:
             f"noise terms in {n_rounds} rounds: leave-one-out log densities of training rows "
             f"{before / n_rows:.4g} on average, {constant / n_rows:.4g} with constant noise"
         )
+        if best.excess > 0:
+            note += (
+                f"; squared leave-one-out errors of the mean are {best.excess:.0%} larger than "
+                "with it"
+            )
         converged = settled and best.outcome.converged
         return replace(best, converged=converged, notes=[note, *best.outcome.notes()])
 
@@ -224,6 +258,17 @@ class VaryingFit:
         y = np.maximum(judged.squares, _LEAST_SQUARE * average)
         rows = replace(responses.rows, y=y, weight=judged.left)
         return self.laplace(replace(responses, rows=rows), SQUARED_NORMAL, clock, before)
+
+
+def _excess(errors: Floats, constant: Floats) -> float:
+    """Share by which squared errors are larger than others of the same rows; 0 if by chance."""
+    known = np.isfinite(errors) & np.isfinite(constant)
+    if np.count_nonzero(known) < 2:
+        return 0.0
+    excess, base = (errors - constant)[known], float(constant[known].mean())
+    surely = _SURELY * float(np.std(excess)) / math.sqrt(len(excess))
+    share = float(excess.mean()) / max(base, np.finfo(float).tiny)
+    return share if share > _WORSE and float(excess.mean()) > surely else 0.0
 
 
 def refitted(

@@ -21,7 +21,7 @@ from dsgp.models.rows.budget import code_bytes
 from dsgp.models.rows.columns import TermRows, missing_of
 from dsgp.models.rows.exact import EXACT_DENSE_ROWS, encode_all, read_all
 from dsgp.rows.coded import Extremes, report_columns
-from dsgp.rows.response import EXPOSURE, OFFSET, TRIALS, require_positive, shift_of
+from dsgp.rows.response import EXPOSURE, OFFSET, TRIALS, require_positive, require_shift, shift_of
 from dsgp.rows.sources import Source
 from dsgp.rows.table import CodesElsewhere, RowTable
 from dsgp.terms import BoundTerm, Floats
@@ -217,7 +217,14 @@ def _responses(
 
 
 def require_targets(responses: Responses, likelihood: Likelihood, source: Source) -> None:
-    """Raise ``DataError`` of the first row whose target is none of a likelihood's."""
+    """Raise ``DataError`` of the first row whose target or offset is none of a likelihood's."""
+    require_shift(
+        likelihood,
+        responses.rows.offset,
+        source.extra,
+        first_row=partial(row_of, source),
+        is_training=True,
+    )
     y, trials = responses.rows.y, responses.rows.trials
     name = f"the target {responses.target!r}"
 

@@ -308,6 +308,7 @@ class GaussianPursuit:
             noise,
             (noise, noise),
             None,
+            noise_holds_bins=False,
         )
         return self.fit.finish(mapped, training, hyper, clock, bounds)
 
