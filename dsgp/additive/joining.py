@@ -32,7 +32,7 @@ def moved(equations: Equations, layout: Layout, moves: Sequence[Codes]) -> Equat
     equations : Equations
     layout : Layout
         The cells that they go to. Some may get no row.
-    moves : sequence of ndarray of int, one a term
+    moves : sequence of ndarray of int, one per term
         Where each cell goes, (U_d,). Several may go to one.
     """
     lengths = [len(cells) for cells in layout.cells]
@@ -138,7 +138,7 @@ def without_faded(equations: Equations, least: float) -> tuple[Equations, list[C
     Returns
     -------
     equations : Equations
-    kept : list of ndarray of int, one a term
+    kept : list of ndarray of int, one per term
         Which cells are left.
     """
     layout = equations.layout

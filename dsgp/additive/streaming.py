@@ -144,7 +144,7 @@ def statistics(
     keep : tuple of str
         What else to keep of every row beside its codes: "y", or names of the source's extra
         numbers.
-    spare : list of int, one a term, optional
+    spare : list of int, one per term, optional
         A cell of its cut that a term keeps where no row is in any, as all of its inputs are
         missing; without, that is an error.
     watch : callable

@@ -126,7 +126,7 @@ class GaussianDistribution(Conformal):
         whatever is wrong with the model, if these rows and new ones are exchangeable (drawn from
         the same distribution, and none of them used in the fit; the upper bound also needs scores
         without ties). The guarantee is of the average over rows and calibrations, not for each
-        part of the table: ``calibration_report`` tells of parts. Everything else stays as it was.
+        part of the table: ``calibration_report`` shows parts. Everything else stays as it was.
 
         Parameters
         ----------
@@ -142,8 +142,8 @@ class GaussianDistribution(Conformal):
         Raises
         ------
         DataError
-            If the rows are those that the model was fitted to, as far as it can tell: of rows that
-            were streamed it remembers nothing.
+            If the rows are those that the model was fitted to, as far as the model remembers: rows
+            that were streamed are not remembered.
 
         Warns
         -----

@@ -206,8 +206,8 @@ class ResponseDistribution(ConformalEstimator):
         Raises
         ------
         DataError
-            If the rows are those that the model was fitted to, as far as it can tell: of rows that
-            were streamed it remembers nothing.
+            If the rows are those that the model was fitted to, as far as the model remembers: rows
+            that were streamed are not remembered.
         ParameterError
             If the target is a category, which has no interval.
 

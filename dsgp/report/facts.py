@@ -199,7 +199,7 @@ def cautions_of(model: Any, untold: Sequence[str], n_terms: int) -> list[Caution
     ----------
     model : fitted estimator
     untold : sequence of str
-        Terms that cannot be told from zero.
+        Terms that cannot be distinguished from zero.
     n_terms : int
     """
     said = []

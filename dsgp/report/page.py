@@ -288,7 +288,7 @@ def write_report(
     Parameters
     ----------
     model, X, y, target, title, level
-        As of ``AdditiveGPRegressor.report``.
+        As for ``AdditiveGPRegressor.report``.
     path : str or Path
         A file that ends in ``.html``. What is there is replaced.
     extra : mapping

@@ -46,7 +46,7 @@ class Charts:
     specs: dict[str, Spec] = field(default_factory=dict)
 
     def add(self, spec: Spec, *, as_pixels: bool = False) -> Chart:
-        """Draw a chart; ``as_pixels`` where a vector graphic would be large, as of maps."""
+        """Draw a chart; ``as_pixels`` where a vector graphic would be large, like that of a map."""
         key = f"chart-{len(self.specs)}"
         names: dict[str, str] = {}
         self.specs[key] = {**_with_plain_tooltips(spec, names), "usermeta": {"names": names}}

@@ -85,7 +85,7 @@ def require_shift(
     ----------
     likelihood : Likelihood
     shift : ndarray of shape (n,)
-        As of ``shift_of``.
+        As for ``shift_of``.
     roles : collection of str
         Which of offset and exposure were given.
     names : mapping of role to str, optional

@@ -187,5 +187,5 @@ METHODS = {
 
 
 def methods_named(names: list[str] | None) -> tuple[list[str], list[str]]:
-    """Return methods to run, and a line for each that is left out, as of ``installed``."""
+    """Return methods to run, and a line for each that is left out, like ``installed``."""
     return installed(names, {name: method.lacking for name, method in METHODS.items()})

@@ -38,5 +38,5 @@ REFERENCE = "additive"
 
 
 def methods_named(names: list[str] | None) -> tuple[list[str], list[str]]:
-    """Methods to run, and a line for each that is left out, as of ``installed``."""
+    """Return methods to run, and a line for each that is left out, like ``installed``."""
     return installed(names, {name: entry.method.lacking for name, entry in METHODS.items()})

@@ -271,8 +271,8 @@ class Wanted:
     columns : tuple of str, optional
         Those that are needed; None means all inputs.
     before : mapping of str to Kind
-        What columns held in the rows before, which a few rows do not tell: all of a column may be
-        missing in them, or its only level look like a number.
+        What columns held in the rows before. A few rows do not show it: all of a column may be
+        missing in them, or its only level may look like a number.
     """
 
     levels: dict[str, str | None] = field(default_factory=dict)
