@@ -5,8 +5,6 @@ Options that are lists, methods that are installed, the files of a cell, and the
 """
 
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +19,7 @@ import numpy as np
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from dsgp.places import made_aside, replace_text
-from pipelines.reporting import environment, gathered_warnings, plain_errors, plain_json
+from pipelines.reporting import environment, gathered_warnings, machine, plain_errors, plain_json
 from pipelines.scaling.running import RUNS
 
 
@@ -92,7 +90,7 @@ def run_cell(
             **outcome,
             "warnings": messages,
             "versions": environment(),
-            "machine": {"processors": os.cpu_count(), "system": platform.platform()},
+            "machine": machine(),
         }
         with made_aside(arrays_path) as aside, aside.open("wb") as file:
             np.savez_compressed(file, **arrays)

@@ -6,6 +6,7 @@ business of each pipeline.
 
 import json
 import math
+import os
 import platform
 import sys
 import time
@@ -201,6 +202,12 @@ def plain_json(value: Any) -> Any:
 def environment() -> dict[str, str]:
     """Versions that decide the numbers."""
     return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+
+
+def machine() -> dict[str, Any]:
+    """What numbers were measured on; no names of hosts or of builds of a kernel."""
+    system = f"{platform.system()} on {platform.machine()}"
+    return {"processors": os.cpu_count(), "system": system}
 
 
 def release() -> str:

@@ -6,8 +6,6 @@ JSON file, whole or not at all.
 
 import hashlib
 import json
-import os
-import platform
 import sys
 import warnings
 from contextlib import suppress
@@ -34,6 +32,7 @@ from pipelines.reporting import (
     DPI,
     environment,
     gathered_warnings,
+    machine,
     plain_errors,
     plain_json,
     release,
@@ -140,7 +139,7 @@ def main() -> None:
             "peak_memory_mb": own_peak_memory_mb(),
             "warnings": messages,
             "versions": versions(),
-            "machine": {"processors": os.cpu_count(), "system": platform.platform()},
+            "machine": machine(),
         }
         del record["settings"]["data_dir"]  # the file is known by its digest
         text = json.dumps(plain_json(record), indent=2, allow_nan=False)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter
 
 from dsgp.plotting.style import CURVES, FAINT, GREY, TEXT, frame, write_below
 from pipelines.paper.cell import FIGURES
@@ -44,7 +44,7 @@ _METADATA = {".svg": {"Date": None}}  # the same numbers make the same file
 
 
 def _style(task: str, method: str) -> dict[str, Any]:
-    """Colour, mark and line of a method, the same in all figures; our defaults have full marks."""
+    """Colour and marker of a method, the same in all figures; our defaults have filled ones."""
     names = list(METHODS[task])
     position = names.index(method)
     colour = COLOURS[position]
@@ -94,8 +94,8 @@ def draw_runtime(lines: Sequence[Line], data: str, overlay: Mapping[str, int]) -
     fig.legend(loc="outside right center", fontsize=8, frameon=False)
     columns = some[0]["n_columns"]
     caption = (
-        f"Seconds in one thread against training rows, {columns} columns. Beside each name: the "
-        "power of the number of rows that the seconds of learning on all rows grow with."
+        f"Seconds in one thread against training rows, {columns} columns. The power of N beside a "
+        "name: how seconds of learning grow with the number of rows N."
     )
     if overlay:
         caption += f" Crosses: {', '.join(overlay)}."
@@ -219,7 +219,9 @@ def draw_comparison(lines: Sequence[Line], compared: Mapping[str, int]) -> Figur
         "Above: how many times faster than a Full-GP (processor seconds of learning and "
         "prediction in one thread); more is better. Below: the mean negative log predictive "
         "density of the standardised target, and the normalised mean squared error; less is "
-        "better. Thin lines: standard deviation over the runs of methods that draw.",
+        "better. Strong colours: the defaults of dsgp; pale ones: the paper's methods and those of "
+        "other libraries. Thin lines: standard deviation over the runs of methods that draw "
+        "random numbers.",
         fig.get_figwidth(),
     )
     return fig
@@ -266,9 +268,9 @@ def draw_plane(lines: Sequence[Line], compared: Mapping[str, int], measure: str)
     fig.supylabel(ERRORS[measure], fontsize=9)
     write_below(
         fig,
-        "Across: processor seconds of learning and prediction in one thread. Grey: the Pareto "
-        "frontier, on which no other method is both faster and more accurate. Full marks are the "
-        "defaults of dsgp.",
+        "Across: processor seconds of learning and prediction in one thread; less is better on "
+        "both axes. Grey: the Pareto frontier, on which no other method is both faster and more "
+        "accurate. Filled markers are the defaults of dsgp.",
         fig.get_figwidth(),
     )
     return fig
@@ -286,8 +288,9 @@ def _few_ticks(axis: Axis, values: Sequence[float]) -> None:
         inside = [tick for tick in ticks if low / 1.15 <= tick <= high * 1.15]
         if len(inside) > 2:
             break
-    if len(inside) < 3:  # within a few per cent
-        inside = [float(f"{value:.3g}") for value in np.geomspace(low, high, 3)]
+    if len(inside) < 3:  # within a few per cent, where a logarithm is nearly a straight line
+        even = MaxNLocator(3, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+        inside = [float(tick) for tick in even if low / 1.05 <= tick <= high * 1.05]
     axis.set_major_locator(FixedLocator(inside))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())

@@ -14,6 +14,7 @@ Record = Mapping[str, Any]
 Line = dict[str, Any]
 MEASURES = ("nmse", "mnlp", "coverage", "error_rate", "mnll", "auc")
 PLANES = ("nmse", "mnlp")  # errors of the runtime–error planes
+FEWEST_SIZES = 3  # of a slope
 
 
 def lines_of(records: Iterable[Record]) -> list[Line]:
@@ -87,9 +88,9 @@ def of_set(lines: Iterable[Line], data: str, n: int) -> list[Line]:
 
 
 def slope(lines: Sequence[Line], name: str = "total") -> float | None:
-    """Exponent b of seconds ∝ N^b by least squares in the logarithms; None of one size."""
+    """Exponent b of seconds ∝ N^b by least squares in the logarithms; None with too few sizes."""
     points = {line["n"]: line[name] for line in lines if line[name] > 0}
-    if len(points) < 2:
+    if len(points) < FEWEST_SIZES:
         return None
     n, seconds = np.log([[n, value] for n, value in points.items()]).T
     return float(np.polyfit(n, seconds, 1)[0])

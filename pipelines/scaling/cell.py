@@ -6,7 +6,6 @@ processor seconds unless they are called wall seconds: those do not depend on wh
 
 import json
 import os
-import platform
 import socket
 import sys
 import time
@@ -26,7 +25,7 @@ from cluster.local.launch import Local, start
 from dsgp.errors import ParameterError
 from dsgp.interrupt import exit_on_termination
 from dsgp.places import replace_text
-from pipelines.reporting import environment, gathered_warnings, plain_errors
+from pipelines.reporting import environment, gathered_warnings, machine, plain_errors
 from pipelines.scaling.rows import N_COLUMNS, synth8d_blocks
 from pipelines.scaling.run import WARM_UP_ROWS, Settings, model_of, own_peak_memory_mb
 
@@ -228,7 +227,7 @@ def main() -> None:
             **outcome,
             "warnings": messages,
             "versions": environment(),
-            "machine": {"processors": os.cpu_count(), "system": platform.platform()},
+            "machine": machine(),
         }
         replace_text(Path(asked["path"]), json.dumps(record, indent=2, allow_nan=False))
 

@@ -7,8 +7,6 @@ writes one JSON file, whole or not at all.
 import hashlib
 import json
 import math
-import os
-import platform
 import sys
 import time
 from collections.abc import Iterator
@@ -32,6 +30,7 @@ from pipelines.peers import peer_of
 from pipelines.reporting import (
     environment,
     gathered_warnings,
+    machine,
     peak_memory_mb,
     plain_errors,
     release,
@@ -134,7 +133,7 @@ def main() -> None:
             **outcome,
             "warnings": messages,
             "versions": environment(),
-            "machine": {"processors": os.cpu_count(), "system": platform.platform()},
+            "machine": machine(),
         }
         replace_text(Path(asked["path"]), json.dumps(record, indent=2, allow_nan=False))
 
