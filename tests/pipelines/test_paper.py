@@ -393,6 +393,7 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
     monkeypatch.setattr(running, "run_apart", run)
     # Sizes of --quick are for minutes; these are for seconds.
     monkeypatch.setattr("pipelines.paper.plan.QUICK_SIZES", (100, 200))
+    monkeypatch.setattr("pipelines.paper.summary.FEWEST_SIZES", 2)
     monkeypatch.setattr("pipelines.paper.plan.QUICK_ROWS", 100)
     monkeypatch.setattr("pipelines.paper.__main__.QUICK_ROWS", 100)
     monkeypatch.setattr("pipelines.paper.plan.SPEEDUP_SETS", ("synth-8d",))
