@@ -71,7 +71,7 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     try:
         # One more, as the last date itself is the first one where it is of the frequency.
         index = _range(last, periods + 1, step)
-    except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
+    except (ValueError, OverflowError) as error:  # OutOfBoundsDatetime is a ValueError
         raise ParameterError(
             f"{periods} dates after {last} at the distance {freq or step} end beyond the dates "
             "that pandas can hold; pass fewer periods"

@@ -74,6 +74,8 @@ def test_what_no_dates_follow():
         future_dates("2024-01-01", 3, "no such")
     with pytest.raises(ParameterError, match="periods"):
         future_dates("2024-01-01", 0)
+    with pytest.raises(ParameterError, match="fewer periods"):
+        future_dates(["2020-10-30", "2020-11-30", "2020-12-30"], 100_000)
     with pytest.raises(DataError, match="missing"):
         future_dates([None, "2024-01-01"], 1)
 
