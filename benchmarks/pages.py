@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dsgp.errors import ParameterError
-from pipelines.reporting import environment, plain_json
+from pipelines.reporting import environment, machine, plain_json
 
 console = Console()
 if not console.is_terminal:
@@ -33,11 +32,7 @@ def circumstances(module: str) -> dict[str, Any]:
     return {
         "command": command(module),
         "versions": environment(),
-        "machine": {
-            "processors": os.cpu_count(),
-            "system": platform.platform(),
-            "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS"),
-        },
+        "machine": machine() | {"blas_threads": os.environ.get("OPENBLAS_NUM_THREADS")},
     }
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +42,7 @@ from dsgp.rows.sources import source_of
 from pipelines.datasets import Split, load
 
 try:
-    from pipelines.reporting import environment, plain_errors
+    from pipelines.reporting import environment, machine, plain_errors
     from pipelines.scaling.run import own_peak_memory_mb
 except ImportError as error:
     if __name__ != "__main__":
@@ -639,7 +637,7 @@ def _circumstances() -> dict[str, Any]:
     return {
         "command": _command(),
         "versions": environment(),
-        "machine": {"processors": os.cpu_count(), "system": platform.platform()},
+        "machine": machine(),
     }
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,16 @@ def test_docstrings_and_messages_use_standard_words():
             for line, text in texts_of(ast.parse(code)):
                 problems += problems_of(CODE.sub(blank, text), expressions, line, name)
     assert not problems, "\n".join(problems)
+
+
+def test_no_line_of_the_changelog_is_there_twice():
+    # Branches that change an entry, each in its own way, can be merged into both versions of it.
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    begun = [line[:60] for line in lines if line.startswith("- ")]
+    assert [line for line in set(begun) if begun.count(line) > 1] == []
+    # The first version of an entry then ends in the middle of a sentence, or the second begins so.
+    after_end = [b for a, b in pairwise(lines) if a.endswith(".") and re.match(r"  [a-z]", b)]
+    assert after_end == []
 
 
 def test_sources_hold_no_control_characters():

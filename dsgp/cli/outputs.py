@@ -13,6 +13,7 @@ from dsgp.errors import ParameterError
 from dsgp.estimators.classes import ClassEstimator, model_of_terms
 from dsgp.estimators.explaining import Explanation
 from dsgp.estimators.response import ResponseEstimator
+from dsgp.estimators.spline import SmoothingSpline
 from dsgp.likelihoods import Likelihood, Ordered
 from dsgp.rows.sinks import EXPLAINED, MEDIANS, MOMENTS
 
@@ -111,8 +112,11 @@ def _with_quantiles(model: Any, outputs: Outputs, quantiles: Sequence[float]) ->
 
 
 def _of_numbers(model: Any, level: float, statistic: str) -> Outputs:
+    # That of a spline is normal: its mean is its median, and ``predict`` has no choice of them.
+    asked = {} if isinstance(model, SmoothingSpline) else {"statistic": statistic}
+
     def predict(X: pd.DataFrame, _further: Further) -> list[Any]:
-        mean, std = model.predict(X, return_std=True, statistic=statistic)
+        mean, std = model.predict(X, return_std=True, **asked)
         return [mean, std, *model.predict_interval(X, level, include_noise=True)]
 
     return Outputs(MEDIANS if statistic == "median" else MOMENTS, predict)

@@ -51,7 +51,7 @@ def read_held_out(model: Any, place: Place, beside: Sequence[str], form: CsvForm
     """
     stored = open_table(place, form)
     if hasattr(model, "feature_names_in_"):
-        names = list(getattr(model, "used_columns_", model.feature_names_in_))
+        names = list(model.used_columns_)
     else:
         names = [name for name in stored.names if name not in beside]
     wanted = list(dict.fromkeys([*names, *beside]))

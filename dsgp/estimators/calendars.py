@@ -70,8 +70,8 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     last = known.max()
     try:
         # One more, as the last date itself is the first one where it is of the frequency.
-        index = pd.date_range(last, periods=periods + 1, freq=step)
-    except (pd.errors.OutOfBoundsDatetime, OverflowError) as error:
+        index = _range(last, periods + 1, step)
+    except (ValueError, OverflowError) as error:  # OutOfBoundsDatetime is a ValueError
         raise ParameterError(
             f"{periods} dates after {last} at the distance {freq or step} end beyond the dates "
             "that pandas can hold; pass fewer periods"
@@ -88,6 +88,14 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     if not len(later):
         raise ParameterError(f"freq must lead to later dates, got {freq!r}")
     return later
+
+
+def _range(first: pd.Timestamp, periods: int, step: Any) -> pd.DatetimeIndex:
+    if type(step) is not pd.DateOffset:
+        return pd.date_range(first, periods=periods, freq=step)
+    # Each counted from the first date: the 30th of January is followed by the last of February and
+    # then by the 30th of March, where ``date_range`` would stay with the 28th.
+    return pd.DatetimeIndex([first + step * number for number in range(periods)])
 
 
 def _offset(freq: Any) -> Any:

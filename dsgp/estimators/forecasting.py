@@ -10,6 +10,7 @@ import pandas as pd
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import distance_of
+from dsgp.estimators.spline import SmoothingSpline
 from dsgp.terms import Floats
 
 _SECONDS_PER_DAY = 86_400
@@ -72,7 +73,9 @@ def dates_seen(model: Any) -> DatesSeen:
 
 
 def _days_seen(model: Any, column: str) -> Floats | None:
-    """All dates, in days and ascending, if a term keeps every distinct one."""
+    """All dates, in days and ascending, if a spline or a term keeps every distinct one."""
+    if isinstance(model, SmoothingSpline):
+        return model._points()[0]
     if getattr(model, "bin_error_", 1.0):
         return None
     for term in model._rows_model.terms:

@@ -214,6 +214,12 @@ class SmoothingSpline(
         check_is_fitted(self)
         return self.model_.effective_dof
 
+    @property
+    def used_columns_(self) -> tuple[str, ...]:
+        """The column, as other models of tables name those that a prediction depends on."""
+        check_is_fitted(self)
+        return self._columns.names
+
     def _points(self) -> tuple[Floats, Floats, Floats]:
         """Distinct inputs, their mean targets and total weights, in the units of the rows."""
         data, place = self.model_.data, self._place

@@ -132,8 +132,8 @@ class UpdatedSpline(Conformal):
         self.n_rows_, self.n_updates_ = self.n_rows_ + len(rows.inputs), self.n_updates_ + 1
         self._seen = rows.seen() if self._seen is None else self._seen.together(rows.seen())
         calibrated, self._scores = self.n_calibrated_, None
+        self._show()  # before warnings, which may be errors
         warn_of_ended_calibration(calibrated)
-        self._show()
         self._warn_unless_converged()
         return self
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.plotting.panels import bin_edges
@@ -18,7 +17,6 @@ from dsgp.report.facts import Caution, Column
 from dsgp.report.measures import Figure
 from dsgp.report.rendering import Charts
 from dsgp.report.words import digits_of, number
-from dsgp.terms import Floats
 from dsgp.terms.inputs import Input
 
 # Values along the curve, and mean targets beside it at most.
@@ -55,7 +53,8 @@ def function_of(model: SmoothingSpline, drawn: Charts, target: str, level: float
     shared: dict[str, Any] = {"axis": axis, "level": level}
     figures = []
     for derivative in range(min(model.order, 2)):
-        mean, std = model.predict(_as_inputs(model, x), return_std=True, derivative=derivative)
+        mean, variance = model._moments(x, derivative)
+        std = np.sqrt(variance)
         low, high = mean - z * std, mean + z * std
         if not derivative:
             beside = "the rows" if len(points) == model.n_rows_ else "mean targets of equal inputs"
@@ -169,9 +168,3 @@ def _name_of(model: SmoothingSpline) -> str:
 def _is_date(model: SmoothingSpline) -> bool:
     kind = model._columns.kinds.get(_name_of(model))
     return kind is not None and kind.is_date
-
-
-def _as_inputs(model: SmoothingSpline, x: Floats) -> Any:
-    """Return inputs as the model was given them: dates of a column of dates."""
-    inputs = (x * 86_400e6).round().astype("datetime64[us]") if _is_date(model) else x
-    return pd.DataFrame({_name_of(model): inputs}) if model._columns.named else inputs

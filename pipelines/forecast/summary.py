@@ -49,7 +49,8 @@ def lines_of(records: Sequence[Mapping[str, Any]], costs: Sequence[Arrays]) -> p
     lines = []
     for record, arrays in zip(records, costs, strict=True):
         settings = record["settings"]
-        for first, last in [*bands_of(record["horizon"]), (1, record["horizon"])]:
+        # A single step is its only band and the whole horizon at once.
+        for first, last in dict.fromkeys([*bands_of(record["horizon"]), (1, record["horizon"])]):
             part = slice(first - 1, last)
             by_origin = arrays["mase"][:, part].mean(axis=1)
             n = len(by_origin)
@@ -126,7 +127,8 @@ def _whole(part: pd.DataFrame, horizon: int) -> list[str]:
 
 def _by_band(part: pd.DataFrame, measure: str, heading: str, form: str) -> list[str]:
     """One measure by steps ahead, a column for each band of them."""
-    bands = list(dict.fromkeys(zip(part["from"], part["to"], strict=True)))[:-1]
+    bands = list(dict.fromkeys(zip(part["from"], part["to"], strict=True)))
+    bands = bands[:-1] or bands  # without the whole horizon
     words = [f"{first}–{last}" if first < last else str(last) for first, last in bands]
     rows = []
     for method, lines in part.groupby("method", sort=False):

@@ -5,7 +5,15 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from dsgp import AdditiveGPRegressor, Levels, Linear, Smooth, cli, holiday_levels
+from dsgp import (
+    AdditiveGPRegressor,
+    Levels,
+    Linear,
+    Smooth,
+    SmoothingSpline,
+    cli,
+    holiday_levels,
+)
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.kernels import Matern12, Periodic
 
@@ -49,6 +57,29 @@ def test_the_dates_that_follow_as_predict_has_them(made):
     expected = np.column_stack([median, std, low, high, low])
     np.testing.assert_allclose(table.iloc[:, 1:], expected, rtol=1e-9)
     assert (high - low)[-1] > (high - low)[0]
+
+
+def test_a_spline_of_dates_is_predicted_and_forecast_as_calibrated(tmp_path):
+    y = np.sin(np.arange(120) / 9) + 0.1 * np.random.default_rng(0).normal(size=120)
+    X = pd.DataFrame({"day": DAYS[:120]})
+    model = SmoothingSpline().fit(X[:90], y[:90]).calibrate(X[90:], y[90:])
+    model.save(tmp_path / "m.zarr")
+    ahead = pd.DataFrame({"day": DAYS[90:95]})
+    ahead.to_csv(tmp_path / "rows.csv", index=False)
+    for name, *options in (
+        ("predict", tmp_path / "rows.csv", "--statistic", "median"),
+        ("forecast", "--ahead", 5, "--statistic", "median"),
+    ):
+        out = tmp_path / f"{name}.csv"
+        result = run(name, tmp_path / "m.zarr", *options, "--quantile", 0.5, "--out", out)
+        assert result.exit_code == 0, result.output
+        found = pd.read_csv(out)
+        assert list(found.columns[-5:]) == ["median", "std", "lower", "upper", "quantile_0.5"]
+        mean, std = model.predict(ahead, return_std=True)
+        low, high = model.predict_interval(ahead, include_noise=True)
+        expected = np.column_stack([mean, std, low, high, mean])
+        np.testing.assert_allclose(found.iloc[:, -5:], expected, rtol=1e-9)
+    assert list(found["day"]) == [str(day.date()) for day in ahead["day"]]
 
 
 def test_other_dates_by_options_and_a_history(made):

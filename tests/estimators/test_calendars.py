@@ -39,6 +39,14 @@ def test_the_distance_is_that_of_the_dates_whatever_their_order_gaps_and_ties(fr
     assert [str(date) for date in future_dates(known[shuffled], 40)] == expected
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Rome"])
+def test_months_shorter_than_the_day_of_the_month_change_one_date_only(zone):
+    known = pd.to_datetime(["2020-10-30 12:00", "2020-11-30 12:00", "2020-12-30 12:00"])
+    found = future_dates(known.tz_localize(zone), 4)
+    expected = ["2021-01-30", "2021-02-28", "2021-03-30", "2021-04-30"]
+    assert list(found) == [pd.Timestamp(f"{day} 12:00", tz=zone) for day in expected]
+
+
 def test_dates_without_a_common_distance_need_one():
     known = pd.to_datetime(["2020-01-01", "2020-01-05", "2020-02-11", "2020-02-17"])
     with pytest.raises(DataError, match="pass freq"):
@@ -66,6 +74,8 @@ def test_what_no_dates_follow():
         future_dates("2024-01-01", 3, "no such")
     with pytest.raises(ParameterError, match="periods"):
         future_dates("2024-01-01", 0)
+    with pytest.raises(ParameterError, match="fewer periods"):
+        future_dates(["2020-10-30", "2020-11-30", "2020-12-30"], 100_000)
     with pytest.raises(DataError, match="missing"):
         future_dates([None, "2024-01-01"], 1)
 

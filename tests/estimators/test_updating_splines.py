@@ -1,12 +1,14 @@
 """Rows added to a smoothing spline: the function is that of all rows."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dsgp
 from dsgp import SmoothingSpline
-from dsgp.errors import DataError, ParameterError
+from dsgp.errors import DataError, DataWarning, ParameterError
 
 
 def rows(n=300, seed=0):
@@ -82,6 +84,18 @@ def test_tables_and_dates():
         model.update(pd.DataFrame({"day": [3.0]}), [1.0])
     with pytest.raises(DataError, match="no column 'day'"):
         model.update(pd.DataFrame({"time": [3.0]}), [1.0])
+
+
+def test_an_update_is_complete_where_its_warning_is_an_error():
+    x, y, _ = rows()
+    model = SmoothingSpline(smoothing=1.0).fit(x[:100], y[:100]).calibrate(x[200:], y[200:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataWarning, match="calibrate again"):
+            model.update(x[100:200], y[100:200])
+    whole = SmoothingSpline(smoothing=1.0).fit(x[:200], y[:200])
+    assert model.noise_variance_ == pytest.approx(whole.noise_variance_, rel=1e-9)
+    assert_equal(model, whole, x)
 
 
 def test_an_update_that_fails_leaves_the_model_as_it_was():

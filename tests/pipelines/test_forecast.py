@@ -21,7 +21,7 @@ from pipelines.forecast.methods import (
     terms_of,
 )
 from pipelines.forecast.series import SERIES, Design, Series
-from pipelines.forecast.summary import bands_of
+from pipelines.forecast.summary import bands_of, lines_of, markdown
 from pipelines.forecast.tables import Table
 
 DAYS = pd.date_range("2020-01-01", periods=300)
@@ -193,6 +193,20 @@ def test_holidays_of_a_file(tmp_path):
 def test_bands_of_steps_cover_a_horizon():
     assert bands_of(90) == [(1, 1), (2, 7), (8, 28), (29, 90)]
     assert bands_of(24) == [(1, 1), (2, 7), (8, 24)]
+
+
+def test_a_horizon_of_one_step_is_one_band():
+    names = ("mase", "crps", "mnlp", "width", "within0.8", "within0.95")
+    costs = {name: np.full((3, 1), 0.25) for name in names}
+    record = {
+        **{"settings": {"series": "made", "method": "naive"}, "horizon": 1, "window": 9},
+        **{"about": "made.", "log": False, "season": 2, "n_origins": 3, "cpu_seconds": 1.0},
+        **{"first_origin": "2020-01-01", "last_origin": "2020-03-01"},
+    }
+    lines = lines_of([record], [costs])
+    assert len(lines) == 1
+    tables = [line for line in markdown([record], lines, [], "").splitlines() if "naive |" in line]
+    assert [line.split("|")[2].strip() for line in tables] == ["0.250 ± 0.000", "0.250", "25.0%"]
 
 
 def run_here(planned, folder, scheduler, overwrite, module, limit_seconds):

@@ -92,6 +92,10 @@ def test_dates_arrays_other_orders_ties_and_rows_without_noise():
     assert "change of the target per day" in _words(page)
     assert _charts(page)[0]["layer"][1]["layer"][0]["encoding"]["x"]["type"] == "temporal"
 
+    zoned = pd.DataFrame({"day": days.tz_localize("Europe/Rome")})
+    zoned_page = report.report_page(SmoothingSpline().fit(zoned, y), zoned, y)
+    assert _charts(zoned_page) == _charts(page)
+
     X, y = _rows(60)
     broken = report.report_page(SmoothingSpline(order=1).fit(X["dose"].to_numpy(), y))
     assert len(_charts(broken)) == 1  # no slope
