@@ -52,6 +52,11 @@ class Bar:
         """Whether nothing is shown, so that a costly field need not be computed."""
         return self._display is None
 
+    def begin(self) -> None:
+        """Begin at step 0 again, for another stage of as many steps."""
+        if self._display is not None:
+            self._display.reset(self._task)
+
     def update(self, advance: float = 1, **fields: object) -> None:
         """Advance by `advance` steps and show `fields`, such as ``residual=1e-3``, at the end."""
         if self._display is None:

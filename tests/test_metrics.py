@@ -284,3 +284,9 @@ def test_calibration_refuses_what_is_no_probability():
         calibration_of([0.5, 0.2], by={"x": [1.0]})
     with pytest.raises(DataError, match="at least one value"):
         calibration_of([])
+
+
+def test_a_group_of_one_value_is_called_by_it():
+    pit = np.random.default_rng(0).random(200)
+    report = calibration_of(pit, by={"cars": np.repeat([1.0, 2.0, 3.0, 4.0], 50)})
+    assert report.coverage["group"].tolist() == ["", "1", "2", "3", "4"]

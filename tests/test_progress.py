@@ -38,6 +38,14 @@ def test_bar_shows_description_steps_and_fields():
     assert "residual 0.00123" in shown.getvalue()
 
 
+def test_a_bar_begins_again_for_another_stage():
+    with at_terminal() as shown, progress("reading", total=4) as bar:
+        bar.update(advance=4, stage="columns")
+        bar.begin()
+        bar.update(advance=4, stage="rows")
+    assert "8/4" not in shown.getvalue()
+
+
 def test_a_description_is_not_markup():
     with at_terminal() as shown, progress("term [0, 1]") as bar:
         bar.update()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -71,8 +71,16 @@ def _options(
     pass  # --debug is taken by `run_app`
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    one_line("Warning", message)
+def _shown_once() -> Callable[..., None]:
+    """Return what shows warnings, each text once: a command may predict the same rows thrice."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if str(message) not in shown:
+            shown.add(str(message))
+            one_line("Warning", message)
+
+    return show
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -80,5 +88,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with warnings.catch_warnings():
         for category in (DataWarning, ConvergenceWarning):
             warnings.simplefilter("always", category)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_once()
         run_app(app, "dsgp", arguments)

@@ -112,8 +112,9 @@ def _read(
     fitted = load(reach.place(model))
     if isinstance(fitted, (GridGP, ClassEstimator)) or not hasattr(fitted, "calibrate"):
         raise ParameterError(
-            f"{str(model)!r} is a {type(fitted).__name__}, and evaluate and calibrate are of "
+            f"{str(model)!r} is of type {type(fitted).__name__}, and evaluate and calibrate are of "
             "models of a number in a table: regressors, counts, rates"
+            + (" (dsgp report --data judges classes)" if isinstance(fitted, ClassEstimator) else "")
         )
     roles = {role: name for role, name in further.items() if name is not None}
     beside = [target, *roles.values()]

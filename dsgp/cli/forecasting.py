@@ -83,7 +83,8 @@ def forecast(
         predicted = table.assign(**outputs.of(table, {}))
         with table_writer(name_of(out), aside) as write:
             write(predicted)
-    typer.echo(f"{ahead} dates from {dates[0]} to {dates[-1]} saved in {without_secrets(str(out))}")
+    first, last = dates[[0, -1]].astype(str)  # without the time of day if all are midnight
+    typer.echo(f"{ahead} dates from {first} to {last} saved in {without_secrets(str(out))}")
     if plot is not None:
         _draw(plot, predicted, seen.column, statistic, level, observed, target)
         typer.echo(f"picture saved in {plot}")

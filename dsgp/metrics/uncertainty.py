@@ -225,7 +225,8 @@ def _groups(column: NDArray[np.generic], n_groups: int) -> list[tuple[str, float
         for place in np.unique(places):
             chosen = known[places == place]
             part = numbers[chosen]
-            label = f"{part.min():.4g} to {part.max():.4g}"
+            low, high = f"{part.min():.4g}", f"{part.max():.4g}"
+            label = low if part.min() == part.max() else f"{low} to {high}"
             found.append((label, float(np.median(part)), chosen))
     gaps = np.flatnonzero(np.isnan(numbers))
     return [*found, ("missing", np.nan, gaps)] if len(gaps) else found

@@ -39,6 +39,8 @@ class Reading:
     def __call__(self, stage: str, rows: int) -> None:
         if stage != self.stage:
             self.clock.stage(stage)
+            if self.rows:  # the same rows again, from the first
+                self.bar.begin()
             self.stage, self.rows = stage, 0
         self.bar.update(rows - self.rows, stage=stage)
         self.rows = rows

@@ -16,6 +16,9 @@ from dsgp.plotting.figures import DisplayedFigure
 from dsgp.plotting.style import ACCENT, INK, frame, write_below
 from dsgp.terms import Floats
 
+# Nats by which the likelihood drawn may differ from that of summary() unmentioned.
+_APART = 0.05
+
 
 def plot_learning(model: Any) -> Figure:
     """Draw the objective of the learner after each step, and what each step gained.
@@ -98,6 +101,10 @@ def plot_learning(model: Any) -> Figure:
         "from other lengthscales; it ends when no derivative is above "
         f"{model.learner_tol:g} nats, the unit of natural logarithms.",
     )
+    fitted = getattr(model, "log_marginal_likelihood_", trace[-1])
+    if not bayes and abs(fitted - trace[-1]) >= _APART:
+        value = f"{fitted:.6g}".replace("-", "−")
+        note += f" The likelihood is that at the learner's nodes; the fitted model has {value}."
     write_below(fig, note, fig.get_figwidth())
     return fig
 

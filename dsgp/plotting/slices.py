@@ -164,10 +164,10 @@ def _found(model: Any, columns: Sequence[str]) -> tuple[FittedTerm, Input, Input
                     )
                 )
             return term, first, other
-    raise ParameterError(
-        f"the model has no interaction of {tuple(columns)}; it has "
-        f"{[term.name for term in pairs] or 'none'}"
+    having = [term.name for term in pairs] or (
+        "none: fit it with interactions='auto', or plot_components(model) draws its curves"
     )
+    raise ParameterError(f"the model has no interaction of {tuple(columns)}; it has {having}")
 
 
 def _is_of(term: FittedTerm, read: Input) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from dsgp.errors import ParameterError
 from dsgp.metrics.uncertainty import CalibrationReport
@@ -19,6 +19,9 @@ from dsgp.terms import Floats
 _WIDTH, _HEIGHT = 2.9, 2.3
 # Rows in a marker's own band that axes show beside: half of the width between groups.
 _HALF = 0.42
+# Characters of a number that stands upright beside four others; longer ones are slanted.
+_UPRIGHT = 5
+_PLAIN = 1e7
 
 
 def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) -> Figure:
@@ -130,7 +133,9 @@ def _draw_coverage(ax: Axes, table: pd.DataFrame, level: float) -> None:
     _write_groups(ax, table)
     ax.set_title(label(str(table["by"].iloc[0]), 34), fontsize=9, parse_math=False)
     ax.set_ylabel("rows in their interval", fontsize=8)
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    # Steps of 2.5 % would be written as 92 %, 95 %, 98 %.
+    ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.4g}%")
     frame(ax)
 
 
@@ -141,7 +146,10 @@ def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
         step = max(1, math.ceil(len(table) / 5))
         shown = range(0, len(table), step)
         names = [_written(table["group"].iloc[k], middles, k) for k in shown]
-        ax.set_xticks(list(shown), names)
+        if max(map(len, names)) > _UPRIGHT:
+            ax.set_xticks(list(shown), names, rotation=35, ha="right", rotation_mode="anchor")
+        else:
+            ax.set_xticks(list(shown), names)
         ax.set_xlabel("median of the group", fontsize=8)
         return
     names = [label(str(name), 14) for name in table["group"]]
@@ -159,4 +167,8 @@ def _written(group: str, middles: Floats, place: int) -> str:
     digits = next(
         (n for n in (3, 4, 5, 6) if len({f"{other:.{n}g}" for other in known}) == len(known)), 6
     )
-    return f"{value:.{digits}g}"
+    rounded = float(f"{value:.{digits}g}")
+    # Without an exponent where that is hardly longer: 1150 for 1.15e+03.
+    plain = rounded.is_integer() and abs(rounded) < _PLAIN
+    text = f"{rounded:.0f}" if plain else f"{rounded:.{digits}g}"
+    return text.replace("-", "−", 1 if value < 0 else 0)

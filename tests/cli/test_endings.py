@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 
 import pytest
 import typer
@@ -14,7 +15,7 @@ import xarray as xr
 import dsgp
 from dsgp import cli
 from dsgp.cli import endings, prediction
-from dsgp.errors import DataError
+from dsgp.errors import DataError, DataWarning
 from dsgp.when_imported import when_imported
 
 HEAVY = {"numba", "dask", "distributed", "sklearn", "scipy", "xarray", "pandas", "zarr", "pyarrow"}
@@ -239,3 +240,19 @@ def test_letters_that_a_terminal_lacks_are_shown_otherwise():
     )
     assert (end.returncode, end.stderr) == (0, b"")
     assert b"\\u2026" in end.stdout  # part-00000.parquet, …
+
+
+def test_a_warning_is_shown_once(capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = cli._shown_once()
+        for text in (
+            "a level that no training row had",
+            "a level that no training row had",
+            "else",
+        ):
+            warnings.warn(text, DataWarning, stacklevel=1)
+    assert capsys.readouterr().err.splitlines() == [
+        "Warning: a level that no training row had",
+        "Warning: else",
+    ]

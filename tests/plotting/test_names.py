@@ -61,6 +61,18 @@ def test_calibration_reports_show_names_and_themselves():
     assert not any(text.get_parse_math() for text in (ax.title, *ax.get_xticklabels()))
 
 
+def test_medians_of_large_numbers_do_not_overlap():
+    random = np.random.default_rng(0)
+    rows = {"price": random.lognormal(12, 0.5, 400), "change": random.normal(0, 1, 400)}
+    figure = plot_calibration_report(calibration_of(random.random(400), by=rows))
+    figure.canvas.draw()
+    for ax in figure.axes[1:]:
+        names = [text.get_text() for text in ax.get_xticklabels()]
+        assert not any("e" in name for name in names)
+        if ax.get_title() == "price":
+            assert all(text.get_rotation() > 0 for text in ax.get_xticklabels())
+
+
 def test_captions_break_between_words():
     parts = ["words of one line", "a part that is longer than a line of this figure"]
     figure = DisplayedFigure((2.0, 2.0))

@@ -136,7 +136,7 @@ def test_all_unusable_columns_are_named_at_once():
     frame = pd.DataFrame(
         {"a": [1.0, 2.0], "when": pd.to_datetime(["2020", "2021"]), "site": ["n", "s"]}
     )
-    with pytest.raises(DataError, match=r"^2 columns cannot be used:\n.*'when'.*\n.*'site'"):
+    with pytest.raises(DataError, match=r"^2 columns cannot be used:\n.*'when'.*;\n.*'site'"):
         columns_of(frame)
     with pytest.raises(DataError, match=r"^2 columns cannot be used:\n.*'x0'.*\n.*'x1'"):
         columns_of(np.array([["n", 1j, 1.0]], object))

@@ -300,7 +300,7 @@ class GaussianFit:
                 watch=lambda value: bar.update(value=value),
             )
         learned = replace(learned, noise_holds_bins=not self.fixed_noise)
-        kept = ["the hyperparameters where this search began: it came to nothing better"]
+        kept = ["a second search found no better hyperparameters than those that it began at"]
         start = Hyperparameters(
             kernels,
             noise_variance,

@@ -101,7 +101,8 @@ def together(errors: Sequence[DataError]) -> DataError:
         return errors[0]
     lines = [str(error) for error in errors[:_AT_MOST]]
     more = [f"and {len(errors) - _AT_MOST} more"] if len(errors) > _AT_MOST else []
-    return DataError("\n".join([f"{len(errors)} columns cannot be used:", *lines, *more]))
+    listed = ";\n".join([*lines, *more])
+    return DataError(f"{len(errors)} columns cannot be used:\n{listed}")
 
 
 def each_checked(checks: Iterable[Callable[[], Any]]) -> None:

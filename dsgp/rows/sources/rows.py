@@ -342,7 +342,10 @@ def _require_known(name: str, kind: Kind, values: Floats, first_row: int) -> Non
         return
     what = "date" if kind.is_date else "level"
     level_remedy = (
-        "" if kind.is_date else f", or Levels({name!r}, missing='level'), an effect of their own"
+        ""
+        if kind.is_date
+        else f", or Levels({name!r}, missing='level') (--term '{name}: Levels(missing=level)'), an "
+        "effect of their own"
     )
     raise DataError(
         f"input column {name!r} has no {what} in row {first_row + gaps[0]} (counted from 0) and in "
