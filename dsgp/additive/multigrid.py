@@ -19,9 +19,10 @@ from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpstrf, dtrtrs
 
+from dsgp.additive.cholesky import cholesky_to_rounding
 from dsgp.additive.conjugate_gradients import conjugate_gradients
 from dsgp.additive.equations import RowEquations
 from dsgp.additive.system import AdditiveSystem, Pair, Solution
@@ -225,7 +226,7 @@ class CoarseSpace:
         matrix[np.diag_indices_from(matrix)] += 1.0
         # Beside a huge weight, rounding could outweigh the identity.
         matrix[np.diag_indices_from(matrix)] *= 1.0 + 1e-12
-        return cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        return cholesky_to_rounding(matrix), True
 
     def correct(self, residual: Floats) -> Pair:
         """Galerkin correction V (Vᵀ A V)⁻¹ Vᵀ r and its dual, of vectors (k, Σ U_d)."""

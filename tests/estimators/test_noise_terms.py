@@ -268,6 +268,26 @@ def test_a_mean_that_noise_terms_make_better_is_not_warned_of():
     assert not any("errors of the mean" in note for note in model.learner_notes_)
 
 
+@pytest.mark.parametrize("without_noise", [(3,), (3, 5)])
+def test_rows_without_noise_leave_that_of_the_others_as_it_is(without_noise):
+    random = np.random.default_rng(0)
+    a, b = random.choice(list("pq"), 600), random.integers(0, 12, 600)
+    true = np.where(np.isin(b, without_noise), 0.0, 0.3 * (1 + b / 6))
+    y = 3.0 * b + true * random.standard_normal(600)
+    X = pd.DataFrame({"a": a, "b": b.astype(str)})
+    model = AdditiveGPRegressor(noise_terms=True).fit(X, y)
+    assert model.converged_
+    mean, std = model.predict(X, return_std=True, include_noise=True)
+    for level in range(12):
+        own, left = std[b == level], (y - mean)[b == level]
+        if level in without_noise:
+            assert np.abs(left).max() < 1e-3
+            # No variance is below a millionth of that of the target.
+            np.testing.assert_allclose(own, 1e-3 * y.std(), rtol=0.1)
+        else:
+            np.testing.assert_allclose(own, np.sqrt(np.mean(left**2)), rtol=0.15)
+
+
 def test_an_update_is_refused():
     X, y, _ = heteroscedastic(20)
     with pytest.raises(ParameterError, match="a model with noise_terms= cannot be updated"):

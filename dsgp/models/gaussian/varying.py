@@ -18,6 +18,7 @@ import numpy as np
 from dsgp.additive.survey import of_positive_weight
 from dsgp.compute import over_chunks
 from dsgp.errors import ConvergenceWarning, DataError, DataWarning, ParameterError
+from dsgp.learning.search import NOISE
 from dsgp.likelihoods import Gamma
 from dsgp.models.base import FittedModel
 from dsgp.models.clock import Clock
@@ -41,8 +42,6 @@ _ROUNDS, _SETTLED = 12, 1e-3
 _WORSE, _SURELY = 0.02, 3.0
 # Share of itself that the other rows must leave of a row whose error is compared.
 _HALF = 0.5
-# Squared residuals as a share of their mean: 0 has no logarithm, and what is below says nothing.
-_LEAST_SQUARE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -212,12 +211,15 @@ class VaryingFit:
         responses = replace(responses, too_wide={}, target=f"squared residuals of {source.target}")
         judged = _judged(whole, None, rows)
         n_rows, constant, errors = len(judged.squares), judged.density, judged.errors
+        # Where the rows have no noise at all, no variance is small enough to be the likeliest: none
+        # is taken to be below what a constant one could be.
+        least = NOISE[0] * whole.found.outcome.training.noise_scale
         best: VaryingOutcome | None = None
         outcome, settled, before, n_rounds = None, False, -np.inf, 0
         while not settled and n_rounds < _ROUNDS:
             n_rounds += 1
             clock.stage("learn the noise")
-            outcome = self._noise(responses, judged, outcome, clock)
+            outcome = self._noise(responses, judged, least, outcome, clock)
             model = outcome.model()
             model.prepare(with_std=False)
             weigh = partial(_precision, model, names, model.intercept)
@@ -246,16 +248,24 @@ class VaryingFit:
         return replace(best, converged=converged, notes=[note, *best.outcome.notes()])
 
     def _noise(
-        self, responses: Responses, judged: _Judged, before: LaplaceOutcome | None, clock: Clock
+        self,
+        responses: Responses,
+        judged: _Judged,
+        least: float,
+        before: LaplaceOutcome | None,
+        clock: Clock,
     ) -> LaplaceOutcome:
-        """Fit log σ² to squared residuals, each of which counts by what it has left."""
+        """Fit log σ² to squared residuals, each of which counts by what it has left.
+
+        They are taken to be ``least`` at least; that of a row of weight 1 is its variance.
+        """
         average = float(np.average(judged.squares, weights=judged.left))
         if not average > 0:
             raise DataError(
                 "the mean fits every row exactly, so that there is no noise whose variance could "
                 "vary: leave noise_terms out"
             )
-        y = np.maximum(judged.squares, _LEAST_SQUARE * average)
+        y = np.maximum(judged.squares, least)
         rows = replace(responses.rows, y=y, weight=judged.left)
         return self.laplace(replace(responses, rows=rows), SQUARED_NORMAL, clock, before)
 
