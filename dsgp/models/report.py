@@ -336,12 +336,13 @@ def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
 
 def _column_lines(facts: FitFacts, before: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     """Notes of the learner, missing values, and columns left out, after lines on the same."""
-    by_label: dict[str, list[str]] = {"nodes": [], INTERACTIONS: [], REMAINDER: []}
+    by_label: dict[str, list[str]] = {"nodes": [], "notes": [], INTERACTIONS: [], REMAINDER: []}
     for label, text in before:
         by_label[label].append(text)
     for note in facts.learner_notes:
         first = note.partition(": ")[0]
-        label = first if first in (INTERACTIONS, REMAINDER) else "nodes"
+        own = "nodes" if "nodes per term" in note else "notes"
+        label = first if first in (INTERACTIONS, REMAINDER) else own
         by_label[label].append(note.removeprefix(f"{label}: "))
     lines = [
         ("" if position else label, text)

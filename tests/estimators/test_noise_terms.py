@@ -152,7 +152,7 @@ def test_it_is_kept(tmp_path):
         assert (one == other).all()
     assert (kept.log_predictive_density(X, y) == model.log_predictive_density(X, y)).all()
     assert kept.noise_.summary() == model.noise_.summary()
-    assert "noise terms" in kept.summary()
+    assert "\nnotes                noise terms in" in kept.summary()
     assert kept.get_params()["noise_terms"] is True
 
 
