@@ -16,7 +16,7 @@ import typer
 
 from dsgp.addresses import name_of, without_secrets
 from dsgp.cli.holidays import column_of_dates, read_holidays
-from dsgp.cli.outputs import LEVEL, outputs_of
+from dsgp.cli.outputs import LEVEL, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read
 from dsgp.errors import DataError, DataWarning, ParameterError
@@ -98,13 +98,7 @@ def _require_numbers(
 ) -> None:
     if ahead < 1:
         raise ParameterError(f"--ahead must be at least 1, got {ahead}")
-    if level is not None and not 0 < level < 1:
-        raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
-    if statistic not in (None, "mean", "median"):
-        raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
-    for probability in quantiles or ():
-        if not 0 < probability < 1:
-            raise ParameterError(f"--quantile must lie between 0 and 1, got {probability:g}")
+    require_answers(level, statistic, quantiles)
 
 
 def _require_picture(plot: Path, others: Sequence[Path | None], overwrite: bool) -> None:

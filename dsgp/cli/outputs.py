@@ -194,3 +194,16 @@ def explanation_of(model: Any) -> Outputs:
                 yield parts["std"].to_numpy()[:, k]
 
     return Outputs(tuple(names), explain)
+
+
+def require_answers(
+    level: float | None, statistic: str | None, quantiles: Sequence[float] | None
+) -> None:
+    """Raise ``ParameterError`` if an option of what is predicted is out of its range."""
+    if level is not None and not 0 < level < 1:
+        raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
+    if statistic not in (None, "mean", "median"):
+        raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
+    for probability in quantiles or ():
+        if not 0 < probability < 1:
+            raise ParameterError(f"--quantile must lie between 0 and 1, got {probability:g}")

@@ -18,7 +18,7 @@ from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.clusters import on_cluster
 from dsgp.cli.keeping import Copied
-from dsgp.cli.outputs import Outputs, explanation_of, outputs_of
+from dsgp.cli.outputs import Outputs, explanation_of, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
 from dsgp.clients import active_client
@@ -49,13 +49,7 @@ def predict(
     overwrite: bool = False,
 ) -> None:
     """Predict every row of a table; `dsgp.cli.commands.predict` describes the options."""
-    if level is not None and not 0 < level < 1:
-        raise ParameterError(f"--level must lie between 0 and 1, got {level:g}")
-    if statistic not in (None, "mean", "median"):
-        raise ParameterError(f"--statistic must be mean or median, got {statistic!r}")
-    for probability in quantiles or ():
-        if not 0 < probability < 1:
-            raise ParameterError(f"--quantile must lie between 0 and 1, got {probability:g}")
+    require_answers(level, statistic, quantiles)
     numbers = {role: name for role, name in (further or {}).items() if name is not None}
     n_rows = _row_by_row(
         model,

@@ -21,8 +21,8 @@ from dsgp.models.columns import Columns
 from dsgp.models.facts import FitFacts
 from dsgp.models.interactions.asked import require_interactions
 from dsgp.models.interactions.search import Found, with_interactions
+from dsgp.models.laplace.class_interactions import ClassLaplaceFits, ClassOutcome
 from dsgp.models.laplace.fit import LaplaceFit
-from dsgp.models.laplace.interactions import ClassLaplaceFits, ClassOutcome
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.softmax import require_classes
 from dsgp.models.response_model import ResponseModel

@@ -15,8 +15,9 @@ from dsgp.learning.pair_scores import PairedColumn, gain
 from dsgp.likelihoods import Binomial, Poisson
 from dsgp.models.clock import Clock
 from dsgp.models.interactions.search import least_of
+from dsgp.models.laplace.class_interactions import ClassLaplaceFits
 from dsgp.models.laplace.fit import LaplaceFit
-from dsgp.models.laplace.interactions import ClassLaplaceFits, LaplaceFits
+from dsgp.models.laplace.interactions import LaplaceFits
 from dsgp.models.laplace.judging import BinsOfTerms
 from dsgp.models.laplace.softmax import fit_classes
 from dsgp.rows.sources import source_of
