@@ -135,7 +135,7 @@ def _written() -> dict[str, Any]:
     }
 
 
-def _made(name: str, text: str, *values: Any, **named: Any) -> Any:
+def _made(name: str, text: str, /, *values: Any, **named: Any) -> Any:
     kernels = _written()
     term_or_kernel = TERMS.get(name) or kernels.get(name)
     if term_or_kernel is None:

@@ -19,6 +19,7 @@ COLUMNS = {"x": NUMBER, "z": NUMBER, "g": Categories(("a", "b")), "t": Dates()}
 @pytest.mark.parametrize(
     ("text", "term"),
     [
+        ("Levels(day, part=weekday, name=week)", Levels("day", part="weekday", name="week")),
         ("x", Default("x")),
         ("x: Linear", Linear("x")),
         ("color: Levels", Levels("color")),
