@@ -20,8 +20,7 @@ from dsgp.additive.meanfield import MeanField
 from dsgp.additive.multigrid import CoarseSpace
 from dsgp.additive.system import AdditiveSystem, Solution
 from dsgp.compute import run
-from dsgp.kernels import Kernel
-from dsgp.terms import LOG_2PI, Cells, Floats, Observations
+from dsgp.terms import LOG_2PI, Floats
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
 
@@ -74,14 +73,12 @@ class Complexity:
 def mean_field(system: AdditiveSystem) -> MeanField:
     """Mean field of the smoothers of all terms."""
     layout = system.layout
+    triples = zip(layout.cells, system.kernels, layout.parts(system.weight), strict=True)
+    prepared = [partial(cells.complexity, kernel, weight) for cells, kernel, weight in triples]
+    terms = run(prepared, _SMOOTH * layout.size)
 
     def alone(factor: Floats) -> tuple[Floats, Floats]:
-        tasks = [
-            partial(_alone, cells, kernel, weight / omega)
-            for cells, kernel, weight, omega in zip(
-                layout.cells, system.kernels, layout.parts(system.weight), factor, strict=True
-            )
-        ]
+        tasks = [partial(term, omega) for term, omega in zip(terms, factor, strict=True)]
         log_dets_and_dofs = np.array(run(tasks, _SMOOTH * layout.size)).reshape(-1, 2)
         return log_dets_and_dofs[:, 0], log_dets_and_dofs[:, 1]
 
@@ -102,11 +99,6 @@ def coarse_mean_field(coarse: CoarseSpace, system: AdditiveSystem) -> MeanField:
         )
 
     return MeanField.of(alone, len(spectra), system.equations.n_rows)
-
-
-def _alone(cells: Cells, kernel: Kernel, weight: Floats) -> tuple[float, float]:
-    posterior = cells.posterior(kernel, Observations(np.zeros(len(cells)), weight))
-    return posterior.log_det, float(np.sum(weight * posterior.variance))
 
 
 def _constant_dof(system: AdditiveSystem, coarse: CoarseSpace | None) -> float:

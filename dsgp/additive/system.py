@@ -11,6 +11,7 @@ once: they share the smoothers' gains, the coarse matrix and every pass over the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -158,7 +159,7 @@ class AdditiveSystem:
 
     def solve_term(self, term: int, information: Floats) -> Pair:
         """(K_d⁻¹ + W_d)⁻¹ b of one term by itself, and its dual, of vectors (k, U_d)."""
-        return self._beside_constant(term, _solve(self.solvers[term], information))
+        return self._beside_constant(term, _each(self.solvers[term].solve, information))
 
     def _beside_constant(self, term: int, pair: Pair) -> Pair:
         """Correct what a smoother gives for W_d without what a constant takes up."""
@@ -174,7 +175,7 @@ class AdditiveSystem:
     def smooth(self, information: Floats) -> Pair:
         """Block-Jacobi: blockdiag(K_d⁻¹ + W_d)⁻¹ b, every term by itself, and its dual."""
         tasks = [
-            partial(_solve, solver, part)
+            partial(_each, solver.smooth, part)
             for solver, part in zip(self.solvers, self.layout.parts(information), strict=True)
         ]
         solved = run(tasks, _SOLVE * information.size)
@@ -205,10 +206,10 @@ def dot(a: Floats, b: Floats) -> Floats:
     return np.einsum("ki,ki->k", a, b)
 
 
-def _solve(solver: Solver, information: Floats) -> Pair:
+def _each(solve: Callable[[Floats], Pair], information: Floats) -> Pair:
     means, duals = np.empty(information.shape), np.empty(information.shape)
     for k, vector in enumerate(information):
-        means[k], duals[k] = solver.solve(vector)
+        means[k], duals[k] = solve(vector)
     return means, duals
 
 

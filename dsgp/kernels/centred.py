@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 # Points that hold the distribution of an input, where it has more distinct values.
 MARGIN_POINTS = 64
+# Inputs whose covariance is kept for the next question; those of nodes are fewer.
+_FEW_INPUTS = 128
 # Of the sum of shares that have been divided by it.
 _SUMMED = 1e-9
 
@@ -152,8 +154,8 @@ class CentredProduct(Product):
         """Root of the mean prior variance s²."""
         return math.sqrt(self._complete("variance_1"))
 
-    def factor(self, number: int, x: Floats, y: Floats) -> Floats:
-        """k̂ of one input, 0 or 1, between two sets of its values, (n, k)."""
+    def factor(self, number: int, x: Floats, y: Floats | None = None) -> Floats:
+        """k̂ of one input, 0 or 1, between two sets of its values, or within one, (n, k)."""
         return self._centred(number).covariance(x, y)
 
     def _centred(self, number: int) -> _Centred:
@@ -162,40 +164,51 @@ class CentredProduct(Product):
         return _centred(self.parts[number], self.margins[number])
 
     def covariance(self, x: ArrayLike, y: ArrayLike | None = None) -> Floats:
-        first, second = _pairs(x, x if y is None else y)
-        product = self.factor(0, first[:, 0], second[:, 0])
-        product *= self.factor(1, first[:, 1], second[:, 1])
+        first, second = _columns(x, y)
+        product = self.factor(0, first[0], second[0]) * self.factor(1, first[1], second[1])
         product *= self.std**2
         return product
 
     def diagonal(self, x: ArrayLike) -> Floats:
-        inputs, _ = _pairs(x, x)
-        return self.std**2 * (
-            self._centred(0).diagonal(inputs[:, 0]) * self._centred(1).diagonal(inputs[:, 1])
-        )
+        (first, second), _ = _columns(x)
+        return self.std**2 * (self._centred(0).diagonal(first) * self._centred(1).diagonal(second))
 
     def by_log(self, name: str, x: ArrayLike, y: ArrayLike | None = None) -> Floats:
         number, name_in_part = self._part(name)
         if name_in_part == "variance":
             return self.covariance(x, y)
-        first, second = _pairs(x, x if y is None else y)
-        slope = self._centred(number).by_log(name_in_part, first[:, number], second[:, number])
+        first, second = _columns(x, y)
+        slope = self._centred(number).by_log(name_in_part, first[number], second[number])
         other = 1 - number
-        return self.std**2 * slope * self.factor(other, first[:, other], second[:, other])
+        slope *= self.factor(other, first[other], second[other])
+        slope *= self.std**2
+        return slope
 
 
-def _pairs(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
-    first, second = np.asarray(x, float), np.asarray(y, float)
+_Inputs = tuple[Floats, Floats]
+
+
+def _columns(
+    x: ArrayLike, y: ArrayLike | None = None
+) -> tuple[_Inputs, _Inputs | tuple[None, None]]:
+    """Return both inputs of the rows of x and of y; None for those of y where it is x."""
+    first = np.asarray(x, float)
+    second = first if y is None else np.asarray(y, float)
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != 2 or second.shape[1] != 2:
         raise ParameterError(
             f"inputs of an interaction are rows of two numbers, got shapes {first.shape} and "
             f"{second.shape}"
         )
-    return first, second
+    of_second = (None, None) if second is first else (second[:, 0], second[:, 1])
+    return (first[:, 0], first[:, 1]), of_second
 
 
 class _Centred:
-    """One factor k̂ of an interaction."""
+    """One factor k̂ of an interaction.
+
+    What it is within the last few inputs is kept: an evaluation of a likelihood and its gradient
+    asks for it three times.
+    """
 
     def __init__(self, part: Kernel, margin: Margin) -> None:
         self.part = part
@@ -205,21 +218,37 @@ class _Centred:
         self._total = float(self.shares @ self._at_points)
         variances = np.diag(prior) - self._at_points**2 / self._total
         self._mean = float(self.shares @ variances)
+        self._kept: tuple[bytes, Floats, Floats] | None = None
 
     def _averages(self, x: Floats) -> Floats:
         """(k w)(x), (n,)."""
         return self.part.covariance(x, self.points) @ self.shares
 
-    def covariance(self, x: Floats, y: Floats) -> Floats:
-        of_x, of_y = self._averages(x), self._averages(y)
-        whole = self.part.covariance(x, y)
-        return (whole - np.outer(of_x / self._total, of_y)) / self._mean
+    def _within(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return averages and covariance of some inputs, not to be written to."""
+        kept, few = self._kept, len(x) <= _FEW_INPUTS
+        key = x.tobytes() if few else b""
+        if few and kept is not None and kept[0] == key:
+            return kept[1], kept[2]
+        averages = self._averages(x)
+        covariance = self._between(self.part.covariance(x), averages, averages)
+        if few:
+            self._kept = (key, averages, covariance)
+        return averages, covariance
+
+    def _between(self, whole: Floats, of_x: Floats, of_y: Floats) -> Floats:
+        return np.asarray((whole - np.outer(of_x / self._total, of_y)) / self._mean)
+
+    def covariance(self, x: Floats, y: Floats | None = None) -> Floats:
+        if y is None:
+            return self._within(x)[1].copy()
+        return self._between(self.part.covariance(x, y), self._averages(x), self._averages(y))
 
     def diagonal(self, x: Floats) -> Floats:
         left = self.part.diagonal(x) - self._averages(x) ** 2 / self._total
         return np.maximum(left, 0.0) / self._mean
 
-    def by_log(self, name: str, x: Floats, y: Floats) -> Floats:
+    def by_log(self, name: str, x: Floats, y: Floats | None = None) -> Floats:
         part, shares, total = self.part, self.shares, self._total
         margin_slope = part.by_log(name, self.points, self.points)
         slope_at_points = margin_slope @ shares
@@ -233,12 +262,18 @@ class _Centred:
                 + at**2 * total_slope / total**2
             )
         )
-        of_x, of_y = self._averages(x), self._averages(y)
-        by_x, by_y = (part.by_log(name, z, self.points) @ shares for z in (x, y))
+        slope_x = part.by_log(name, x, self.points) @ shares
+        if y is None:
+            of_x, covariance = self._within(x)
+            of_y, slope_y = of_x, slope_x
+        else:
+            of_x, of_y = self._averages(x), self._averages(y)
+            covariance = self._between(part.covariance(x, y), of_x, of_y)
+            slope_y = part.by_log(name, y, self.points) @ shares
         slope = part.by_log(name, x, y)
-        slope -= (np.outer(by_x, of_y) + np.outer(of_x, by_y)) / total
+        slope -= (np.outer(slope_x, of_y) + np.outer(of_x, slope_y)) / total
         slope += np.outer(of_x, of_y) * (total_slope / total**2)
-        return (slope - self.covariance(x, y) * mean_slope) / self._mean
+        return (slope - covariance * mean_slope) / self._mean
 
 
 @lru_cache(maxsize=256)

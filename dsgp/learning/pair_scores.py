@@ -65,7 +65,7 @@ class PairedColumn:
         out = []
         for kernel in kernels:
             pair = CentredProduct((kernel, Independent()), (margin, _ANY))
-            out.append(_features(pair.factor(0, points[filled], points[filled]), filled))
+            out.append(_features(pair.factor(0, points[filled]), filled))
         return out
 
 

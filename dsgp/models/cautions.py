@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from dsgp.errors import ConvergenceWarning, DataWarning, ParameterError
 from dsgp.kernels import Kernel
-from dsgp.terms import BoundTerm, Cells, TensorCells
-from dsgp.terms.dense import MOST_COLUMNS, REPORTED
+from dsgp.terms import BoundTerm, Cells, Floats, TensorCells
+from dsgp.terms.dense import MOST_COLUMNS
 
 # Error of the bins in posterior standard deviations that is warned of.
 BIN_ERROR = 0.3
@@ -26,18 +26,24 @@ def warn_of_bins(bin_error: float, stacklevel: int) -> None:
 
 
 def warn_of_forms(
-    terms: Sequence[BoundTerm], cells: Sequence[Cells], kernels: Sequence[Kernel], stacklevel: int
+    terms: Sequence[BoundTerm],
+    cells: Sequence[Cells],
+    kernels: Sequence[Kernel],
+    weights: Sequence[Floats],
+    stacklevel: int,
 ) -> None:
     """Warn of kernels that, as learned, are held less exactly than was accepted.
 
-    These are state-space forms and products of features of two columns.
+    These are state-space forms and products of features of two columns; ``weights`` are those of
+    the cells of each term, in units of the noise.
     """
-    for term, term_cells, kernel in zip(terms, cells, kernels, strict=True):
-        if isinstance(term_cells, TensorCells) and (left := term_cells.left_out(kernel)) > REPORTED:
+    for term, term_cells, kernel, weight in zip(terms, cells, kernels, weights, strict=True):
+        if isinstance(term_cells, TensorCells) and (left := term_cells.left_out(kernel, weight)):
             warnings.warn(
                 f"the function of {term.name!r} varies too fast for {MOST_COLUMNS} products of "
-                f"functions of each column: {left:.2g} of its prior variance is left out; take "
-                "fewer bins, or a smoother kernel such as Matern52()",
+                "functions of each column, by which its uncertainty is computed: up to "
+                f"{left:.2g} degrees of freedom are counted as not known; take fewer bins, or a "
+                "smoother kernel such as Matern52()",
                 DataWarning,
                 stacklevel=stacklevel,
             )

@@ -26,7 +26,7 @@ from dsgp.jit.product import (
 from dsgp.jit.sampler import simulate
 from dsgp.jit.smoother import smooth, solve_with_gains
 from dsgp.kernels import Matern
-from dsgp.terms.base import Evidence, Floats, Observations, Posterior
+from dsgp.terms.base import Evidence, Floats, Observations, Posterior, Solver
 from dsgp.terms.chain import ExpectedChain, empty_statistics, of_path
 from dsgp.terms.passed import PassedLine, in_order
 
@@ -251,7 +251,7 @@ class AxisPosterior(Posterior):
 
 
 @dataclass(frozen=True)
-class AxisSolver:
+class AxisSolver(Solver):
     """Applies (K⁻¹ + W)⁻¹ for one kernel and one set of weights, vector by vector."""
 
     axis: Axis
@@ -262,10 +262,6 @@ class AxisSolver:
     covariance: Floats
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_points,).
-
-        For b = W y: the posterior mean, and its dual (K + W⁻¹)⁻¹ y.
-        """
         mean, dual = np.empty(len(self.axis)), np.empty(len(self.axis))
         solve_with_gains(
             self.kernel.inverse_factorials,

@@ -177,11 +177,22 @@ class Posterior:
         return mean, variance
 
 
-class Solver(Protocol):
+class Solver(ABC):
     """Applies (K⁻¹ + W)⁻¹ for one kernel and one set of weights, vector by vector."""
 
+    @abstractmethod
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,)."""
+        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,).
+
+        For b = W y: the posterior mean, and its dual (K + W⁻¹)⁻¹ y.
+        """
+
+    def smooth(self, information: Floats) -> tuple[Floats, Floats]:
+        """Return the same up to a symmetric positive operator near the identity.
+
+        What a preconditioner needs, and may cost less.
+        """
+        return self.solve(information)
 
 
 class Sum(Protocol):
@@ -300,6 +311,16 @@ class Cells(ABC):
     @abstractmethod
     def posterior(self, kernel: Any, seen: Observations) -> Posterior:
         """Posterior at the cells, with the log marginal likelihood and its gradient."""
+
+    def complexity(self, kernel: Any, weight: Floats) -> Callable[[float], tuple[float, float]]:
+        """Return what gives log det(I + K W / ω) and tr K W (ω I + K W)⁻¹ for any ω > 0."""
+
+        def at(factor: float) -> tuple[float, float]:
+            divided = weight / factor
+            posterior = self.posterior(kernel, Observations(np.zeros(len(self)), divided))
+            return posterior.log_det, float(np.sum(divided * posterior.variance))
+
+        return at
 
     @abstractmethod
     def sample(self, kernel: Any, random: np.random.Generator) -> Floats:

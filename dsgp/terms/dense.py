@@ -10,17 +10,28 @@ left). All else is algebra with V (n, r):
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import cho_solve, cholesky, eigvalsh, solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from dsgp.errors import DataWarning
-from dsgp.terms.base import Cells, Evidence, Floats, Function, Observations, Posterior, Slopes, Sum
+from dsgp.terms.base import (
+    Cells,
+    Evidence,
+    Floats,
+    Function,
+    Observations,
+    Posterior,
+    Slopes,
+    Solver,
+    Sum,
+)
 from dsgp.terms.line import Line
 
 # Share of the largest prior variance below which what a factor leaves out is rounding.
@@ -100,16 +111,36 @@ class Factored(Cells):
         columns = self._factor(kernel)
         return columns @ (columns.T @ vector)
 
-    def solver(self, kernel: Any, weight: Floats) -> DenseSolver:
+    def solver(self, kernel: Any, weight: Floats) -> Solver:
+        return self._solver(kernel, weight)
+
+    def _solver(self, kernel: Any, weight: Floats) -> DenseSolver:
         return DenseSolver(self._factor(kernel), weight)
 
+    def complexity(self, kernel: Any, weight: Floats) -> Callable[[float], tuple[float, float]]:
+        columns = self._columns_beside(kernel, weight)
+        weighted = columns * np.sqrt(weight)[:, None]
+        if weighted.shape[0] < weighted.shape[1]:
+            weighted = weighted.T
+        values = np.maximum(eigvalsh(weighted.T @ weighted, check_finite=False), 0.0)
+
+        def at(factor: float) -> tuple[float, float]:
+            dof = float(np.sum(values / (factor + values)))
+            return float(np.sum(np.log1p(values / factor))), dof
+
+        return at
+
+    def _columns_beside(self, kernel: Any, weight: Floats) -> Floats:
+        """V, or as much of it as its determinant beside the weights takes, (n_cells, r)."""
+        return self._factor(kernel)
+
     def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
-        solver = self.solver(kernel, seen.weight)
+        solver = self._solver(kernel, seen.weight)
         _, dual = solver.solve(seen.weight * seen.target)
         return float(np.sum(seen.target * dual)), solver.log_det
 
     def posterior(self, kernel: Any, seen: Observations) -> Posterior:
-        solver = self.solver(kernel, seen.weight)
+        solver = self._solver(kernel, seen.weight)
         mean, dual = solver.solve(seen.weight * seen.target)
         quadratic, variance = float(np.sum(seen.target * dual)), solver.variances
 
@@ -211,7 +242,7 @@ class DenseCells(Factored, Line):
 
 
 @dataclass(frozen=True)
-class DenseSolver:
+class DenseSolver(Solver):
     """Applies (K⁻¹ + W)⁻¹ by the factor of K."""
 
     columns: Floats
@@ -220,11 +251,7 @@ class DenseSolver:
     @cached_property
     def inner(self) -> Floats:
         """Cholesky factor of S = I + Vᵀ W V."""
-        inner = (self.columns.T * self.weight) @ self.columns
-        inner[np.diag_indices_from(inner)] += 1.0
-        # Beside a huge weight, rounding could outweigh the identity.
-        inner[np.diag_indices_from(inner)] *= 1.0 + 1e-14
-        return cholesky(inner, lower=True, overwrite_a=True, check_finite=False)
+        return inner_factor(self.columns, self.weight)
 
     @cached_property
     def _is_steep(self) -> bool:
@@ -248,7 +275,6 @@ class DenseSolver:
         return np.einsum("ru,ru->u", self.half, self.half)
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_cells,)."""
         columns = self.columns
         solved = cho_solve((self.inner, True), columns.T @ information, check_finite=False)
         dual = information - self.weight * (columns @ solved)
@@ -266,6 +292,15 @@ class DenseSolver:
         inverse = -(weighted.T @ weighted)
         inverse[np.diag_indices_from(inverse)] += self.weight
         return inverse
+
+
+def inner_factor(columns: Floats, weight: Floats) -> Floats:
+    """Cholesky factor of I + Vᵀ W V."""
+    inner = (columns.T * weight) @ columns
+    inner[np.diag_indices_from(inner)] += 1.0
+    # Beside a huge weight, rounding could outweigh the identity.
+    inner[np.diag_indices_from(inner)] *= 1.0 + 1e-14
+    return np.asarray(cholesky(inner, lower=True, overwrite_a=True, check_finite=False))
 
 
 @dataclass(frozen=True)

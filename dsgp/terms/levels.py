@@ -9,7 +9,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dsgp.terms.base import Cells, Codes, Evidence, Floats, Function, Observations, Posterior
+from dsgp.terms.base import (
+    Cells,
+    Codes,
+    Evidence,
+    Floats,
+    Function,
+    Observations,
+    Posterior,
+    Solver,
+)
 
 # Entries of the tables of a coarse space, which has a row for each of its levels.
 _COARSE_ENTRIES = 2e7
@@ -156,14 +165,13 @@ class LevelCells(Cells):
 
 
 @dataclass(frozen=True)
-class LevelSolver:
+class LevelSolver(Solver):
     """Applies (I / v + W)⁻¹."""
 
     variance: float
     ratio: Floats
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_levels,)."""
         dual = information / self.ratio
         return self.variance * dual, dual
 

@@ -25,7 +25,7 @@ from dsgp.jit.markov_sums import (
     process_variance,
     simulate_process,
 )
-from dsgp.terms.base import Evidence, Floats, Function, Observations, Posterior
+from dsgp.terms.base import Evidence, Floats, Function, Observations, Posterior, Solver
 from dsgp.terms.passed import PassedLine, in_order
 from dsgp.terms.process import Process, Transitions, by_log
 
@@ -231,7 +231,7 @@ def _require_digits(
 
 
 @dataclass(frozen=True)
-class MarkovSolver:
+class MarkovSolver(Solver):
     """Applies (K⁻¹ + W)⁻¹ for one kernel and one set of weights, vector by vector."""
 
     process: Process
@@ -241,7 +241,6 @@ class MarkovSolver:
     gains: Floats
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        """Return (K⁻¹ + W)⁻¹ b and K⁻¹ times that, each (n_points,)."""
         mean, dual = np.empty(len(self.weight)), np.empty(len(self.weight))
         process = self.process
         solve_process(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -82,6 +82,9 @@ class MultipliedCells(Cells):
 
     def posterior(self, kernel: Any, seen: Observations) -> Posterior:
         return replace(self.inner.posterior(kernel, seen), cells=self)
+
+    def complexity(self, kernel: Any, weight: Floats) -> Callable[[float], tuple[float, float]]:
+        return self.inner.complexity(kernel, weight)
 
     def sample(self, kernel: Any, random: np.random.Generator) -> Floats:
         return self.inner.sample(kernel, random)

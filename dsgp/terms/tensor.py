@@ -6,20 +6,20 @@ need one matrix of each input alone: rows of k̂₁ D k̂₂ᵀ, with D the pair
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import solve_triangular
 
 from dsgp.kernels import CentredProduct, Matern52
-from dsgp.terms.base import BinShift, Cells, Codes, Floats, Function, Scale, sum_by
-from dsgp.terms.dense import MOST_COLUMNS, DenseSolver, Factored
+from dsgp.terms.base import BinShift, Cells, Codes, Floats, Function, Scale, Solver, sum_by
+from dsgp.terms.dense import Factored
 from dsgp.terms.line import FOURTH_MOMENT
+from dsgp.terms.pair_features import PairFeatures, PairSolver, PairVariance
 from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
 
 # Nodes of an interaction of two smooth inputs, in those of a curve.
@@ -29,14 +29,20 @@ _MOST_LINES, _FEW_PAIRS = 8, 200
 # Between nodes the function is that of least norm for this kernel, in shares of each input.
 _BETWEEN = Matern52(0.5, 1.0)
 _ROUNDING = 1e-10
+# Share of a cell's variance that is rounding where the others are known.
+_ROUNDING_OF_PIVOTS = 1e-12
 # Distinct values of an input up to which features are products of those of each input.
 _MOST_VALUES = 128
-# Eigenvalues of one input's factor, and products of them, that are rounding beside the largest.
-_EIGEN_ROUNDING = 1e-13
-_ROUNDING_OF_PAIRS = 1e-12
+# Pairs up to which their covariance is factored as it is.
+_FEW_CELLS = 512
+# Degrees of freedom that features may leave out: of determinants, in nats, and of variances, which
+# count them as not known.
+_LEFT_OF_DETERMINANT, _LEFT_OF_VARIANCE = 0.01, 0.1
 # Of sums of kernels at inputs, cell by cell: what a cell costs beside one of each vector, and cells
 # of all inputs at a time.
 _PER_CELL, _AT_ONCE = 16, 2**18
+
+_Made = TypeVar("_Made")
 
 
 class TensorCells(Factored):
@@ -85,26 +91,68 @@ class TensorCells(Factored):
 
     # ------------------------------------------------------------------ the factor
 
+    @cached_property
+    def _is_a_table(self) -> bool:
+        """Whether pairs are many, of values that are few."""
+        return len(self) > _FEW_CELLS and max(len(v) for v, _ in self._values) <= _MOST_VALUES
+
     def _factored(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
-        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
-            return super()._factored(kernel)  # most pairs are those of single rows
-        features = self._features(kernel)
-        return features.at(self.points), np.empty(0, dtype=np.intp)
+        if not self._is_a_table:
+            return super()._factored(kernel)
+        return self._features(kernel).at(self.points), np.empty(0, dtype=np.intp)
+
+    def _of_kernel(self, kernel: Any, name: str, make: Callable[[], _Made]) -> _Made:
+        """Return what is made of a kernel, which the last one keeps."""
+        kept: dict[tuple[Any, str], Any] = self.__dict__.setdefault("_made", {})
+        if (made := kept.get((kernel, name))) is None:
+            made = make()
+            # Another thread may be at another kernel: what is returned is not looked up again.
+            for key in [key for key in kept if key[0] != kernel]:
+                kept.pop(key, None)
+            kept[kernel, name] = made
+        return made
 
     def _features(self, kernel: Any) -> PairFeatures:
         (first, _), (second, _) = self._values
-        return PairFeatures.of(kernel, first, second)
+        return self._of_kernel(kernel, "features", lambda: PairFeatures.of(kernel, first, second))
 
-    def left_out(self, kernel: Any) -> float:
-        """Share of the prior variance that features leave out, where the factor is made of them."""
-        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
+    def left_out(self, kernel: Any, weight: Floats) -> float:
+        """Degrees of freedom that all features leave out, if more than variances may."""
+        if not self._is_a_table:
             return 0.0  # ``Factored`` warns of its columns itself
-        return self._features(kernel).left_out
+        features = self._features(kernel)
+        _, left = features.leading(self.points, weight, _LEFT_OF_VARIANCE, of_trace=True)
+        return left if left > _LEFT_OF_VARIANCE else 0.0
+
+    def multiply(self, kernel: Any, vector: Floats) -> Floats:
+        if not self._is_a_table:
+            return super().multiply(kernel, vector)
+        (first, rows), (second, columns) = self._values
+        left, right = self._of_kernel(
+            kernel, "factors", lambda: (kernel.factor(0, first), kernel.factor(1, second))
+        )
+        table = np.zeros((len(first), len(second)))
+        table[rows, columns] = vector
+        return np.asarray(kernel.std**2 * (left @ table @ right)[rows, columns])
+
+    def solver(self, kernel: Any, weight: Floats) -> Solver:
+        if not self._is_a_table:
+            return super().solver(kernel, weight)
+        product = partial(self.multiply, kernel)
+        return PairSolver.of(product, self._features(kernel), self.points, weight)
+
+    def _columns_beside(self, kernel: Any, weight: Floats) -> Floats:
+        if not self._is_a_table:
+            return super()._columns_beside(kernel, weight)
+        features = self._features(kernel)
+        return features.leading(self.points, weight, _LEFT_OF_DETERMINANT, of_trace=True)[0]
 
     def variance_function(self, kernel: Any, weight: Floats) -> Function:
-        if max(len(values) for values, _ in self._values) > _MOST_VALUES:
+        if not self._is_a_table:
             return super().variance_function(kernel, weight)
-        return PairVariance(self._features(kernel), self.solver(kernel, weight))
+        features = self._features(kernel)
+        columns, _ = features.leading(self.points, weight, _LEFT_OF_VARIANCE, of_trace=True)
+        return PairVariance(features, columns, weight)
 
     # ------------------------------------------------------------------ anywhere
 
@@ -205,11 +253,23 @@ class TensorCells(Factored):
         if len(self) <= number:
             return np.arange(len(self))
         places = self._shares(self.points, weight)
-        # Cells that tell most of the others; those of few rows matter less.
+        # Cells that tell most of the others; those of few rows matter less. By pivots of the
+        # Cholesky factor, of which no more columns are made than are wanted.
         rows = np.sqrt(np.maximum(weight, _least(weight)))
-        prior = self._alike(places, places) * np.outer(rows, rows)
-        _, pivots, rank, _ = dpstrf(prior, tol=0.0, lower=1, overwrite_a=1)
-        return np.sort(pivots[: min(rank, number)] - 1)
+        left = rows**2
+        columns = np.zeros((number, len(self)))
+        found: list[int] = []
+        for k in range(number):
+            pivot = int(np.argmax(left))
+            if not left[pivot] > _ROUNDING_OF_PIVOTS * rows[pivot] ** 2:
+                break
+            column = rows * rows[pivot] * self._alike(places[pivot : pivot + 1], places)[0]
+            column -= columns[:k, pivot] @ columns[:k]
+            columns[k] = column / np.sqrt(left[pivot])
+            left = np.maximum(left - columns[k] ** 2, 0.0)
+            left[pivot] = 0.0
+            found.append(pivot)
+        return np.sort(np.array(found))
 
     def nodes(self, weight: Floats, number: int) -> Codes:
         return self.chosen(weight, number)
@@ -325,73 +385,6 @@ class LevelPairs(TensorCells):
     """Pairs of levels of two columns."""
 
     are_levels = (True, True)
-
-
-@dataclass(frozen=True)
-class PairFeatures:
-    """Features φ of an interaction, products of those of each input: k(x, y) = φ(x)ᵀ φ(y).
-
-    Attributes
-    ----------
-    kernel : CentredProduct
-    values : tuple of two ndarray
-        Of each input, at which features are those of the eigenvectors of its factor k̂.
-    weights : tuple of two ndarray of shape (n_values, n_features)
-        By which k̂(x, values) becomes the features.
-    left_out : float
-        Share of the prior variance that further features would have.
-    """
-
-    kernel: CentredProduct
-    values: tuple[Floats, Floats]
-    weights: tuple[Floats, Floats]
-    left_out: float
-
-    @classmethod
-    def of(cls, kernel: CentredProduct, first: Floats, second: Floats) -> PairFeatures:
-        """Keep the products that are more than rounding, or the largest ones of too many."""
-        values, vectors = [], []
-        for k, inputs in enumerate((first, second)):
-            found = eigh(kernel.factor(k, inputs, inputs), check_finite=False)
-            positive = found[0] > _EIGEN_ROUNDING * found[0][-1]
-            values.append(found[0][positive][::-1])
-            vectors.append(found[1][:, positive][:, ::-1])
-        products = np.outer(*values)
-        order = np.argsort(-products, axis=None, kind="stable")
-        n_kept = np.count_nonzero(products > _ROUNDING_OF_PAIRS * products.max(initial=0.0))
-        rows, columns = np.unravel_index(order[: min(n_kept, MOST_COLUMNS)], products.shape)
-        left = float(products.sum() - products[rows, columns].sum()) / float(products.sum())
-        weights = (
-            vectors[0][:, rows] / np.sqrt(values[0][rows]),
-            vectors[1][:, columns] / np.sqrt(values[1][columns]),
-        )
-        return cls(kernel, (first, second), weights, left)
-
-    def at(self, inputs: Floats) -> Floats:
-        """Features at inputs (n, 2), (n, n_features)."""
-        sides = []
-        for k in (0, 1):
-            distinct, places = np.unique(inputs[:, k], return_inverse=True)
-            at_distinct = self.kernel.factor(k, distinct, self.values[k]) @ self.weights[k]
-            sides.append(at_distinct[places.ravel()])
-        return self.kernel.std * sides[0] * sides[1]
-
-
-@dataclass(frozen=True)
-class PairVariance:
-    """The posterior variance: what the features leave open, and what is not known of them."""
-
-    features: PairFeatures
-    solver: DenseSolver
-
-    def __call__(self, inputs: Floats) -> Floats:
-        """Variances at inputs, (n,)."""
-        inputs = np.asarray(inputs)
-        features = self.features.at(inputs)
-        unknown = solve_triangular(self.solver.inner, features.T, lower=True, check_finite=False)
-        prior = np.asarray(self.features.kernel.diagonal(inputs))
-        open_variance = np.maximum(prior - np.einsum("ir,ir->i", features, features), 0.0)
-        return open_variance + np.einsum("ri,ri->i", unknown, unknown)
 
 
 @dataclass(frozen=True)

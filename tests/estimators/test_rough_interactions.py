@@ -9,7 +9,7 @@ import pytest
 from dsgp import AdditiveGPClassifier, AdditiveGPRegressor, Tensor
 from dsgp.errors import DataWarning
 from dsgp.kernels import Matern12
-from dsgp.terms import tensor
+from dsgp.terms import pair_features, tensor
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.random((400, 2)), columns=["a", "b"])
@@ -28,7 +28,8 @@ def warnings_of(model, y):
 
 @pytest.mark.parametrize("make", [AdditiveGPRegressor, AdditiveGPClassifier])
 def test_what_features_leave_out_is_warned_of_once(monkeypatch, make):
-    monkeypatch.setattr(tensor, "MOST_COLUMNS", 40)
+    monkeypatch.setattr(tensor, "_FEW_CELLS", 10)
+    monkeypatch.setattr(pair_features, "MOST_COLUMNS", 40)
     y = Y if make is AdditiveGPRegressor else Y > 0
     given = {"learner": None, "bins": 8}
     if make is AdditiveGPRegressor:
@@ -41,7 +42,8 @@ def test_what_features_leave_out_is_warned_of_once(monkeypatch, make):
 
 
 def test_a_search_warns_of_no_kernel_that_it_left(monkeypatch):
-    monkeypatch.setattr(tensor, "MOST_COLUMNS", 12)
+    monkeypatch.setattr(tensor, "_FEW_CELLS", 10)
+    monkeypatch.setattr(pair_features, "MOST_COLUMNS", 12)
     model = AdditiveGPClassifier(interactions=1)
     messages = warnings_of(model, Y > 0)
     assert sum("varies too fast" in one for one in messages) <= len(model.interactions_)

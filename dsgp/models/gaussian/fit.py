@@ -397,7 +397,9 @@ class GaussianFit:
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.fit.bin_error, stacklevel + 1)
         system = outcome.fit.system
-        warn_of_forms(outcome.training.terms, system.layout.cells, system.kernels, stacklevel + 1)
+        weights = system.layout.parts(system.weight)
+        layout, terms = system.layout, outcome.training.terms
+        warn_of_forms(terms, layout.cells, system.kernels, weights, stacklevel + 1)
 
 
 def _too_coarse(fit: Fit) -> bool:

@@ -328,4 +328,6 @@ class LaplaceFit(LaplaceSteps):
         warn_of_structure(outcome.too_wide, outcome.unresolved, self.bins, stacklevel + 1)
         warn_of_bins(outcome.bin_error, stacklevel + 1)
         system = outcome.mode.system
-        warn_of_forms(outcome.responses.terms, system.layout.cells, system.kernels, stacklevel + 1)
+        weights = system.layout.parts(system.weight)
+        layout, terms = system.layout, outcome.responses.terms
+        warn_of_forms(terms, layout.cells, system.kernels, weights, stacklevel + 1)
