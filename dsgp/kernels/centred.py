@@ -158,6 +158,26 @@ class CentredProduct(Product):
         """k̂ of one input, 0 or 1, between two sets of its values, or within one, (n, k)."""
         return self._centred(number).covariance(x, y)
 
+    def slope_factors(self, name: str, first: Floats, second: Floats) -> tuple[Floats, Floats]:
+        """Factors of ``by_log`` among values of each input: their product times s² is that.
+
+        Parameters
+        ----------
+        name : str
+            A parameter.
+        first, second : ndarray of shape (n,) and (k,)
+
+        Returns
+        -------
+        two ndarray of shape (n, n) and (k, k)
+        """
+        number, name_in_part = self._part(name)
+        values = (first, second)
+        factors = [self.factor(k, values[k]) for k in (0, 1)]
+        if name_in_part != "variance":
+            factors[number] = self._centred(number).by_log(name_in_part, values[number])
+        return factors[0], factors[1]
+
     def _centred(self, number: int) -> _Centred:
         if len(self.margins) != 2:
             raise ParameterError(f"{self!r} has no margins yet: they are set in a fit")

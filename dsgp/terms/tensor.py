@@ -84,10 +84,28 @@ class TensorCells(Factored):
         return bins
 
     def prior(self, kernel: Any, x: Floats, y: Floats) -> Floats:
+        if x is self.points and y is self.points:
+            return self._of_values(kernel, self._factors(kernel))
         return np.asarray(kernel.covariance(x, y))
 
     def prior_by_log(self, kernel: Any, name: str) -> Floats:
-        return np.asarray(kernel.by_log(name, self.points))
+        (first, _), (second, _) = self._values
+        return self._of_values(kernel, kernel.slope_factors(name, first, second))
+
+    def _of_values(self, kernel: Any, factors: tuple[Floats, Floats]) -> Floats:
+        """Carry factors among the distinct values of each input to the pairs, which are more."""
+        (_, rows), (_, columns) = self._values
+        product = factors[0][np.ix_(rows, rows)]
+        product *= factors[1][np.ix_(columns, columns)]
+        product *= kernel.std**2
+        return product
+
+    def _factors(self, kernel: Any) -> tuple[Floats, Floats]:
+        """k̂ of each input among its distinct values."""
+        (first, _), (second, _) = self._values
+        return self._of_kernel(
+            kernel, "factors", lambda: (kernel.factor(0, first), kernel.factor(1, second))
+        )
 
     # ------------------------------------------------------------------ the factor
 
@@ -127,11 +145,9 @@ class TensorCells(Factored):
     def multiply(self, kernel: Any, vector: Floats) -> Floats:
         if not self._is_a_table:
             return super().multiply(kernel, vector)
-        (first, rows), (second, columns) = self._values
-        left, right = self._of_kernel(
-            kernel, "factors", lambda: (kernel.factor(0, first), kernel.factor(1, second))
-        )
-        table = np.zeros((len(first), len(second)))
+        (_, rows), (_, columns) = self._values
+        left, right = self._factors(kernel)
+        table = np.zeros((len(left), len(right)))
         table[rows, columns] = vector
         return np.asarray(kernel.std**2 * (left @ table @ right)[rows, columns])
 
