@@ -278,10 +278,9 @@ class _Posterior:
 
 
 class _StepSolver:
-    """Solves the systems of steps; the first one's coarse space serves the others as well.
+    """Solves the systems of steps; coarse space and smoothers serve several of them.
 
-    So do its smoothers, which terms of many cells take long to make, as long as the weights change
-    little.
+    Terms of many cells take long to make them: they are made again where weights have changed much.
     """
 
     def __init__(self, solver: str, kernels: list[Kernel], max_iter: int) -> None:
@@ -298,10 +297,9 @@ class _StepSolver:
         """Solve a system from where the last one's solution was."""
         extra: dict[str, Any] = {}
         if self._preconditioned:
-            if self._coarse is None:
-                self._coarse = cache(partial(CoarseSpace, system))
             if self._smoother is None or not _are_near(self._smoother.weight, system.weight):
-                self._smoother = system
+                self._smoother, self._coarse = system, cache(partial(CoarseSpace, system))
+            assert self._coarse is not None
             extra["coarse"] = cache(partial(_of_system, self._coarse, system, self._smoother))
         iterations = self._max_iter if complete else self.inner
         return self._solve(system, tol=tol, max_iter=iterations, start=pair, **extra)
