@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom, binomtest, norm
 from sklearn.calibration import calibration_curve as sklearn_calibration_curve
@@ -284,6 +285,21 @@ def test_calibration_refuses_what_is_no_probability():
         calibration_of([0.5, 0.2], by={"x": [1.0]})
     with pytest.raises(DataError, match="at least one value"):
         calibration_of([])
+
+
+def test_groups_of_dates_are_written_as_dates():
+    pit = np.random.default_rng(0).random(200)
+    hours = pd.date_range("2021-12-31", periods=200, freq="h").to_numpy().copy()
+    hours[:20] = np.datetime64("NaT")
+    report = calibration_of(pit, by={"at": hours, "n": np.arange(200.0)}, n_groups=2)
+    groups = report.coverage.set_index("by").loc["at"]
+    assert groups["group"].tolist() == [
+        "2021-12-31 to 2022-01-04", "2022-01-04 to 2022-01-08", "missing",
+    ]  # fmt: skip
+    assert groups["middle"].iloc[0] == pd.Timestamp("2022-01-02 16:30")
+    assert report.coverage.set_index("by").loc["n"]["middle"].iloc[0] == 49.5
+    short = calibration_of(pit, by={"at": hours}, n_groups=9).coverage["group"]
+    assert short.iloc[1] == "2021-12-31 20:00 to 2022-01-01 15:00"
 
 
 def test_a_group_of_one_value_is_called_by_it():

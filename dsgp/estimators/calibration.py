@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dsgp.dates import dates_of_days
 from dsgp.errors import DataError, ParameterError
 from dsgp.metrics.uncertainty import CalibrationReport, calibration_of
 from dsgp.rows.sources import Rows, computed, plain_table
@@ -46,9 +47,9 @@ def calibration_report(
     -------
     CalibrationReport
         ``coverage``: the share of rows in their interval, over all rows, by deciles of each column
-        of numbers, by levels of the others, and by deciles of the predicted mean and standard
-        deviation of new observations; with exact binomial bands, which show what chance alone would
-        give. ``histogram``: of the PIT values. ``summary()`` in words;
+        of numbers or dates, by levels of the others, and by deciles of the predicted mean and
+        standard deviation of new observations; with exact binomial bands, which show what chance
+        alone would give. ``histogram``: of the PIT values. ``summary()`` in words;
         ``dsgp.plotting.plot_calibration_report`` draws both.
 
     Notes
@@ -98,7 +99,7 @@ def _apart(X: Any, name: str) -> tuple[Any, Any]:
 
 
 def _columns(model: Any, X: Any) -> dict[str, Any]:
-    """Columns that the model uses: numbers, or labels as text."""
+    """Columns that the model uses: numbers, dates, or labels as text."""
     if not hasattr(model, "_loaded_rows"):
         return {}
     kinds = model._columns.kinds
@@ -106,10 +107,14 @@ def _columns(model: Any, X: Any) -> dict[str, Any]:
     columns = dict(zip(model._rows_model.used_columns, rows.columns, strict=True))
     if model._noise is not None:
         columns |= model._noise.inputs(rows)
-    return {
-        name: _labels(kinds[name], values) if name in kinds and kinds[name].labels else values
-        for name, values in columns.items()
-    }
+    return {name: _readable(kinds.get(name), values) for name, values in columns.items()}
+
+
+def _readable(kind: Any, values: Any) -> Any:
+    """Write numbers of a column as what they stand for."""
+    if kind is not None and kind.labels:
+        return _labels(kind, values)
+    return dates_of_days(values) if kind is not None and kind.is_date else values
 
 
 def _labels(kind: Any, codes: Any) -> Any:

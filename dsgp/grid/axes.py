@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import xarray as xr
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.coordinates import (
@@ -36,6 +36,7 @@ from dsgp.grid.coordinates import (
     resolution_of,
     since,
     spacing_of,
+    written,
 )
 from dsgp.grid.longitude import circle_of, repeats_first, spans, unwrapped, wrapped
 
@@ -219,6 +220,15 @@ class GridAxis:
             meant = self.points[near]
             numbers = np.where(np.abs(numbers - meant) <= self.rounding, meant, numbers)
         return numbers
+
+    def written(self, numbers: ArrayLike) -> list[str]:
+        """Write numbers in ``unit`` for people: dates of the calendar, and numbers as they are."""
+        values = np.asarray(numbers, dtype=np.float64)
+        if self.epoch is None:
+            return [f"{value:g}" for value in values]
+        apart = float(np.median(np.diff(self.points))) if len(self) > 1 else 1.0
+        per_day = PER_DAY[str(self.unit)]
+        return written(values / per_day, self.epoch, str(self.calendar), apart / per_day)
 
     def checked(self, values: Any) -> NDArray[Any]:
         """Return further coordinates as an array of the axis' kind: numbers or numpy's dates.

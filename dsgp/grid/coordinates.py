@@ -15,6 +15,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from dsgp.dates import dates_of_days, days_of_dates, written_dates
 from dsgp.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -242,6 +243,16 @@ def since(values: NDArray[Any], kind: Kind, epoch: str | None, unit: str) -> Flo
             days, rest = days - day, rest - part
     per_day = PER_DAY[unit]
     return np.asarray(days * float(per_day) + rest / (_NS_PER_DAY // per_day), dtype=np.float64)
+
+
+def written(days: Floats, epoch: str, calendar: str, shortest: float) -> list[str]:
+    """Write days since the epoch as dates, with times where ``shortest`` is less than a day."""
+    if calendar == "proleptic_gregorian":
+        start = days_of_dates(np.array([epoch], dtype="datetime64"))
+        return written_dates(dates_of_days(start + days), shortest)
+    start = dates_of("", np.array([epoch]), calendar)[0]
+    dates = [iso(start + datetime.timedelta(seconds=round(day * 86_400))) for day in days]
+    return [date[:10] if shortest >= 1 else date[:19].replace("T", " ") for date in dates]
 
 
 def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

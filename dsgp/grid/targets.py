@@ -182,11 +182,13 @@ class Targets:
             margin = margin * (1 + 1e-9) + axis.rounding
             beyond = (numbers < first - margin) | (numbers > last + margin)
             if beyond.any():
-                unit = f" {axis.unit_label}" if axis.unit_label else ""
+                unit = f" {axis.unit}" if axis.unit and axis.epoch is None else ""
+                low, high = numbers[beyond].min(), numbers[beyond].max()
+                start, stop, lowest, highest = axis.written([first, last, low, high])
                 warnings.warn(
                     f"{int(beyond.sum())} of {one.size} targets lie beyond the field along "
-                    f"{axis.name!r}, which has {first:g} to {last:g}{unit}; they are "
-                    f"{numbers[beyond].min():g} to {numbers[beyond].max():g}. There the mean "
+                    f"{axis.name!r}, which has {start} to {stop}{unit}; they are "
+                    f"{lowest} to {highest}. There the mean "
                     "returns to the prior mean and std to the prior's, because the data say "
                     "little",
                     DataWarning,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, bdtrik
 
+from dsgp.dates import dates_of_days, days_of_dates, written_dates
 from dsgp.errors import DataError
 from dsgp.metrics.checks import aligned, require_share
 
@@ -45,7 +47,8 @@ class CalibrationReport:
         binomial).
     coverage : pandas.DataFrame
         A row for each group of rows, by the whole table (``by`` is "all rows"), by deciles of
-        numbers and by levels: ``by``, ``group``, ``middle`` (median of the number), ``n_rows``,
+        numbers and dates and by levels: ``by``, ``group``, ``middle`` (median of the number, or
+        of the date as a ``Timestamp``), ``n_rows``,
         ``coverage``, ``band_low``, ``band_high`` (as above, of the share), ``p_value`` (exact,
         two-sided) and ``outside`` ("", "by chance?" outside of its band, or "yes" if that is too
         unlikely among so many groups: Bonferroni at 5 %).
@@ -103,7 +106,8 @@ def calibration_of(
     level : float
         Of the intervals whose coverage is counted.
     by : mapping of str to array-like of shape (n,), optional
-        What rows are grouped by: deciles of numbers, levels of anything else.
+        What rows are grouped by: deciles of numbers and of dates (datetime64), levels of anything
+        else.
     covered : array-like of bool of shape (n,), optional
         Rows whose observation is in its interval; by default those whose PIT value is in the
         central part of that probability.
@@ -193,7 +197,7 @@ def _histogram(pit: Floats, n_bins: int) -> pd.DataFrame:
 
 
 def _group(
-    by: str, group: str, middle: float, inside: NDArray[np.bool_], level: float
+    by: str, group: str, middle: Any, inside: NDArray[np.bool_], level: float
 ) -> dict[str, object]:
     n, k = len(inside), int(inside.sum())
     low, high = _band(n, level)
@@ -210,29 +214,50 @@ def _group(
     }
 
 
-def _groups(column: NDArray[np.generic], n_groups: int) -> list[tuple[str, float, Places]]:
+def _groups(column: NDArray[np.generic], n_groups: int) -> list[tuple[str, Any, Places]]:
     """Label, middle and rows of each group of a column."""
-    if column.dtype.kind not in "iuf":
-        return _levels(column.astype(object))
-    numbers = column.astype(np.float64)
+    if column.dtype.kind == "M":
+        return _deciles(days_of_dates(column), n_groups, are_dates=True)
+    if column.dtype.kind in "iuf":
+        return _deciles(column.astype(np.float64), n_groups, are_dates=False)
+    return _levels(column.astype(object))
+
+
+def _deciles(numbers: Floats, n_groups: int, are_dates: bool) -> list[tuple[str, Any, Places]]:
+    """Groups of as many numbers each, or of dates in days."""
     known = np.flatnonzero(~np.isnan(numbers))
-    found: list[tuple[str, float, Places]] = []
+    found: list[tuple[str, Any, Places]] = []
     if len(known):
         values = numbers[known]
         count = max(1, min(n_groups, len(known) // _FEWEST))
         ends = np.unique(np.quantile(values, np.linspace(0, 1, count + 1)[1:-1]))
         places = np.searchsorted(ends, values, side="left")
-        for place in np.unique(places):
-            chosen = known[places == place]
-            part = numbers[chosen]
-            low, high = f"{part.min():.4g}", f"{part.max():.4g}"
-            label = low if part.min() == part.max() else f"{low} to {high}"
-            found.append((label, float(np.median(part)), chosen))
+        chosen = [known[places == place] for place in np.unique(places)]
+        low, high, middle = (
+            np.array([of(numbers[rows]) for rows in chosen]) for of in (np.min, np.max, np.median)
+        )
+        middles = [*pd.DatetimeIndex(dates_of_days(middle))] if are_dates else middle.tolist()
+        found = list(zip(_ranges(low, high, are_dates), middles, chosen, strict=True))
     gaps = np.flatnonzero(np.isnan(numbers))
     return [*found, ("missing", np.nan, gaps)] if len(gaps) else found
 
 
-def _levels(column: NDArray[np.object_]) -> list[tuple[str, float, Places]]:
+def _ranges(low: Floats, high: Floats, are_dates: bool) -> list[str]:
+    """Write where groups begin and end."""
+    if are_dates:
+        apart = np.diff(low) if len(low) > 1 else high - low
+        first, last = (
+            written_dates(dates_of_days(ends), float(apart.min())) for ends in (low, high)
+        )
+    else:
+        first, last = ([f"{end:.4g}" for end in ends] for ends in (low, high))
+    return [
+        start if is_one else f"{start} to {stop}"
+        for start, stop, is_one in zip(first, last, low == high, strict=True)
+    ]
+
+
+def _levels(column: NDArray[np.object_]) -> list[tuple[str, Any, Places]]:
     codes, labels = pd.factorize(column.astype(str))
     counts = np.bincount(codes)
     order = np.argsort(-counts, kind="stable")

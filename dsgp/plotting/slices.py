@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure, SubFigure
 
 from dsgp.compute import one_blas_thread
+from dsgp.dates import dates_of_days, written_dates
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import model_of_terms
 from dsgp.models.base import FittedModel
@@ -117,7 +118,7 @@ def plot_slices(
                 f"{[one for one, value in zip(at, values, strict=True) if value < 0]}; it had "
                 f"{list(kind.labels)}"
             )
-    names = [f"{other.column} = {_name(kind, other, value)}" for value in values]
+    names = [f"{other.column} = {name}" for name in _names(kind, other, values)]
     points, weight = weights_along(term, term.bound.inputs.index(first))
     along = np.linspace(*shown_range(points, weight), n_points)
     mean, std = _moments(model, summed, first, other, along, values)
@@ -197,13 +198,14 @@ def _encoded(kind: Any, column: str, at: Sequence[Any]) -> Floats:
     return np.asarray(encode(f"at, of column {column!r},", given), dtype=np.float64)
 
 
-def _name(kind: Any, read: Input, value: float) -> str:
-    """Write a value of the second column."""
+def _names(kind: Any, read: Input, values: Floats) -> list[str]:
+    """Write values of the second column."""
     if kind is not None and (kind.labels or read.part is not None):
-        return read.label(value, kind.labels)
+        return [read.label(value, kind.labels) for value in values]
     if kind is not None and kind.is_date and read.period is None:
-        return str(np.datetime64(0, "s") + np.timedelta64(round(value * 86_400), "s"))[:10]
-    return f"{value:.4g}"
+        apart = np.diff(np.unique(values)).min(initial=np.inf)
+        return written_dates(dates_of_days(values), float(apart))
+    return [f"{value:.4g}" for value in values]
 
 
 def _moments(

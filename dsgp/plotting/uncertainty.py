@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
+from dsgp.dates import days_of_dates, written_dates
 from dsgp.errors import ParameterError
 from dsgp.metrics.uncertainty import CalibrationReport
 from dsgp.plotting.figures import DisplayedFigure
@@ -140,12 +143,13 @@ def _draw_coverage(ax: Axes, table: pd.DataFrame, level: float) -> None:
 
 
 def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
-    """Name the groups: medians of numbers, some of them, or all levels."""
+    """Name the groups: medians of numbers or dates, some of them, or all levels."""
     middles = table["middle"].to_numpy()
-    if np.isfinite(middles).any():
+    if not pd.isna(middles).all():
         step = max(1, math.ceil(len(table) / 5))
         shown = range(0, len(table), step)
-        names = [_written(table["group"].iloc[k], middles, k) for k in shown]
+        written = _medians(table["group"], middles)
+        names = [written[k] for k in shown]
         if max(map(len, names)) > _UPRIGHT:
             ax.set_xticks(list(shown), names, rotation=35, ha="right", rotation_mode="anchor")
         else:
@@ -158,12 +162,23 @@ def _write_groups(ax: Axes, table: pd.DataFrame) -> None:
     )
 
 
-def _written(group: str, middles: Floats, place: int) -> str:
+def _medians(groups: pd.Series, middles: NDArray[Any]) -> list[str]:
+    """Write the medians of groups; a group of missing values has its name."""
+    known = ~pd.isna(middles)
+    if isinstance(middles[known][0], (pd.Timestamp, np.datetime64)):
+        dates = pd.DatetimeIndex(middles[known]).to_numpy()
+        apart = np.diff(days_of_dates(dates))
+        texts = written_dates(dates, float(apart.min(initial=np.inf)))
+    else:
+        numbers = middles[known].astype(np.float64)
+        texts = [_written(float(value), numbers) for value in numbers]
+    names = groups.astype(str).to_numpy(dtype=object)
+    names[known] = texts
+    return names.tolist()
+
+
+def _written(value: float, known: Floats) -> str:
     """Write the median of a group with as many digits as distinguish it from the others."""
-    value = float(middles[place])
-    if not np.isfinite(value):
-        return str(group)
-    known = middles[np.isfinite(middles)]
     digits = next(
         (n for n in (3, 4, 5, 6) if len({f"{other:.{n}g}" for other in known}) == len(known)), 6
     )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import numpy as np
-
+from dsgp.dates import dates_of_days, written_dates
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.models.cautions import BIN_ERROR
 from dsgp.models.remainder import NAME as REMAINDER
@@ -127,10 +126,9 @@ def _values_of(kind: Any, terms: Sequence[Any], name: str) -> str:
         ends = [float(points.min()), float(points.max())]
         digits = digits_of(ends, 4)
         low, high = (
-            str(np.datetime64(round(end * 86_400), "s"))[:10]
+            written_dates(dates_of_days(ends), ends[1] - ends[0])
             if kind is not None and kind.is_date
-            else number(end, digits)
-            for end in ends
+            else [number(end, digits) for end in ends]
         )
         return f"{low} to {high}; {len(points):,} points"
     return "–"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dsgp.dates import dates_of_days, written_dates
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.plotting.panels import bin_edges
 from dsgp.plotting.style import normal_quantile
@@ -106,8 +107,9 @@ def columns_of_spline(model: SmoothingSpline) -> list[Column]:
     ends = [float(points[0]), float(points[-1])]
     digits = digits_of(ends, 4)
     low, high = (
-        str(np.datetime64(round(end * 86_400), "s"))[:10] if is_date else number(end, digits)
-        for end in ends
+        written_dates(dates_of_days(ends), ends[1] - ends[0])
+        if is_date
+        else [number(end, digits) for end in ends]
     )
     kind = "date" if is_date else "number"
     return [Column(name, kind, f"{low} to {high}; {len(points):,} points", "0", "the function")]

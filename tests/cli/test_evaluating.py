@@ -6,7 +6,13 @@ import pytest
 from typer.testing import CliRunner
 
 import dsgp
-from dsgp import AdditiveGPClassifier, GeneralizedAdditiveGP, Linear, calibration_report
+from dsgp import (
+    AdditiveGPClassifier,
+    AdditiveGPRegressor,
+    GeneralizedAdditiveGP,
+    Linear,
+    calibration_report,
+)
 from dsgp.cli import app
 from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
 from dsgp.rows.sources.parts import ParquetPart
@@ -71,6 +77,22 @@ def test_evaluate_prints_and_writes_the_report(folder):
         with pytest.raises(StorageError, match="dsgp evaluate did not write it"):
             run(*again, option, file, "--overwrite")
         assert file.read_bytes() == before
+
+
+def test_evaluate_writes_groups_of_dates_as_dates(tmp_path):
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"day": pd.date_range("2021-03-01", periods=80), "y": random.random(80)})
+    rows["y"] += 5.0 * (rows["day"] >= "2021-04-10")  # of which the model knows nothing
+    AdditiveGPRegressor().fit(rows[["day"]][:40], rows["y"][:40]).save(tmp_path / "m.zarr")
+    rows[40:].to_csv(tmp_path / "new.csv", index=False)
+    out, plot = tmp_path / "coverage.csv", tmp_path / "c.png"
+    evaluate = ["evaluate", tmp_path / "m.zarr", tmp_path / "new.csv", "--target", "y"]
+    result = run(*evaluate, "--out", out, "--plot", plot)
+    assert "day 2021-04-10 to 2021-04-29: " in result.output
+    coverage = pd.read_csv(out).set_index("by").loc["day"]
+    assert list(coverage["group"]) == ["2021-04-10 to 2021-04-29", "2021-04-30 to 2021-05-19"]
+    assert list(coverage["middle"]) == ["2021-04-19 12:00:00", "2021-05-09 12:00:00"]
+    assert plot.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("command", ["report", "evaluate", "calibrate"])

@@ -121,6 +121,9 @@ def test_unit_of_time_can_be_chosen():
     times = xr.date_range("2000-01-01", periods=3, freq="D")
     assert np.array_equal(axis_of(times, "hours").points, [0, 24, 48])
     assert axis_of(times[:1]).unit == "days"
+    assert axis_of(times, "hours").written([0, 30]) == ["2000-01-01", "2000-01-02"]
+    hours = axis_of(xr.date_range("2000-01-01", periods=3, freq="3h"))
+    assert hours.written([-24, 9]) == ["1999-12-31 00:00", "2000-01-01 09:00"]
     with pytest.raises(ParameterError, match=r"'x'.*'weeks'.*'days', 'hours', 'minutes'"):
         axis_of(times, "weeks")
     with pytest.raises(ParameterError, match=r"coordinate of numbers"):
@@ -178,6 +181,7 @@ def test_cftime_calendars_count_their_own_days(calendar):
     )  # fmt: skip
     assert axis.unit_label == f"days since 2000-01-15T06:00:00 ({calendar})"
     assert (axis.step == 30) == (calendar == "360_day")
+    assert axis.written(axis.points[[0, 2]]) == ["2000-01-15", "2000-03-15"]
     assert np.array_equal(axis.find(times), np.arange(30))
     before = cftime.datetime(1999, 1, 15, 6, calendar=calendar)
     length = {"360_day": 360, "all_leap": 366}.get(calendar, 365)

@@ -73,6 +73,13 @@ def test_medians_of_large_numbers_do_not_overlap():
             assert all(text.get_rotation() > 0 for text in ax.get_xticklabels())
 
 
+def test_medians_of_dates_are_dates():
+    at = {"at": np.arange("2021-01-01", "2021-12-27", dtype="datetime64[D]")}
+    figure = plot_calibration_report(calibration_of(np.full(360, 0.5), by=at, n_groups=2))
+    names = [text.get_text() for text in figure.axes[1].get_xticklabels()]
+    assert names == ["2021-03-31", "2021-09-27"]
+
+
 def test_captions_break_between_words():
     parts = ["words of one line", "a part that is longer than a line of this figure"]
     figure = DisplayedFigure((2.0, 2.0))

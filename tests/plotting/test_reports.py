@@ -93,6 +93,9 @@ def test_slices_pick_quantiles_levels_and_dates(model):
     assert texts == ["g = u", "g = v"]
     figure = plot_slices(model, ("b", "day"), at=["2021-03-01"], with_main=False)
     assert [t.get_text() for t in figure.axes[0].get_legend().get_texts()] == ["day = 2021-03-01"]
+    at = ["2021-03-01 06:00", "2021-03-01 18:00"]
+    legend = plot_slices(model, ("b", "day"), at=at, with_main=False).axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [f"day = {date}" for date in at]
     along = plot_slices(model, ("day", "b")).axes[0].xaxis
     assert isinstance(along.get_major_formatter(), ConciseDateFormatter)
 
