@@ -56,10 +56,11 @@ def evaluate(
     density = fitted.log_predictive_density(X, y, **numbers)
     mean = fitted.predict(X, **numbers)
     report = calibration_report(fitted, X, y, level=level, **numbers)
+    before = " (before calibration)" if report.n_calibrated else ""
     typer.echo(
         f"root mean squared error: {np.sqrt(np.mean((y - mean) ** 2)):.6g} "
         f"(standard deviation of {target}: {np.std(y):.6g})\n"
-        f"mean log density of the observations: {np.mean(density):.6g}\n"
+        f"mean log density of the observations{before}: {np.mean(density):.6g}\n"
         f"{report.summary()}"
     )
     if out is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def calibration_report(
         ``coverage``: the share of rows in their interval, over all rows, by deciles of each column
         of numbers or dates, by levels of the others, and by deciles of the predicted mean and
         standard deviation of new observations; with exact binomial bands, which show what chance
-        alone would give. ``histogram``: of the PIT values. ``summary()`` in words;
+        alone would give. ``histogram``: of the PIT values, those before calibration where the model
+        is calibrated. ``summary()`` in words;
         ``dsgp.plotting.plot_calibration_report`` draws both.
 
     Notes
@@ -82,13 +84,14 @@ def calibration_report(
     mean, std = (
         computed(part) for part in model.predict(X, return_std=True, include_noise=True, **further)
     )
-    covered = None
-    if getattr(model, "n_calibrated_", 0):
+    covered, n_calibrated = None, getattr(model, "n_calibrated_", 0)
+    if n_calibrated:
         lower, upper = model.predict_interval(X, level, include_noise=True, **further)
         target = np.asarray(y, dtype=np.float64).reshape(-1)
         covered = (target >= computed(lower)) & (target <= computed(upper))
     groups = _columns(model, X) | {MEAN: np.asarray(mean), STD: np.asarray(std)}
-    return calibration_of(pit, level=level, by=groups, covered=covered, n_groups=n_groups)
+    report = calibration_of(pit, level=level, by=groups, covered=covered, n_groups=n_groups)
+    return replace(report, n_calibrated=n_calibrated)
 
 
 def _apart(X: Any, name: str) -> tuple[Any, Any]:

@@ -52,6 +52,10 @@ class CalibrationReport:
         ``coverage``, ``band_low``, ``band_high`` (as above, of the share), ``p_value`` (exact,
         two-sided) and ``outside`` ("", "by chance?" outside of its band, or "yes" if that is too
         unlikely among so many groups: Bonferroni at 5 %).
+    n_calibrated : int
+        Rows that the intervals, whose coverage is counted, were calibrated by (conformal); 0 if
+        they are those of the predictive distributions. Conformal calibration makes intervals and
+        no distribution, so that PIT values are of the distributions before it.
     """
 
     pit: Floats
@@ -59,6 +63,7 @@ class CalibrationReport:
     covered: NDArray[np.bool_]
     histogram: pd.DataFrame
     coverage: pd.DataFrame
+    n_calibrated: int = 0
 
     @property
     def p_value(self) -> float:
@@ -66,6 +71,15 @@ class CalibrationReport:
         from scipy.stats import kstest  # noqa: PLC0415 — takes half a second; measures do not need it
 
         return float(kstest(self.pit, "uniform").pvalue)
+
+    def _before_calibration(self) -> list[str]:
+        """Say which of the numbers a calibration has changed."""
+        if not self.n_calibrated:
+            return []
+        return [
+            f"intervals are calibrated by {self.n_calibrated} rows (conformal), which does not "
+            "change the distribution: PIT values are those before calibration"
+        ]
 
     def summary(self) -> str:
         """Describe the calibration in a few lines."""
@@ -76,6 +90,7 @@ class CalibrationReport:
             f"{len(self.pit)} rows: {whole['coverage']:.1%} are in their {self.level:.0%} interval "
             f"(calibrated: {whole['band_low']:.1%} to {whole['band_high']:.1%})",
             f"PIT values uniform: p = {self.p_value:.2g} (Kolmogorov–Smirnov)",
+            *self._before_calibration(),
             f"{len(groups)} groups of rows: {len(outside)} outside their 95 % band, where "
             f"{(1 - _BAND) * len(groups):.1f} are expected by chance; {len(sure)} too far for that",
         ]

@@ -76,13 +76,14 @@ def plot_calibration_report(report: CalibrationReport, *, max_columns: int = 8) 
     for ax in axes[n_panels:]:
         ax.set_visible(False)
     left_out = len(worst) - len(names)
+    before = " PIT values are those before calibration." if report.n_calibrated else ""
     rest = f" {left_out} columns that are nearer to calibrated are not shown." if left_out else ""
     write_below(
         fig,
         f"{len(report.pit)} rows, {report.coverage.iloc[0]['coverage']:.1%} of them in their "
         f"{report.level:.0%} interval. Grey: where calibrated rows are, with 95 % probability. "
         "Red: further out than chance among all groups explains; hollow: outside, perhaps by "
-        f"chance.{rest}",
+        f"chance.{before}{rest}",
         width,
     )
     return fig

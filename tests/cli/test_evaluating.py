@@ -147,6 +147,15 @@ def test_calibrate_saves_a_model_that_predict_uses(folder):
     np.testing.assert_allclose(table["lower"], lower)
     quantiles = model.predict_quantiles(rest, [0.1, 0.5], include_noise=True)
     np.testing.assert_allclose(table[["quantile_0.1", "quantile_0.5"]], quantiles)
+    before, after = (
+        run("evaluate", path, folder / "rest.csv", "--target", "y").output.splitlines()
+        for path in (folder / "m.zarr", calibrated)
+    )
+    assert "intervals are calibrated by 100 rows (conformal)" in after[4]
+    assert after[4].endswith("PIT values are those before calibration")
+    assert after[3] == before[3]  # of PIT values
+    assert after[1] == before[1].replace("observations:", "observations (before calibration):")
+    assert not any("before calibration" in line for line in before)
     with pytest.raises(DataError, match="the rows that the model was fitted to"):
         run("calibrate", folder / "m.zarr", folder / "train.csv", *new, "--overwrite")
 

@@ -230,6 +230,8 @@ def test_the_report_of_calibrated_counts_is_of_their_intervals():
     model.calibrate(X[SIZE:], counts[SIZE:])
     new = rows(300, 10)
     report = calibration_report(model, new[0], new[2], level=0.9)
+    assert report.n_calibrated == 400 - SIZE
+    np.testing.assert_array_equal(report.pit, model.pit(new[0], new[2]))
     lower, upper = model.predict_interval(new[0], 0.9, include_noise=True)
     np.testing.assert_allclose(
         report.coverage["coverage"].iloc[0], ((new[2] >= lower) & (new[2] <= upper)).mean()
