@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.errors import ParameterError
 from dsgp.estimators.explaining import Explanation, of_classes
-from dsgp.estimators.framed import ComponentAnswer, answered_frame
+from dsgp.estimators.framed import ComponentAnswer, answered_frame, columns_of
 from dsgp.estimators.response import ResponseEstimator
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
@@ -151,18 +151,20 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         answered = self._answers(X, model.probabilities, model.n_classes, with_std=True)
         return frame_like(X, list(map(str, self.classes_)), answered) if as_frame else answered
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, *, as_frame: bool = False) -> Any:
         """Predict the most probable class.
 
         Parameters
         ----------
         X : table
             A table of any kind that ``fit`` takes.
+        as_frame : bool
+            Return a column ``predicted`` as a table of the library of X, with its index.
 
         Returns
         -------
         ndarray of shape (n_rows,), of labels
-            A dask array where X is a dask collection.
+            A dask array where X is a dask collection. A table with ``as_frame``.
         """
         check_is_fitted(self)
         model = self.model_
@@ -171,11 +173,14 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
             best = np.argmax(np.stack(model.probabilities(rows)), axis=0)
             return [best.astype(np.float64)]
 
-        index = self._answers(X, most, 1, with_std=True)[:, 0]
+        index, classes = self._answers(X, most, 1, with_std=True), self.classes_
         if isinstance(index, np.ndarray):
-            return self.classes_[index.astype(np.intp)]
-        classes = self.classes_
-        return index.map_blocks(lambda block: classes[block.astype(np.intp)], dtype=classes.dtype)
+            labels = classes[index.astype(np.intp)]
+        else:
+            labels = index.map_blocks(
+                lambda block: classes[block.astype(np.intp)], dtype=classes.dtype
+            )
+        return columns_of(X, ["predicted"], labels, as_frame)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of rows whose class is predicted, as in scikit-learn.

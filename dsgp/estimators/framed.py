@@ -13,9 +13,22 @@ from dsgp.rows.sources import Rows, frame_like
 from dsgp.terms import Floats
 
 
+def columns_of(X: Any, names: Sequence[str], columns: Any, as_frame: bool) -> Any:
+    """Return columns, (n_rows, n_names), as an array each or as a table like X."""
+    if as_frame:
+        return frame_like(X, names, columns)
+    return columns[:, 0] if len(names) == 1 else tuple(columns[:, k] for k in range(len(names)))
+
+
 def interval_of(X: Any, ends: Any, as_frame: bool) -> Any:
     """Return lower and upper ends, (n_rows, 2), as a pair or as a table like X."""
-    return frame_like(X, ["lower", "upper"], ends) if as_frame else (ends[:, 0], ends[:, 1])
+    return columns_of(X, ["lower", "upper"], ends, as_frame)
+
+
+def quantiles_of(X: Any, probabilities: Sequence[float], columns: Any, as_frame: bool) -> Any:
+    """Return quantiles, (n_rows, n_probabilities), as they are or as a table like X."""
+    names = [f"quantile_{p:g}" for p in probabilities]
+    return frame_like(X, names, columns) if as_frame else columns
 
 
 class ComponentAnswer:

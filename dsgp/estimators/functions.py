@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.errors import ConvergenceWarning
 from dsgp.estimators.explaining import Explanation
-from dsgp.estimators.framed import ComponentAnswer, answered_frame
+from dsgp.estimators.framed import ComponentAnswer, answered_frame, columns_of
 from dsgp.estimators.saved import with_parameters
 from dsgp.estimators.tables import TableEstimator
 from dsgp.kernels import Kernel
@@ -114,7 +114,7 @@ class FunctionEstimator(TableEstimator):
 
     # ------------------------------------------------------------------ components and draws
 
-    def predict_latent(self, X: Any, return_std: bool = False) -> Any:
+    def predict_latent(self, X: Any, return_std: bool = False, *, as_frame: bool = False) -> Any:
         """Predict f, on the scale of the transform or the link, without noise and offset.
 
         Parameters
@@ -122,12 +122,15 @@ class FunctionEstimator(TableEstimator):
         X : table
             As for ``predict``.
         return_std : bool
+        as_frame : bool
+            Return columns ``latent`` and ``std`` as a table of the library of X, with its index.
 
         Returns
         -------
         mean : ndarray of shape (n_rows,)
             A dask array where X is a dask collection.
         std : the same, if ``return_std``
+            One table with ``as_frame``.
         """
         latent = self._fitted.latent
 
@@ -136,7 +139,7 @@ class FunctionEstimator(TableEstimator):
             return [mean] if variance is None else [mean, np.sqrt(variance)]
 
         columns = self._answers(X, answer, 1 + return_std, with_std=return_std)
-        return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
+        return columns_of(X, ["latent", "std"][: 1 + return_std], columns, as_frame)
 
     @property
     def _fitted(self) -> Any:

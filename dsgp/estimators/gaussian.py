@@ -15,6 +15,7 @@ from sklearn.metrics import r2_score
 
 from dsgp.errors import DataError
 from dsgp.estimators.conformal import TARGET
+from dsgp.estimators.framed import columns_of
 from dsgp.estimators.gaussian_distribution import GaussianTables
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
@@ -77,6 +78,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         include_noise: bool = False,
         *,
         statistic: str = "mean",
+        as_frame: bool = False,
     ) -> Any:
         """Predict the target, and on request its standard deviation, row by row.
 
@@ -96,12 +98,16 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         statistic : {"mean", "median"}
             Mean or median of the distribution of y. They differ if the target was transformed,
             because the long tail of a skewed distribution moves its mean.
+        as_frame : bool
+            Return columns ``mean`` (or ``median``) and ``std`` as a table of the library of X, with
+            its index.
 
         Returns
         -------
         mean or median : ndarray of shape (n_rows,)
             A dask array where X is a dask collection: nothing is computed yet.
         std : the same, if ``return_std``
+            One table with ``as_frame``.
 
         Notes
         -----
@@ -119,7 +125,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
             )
 
         columns = self._answers(X, answer, 1 + return_std, with_std=needed)
-        return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
+        return columns_of(X, [statistic, "std"][: 1 + return_std], columns, as_frame)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the variance of a target that the model explains, R², as in scikit-learn.

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dsgp.errors import DataError
 from dsgp.estimators.conformal import TARGET, Conformal, ConformalEstimator
-from dsgp.estimators.framed import interval_of
+from dsgp.estimators.framed import interval_of, quantiles_of
 from dsgp.models.checks import require_level
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.rows.sources import Rows
@@ -65,6 +65,8 @@ class GaussianDistribution(Conformal):
         X: Any,
         quantiles: float | Sequence[float] = (0.05, 0.5, 0.95),
         include_noise: bool = False,
+        *,
+        as_frame: bool = False,
     ) -> Any:
         """Predict quantiles of what is expected of the target, or of a new observation.
 
@@ -76,14 +78,19 @@ class GaussianDistribution(Conformal):
             Probabilities between 0 and 1; 0.5 is the median.
         include_noise : bool
             Of a new observation of weight 1. ``calibrate`` changes intervals only.
+        as_frame : bool
+            Return columns such as ``quantile_0.5`` as a table of the library of X, with its index.
 
         Returns
         -------
         ndarray of shape (n_rows, n_quantiles)
-            In the unit of the target; a dask array where X is a dask collection.
+            In the unit of the target; a dask array where X is a dask collection. A table with
+            ``as_frame``.
         """
         check_is_fitted(self)
-        return self._quantiles(X, require_quantiles(quantiles), include_noise)
+        probabilities = require_quantiles(quantiles)
+        answered = self._quantiles(X, probabilities, include_noise)
+        return quantiles_of(X, probabilities, answered, as_frame)
 
     def pit(self, X: Any, y: Any) -> Floats:
         r"""Probability integral transform of observations: their predictive probabilities.

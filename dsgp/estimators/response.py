@@ -13,6 +13,7 @@ from sklearn.utils import RegressorTags
 
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.conformal import TARGET
+from dsgp.estimators.framed import columns_of
 from dsgp.estimators.response_distribution import CATEGORIES, Response, ResponseDistribution
 from dsgp.laplace.mode import UNFELT
 from dsgp.likelihoods import Likelihood, by_name, from_settings
@@ -118,6 +119,7 @@ class ResponseEstimator(ResponseDistribution):
         offset: Any = None,
         exposure: Any = None,
         trials: Any = None,
+        as_frame: bool = False,
     ) -> Any:
         """Predict the mean response, averaged over f, and on request a standard deviation.
 
@@ -135,12 +137,16 @@ class ResponseEstimator(ResponseDistribution):
         offset, exposure, trials : array_like of shape (n_rows,) or str, optional
             As for ``fit``. Without exposure the prediction is per unit of exposure, and without
             trials it is a probability; the values of the fit are not used.
+        as_frame : bool
+            Return columns ``mean`` (or ``median``) and ``std`` as a table of the library of X, with
+            its index.
 
         Returns
         -------
         mean : ndarray of shape (n_rows,)
             A dask array where X is a dask collection: nothing is computed yet.
         std : the same, if ``return_std``
+            One table with ``as_frame``.
 
         Warns
         -----
@@ -177,7 +183,7 @@ class ResponseEstimator(ResponseDistribution):
 
         columns = self._responses(X, response, 1 + return_std, beside(offset, exposure, trials))
         doubt.warn()
-        return (columns[:, 0], columns[:, 1]) if return_std else columns[:, 0]
+        return columns_of(X, [statistic, "std"][: 1 + return_std], columns, as_frame)
 
     def log_predictive_density(
         self,

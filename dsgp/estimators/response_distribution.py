@@ -9,7 +9,7 @@ import numpy as np
 
 from dsgp.errors import ParameterError
 from dsgp.estimators.conformal import ConformalEstimator
-from dsgp.estimators.framed import interval_of
+from dsgp.estimators.framed import interval_of, quantiles_of
 from dsgp.models.checks import generator, require_level
 from dsgp.models.response_model import ResponseModel
 from dsgp.rows.response import beside
@@ -102,6 +102,7 @@ class ResponseDistribution(ConformalEstimator):
         offset: Any = None,
         exposure: Any = None,
         trials: Any = None,
+        as_frame: bool = False,
     ) -> Any:
         """Predict quantiles of the mean response, or of a new observation.
 
@@ -114,11 +115,13 @@ class ResponseDistribution(ConformalEstimator):
         include_noise : bool
             Of a new observation (of counts the smallest whose probability reaches them) instead of
             the mean given f. ``calibrate`` changes intervals only.
+        as_frame : bool
+            Return columns such as ``quantile_0.5`` as a table of the library of X, with its index.
 
         Returns
         -------
         ndarray of shape (n_rows, n_quantiles)
-            A dask array where X is a dask collection.
+            A dask array where X is a dask collection. A table with ``as_frame``.
         """
         probabilities = require_quantiles(quantiles)
         model: ResponseModel = self._fitted
@@ -129,7 +132,8 @@ class ResponseDistribution(ConformalEstimator):
             return [model.quantile(mean, variance, number, p, include_noise) for p in probabilities]
 
         extra = beside(offset, exposure, trials)
-        return self._responses(X, response, len(probabilities), extra)
+        answered = self._responses(X, response, len(probabilities), extra)
+        return quantiles_of(X, probabilities, answered, as_frame)
 
     def pit(
         self,

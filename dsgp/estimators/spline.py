@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from dsgp import storage
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.conformal import TARGET, without_scores
+from dsgp.estimators.framed import columns_of
 from dsgp.estimators.gaussian_distribution import GaussianDistribution
 from dsgp.estimators.reported import Reported
 from dsgp.estimators.saved import Saved, with_parameters
@@ -237,6 +238,8 @@ class SmoothingSpline(
         return_std: bool = False,
         include_noise: bool = False,
         derivative: int = 0,
+        *,
+        as_frame: bool = False,
     ) -> Any:
         """Predict the function or a derivative.
 
@@ -249,13 +252,15 @@ class SmoothingSpline(
             The standard deviation of a new observation of weight 1.
         derivative : int
             Less than ``order``: in units of the target by the column's to that power.
+        as_frame : bool
+            Return columns ``mean`` and ``std`` as a table of the library of X, with its index.
 
         Returns
         -------
         mean : ndarray of shape (n_rows,)
             A dask array where X is a dask collection.
         std : ndarray of shape (n_rows,)
-            With ``return_std``.
+            With ``return_std``. One table with ``as_frame``.
         """
         check_is_fitted(self)
         whole = isinstance(derivative, (int, np.integer)) and not isinstance(derivative, bool)
@@ -266,11 +271,9 @@ class SmoothingSpline(
             )
         if include_noise and derivative:
             raise ParameterError("include_noise is for the function itself, not for a derivative")
-        answers = self._answers(X, int(derivative))
-        if not return_std:
-            return answers[:, 0]
-        noise = self.noise_variance_ if include_noise else 0.0
-        return answers[:, 0], np.sqrt(answers[:, 1] + noise)
+        answers = self._answers(X, int(derivative), self.noise_variance_ if include_noise else 0.0)
+        names = ["mean", "std"][: 1 + return_std]
+        return columns_of(X, names, answers[:, : len(names)], as_frame)
 
     def log_predictive_density(self, X: Any, y: Any) -> Floats:
         """Log density of observations of weight 1, row by row, (n_rows,)."""
@@ -316,13 +319,17 @@ class SmoothingSpline(
         inputs = self._rows_of(table).columns[0]
         return inputs, target_of(y, len(inputs))
 
-    def _answers(self, X: Any, derivative: int) -> Any:
+    def _answers(self, X: Any, derivative: int, noise_variance: float) -> Any:
+        """Mean and standard deviation of rows, (n_rows, 2); lazy where X is."""
         table = as_table(X)
-        function = partial(self._answer_table, derivative)
+        function = partial(self._answer_table, derivative, noise_variance)
         return map_table(table, function, 2) if is_lazy(table) else function(table)
 
-    def _answer_table(self, derivative: int, X: Any, extra: Any = None) -> Floats:
-        return np.column_stack(self._moments(self._rows_of(X).columns[0], derivative))
+    def _answer_table(
+        self, derivative: int, noise_variance: float, X: Any, extra: Any = None
+    ) -> Floats:
+        mean, variance = self._moments(self._rows_of(X).columns[0], derivative)
+        return np.column_stack([mean, np.sqrt(variance + noise_variance)])
 
     def _rows_of(self, X: Any, extra: Mapping[str, Any] | None = None) -> Rows:
         columns = self._columns

@@ -177,6 +177,58 @@ def test_answers_are_tables_of_the_callers_library(fitted, form):
         assert index.name == "who"
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_predictions_are_tables_of_the_callers_library(fitted, form):
+    model, X, _ = fitted
+    convert, kind = FORMS[form]
+    given = convert(X)
+    for method, options, names in (
+        ("predict", {}, ["mean"]),
+        ("predict", {"return_std": True, "statistic": "median"}, ["median", "std"]),
+        ("predict_latent", {"return_std": True}, ["latent", "std"]),
+        ("predict_quantiles", {"quantiles": [0.1, 0.5]}, ["quantile_0.1", "quantile_0.5"]),
+    ):
+        table = getattr(model, method)(given, **options, as_frame=True)
+        assert isinstance(table, kind)
+        columns, numbers = numbers_of(table)
+        assert list(columns) == names
+        expected = np.array(getattr(model, method)(X, **options))
+        expected = expected if method == "predict_quantiles" else expected.reshape(len(names), -1).T
+        np.testing.assert_allclose(numbers, expected, rtol=1e-9)
+        if form == "pandas":
+            assert table.index.equals(X.index)
+
+
+def test_predictions_of_counts_and_classes_are_tables(classes):
+    model, X, _ = classes
+    table = model.predict(X, as_frame=True)
+    assert table.index.equals(X.index)
+    assert table["predicted"].tolist() == model.predict(X).tolist()
+    lazy = model.predict(dd.from_pandas(X, npartitions=3), as_frame=True)
+    assert isinstance(lazy, dd.DataFrame)
+    assert lazy.compute().index.tolist() == X.index.tolist()
+    assert lazy.compute()["predicted"].tolist() == table["predicted"].tolist()
+    for form in ("polars", "arrow"):
+        convert, kind = FORMS[form]
+        given = model.predict(convert(X), as_frame=True)
+        assert isinstance(given, kind)
+        assert list(numbers_of(given)[1][:, 0]) == table["predicted"].tolist()
+
+    rng = np.random.default_rng(0)
+    exposure = rng.uniform(1, 5, len(X))
+    counts = GeneralizedAdditiveGP("poisson", **QUICK).fit(
+        X, rng.poisson(exposure), exposure=exposure
+    )
+    beside = {"exposure": exposure, "include_noise": True}
+    table = counts.predict(pl.from_pandas(X), return_std=True, **beside, as_frame=True)
+    expected = counts.predict(X, return_std=True, **beside)
+    assert table.columns == ["mean", "std"]
+    np.testing.assert_array_equal(table.to_numpy().T, expected)
+    table = counts.predict_quantiles(X, 0.9, **beside, as_frame=True)
+    assert table.columns.tolist() == ["quantile_0.9"]
+    np.testing.assert_array_equal(table, counts.predict_quantiles(X, 0.9, **beside))
+
+
 def test_tables_of_classes_and_of_a_spline(classes):
     model, X, _ = classes
     table = model.predict_proba(X, as_frame=True)
@@ -195,6 +247,12 @@ def test_tables_of_classes_and_of_a_spline(classes):
     table = spline.predict_interval(X["x"], as_frame=True)
     assert table.index.equals(X.index)
     np.testing.assert_array_equal(table.to_numpy().T, spline.predict_interval(X["x"]))
+    for options in ({}, {"include_noise": True}, {"derivative": 1}):
+        table = spline.predict(X[["x"]], return_std=True, **options, as_frame=True)
+        assert table.index.equals(X.index)
+        expected = spline.predict(X[["x"]], return_std=True, **options)
+        np.testing.assert_array_equal(table[["mean", "std"]].to_numpy().T, expected)
+    assert spline.predict(pl.from_pandas(X), as_frame=True).columns == ["mean"]
 
 
 def test_columns_of_one_name_are_refused():
