@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import re
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,12 +14,15 @@ import pandas as pd
 import pytest
 
 from dsgp import AdditiveGPRegressor, ProjectionPursuitGPRegressor
+from dsgp.errors import DataWarning
 from pipelines.datasets import Split
 from pipelines.regression import run
 
 ROOT = Path(__file__).parents[1]
 # A source distribution has no docs/.
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+# What people see first, whose examples do not warn.
+FIRST = ("README.md", "index.md", "quickstart.md")
 # Blocks marked ``py`` are code of other libraries: they run where these are installed.
 BLOCK = re.compile(r"^```(python|py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Parts of a centred kernel, and what stores read kernels by.
@@ -29,6 +33,8 @@ NESTED_BY_NAME = {"fitted.terms"}  # its keys are columns
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_blocks_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name in FIRST:
+        warnings.simplefilter("error", DataWarning)  # pytest restores filters after each test
     text = page.read_text(encoding="utf-8")
     namespace = {"__name__": "__main__"}
     for block in BLOCK.finditer(text):
