@@ -22,7 +22,7 @@ from urllib.request import url2pathname
 
 from upath import UPath
 
-from dsgp.errors import ParameterError, StorageError
+from dsgp.errors import DsgpError, ParameterError, StorageError
 from dsgp.scratch import Scratch
 
 Place: TypeAlias = Path | UPath
@@ -191,6 +191,12 @@ def without_secrets(text: str) -> str:
     host, slash, path = rest.partition("/")
     path = re.split(r"[?#]", path)[0] if is_web(scheme) else path
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def require_there(place: Place, error: type[DsgpError], what: str = "") -> None:
+    """Raise an error of that type if nothing is there; ``what`` is said of what was expected."""
+    if not exists(place):
+        raise error(f"there is no {what}{str(place)!r}; check the path")
 
 
 def exists(place: Place) -> bool:

@@ -873,11 +873,12 @@ def test_what_is_no_model(tmp_path, command, name):
 
 @pytest.fixture(params=["fit", "predict"])
 def writing(request, command, model_path, tmp_path):
-    """Return the ending of an output and a run that would write it; its data do not exist.
+    """Return the ending of an output and a run that would write it; its data cannot be read.
 
     So an error about the output shows that it was checked before any work.
     """
-    data = tmp_path / "absent.csv"
+    data = tmp_path / "empty.csv"
+    data.touch()
     if request.param == "fit":
         return ".zarr", lambda out, *more: command(
             "fit", data, "--target", "y", "--out", out, *more
@@ -928,7 +929,7 @@ def test_what_is_there_stays_unless_overwritten(tmp_path, command, writing, mode
     before = out.stat().st_ino
     require_one_error(call(out), "exists", out.name)
     assert out.stat().st_ino == before
-    require_one_error(call(out, "--overwrite"), "absent.csv")
+    require_one_error(call(out, "--overwrite"), "empty.csv")
     assert out.stat().st_ino == before
     assert command(*arguments, "--overwrite")[0] == 0
     assert out.stat().st_ino != before

@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from glob import has_magic
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
+from dsgp.addresses import address_of, local_path, require_there
+from dsgp.errors import DataError, StorageError
 
-def work_of(name: str) -> ModuleType:
-    """Import the module of this package that does the work of a command."""
+
+def work_of(
+    name: str,
+    *,
+    models: Sequence[Path | str | None] = (),
+    tables: Sequence[Path | str | None] = (),
+    fields: Sequence[Path | str | None] = (),
+) -> ModuleType:
+    """Import the module of this package that does the work of a command.
+
+    The imports take seconds, so that inputs on this machine that are not there are reported before.
+    What an address or a pattern names is looked for by the work itself.
+    """
+    for paths, error, what in (
+        (models, StorageError, ""),
+        (tables, DataError, "file "),
+        (fields, DataError, ""),
+    ):
+        for path in paths:
+            if path is None or address_of(path) is not None:
+                continue
+            place = local_path(str(path))
+            if not has_magic(str(place)):
+                require_there(place, error, what)
     return import_module(f"dsgp.cli.{name}")

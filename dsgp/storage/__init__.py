@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
 
 from dsgp import memory
-from dsgp.addresses import Place, exists, local_copy, place_of, require_writable
+from dsgp.addresses import (
+    Place,
+    exists,
+    local_copy,
+    place_of,
+    require_there,
+    require_writable,
+)
 from dsgp.errors import DsgpError, StorageError
 from dsgp.places import cannot_write, made_aside, require_folder
 from dsgp.storage.documents import (
@@ -116,8 +123,7 @@ def read(
     label = repr(str(place))
     try:
         if not _is_store(place):
-            if not exists(place):
-                raise StorageError(f"there is no {label}; check the path")
+            require_there(place, StorageError)
             raise StorageError(
                 f"{label} is not a dsgp store (a folder written by dsgp fit or save)"
             )

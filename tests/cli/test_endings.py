@@ -61,6 +61,26 @@ def test_help_and_typing_errors_import_nothing_that_computes(arguments, code):
     assert "Traceback" not in end.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("fit absent.csv --target y --out m.zarr", "there is no file 'absent.csv'; check the path"),
+        ("predict m.zarr absent.csv --out p.csv", "there is no 'm.zarr'; check the path"),
+        ("predict . absent.csv --out p.csv", "there is no file 'absent.csv'; check the path"),
+        ("forecast . --ahead 3 --out p.csv --holidays h.csv", "there is no file 'h.csv'"),
+        ("evaluate . absent.csv --target y", "there is no file 'absent.csv'; check the path"),
+        ("report . -o r.html --data absent.csv --target y", "there is no file 'absent.csv'"),
+        ("smooth sea.nc --out out.zarr", "there is no 'sea.nc'; check the path"),
+        ("info file:///absent.zarr", "there is no '/absent.zarr'; check the path"),
+    ],
+)
+def test_mistyped_paths_are_reported_before_anything_that_computes(arguments, message, tmp_path):
+    end = python(IMPORTED, *arguments.split(), cwd=tmp_path)
+    assert end.returncode == 1
+    assert end.stderr.startswith(f"Error: {message}")
+    assert not HEAVY & set(json.loads(end.stdout.splitlines()[-1]))
+
+
 def test_accessors_are_registered_whichever_is_imported_first():
     shown = "print(sorted(n for n in dir(xarray.DataArray([1.0]).dsgp) if n[0] != '_'))"
     for imports in ("import dsgp, xarray", "import xarray, dsgp", "import xarray.core, dsgp"):
@@ -95,8 +115,10 @@ def test_accessors_are_those_of_the_library():
 
 
 @pytest.fixture
-def failing(monkeypatch):
+def failing(monkeypatch, tmp_path):
     """Return the end of ``dsgp info``, in which an error is raised."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "m.zarr").mkdir()
 
     def end(error, *options):
         def fail(_path):
@@ -189,7 +211,7 @@ def info(path, _options=None):
         time.sleep(float(str(path)))
         print("clean", flush=True)
 
-command.work_of = lambda name: SimpleNamespace(info=info)
+command.work_of = lambda name, **_: SimpleNamespace(info=info)
 main(["info", sys.argv[1]])
 """
 

@@ -43,7 +43,7 @@ def evaluate(
     their interval: of all rows, by deciles of each input and of the prediction, and by levels,
     beside what chance would give. Not for classifiers. The rows are read into memory.
     """
-    work_of("evaluation").evaluate(
+    work_of("evaluation", models=[model], tables=[data]).evaluate(
         model,
         data,
         target,
@@ -78,7 +78,7 @@ def calibrate(
     that these rows and new ones are drawn from the same distribution. The rows are read into
     memory.
     """
-    work_of("evaluation").calibrate(
+    work_of("evaluation", models=[model], tables=[data]).calibrate(
         model,
         data,
         target,

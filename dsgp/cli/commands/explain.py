@@ -36,7 +36,7 @@ def explain(
     counts and other targets), without exposure and offset. With more than two classes, the names
     contain the label of the class: prediction_LABEL, contribution_LABEL_TERM.
     """
-    work_of("prediction").explain(
+    work_of("prediction", models=[model], tables=[data]).explain(
         model,
         data,
         out,

@@ -120,7 +120,7 @@ def fit(
     option whose help names models is available for these models only. "The paper" is Gilboa, Saatçi
     and Cunningham, Scaling Multidimensional Inference for Structured Gaussian Processes.
     """
-    work_of("fitting").fit(
+    work_of("fitting", tables=[data]).fit(
         context,
         data,
         target,

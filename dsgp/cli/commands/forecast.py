@@ -49,7 +49,7 @@ def forecast(
     A model that needs other columns cannot be forecast by its dates: make a table of the rows to
     come, and use dsgp predict.
     """
-    work_of("forecasting").forecast(
+    work_of("forecasting", models=[model], tables=[holidays, history]).forecast(
         model,
         ahead,
         out,

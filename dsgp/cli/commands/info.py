@@ -15,4 +15,4 @@ Examples:
 
 def info(model: Model, storage_option: StorageOption = None) -> None:
     """Print the kind of a saved model, its columns and its summary."""
-    work_of("prediction").info(model, storage_option)
+    work_of("prediction", models=[model]).info(model, storage_option)

@@ -32,7 +32,7 @@ def plot(
     interactions or the projections of a pursuit model, if there are any. With more than two
     classes, there are such pages for each class. Needs matplotlib.
     """
-    work_of("pictures").plot(
+    work_of("pictures", models=[model]).plot(
         model,
         out,
         target=target,

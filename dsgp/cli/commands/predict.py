@@ -56,7 +56,7 @@ def predict(
     Inputs are matched by name; further columns are ignored. Columns to keep are copied unchanged:
     the text of a CSV file, the types of other tables.
     """
-    work_of("prediction").predict(
+    work_of("prediction", models=[model], tables=[data]).predict(
         model,
         data,
         out,

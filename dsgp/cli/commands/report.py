@@ -38,7 +38,7 @@ def report(
     the accuracy of predictions for held-out rows (--data), warnings, and how to make the model
     again. Charts show values under the pointer. Needs the optional dependencies "report".
     """
-    work_of("reports").report(
+    work_of("reports", models=[model], tables=[data]).report(
         model,
         out,
         data=data,

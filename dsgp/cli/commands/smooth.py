@@ -78,7 +78,7 @@ def smooth(
     A field that does not fit into memory is processed in pieces on disk; after an interruption,
     the same command resumes.
     """
-    work_of("smoothing").smooth(
+    work_of("smoothing", models=[model], fields=data).smooth(
         context,
         data,
         out,

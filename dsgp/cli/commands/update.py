@@ -42,7 +42,7 @@ def update(
     ends with the reason, and the remedy is a new fit to all rows. The model in MODEL.zarr stays as
     it was unless --out replaces it, which happens in one step once the update is complete.
     """
-    work_of("updating").update(
+    work_of("updating", models=[model], tables=[data]).update(
         model,
         data,
         target,

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from dsgp.addresses import Place, exists, is_remote, signatures, zarr_options
+from dsgp.addresses import Place, is_remote, require_there, signatures, zarr_options
 from dsgp.errors import DataError, ParameterError
 from dsgp.grid.coded import Codes
 from dsgp.grid.passes.regions import Region, filled, lengths, pieces, relative
@@ -125,8 +125,7 @@ class StoredField:
     def open(self, **options: Any) -> xr.Dataset:
         """Open what is at the path: lazily, and with no more decoded than the numbers."""
         place = self._place
-        if not exists(place):
-            raise DataError(f"there is no {str(place)!r}; check the path")
+        require_there(place, DataError)
         options = {
             "decode_times": False, "decode_timedelta": False, "decode_coords": False
         } | options  # fmt: skip

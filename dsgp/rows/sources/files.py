@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
-from dsgp.addresses import Place, exists, name_of, place_of
+from dsgp.addresses import Place, name_of, place_of, require_there
 from dsgp.errors import DataError, ParameterError
 from dsgp.rows.sources.csv_format import CsvFormat
 from dsgp.rows.sources.memory import listed, naming, require_unique
@@ -125,8 +125,7 @@ def opened(path: Place) -> Iterator[Any]:
 def is_csv(path: Place) -> bool:
     """Tell CSV from Parquet by the name of a file that is there."""
     name = name_of(path)
-    if not exists(path):
-        raise DataError(f"there is no file {str(path)!r}; check the path")
+    require_there(path, DataError, "file ")
     if path.is_dir():
         raise DataError(f"{str(path)!r} is a folder; a CSV or Parquet file was expected")
     if not name.lower().endswith(FILE_TYPES):

@@ -25,6 +25,7 @@ from dsgp.addresses import (
     name_of,
     parts_within,
     place_of,
+    require_there,
 )
 from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import joint_schema
@@ -194,8 +195,8 @@ def open_table(
     label = repr(str(place))
     form = CsvFormat() if form is None else form
     is_pattern = _is_pattern(place)
-    if not is_pattern and not exists(place):
-        raise DataError(f"there is no file {label}; check the path")
+    if not is_pattern:
+        require_there(place, DataError, "file ")
     if not is_pattern and not name_of(place).lower().endswith(FILE_TYPES) and is_store(place):
         require_csv(label, form)
         return StoredTable(str(place), [ZarrPart.of(place)])
