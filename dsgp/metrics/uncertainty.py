@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, bdtrc, bdtrik
 
+from dsgp.alike import format_alike
 from dsgp.dates import dates_of_days, days_of_dates, written_dates
 from dsgp.errors import DataError
 from dsgp.metrics.checks import aligned, require_share
@@ -25,6 +26,8 @@ Places = NDArray[np.intp]
 _BAND = 0.95
 # Rows of a group at least, on average: in smaller ones no band is narrow enough to say anything.
 _FEWEST = 20
+# Of the largest number of a column, what is still written with digits.
+_LEAST = 1e-3
 # Levels of a column that are groups of their own; the others are one.
 _MOST_LEVELS = 12
 
@@ -265,11 +268,22 @@ def _ranges(low: Floats, high: Floats, are_dates: bool) -> list[str]:
             written_dates(dates_of_days(ends), float(apart.min())) for ends in (low, high)
         )
     else:
-        first, last = ([f"{end:.4g}" for end in ends] for ends in (low, high))
+        form = _format_of(low, high)
+        first, last = ([format(end, form) for end in ends] for ends in (low, high))
     return [
         start if is_one else f"{start} to {stop}"
         for start, stop, is_one in zip(first, last, low == high, strict=True)
     ]
+
+
+def _format_of(low: Floats, high: Floats) -> str:
+    """Return a format that distinguishes the beginnings of groups."""
+    form = ""
+    for digits in range(4, 16):
+        form = format_alike([*low, *high], digits, _LEAST)
+        if len({format(end, form) for end in low}) == len(low):
+            break
+    return form
 
 
 def _levels(column: NDArray[np.object_]) -> list[tuple[str, Any, Places]]:

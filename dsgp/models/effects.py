@@ -12,6 +12,7 @@ by is drawn independently at every point, so that each has the variance that ``c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from scipy.linalg import cho_solve
 
 from dsgp.additive import AdditiveSystem
 from dsgp.additive.multigrid import CoarseSpace
+from dsgp.alike import format_alike
 from dsgp.compute import one_blas_thread
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.base import FittedModel
@@ -38,6 +40,8 @@ _REACH = 2.0
 LEVEL = 0.05
 # Share of a variance that is no sign of details finer than the coarse spaces.
 _ROUNDING = 1e-3
+# Digits of the largest effect of a table at least, and the share of it that still has some.
+_DIGITS, _LEAST = 3, 0.01
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,26 @@ class Effect:
 
 
 _UNKNOWN = Effect(np.nan, np.nan, np.nan)
+
+
+def written_effects(effects: Sequence[Effect], terms: Sequence[FittedTerm]) -> list[str]:
+    """Write from where to where each effect goes, all in one format; "–" where that is not known.
+
+    Coefficients have units of their own, and a format each. Further effects than terms are those
+    of a remainder.
+    """
+    own = [k < len(terms) and is_coefficient(terms[k]) for k in range(len(effects))]
+    sizes = [max(abs(effect.lowest), abs(effect.highest)) for effect in effects]
+    together = [size for size, is_own in zip(sizes, own, strict=True) if not is_own]
+    shared = format_alike(together, _DIGITS, _LEAST)
+    forms = [
+        format_alike([size], _DIGITS) if is_own else shared
+        for size, is_own in zip(sizes, own, strict=True)
+    ]
+    return [
+        "–" if np.isnan(effect.lowest) else f"{effect.lowest:+{form}} to {effect.highest:+{form}}"
+        for effect, form in zip(effects, forms, strict=True)
+    ]
 
 
 def effects_of(latent: FittedModel, n_draws: int = DRAWS, seed: int = 0) -> list[Effect]:

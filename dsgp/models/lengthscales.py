@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from dsgp.alike import format_alike
 from dsgp.kernels import Kernel
 from dsgp.models.base import FittedModel
 
@@ -21,12 +24,12 @@ def lengthscales_of(kernel: Kernel) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def written_lengthscales(kernel: Kernel) -> str:
-    """Write down the lengthscale of a function, or both of a surface."""
-    lengthscales = lengthscales_of(kernel)
-    if not 0 < len(lengthscales) <= _LENGTHSCALES:
-        return "–"
-    return " × ".join(f"{value:.4g}" for value in lengthscales)
+def written_lengthscales(kernels: Sequence[Kernel]) -> list[str]:
+    """Write down the lengthscale of each function, or both of a surface, all in one format."""
+    lengthscales = [lengthscales_of(kernel) for kernel in kernels]
+    shown = [some if len(some) <= _LENGTHSCALES else [] for some in lengthscales]
+    form = format_alike([value for some in shown for value in some])
+    return [" × ".join(format(value, form) for value in some) or "–" for some in shown]
 
 
 def lengthscale_of(kernel: Kernel) -> float:

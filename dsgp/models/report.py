@@ -12,7 +12,7 @@ import pandas as pd
 from dsgp.kernels import Kernel, Product, Sum
 from dsgp.models.additive import AdditiveModel
 from dsgp.models.base import FittedModel
-from dsgp.models.effects import Effect, effects_of
+from dsgp.models.effects import Effect, effects_of, written_effects
 from dsgp.models.facts import FitFacts
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.lengthscales import fine_lines, written_lengthscales
@@ -194,22 +194,24 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
     """One row per term: kernel, hyperparameters, effective degrees of freedom, variance shares."""
     low, high = shares.interval(LEVEL)
     effects = effects_of(latent)
+    ends = written_effects(effects, latent.terms)
+    lengthscales = written_lengthscales([term.kernel for term in latent.terms])
     table = pd.DataFrame(
         [
             {
                 "term": term.name,
                 "kernel": kernel_name(term),
-                "lengthscale": written_lengthscales(term.kernel),
+                "lengthscale": lengthscale,
                 "std": term.kernel.std,
                 "points": len(term.cells),
                 "edf": term.effective_dof,
                 "share": term.explained_variance / target_variance,
-                **_told(effect),
+                **_told(effect, end),
                 OF_F: mean,
                 INTERVAL: f"{rounded_percent(first)} to {rounded_percent(last)}",
             }
-            for term, effect, mean, first, last in zip(
-                latent.terms, effects, shares.mean, low, high, strict=False
+            for term, effect, end, lengthscale, mean, first, last in zip(
+                latent.terms, effects, ends, lengthscales, shares.mean, low, high, strict=False
             )
         ]
         + _remainder_row(latent, target_variance, shares),
@@ -221,13 +223,13 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
     return table.set_index("term")
 
 
-def _told(effect: Effect) -> dict[str, str]:
+def _told(effect: Effect, ends: str) -> dict[str, str]:
     """Write down what a term does, and whether that is zero."""
     if math.isnan(effect.lowest):
         return dict.fromkeys((EFFECT, P_VALUE, NOT_ZERO), "–")
     p_value = "–" if math.isnan(effect.p_value) else f"{effect.p_value:.3f}"
     return {
-        EFFECT: f"{effect.lowest:+.3g} to {effect.highest:+.3g}",
+        EFFECT: ends,
         P_VALUE: p_value if effect.p_value >= 0.001 or p_value == "–" else "<0.001",
         NOT_ZERO: effect.verdict,
     }

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 import pandas as pd
 
+from dsgp.alike import written_alike
 from dsgp.models.shares import rounded_percent
 
+# Terms beyond which they are in the order of their size, and not in that of their columns.
+MOST_IN_ORDER = 20
+# Of the largest prior standard deviation, what is still written with digits.
+_LEAST = 1e-3
 # Columns of the table.
 OF_F, INTERVAL, LEVEL = "of f", "90 % interval", 0.9
 EFFECT, P_VALUE, NOT_ZERO = "effect", "p", "not zero"
+STD, SHARE = "std", "share"
 _FORMATS = {
-    "std": "{:.4g}".format,
     "edf": lambda value: "–" if math.isnan(value) else f"{value:.1f}",
-    "share": "{:.1%}".format,
+    SHARE: "{:.1%}".format,
     OF_F: rounded_percent,
 }
 _OF_F_LEGEND = (
@@ -112,9 +117,20 @@ class Summary:
     lines: list[tuple[str, str]]
     nothing: str = "(no term: every column is constant)"
 
+    @property
+    def _stds(self) -> list[str]:
+        return written_alike(self.terms[STD].tolist(), least=_LEAST)
+
+    def in_order(self) -> Summary:
+        """Return it with the terms that vary most first, if there are many."""
+        if len(self.terms) <= MOST_IN_ORDER:
+            return self
+        terms = self.terms.sort_values(SHARE, ascending=False, kind="stable", na_position="last")
+        return replace(self, heading=f"{self.heading}; those that vary most first", terms=terms)
+
     def text(self) -> str:
         """Write it all down."""
-        table = self.terms.to_string(formatters=_FORMATS, na_rep="–")
+        table = self.terms.assign(std=self._stds).to_string(formatters=_FORMATS, na_rep="–")
         return "\n".join(
             [
                 self.heading,
@@ -138,7 +154,9 @@ class Summary:
             )
             + "</tr>"
             for name, values in zip(
-                self.terms.index, self.terms.itertuples(index=False), strict=True
+                self.terms.index,
+                self.terms.assign(std=self._stds).itertuples(index=False),
+                strict=True,
             )
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -153,7 +171,8 @@ class Summary:
 
     def told(self) -> SummaryText:
         """Return both."""
-        return SummaryText(self.text(), self.html())
+        summary = self.in_order()
+        return SummaryText(summary.text(), summary.html())
 
 
 def _written(column: str, value: object) -> str:

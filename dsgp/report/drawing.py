@@ -20,7 +20,7 @@ from dsgp.report.curve_charts import curve, curves, few_values
 from dsgp.report.level_charts import levels, surface, table_of_levels
 from dsgp.report.marks import Spec, axis_of, distinct
 from dsgp.report.rendering import Chart, Charts
-from dsgp.report.words import number, signed, significant
+from dsgp.report.words import number, signed_alike, significant
 from dsgp.terms import Floats
 from dsgp.terms.inputs import MONTHS, WEEKDAYS, Input
 
@@ -245,13 +245,16 @@ def _listed(panel: LevelsPanel) -> tuple[Level, ...]:
     chosen = np.argsort(-np.abs(panel.mean), kind="stable")[:_MOST_LISTED]
     chosen = chosen[np.argsort(panel.mean[chosen], kind="stable")]
     total = float(panel.weight.sum())
+    numbers = np.stack([panel.mean[chosen], panel.low[chosen], panel.high[chosen]], axis=1)
+    written = signed_alike(numbers.ravel().tolist())
     return tuple(
         Level(
-            panel.names[k], _fine_share(float(panel.weight[k] / total)),
-            signed(float(panel.mean[k])), signed(float(panel.low[k])), signed(float(panel.high[k])),
+            panel.names[k],
+            _fine_share(float(panel.weight[k] / total)),
+            *written[3 * position : 3 * position + 3],
         )
-        for k in chosen
-    )  # fmt: skip
+        for position, k in enumerate(chosen)
+    )
 
 
 def _fine_share(share: float) -> str:

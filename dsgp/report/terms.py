@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dsgp.estimators.shares import variance_shares
-from dsgp.models.effects import Effect, effects_of, is_coefficient
+from dsgp.models.effects import Effect, effects_of, is_coefficient, written_effects
 from dsgp.models.lengthscales import written_lengthscales
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.report import kernel_name
@@ -17,7 +17,7 @@ from dsgp.plotting.style import normal_quantile
 from dsgp.report.drawing import Drawing, Level, Picture, panels_of_terms, short_name
 from dsgp.report.level_charts import shares_chart
 from dsgp.report.rendering import Chart, Charts
-from dsgp.report.words import as_factors, p_value_of, share_of, signed
+from dsgp.report.words import as_factors, p_value_of, share_of, with_minus
 
 SHARE_LEVEL = 0.9
 
@@ -92,7 +92,12 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
         return Terms([], None, [])
     shares = variance_shares(model, level=SHARE_LEVEL)
     kinds = variance_shares(model, by="kind", level=SHARE_LEVEL)
-    effects = dict(zip(latent.names, effects_of(latent), strict=True))
+    effects = effects_of(latent)
+    ends = dict(zip(latent.names, written_effects(effects, model.terms_), strict=True))
+    kernels = [term.kernel for term in model.terms_]
+    names = [term.name for term in model.terms_]
+    lengthscales = dict(zip(names, written_lengthscales(kernels), strict=True))
+    by_name = dict(zip(latent.names, effects, strict=True))
     fitted = {term.name: term for term in model.terms_}
     # Shares are about the sum: a term that others mostly cancel is large, and its share is not.
     sizes = dict(zip(latent.names, latent.variances, strict=True))
@@ -105,8 +110,10 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
     terms = []
     for name in order:
         row = shares.loc[name]
-        told = _told(model, name, fitted.get(name), effects[name])
+        told = _told(model, name, fitted.get(name), by_name[name])
         told |= {
+            "ends": _with_unit(ends[name], fitted.get(name)),
+            "lengthscale": lengthscales.get(name, "–"),
             "kind": _singular(str(row["kind"])),
             "share": share_of(row["share"]),
             "interval": f"{share_of(row['low'])} to {share_of(row['high'])}",
@@ -136,28 +143,30 @@ def _told(model: Any, name: str, term: FittedTerm | None, effect: Effect) -> dic
     """Return what is written of a term in the table."""
     told = {
         "name": name,
-        "ends": "–",
         "factors": "",
         "p_value": p_value_of(effect.p_value),
         "verdict": effect.verdict,
     }
     if term is None:
         kernel = model.model_.latent.remainder.kernel_text if name == REMAINDER else "–"
-        blank = dict.fromkeys(("lengthscale", "points", "edf"), "–")
+        blank = dict.fromkeys(("points", "edf"), "–")
         return told | blank | {"kernel": str(kernel)}
-    ends = f"{signed(effect.lowest)} to {signed(effect.highest)}"
-    multiplier = term.bound.multiplier
-    if is_coefficient(term) and multiplier is not None:
-        ends += f" per unit of {multiplier.column}"
-    else:
+    if not is_coefficient(term):
         told["factors"] = as_factors(model, effect.lowest, effect.highest)
     return told | {
         "kernel": kernel_name(term),
-        "lengthscale": written_lengthscales(term.kernel),
         "points": f"{len(term.cells):,}",
         "edf": f"{term.effective_dof:.1f}",
-        "ends": ends,
     }
+
+
+def _with_unit(ends: str, term: FittedTerm | None) -> str:
+    """Write minus signs, and the unit of a coefficient."""
+    written = with_minus(ends)
+    multiplier = None if term is None else term.bound.multiplier
+    if term is None or multiplier is None or not is_coefficient(term):
+        return written
+    return f"{written} per unit of {multiplier.column}"
 
 
 def _importance(drawn: Charts, shares: Any, most: int = 25) -> Chart:

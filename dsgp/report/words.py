@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from dsgp.alike import format_alike
 from dsgp.plotting.panels import link_of
 
 # Digits that charts keep; more cannot be seen.
 _DIGITS = 5
 # All that a number has.
 _ALL_DIGITS = 17
+# Of the largest effect of a table at least, and the share of it that still has some.
+_OF_EFFECTS, _LEAST = 3, 0.01
 # Numbers that are written without a power of ten.
 _SMALL, _LARGE = 1e-4, 1e7
 # Numbers whose thousands are set apart; smaller ones may be years.
@@ -88,9 +92,22 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace("-", "−")
 
 
-def signed(value: float) -> str:
-    """Write an effect, with its sign."""
-    return number(value) if math.isnan(value) or value <= 0 else f"+{number(value)}"
+def with_minus(text: str) -> str:
+    """Write minus signs instead of hyphens in front of numbers, except in exponents."""
+    return re.sub(r"(?<!e)-(?=\d)", "−", text)
+
+
+def signed_alike(values: Sequence[float]) -> list[str]:
+    """Write effects with their signs, all in one format.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import signed_alike
+    >>> signed_alike([388_000.0, -11_650.0, 2.5])
+    ['+388,000', '−11,650', '+2']
+    """
+    form = format_alike(values, _OF_EFFECTS, _LEAST)
+    return [with_minus(format(value, f"+{form}")) for value in values]
 
 
 def listed_names(names: Iterable[str]) -> str:

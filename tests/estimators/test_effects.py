@@ -150,3 +150,34 @@ def test_summaries_are_text_and_tables_with_names_escaped():
     assert shown.count("class '") == 3
     assert "class '<p>'" not in shown._repr_html_()
     assert shown._repr_html_().count("<table>") == 3
+
+
+def test_columns_of_a_summary_have_one_format_and_many_terms_are_sorted():
+    random = np.random.default_rng(0)
+    table = pd.DataFrame(random.uniform(0, 1, (80, 22)), columns=[f"c{k}" for k in range(22)])
+    table["c5"] *= 1e5
+    y = 3e5 * table["c9"] + 4 * table["c5"] + 1e3 * random.standard_normal(80)
+    known = Linear("c9"), Linear("c5"), *(Linear(f"c{k}") for k in range(22) if k not in (5, 9))
+    model = AdditiveGPRegressor(terms=list(known)).fit(table[sorted(table)], y)
+    assert str(model.summary()).splitlines()[0].endswith("22 terms; those that vary most first")
+    lines = str(model.summary()).split("\n\n")[1].splitlines()[2:]
+    shares = [float(line.split("%")[0].split()[-1]) for line in lines]
+    assert shares == sorted(shares, reverse=True)
+    assert {line.split()[0] for line in lines[:2]} == {"c5", "c9"}
+    effects = [re.search(r"[-+]\S+ to \S+", line)[0] for line in lines]
+    assert all(re.fullmatch(r"-[\d,]+ to \+[\d,]+", effect) for effect in effects)
+    few = AdditiveGPRegressor(terms=list(known[:3])).fit(table[["c0", "c5", "c9"]], y)
+    heading, table_of_terms, *_ = str(few.summary()).split("\n\n")
+    assert heading.endswith("3 terms")
+    names = [line.split()[0] for line in table_of_terms.splitlines()[2:]]
+    assert names == [term.name.split()[0] for term in few.terms_]
+
+
+def test_a_coefficient_has_a_format_of_its_own():
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"x": random.uniform(0, 1, 200), "n": random.uniform(0, 1e7, 200)})
+    y = 1e4 * np.sin(6 * table["x"]) + table["n"] * 1e-3 * table["x"] + random.normal(0, 99, 200)
+    model = AdditiveGPRegressor(terms=["x: Smooth", Smooth("x", by="n")]).fit(table, y)
+    of_x, of_n = (line for line in str(model.summary()).splitlines() if " to +" in line)
+    assert re.search(r"-\d{1,2},\d{3} to \+\d{1,2},\d{3}", of_x)
+    assert re.search(r"to \+0\.00\d+", of_n)
