@@ -93,6 +93,9 @@ def terms_of(series: Series, trend: Any) -> list[Any]:
         terms.append(Levels("date", part="weekday", name="weekday"))
     if series.days < 1:
         terms.append(Smooth("date", kernel=Periodic("day"), name="day"))
+    if len(terms) == 2 and series.season > 1:  # none of the calendar: that of the baselines
+        period = series.season * series.days
+        terms.append(Smooth("date", kernel=Periodic(period), name="season"))
     if "holiday" in series.frame:
         terms.append(Levels("holiday"))
     return terms

@@ -14,7 +14,8 @@ from pipelines.datasets import Floats
 
 QUICK_ORIGINS = 2
 YEAR = 365.25  # days
-MONTH = 31.0
+# Of series that a year has two dates of at least; months and quarters differ in length.
+HALF_YEAR = 184.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Series:
     @property
     def has_year(self) -> bool:
         """Whether the past that a forecast sees has the season of the year."""
-        return self.days <= MONTH and self.window * self.days >= YEAR
+        return self.days <= HALF_YEAR and self.window * self.days >= YEAR
 
     def scaled(self) -> Floats:
         """Return the series on the scale on which it is forecast."""

@@ -118,6 +118,16 @@ def test_terms_are_those_that_the_series_has_or_those_that_are_given():
     names = [term.name for term in terms_of(SERIES["sales"](None), None)]
     assert names == ["trend", "slope", "year", "weekday", None]
     assert [term.name for term in terms_of(SERIES["monthly"](None), None)][2:] == ["year"]
+    for freq, season, expected in (
+        ("QS", 4, ["year"]), ("2QS", 2, ["year"]), ("W-SUN", 52, ["year"]), ("YS", 11, ["season"]),
+        ("YS", 1, []),
+    ):  # fmt: skip
+        frame = pd.DataFrame({"date": pd.date_range("1900-01-01", periods=120, freq=freq)})
+        series = Series("made", frame, np.ones(120), season, 4, 110, 1)
+        assert [term.name for term in terms_of(series, None)][2:] == expected
+    assert terms_of(Series("made", frame, np.ones(120), 11, 4, 110, 1), None)[2].kernel.period == (
+        11 * 365
+    )
     given = Design(terms=("date: Levels(part=month)",)).applied_to(SERIES["monthly"](None))
     assert terms_of(given, None)[2].part == "month"
 
