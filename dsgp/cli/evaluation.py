@@ -12,6 +12,7 @@ import typer
 
 from dsgp import storage
 from dsgp.addresses import without_secrets
+from dsgp.cli.holidays import ForModel, file_of
 from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read_held_out
@@ -35,6 +36,7 @@ def evaluate(
     further: Mapping[str, str | None],
     out: Path | None,
     plot: Path | None,
+    holidays: tuple[str, str] | None,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
     overwrite: bool,
@@ -52,7 +54,9 @@ def evaluate(
             raise ParameterError(f"{option} must end in {' or '.join(endings)}, got {str(path)!r}")
         require_apart(path, [data, model])
         require_replaceable(path, _MADE_BY, overwrite, _HEADER if option == "--out" else None)
-    fitted, X, y, numbers = _read(model, data, target, further, csv_format, storage_options)
+    fitted, X, y, numbers = _read(
+        model, data, target, further, holidays, csv_format, storage_options
+    )
     density = fitted.log_predictive_density(X, y, **numbers)
     mean = fitted.predict(X, **numbers)
     report = calibration_report(fitted, X, y, level=level, **numbers)
@@ -84,6 +88,7 @@ def calibrate(
     out: Path,
     *,
     further: Mapping[str, str | None],
+    holidays: tuple[str, str] | None,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
     overwrite: bool,
@@ -92,7 +97,9 @@ def calibrate(
     require_apart(out, [data, model])
     saved = Reach.of(storage_options, [model, data, out]).place(out)
     storage.check_writable(saved, overwrite)
-    fitted, X, y, numbers = _read(model, data, target, further, csv_format, storage_options)
+    fitted, X, y, numbers = _read(
+        model, data, target, further, holidays, csv_format, storage_options
+    )
     fitted.calibrate(X, y, **numbers)
     fitted.save(saved, overwrite)
     typer.echo(
@@ -105,11 +112,13 @@ def _read(
     data: Path,
     target: str,
     further: Mapping[str, str | None],
+    holidays: tuple[str, str] | None,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
 ) -> tuple[Any, Any, Any, dict[str, Any]]:
     """Return the model, and inputs, targets and further numbers of all rows."""
-    reach = Reach.of(storage_options, [model, data])
+    given = None if holidays is None else file_of(holidays[0])
+    reach = Reach.of(storage_options, [model, data, given])
     fitted = load(reach.place(model))
     if isinstance(fitted, (GridGP, ClassEstimator)) or not hasattr(fitted, "calibrate"):
         raise ParameterError(
@@ -119,7 +128,8 @@ def _read(
         )
     roles = {role: name for role, name in further.items() if name is not None}
     beside = [target, *roles.values()]
-    table = read_held_out(fitted, reach.place(data), beside, CsvFormat(*csv_format))
+    added = ForModel.of(holidays, reach, fitted)
+    table = read_held_out(fitted, reach.place(data), beside, CsvFormat(*csv_format), added)
     if not hasattr(fitted, "feature_names_in_"):
         inputs = table.drop(columns=list(dict.fromkeys(beside)))
     else:

@@ -14,6 +14,7 @@ from dsgp import storage
 from dsgp.addresses import Place, without_secrets
 from dsgp.cli.choices import Learner, Model
 from dsgp.cli.clusters import on_cluster
+from dsgp.cli.holidays import HOLIDAY, Holidays, file_of
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
 from dsgp.cli.reaching import Reach
@@ -21,6 +22,7 @@ from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored
+from dsgp.rows.sources.kinds import kind_of_column
 
 
 def fit(
@@ -35,6 +37,7 @@ def fit(
     drop_missing: bool,
     weight: str | None,
     further: Mapping[str, str | None],
+    holidays: tuple[str | None, str, int, int],
     learner: Learner,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
@@ -43,8 +46,13 @@ def fit(
     overwrite: bool,
 ) -> None:
     """Fit a model to a table and save it; `dsgp.cli.commands.fit` describes the options."""
-    require_apart(out, [data])
-    reach = Reach.of(storage_options, [data, out])
+    given, *of_column = holidays
+    if given is None and of_column != [HOLIDAY, 0, 0]:
+        raise ParameterError(
+            "--holiday-column, --days-before and --days-after are of --holidays; give it, too"
+        )
+    require_apart(out, [data, file_of(given)])
+    reach = Reach.of(storage_options, [data, file_of(given), out])
     source, saved = reach.place(data), reach.place(out)
     storage.check_writable(saved, overwrite)
     require_own_options(context, model, learner)
@@ -57,11 +65,20 @@ def fit(
     )
     form = CsvFormat(*csv_format)
     estimator = estimator_of(model, context.params)
+    added = None
+    if given is not None:
+        added = _Added(Holidays.of(given, reach), *holidays[1:])
+    at_once = drop_missing or added is not None
     with on_cluster(scheduler, performance_report):
-        if is_streamed(source) and not (drop_missing and source.is_file()):
+        if is_streamed(source) and not (at_once and source.is_file()):
+            if added is not None:
+                raise ParameterError(
+                    "--holidays reads the table at once, so DATA must be one file; otherwise write "
+                    "a column with the names of the holidays (dsgp.holiday_levels) into the table"
+                )
             _fit_streamed(estimator, model, source, roles, drop_missing, form)
         else:
-            _fit_in_memory(estimator, model, source, roles, drop_missing, form)
+            _fit_in_memory(estimator, model, source, roles, drop_missing, form, added)
     estimator.save(saved, overwrite)
     typer.echo(f"{estimator.summary()}\n\nsaved in {without_secrets(str(out))}")
 
@@ -110,6 +127,38 @@ class _Roles:
         return self.inputs or self.dropped
 
 
+@dataclass(frozen=True)
+class _Added:
+    """The column of holidays that is added to the inputs."""
+
+    holidays: Holidays
+    column: str
+    before: int
+    after: int
+
+    def to(self, X: pd.DataFrame) -> pd.DataFrame:
+        """Return inputs with the column; what other days are called is as for ``forecast``."""
+        if self.column in X:
+            raise ParameterError(
+                f"--holidays adds the column {self.column!r}, which DATA has; choose another name, "
+                "--holiday-column"
+            )
+        names = [str(name) for name in X if kind_of_column(str(name), X[name]).is_date]
+        if len(names) != 1:
+            raise ParameterError(
+                f"--holidays needs one column of dates among the inputs, and there are "
+                f"{', '.join(map(repr, names)) or 'none'}"
+                + ("; choose by --columns or --drop" if names else "; dates of CSV are ISO 8601")
+            )
+        dates = X[names[0]]
+        if dates.isna().any():
+            raise DataError(
+                f"--holidays: column {names[0]!r} has missing dates; --drop-missing leaves such "
+                "rows out"
+            )
+        return X.assign(**{self.column: self.holidays.levels(dates, self.before, self.after)})
+
+
 def _fit_streamed(
     estimator: Estimator,
     model: Model,
@@ -136,12 +185,15 @@ def _fit_in_memory(
     roles: _Roles,
     drop_missing: bool,
     form: CsvFormat,
+    added: _Added | None,
 ) -> None:
     table = read(data, [*roles.non_inputs, *roles.chosen], roles.inputs is not None, form)
     table = table.drop(columns=roles.dropped)
     if drop_missing:
         table = _complete_rows(table)
     X = table[roles.inputs] if roles.inputs else table.drop(columns=roles.non_inputs)
+    if added is not None:
+        X = added.to(X)
     y = table[roles.target]
     weight = None if roles.weight is None else table[roles.weight]
     further = {role: table[name] for role, name in roles.further.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,12 +14,12 @@ import pandas as pd
 import typer
 
 from dsgp.addresses import name_of, without_secrets
-from dsgp.cli.holidays import column_of_dates, read_holidays
+from dsgp.cli.holidays import Holidays, column_of_dates, file_of
 from dsgp.cli.outputs import LEVEL, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read
 from dsgp.errors import DataError, DataWarning, ParameterError
-from dsgp.estimators import GridGP, future_dates, holiday_levels, load
+from dsgp.estimators import GridGP, future_dates, load
 from dsgp.estimators.calendars import distance_of
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.forecasting import DatesSeen, dates_seen
@@ -40,7 +39,7 @@ def forecast(
     *,
     freq: str | None,
     after: str | None,
-    holidays: Path | None,
+    holidays: str | None,
     holiday_column: str | None,
     no_holiday: str,
     level: float | None,
@@ -57,7 +56,7 @@ def forecast(
     _require_numbers(ahead, level, quantiles, statistic)
     if history is not None and after is not None:
         raise ParameterError("--history has the last date; leave out --after")
-    inputs = [model, holidays, history]
+    inputs = [model, file_of(holidays), history]
     require_apart(out, inputs)
     if plot is not None:
         _require_picture(plot, [*inputs, out], overwrite)
@@ -76,9 +75,8 @@ def forecast(
         dates = _dates(seen, ahead, freq, after)
         table = pd.DataFrame({seen.column: dates})
         if holidays is not None and of_holidays is not None:
-            table[of_holidays] = _holidays(
-                dates, read_holidays(reach.place(holidays)), of_holidays, fitted, no_holiday
-            )
+            named = Holidays.of(holidays, reach)
+            table[of_holidays] = named.as_in_the_fit(dates, of_holidays, fitted, no_holiday)
         outputs = outputs_of(fitted, level, (), statistic, quantiles or ())
         predicted = table.assign(**outputs.of(table, {}))
         with table_writer(name_of(out), aside) as write:
@@ -203,7 +201,7 @@ def _require_known_ahead(others: Sequence[str], dates: str, has_holidays: bool) 
     names = ", ".join(map(repr, others))
     columns, them = ("column", "it") if len(others) == 1 else ("columns", "them")
     one_of_holidays = (
-        f", or, if {names} has names of holidays, pass --holidays FILE"
+        f", or, if {names} has names of holidays, pass --holidays FILE or COUNTRY"
         if len(others) == 1 and not has_holidays
         else ""
     )
@@ -232,38 +230,6 @@ def _holiday_column(others: Sequence[str], asked: str | None) -> str:
             else "--holidays: the model reads no column besides its dates; leave it out"
         )
     return others[0]
-
-
-def _holidays(
-    dates: pd.DatetimeIndex, named: dict[str, list[Any]], column: str, model: Any, other: str
-) -> Any:
-    """Name the holidays of dates as the fit did, with days beside them where it had some."""
-    kind = model._columns.kinds.get(column)
-    known = [label for label in (() if kind is None else kind.labels) if isinstance(label, str)]
-    if other not in known:
-        raise ParameterError(
-            f"the model's column {column!r} has no level {other!r} for dates without a holiday, "
-            f"but {_some(known)}; pass the right one as --no-holiday"
-        )
-    common = set(named) & set(known)
-    if not common:
-        raise ParameterError(
-            f"--holidays: none of its holidays, {_some(sorted(named))}, is a level of the model's "
-            f"column {column!r}, which are {_some(known)}; use the names of the fit"
-        )
-    steps = [
-        int(match[1])
-        for label in known
-        for name in common
-        if (match := re.fullmatch(rf"{re.escape(name)} ([+-]\d+)", label))
-    ]
-    before, after = max([0, *(-step for step in steps)]), max([0, *steps])
-    return holiday_levels(dates, named, before=before, after=after, other=other)
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5])
-    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
 # ---------------------------------------------------------------- picture

@@ -1,16 +1,162 @@
-"""Files of holidays, of ``dsgp forecast`` and of the pipeline of forecasts."""
+"""Holidays that commands are given: those of a file, or of a country."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from dsgp.addresses import Place
-from dsgp.errors import DataError
+from dsgp.cli.reaching import Reach
+from dsgp.cli.work import file_of
+from dsgp.errors import DataError, ParameterError
+from dsgp.estimators.calendars import holiday_levels, holidays_of_country
 from dsgp.rows.sources import read_table
 
+__all__ = ["Holidays", "column_of_dates", "file_of", "read_holidays"]
+
 DATE, HOLIDAY = "date", "holiday"
+# What all other days are called.
+NO_HOLIDAY = "none"
+
+
+@dataclass(frozen=True)
+class Holidays:
+    """Holidays of a country, or by their names.
+
+    Attributes
+    ----------
+    named : str or mapping
+        A country that the package holidays knows, or dates by the name of their holiday.
+    """
+
+    named: str | Mapping[str, Any]
+
+    @classmethod
+    def of(cls, text: str, reach: Reach) -> Holidays:
+        """Read what ``--holidays`` says."""
+        file = file_of(text)
+        return cls(text if file is None else read_holidays(reach.place(file)))
+
+    def levels(
+        self, dates: Any, before: int, after: int, other: str = NO_HOLIDAY
+    ) -> NDArray[np.object_]:
+        """Name the holiday of each date, as ``dsgp.holiday_levels`` does."""
+        days = pd.DatetimeIndex(dates)
+        self._by_name(days)  # which says what a country needs
+        return holiday_levels(days, self.named, before=before, after=after, other=other)
+
+    def _by_name(self, days: pd.DatetimeIndex) -> Mapping[str, Any]:
+        """Dates by the name of their holiday, in the years of some days."""
+        if not isinstance(self.named, str):
+            return self.named
+        try:
+            return holidays_of_country(self.named, days)
+        except ImportError as error:
+            raise ParameterError(
+                f"--holidays {self.named}: the holidays of a country need the package holidays: "
+                'pip install holidays (in a checkout of dsgp, pip install ".[holidays]"); or pass '
+                "a file with the columns date and holiday"
+            ) from error
+
+    def as_in_the_fit(self, dates: Any, column: str, model: Any, other: str) -> NDArray[np.object_]:
+        """Name the holidays of dates as the fit did, with days beside them where it had some.
+
+        Parameters
+        ----------
+        dates : array_like of dates
+        column : str
+            The column of holidays.
+        model : fitted estimator
+        other : str
+            What other days are called.
+        """
+        days = pd.DatetimeIndex(dates)
+        named = self._by_name(days)
+        kind = model._columns.kinds.get(column)
+        known = [label for label in (() if kind is None else kind.labels) if isinstance(label, str)]
+        if other not in known:
+            raise ParameterError(
+                f"the model's column {column!r} has no level {other!r} for dates without a "
+                f"holiday, but {_some(known)}; pass the right one as --no-holiday"
+            )
+        common = set(named) & set(known)
+        if not common:
+            raise ParameterError(
+                f"--holidays: none of its holidays, {_some(sorted(named))}, is a level of the "
+                f"model's column {column!r}, which are {_some(known)}; use the names of the fit"
+            )
+        steps = [
+            int(match[1])
+            for label in known
+            for name in common
+            if (match := re.fullmatch(rf"{re.escape(name)} ([+-]\d+)", label))
+        ]
+        before, after = max([0, *(-step for step in steps)]), max([0, *steps])
+        return self.levels(days, before, after, other)
+
+
+@dataclass(frozen=True)
+class ForModel:
+    """The column of holidays that a table lacks, and a fitted model reads.
+
+    Attributes
+    ----------
+    holidays : Holidays
+    column, dates : str
+        The column of holidays, and that of dates.
+    """
+
+    holidays: Holidays
+    column: str
+    dates: str
+
+    @classmethod
+    def of(cls, given: tuple[str, str] | None, reach: Reach, model: Any) -> ForModel | None:
+        """Return what ``--holidays`` and ``--holiday-column`` say; None where they are not given.
+
+        Raises
+        ------
+        ParameterError
+            If the model has no such column, or not one column of dates.
+        """
+        if given is None:
+            return None
+        text, column = given
+        used = list(model.used_columns_) if hasattr(model, "feature_names_in_") else []
+        if column not in used:
+            raise ParameterError(
+                f"--holidays: the model reads no column {column!r}; it reads {_some(used)}: name "
+                "that of the holidays, --holiday-column, or leave --holidays out"
+            )
+        kinds = model._columns.kinds
+        dates = [name for name in used if name in kinds and kinds[name].is_date]
+        if len(dates) != 1:
+            raise ParameterError(
+                "--holidays needs a model with one column of dates, and this one has "
+                f"{_some(dates)}: write a column of holidays (dsgp.holiday_levels) into the table"
+            )
+        return cls(Holidays.of(text, reach), column, dates[0])
+
+    def stored(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names that a table has to have."""
+        return list(dict.fromkeys([*(name for name in names if name != self.column), self.dates]))
+
+    def to(self, table: pd.DataFrame, model: Any) -> pd.DataFrame:
+        """Return rows with the column."""
+        dates = column_of_dates("DATA", table[self.dates])
+        named = self.holidays.as_in_the_fit(dates, self.column, model, NO_HOLIDAY)
+        return table.assign(**{self.column: named})
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
 def read_holidays(place: Place) -> dict[str, list[Any]]:

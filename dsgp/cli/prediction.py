@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import typer
 from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.clusters import on_cluster
+from dsgp.cli.holidays import ForModel, file_of
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import Outputs, explanation_of, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
@@ -42,6 +43,7 @@ def predict(
     quantiles: Sequence[float] | None = None,
     statistic: str | None = None,
     further: Mapping[str, str | None] | None = None,
+    holidays: tuple[str, str] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     storage_options: Sequence[str] | None = None,
     scheduler: str | None = None,
@@ -58,6 +60,7 @@ def predict(
         _Columns.of(keep, numbers),
         lambda fitted: outputs_of(fitted, level, numbers, statistic, quantiles or ()),
         "predicting",
+        holidays,
         CsvFormat(*csv_format),
         storage_options,
         scheduler,
@@ -73,6 +76,7 @@ def explain(
     out: Path,
     *,
     keep: Sequence[str] | None = None,
+    holidays: tuple[str, str] | None = None,
     csv_format: tuple[str, str, str] = (",", ".", "utf-8"),
     storage_options: Sequence[str] | None = None,
     scheduler: str | None = None,
@@ -87,6 +91,7 @@ def explain(
         _Columns.of(keep, {}),
         explanation_of,
         "explaining",
+        holidays,
         CsvFormat(*csv_format),
         storage_options,
         scheduler,
@@ -103,6 +108,7 @@ def _row_by_row(
     columns: _Columns,
     asked: Callable[[Any], Outputs],
     stage: str,
+    holidays: tuple[str, str] | None,
     form: CsvFormat,
     storage_options: Sequence[str] | None,
     scheduler: str | None,
@@ -110,8 +116,9 @@ def _row_by_row(
     overwrite: bool,
 ) -> int:
     """Write what is asked of a model for every row of a table; return the number of rows."""
-    require_apart(out, [data, model])
-    reach = Reach.of(storage_options, [model, data, out])
+    file = None if holidays is None else file_of(holidays[0])
+    require_apart(out, [data, model, file])
+    reach = Reach.of(storage_options, [model, data, file, out])
     with _sink(reach.place(out), overwrite) as write:
         fitted = load(reach.place(model))
         if isinstance(fitted, GridGP):
@@ -119,6 +126,7 @@ def _row_by_row(
                 f"{str(model)!r} is a model of a grid, not of a table; smooth a field with its "
                 "hyperparameters: dsgp smooth --model"
             )
+        columns = replace(columns, added=ForModel.of(holidays, reach, fitted))
         outputs = asked(fitted)
         for name in columns.kept:
             if name in outputs.names:
@@ -184,10 +192,13 @@ class _Columns:
         Copied.
     further : dict of str to str
         Columns of exposures, offsets and trials.
+    added : ForModel or None
+        A column of holidays that the table lacks.
     """
 
     kept: list[str]
     further: dict[str, str]
+    added: ForModel | None = None
 
     @classmethod
     def of(cls, keep: Sequence[str] | None, further: dict[str, str]) -> _Columns:
@@ -197,14 +208,22 @@ class _Columns:
 
     def wanted(self, model: Any) -> list[str]:
         """Names of all columns that must be there."""
-        inputs = model.used_columns_ if _has_names(model) else ()
-        return list(dict.fromkeys([*inputs, *self.kept, *self.further.values()]))
+        return list(dict.fromkeys([*self.inputs(model), *self.kept, *self.further.values()]))
+
+    def inputs(self, model: Any) -> list[str]:
+        """Names of the inputs that the table has; none if they are matched by their places."""
+        if not _has_names(model):
+            return []
+        used = list(model.used_columns_)
+        return used if self.added is None else self.added.stored(used)
 
     def split(self, table: pd.DataFrame, model: Any) -> tuple[pd.DataFrame, dict[str, pd.Series]]:
         """Give inputs and further numbers of some rows."""
         further = {role: table[name] for role, name in self.further.items()}
         if not _has_names(model):
             return table.drop(columns=list(dict.fromkeys(self.further.values()))), further
+        if self.added is not None:
+            table = self.added.to(table, model)
         inputs = list(model.used_columns_)
         return table[inputs] if inputs else table, further
 
@@ -231,7 +250,7 @@ def _blocks(stored: StoredTable, model: Any, columns: _Columns) -> Iterator[Bloc
     stored.require(columns.wanted(model))
     further = columns.further.values()
     if _has_names(model):
-        inputs = list(model.used_columns_)
+        inputs = columns.inputs(model)
     else:
         apart = {*columns.kept, *further}
         inputs = [name for name in stored.names if name not in apart]

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from dsgp.cli.holidays import ForModel, file_of
 from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read_held_out
@@ -27,6 +28,7 @@ def report(
     title: str | None,
     level: float,
     further: Mapping[str, str | None],
+    holidays: tuple[str, str] | None,
     csv_format: tuple[str, str, str],
     storage_options: Sequence[str] | None,
     overwrite: bool,
@@ -45,6 +47,10 @@ def report(
     if data is None and roles:
         raise ParameterError(f"--{next(iter(roles))} names a column of --data; give --data, too")
     inputs = [model] if data is None else [model, data]
+    if holidays is not None:
+        if data is None:
+            raise ParameterError("--holidays is for the rows of --data; give --data, too")
+        inputs += [file for file in [file_of(holidays[0])] if file is not None]
     require_apart(out, inputs)
     require_replaceable(out, writing.MADE_BY, overwrite)
     reach = Reach.of(storage_options, inputs)
@@ -52,9 +58,10 @@ def report(
     held_out: dict[str, Any] = {}
     if data is not None:
         assert target is not None
-        form = CsvFormat(*csv_format)
+        form, beside = CsvFormat(*csv_format), [target, *roles.values()]
+        added = ForModel.of(holidays, reach, fitted)
         held_out = {
-            "X": read_held_out(fitted, reach.place(data), [target, *roles.values()], form),
+            "X": read_held_out(fitted, reach.place(data), beside, form, added),
             "y": target,
         }
         if not hasattr(fitted, "feature_names_in_"):  # inputs by their places

@@ -10,6 +10,7 @@ import pandas as pd
 
 from dsgp import memory
 from dsgp.addresses import Place, exists, is_remote
+from dsgp.cli.holidays import ForModel
 from dsgp.errors import DataError
 from dsgp.rows.sources import CsvFormat, open_table, read_table
 
@@ -41,8 +42,16 @@ def read(path: Place, columns: Sequence[str], only: bool, form: CsvFormat) -> pd
     return table
 
 
-def read_held_out(model: Any, place: Place, beside: Sequence[str], form: CsvFormat) -> pd.DataFrame:
+def read_held_out(
+    model: Any,
+    place: Place,
+    beside: Sequence[str],
+    form: CsvFormat,
+    added: ForModel | None = None,
+) -> pd.DataFrame:
     """Read the inputs of a model, and the target and the like ``beside`` them, into memory.
+
+    ``added`` is a column of holidays that the table lacks.
 
     Raises
     ------
@@ -52,6 +61,7 @@ def read_held_out(model: Any, place: Place, beside: Sequence[str], form: CsvForm
     stored = open_table(place, form)
     if hasattr(model, "feature_names_in_"):
         names = list(model.used_columns_)
+        names = names if added is None else added.stored(names)
     else:
         names = [name for name in stored.names if name not in beside]
     wanted = list(dict.fromkeys([*names, *beside]))
@@ -68,4 +78,5 @@ def read_held_out(model: Any, place: Place, beside: Sequence[str], form: CsvForm
             2 * in_all - n_bytes,  # those that are still to be read, and all once more when joined
             "take a part of them, such as one file of a folder",
         )
-    return pd.concat(blocks, ignore_index=True)
+    table = pd.concat(blocks, ignore_index=True)
+    return table if added is None else added.to(table, model)

@@ -12,6 +12,14 @@ from dsgp.addresses import address_of, local_path, require_there
 from dsgp.errors import DataError, StorageError
 
 
+def file_of(holidays: str | None) -> Path | None:
+    """Return the file that ``--holidays`` names; None for a country, which has no extension."""
+    if holidays is None:
+        return None
+    is_file = bool(Path(holidays).suffix) or address_of(holidays) is not None
+    return Path(holidays) if is_file else None
+
+
 def work_of(
     name: str,
     *,

@@ -201,7 +201,7 @@ def holiday_levels(
             raise ParameterError(f"{name} must be an integer of at least 0, got {value!r}")
     days = _days(dates, "dates")
     if isinstance(holidays, str):
-        named = _of_country(holidays, days)
+        named = holidays_of_country(holidays, days)
     else:
         named = _by_name(holidays)
         _warn_of_an_end(named, days.max(), other)
@@ -270,13 +270,14 @@ def _by_name(holidays: Mapping[Any, Any]) -> dict[str, pd.DatetimeIndex]:
     return {name: _days(on, f"the dates of holiday {name!r}") for name, on in by_name.items()}
 
 
-def _of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.DatetimeIndex]:
+def holidays_of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.DatetimeIndex]:
+    """Return the dates of the holidays of a country by their names, in the years of some days."""
     try:
         package = import_module("holidays")
     except ImportError as error:
         raise ImportError(
-            f"the holidays of {country!r} need the package holidays: pip install holidays; or pass "
-            "a mapping of names to dates"
+            f"the holidays of {country!r} need the package holidays: pip install holidays (in a "
+            'checkout of dsgp, pip install ".[holidays]"); or pass a mapping of names to dates'
         ) from error
     # Neighbours of a holiday may lie in another year.
     years = range(int(days.year.min()) - 1, int(days.year.max()) + 2)

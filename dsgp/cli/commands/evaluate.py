@@ -5,7 +5,7 @@ from __future__ import annotations
 from dsgp.cli.options import evaluate as options
 from dsgp.cli.options import predict as prediction
 from dsgp.cli.options import shared
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 EVALUATE_EXAMPLES = """\b
@@ -31,6 +31,8 @@ def evaluate(
     exposure: prediction.Exposure = None,
     offset: prediction.Offset = None,
     trials: prediction.Trials = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = "holiday",
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -43,7 +45,7 @@ def evaluate(
     their interval: of all rows, by deciles of each input and of the prediction, and by levels,
     beside what chance would give. Not for classifiers. The rows are read into memory.
     """
-    work_of("evaluation", models=[model], tables=[data]).evaluate(
+    work_of("evaluation", models=[model], tables=[data, file_of(holidays)]).evaluate(
         model,
         data,
         target,
@@ -51,6 +53,7 @@ def evaluate(
         further={"exposure": exposure, "offset": offset, "trials": trials},
         out=out,
         plot=plot,
+        holidays=None if holidays is None else (holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         overwrite=overwrite,
@@ -65,6 +68,8 @@ def calibrate(
     exposure: prediction.Exposure = None,
     offset: prediction.Offset = None,
     trials: prediction.Trials = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = "holiday",
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -78,12 +83,13 @@ def calibrate(
     that these rows and new ones are drawn from the same distribution. The rows are read into
     memory.
     """
-    work_of("evaluation", models=[model], tables=[data]).calibrate(
+    work_of("evaluation", models=[model], tables=[data, file_of(holidays)]).calibrate(
         model,
         data,
         target,
         out,
         further={"exposure": exposure, "offset": offset, "trials": trials},
+        holidays=None if holidays is None else (holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         overwrite=overwrite,

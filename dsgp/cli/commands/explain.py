@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import predict as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 EXPLAIN_EXAMPLES = """\b
@@ -20,6 +20,8 @@ def explain(
     data: shared.Data,
     out: options.Out,
     keep: options.Keep = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = "holiday",
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -36,11 +38,12 @@ def explain(
     counts and other targets), without exposure and offset. With more than two classes, the names
     contain the label of the class: prediction_LABEL, contribution_LABEL_TERM.
     """
-    work_of("prediction", models=[model], tables=[data]).explain(
+    work_of("prediction", models=[model], tables=[data, file_of(holidays)]).explain(
         model,
         data,
         out,
         keep=keep,
+        holidays=None if holidays is None else (holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,

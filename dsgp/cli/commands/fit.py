@@ -15,7 +15,7 @@ from dsgp.cli.choices import (
 )
 from dsgp.cli.options import fit as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 FIT_EXAMPLES = """\b
@@ -39,6 +39,7 @@ Categories, groups and seasons (text is recognised automatically):
   dsgp fit births.csv --target births --term date \\
       --term 'date: Periodic(year)' \\
       --term 'date: Levels(part=weekday)' --out births.zarr
+  dsgp fit sales.csv --target sales --holidays US --out sales.zarr
 
 \b
 Interactions, by pairs of inputs and by projections:
@@ -76,6 +77,10 @@ def fit(
     exposure: options.Exposure = None,
     offset: options.Offset = None,
     trials: options.Trials = None,
+    holidays: options.Holidays = None,
+    holiday_column: options.HolidayColumn = "holiday",
+    days_before: options.DaysBefore = 0,
+    days_after: options.DaysAfter = 0,
     link: options.Link = Link.logit,
     class_weight: options.ClassWeight = None,
     multi_class: options.MultiClass = MultiClass.softmax,
@@ -120,7 +125,7 @@ def fit(
     option whose help names models is available for these models only. "The paper" is Gilboa, Saatçi
     and Cunningham, Scaling Multidimensional Inference for Structured Gaussian Processes.
     """
-    work_of("fitting", tables=[data]).fit(
+    work_of("fitting", tables=[data, file_of(holidays)]).fit(
         context,
         data,
         target,
@@ -131,6 +136,7 @@ def fit(
         drop_missing=drop_missing,
         weight=weight,
         further={"exposure": exposure, "offset": offset, "trials": trials},
+        holidays=(holidays, holiday_column, days_before, days_after),
         learner=learner,
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,

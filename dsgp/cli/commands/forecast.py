@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import forecast as options
 from dsgp.cli.options import predict, shared
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 FORECAST_EXAMPLES = """\b
@@ -49,7 +49,7 @@ def forecast(
     A model that needs other columns cannot be forecast by its dates: make a table of the rows to
     come, and use dsgp predict.
     """
-    work_of("forecasting", models=[model], tables=[holidays, history]).forecast(
+    work_of("forecasting", models=[model], tables=[file_of(holidays), history]).forecast(
         model,
         ahead,
         out,

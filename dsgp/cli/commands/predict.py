@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import predict as options
 from dsgp.cli.options import shared
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 PREDICT_EXAMPLES = """\b
@@ -34,6 +34,8 @@ def predict(
     exposure: options.Exposure = None,
     offset: options.Offset = None,
     trials: options.Trials = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = "holiday",
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -56,7 +58,7 @@ def predict(
     Inputs are matched by name; further columns are ignored. Columns to keep are copied unchanged:
     the text of a CSV file, the types of other tables.
     """
-    work_of("prediction", models=[model], tables=[data]).predict(
+    work_of("prediction", models=[model], tables=[data, file_of(holidays)]).predict(
         model,
         data,
         out,
@@ -65,6 +67,7 @@ def predict(
         quantiles=quantile,
         statistic=statistic,
         further={"exposure": exposure, "offset": offset, "trials": trials},
+        holidays=None if holidays is None else (holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,

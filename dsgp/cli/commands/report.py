@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import plot, predict, shared
 from dsgp.cli.options import report as options
-from dsgp.cli.work import work_of
+from dsgp.cli.work import file_of, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 REPORT_EXAMPLES = """\b
@@ -26,6 +26,8 @@ def report(
     exposure: predict.Exposure = None,
     offset: predict.Offset = None,
     trials: predict.Trials = None,
+    holidays: shared.Holidays = None,
+    holiday_column: shared.HolidayColumn = "holiday",
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -38,7 +40,7 @@ def report(
     the accuracy of predictions for held-out rows (--data), warnings, and how to make the model
     again. Charts show values under the pointer. Needs the optional dependencies "report".
     """
-    work_of("reports", models=[model], tables=[data]).report(
+    work_of("reports", models=[model], tables=[data, file_of(holidays)]).report(
         model,
         out,
         data=data,
@@ -46,6 +48,7 @@ def report(
         title=title,
         level=level,
         further={"exposure": exposure, "offset": offset, "trials": trials},
+        holidays=None if holidays is None else (holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         overwrite=overwrite,

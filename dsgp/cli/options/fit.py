@@ -67,6 +67,28 @@ Trials = Annotated[
     Option(metavar="COLUMN", help="binomial: column of the number of trials."),
 ]
 
+# Holidays of a column of dates.
+Holidays = Annotated[
+    str | None,
+    Option(
+        metavar="FILE|COUNTRY",
+        help="Add an input with the name of the holiday of each date: of a table with the columns "
+        "date and holiday, or of a country such as US (needs the package holidays). The table must "
+        "be one file with one column of dates.",
+    ),
+]
+HolidayColumn = Annotated[
+    str, Option(metavar="COLUMN", help="--holidays: name of the input that is added.")
+]
+DaysBefore = Annotated[
+    int,
+    Option(metavar="N", min=0, help="--holidays: days before each holiday with their own effects."),
+]
+DaysAfter = Annotated[
+    int,
+    Option(metavar="N", min=0, help="--holidays: days after each holiday with their own effects."),
+]
+
 # How the target depends on the functions.
 Link = Annotated[
     choices.Link,

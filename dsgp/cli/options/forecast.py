@@ -26,12 +26,12 @@ After = Annotated[
     ),
 ]
 Holidays = Annotated[
-    Path | None,
+    str | None,
     Option(
-        metavar="FILE",
+        metavar="FILE|COUNTRY",
         help="Holidays to come, for a model with a column of them: a table with the columns date "
-        "and holiday, whose names are those of the fit. Levels such as 'Easter -1' of the fit are "
-        "the days beside them.",
+        "and holiday, whose names are those of the fit, or a country such as US (needs the package "
+        "holidays). Levels such as 'Easter -1' of the fit are the days beside them.",
     ),
 ]
 HolidayColumn = Annotated[

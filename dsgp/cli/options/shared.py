@@ -16,6 +16,17 @@ Data = Annotated[
         "Large tables are read block by block.",
     ),
 ]
+Holidays = Annotated[
+    str | None,
+    Option(
+        metavar="FILE|COUNTRY",
+        help="Holidays, as for dsgp fit --holidays, if DATA has no column of them: a table with "
+        "the columns date and holiday, or a country such as US (needs the package holidays).",
+    ),
+]
+HolidayColumn = Annotated[
+    str, Option(metavar="COLUMN", help="--holidays: the model's column of holidays.")
+]
 Delimiter = Annotated[
     str,
     Option(metavar="CHARACTER", help="CSV: separator of fields, such as ';', or tab."),

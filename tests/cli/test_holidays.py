@@ -1,0 +1,109 @@
+"""``--holidays`` of the commands: a column of holidays that tables lack."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import dsgp
+from dsgp import holiday_levels
+from dsgp.cli import app
+from dsgp.errors import DataError, ParameterError
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """Sales of two years with a holiday and the day after it, the holidays, and a model."""
+    folder = tmp_path_factory.mktemp("shop")
+    random = np.random.default_rng(0)
+    day = pd.date_range("2021-01-01", periods=730)
+    price = random.uniform(1, 2, 730)
+    may = {"May Day": [f"{year}-05-01" for year in range(2021, 2024)]}
+    rest = {"Rest": [f"{year}-{month:02}-15" for year in (2021, 2022) for month in range(1, 13)]}
+    named = may | rest
+    holiday = holiday_levels(day, named, after=1)
+    y = price + 5.0 * (holiday == "Rest") - 3.0 * (holiday == "Rest +1")
+    table = pd.DataFrame({"day": day, "price": price, "y": y + 0.1 * random.standard_normal(730)})
+    table.to_csv(folder / "sales.csv", index=False)
+    table.drop(columns="price").to_csv(folder / "series.csv", index=False)
+    rows = [(on, name) for name, dates in named.items() for on in dates]
+    pd.DataFrame(rows, columns=["date", "holiday"]).to_csv(folder / "holidays.csv", index=False)
+    fit = ["fit", folder / "sales.csv", "--target", "y", "--holidays", folder / "holidays.csv"]
+    result = run(*fit, "--days-after", 1, "--term", "day: Linear", "--out", folder / "m.zarr")
+    assert result.exit_code == 0, result.output
+    return folder, table.assign(holiday=holiday)
+
+
+def test_fit_adds_holidays_and_so_do_the_other_commands(shop):
+    folder, table = shop
+    model = dsgp.load(folder / "m.zarr")
+    assert list(model.feature_names_in_) == ["day", "price", "holiday"]
+    given = ["--holidays", folder / "holidays.csv"]
+    for command, expected in (
+        ("predict", model.predict(table)),
+        ("explain", model.explain(table)["prediction"]),
+    ):
+        out = folder / f"{command}.csv"
+        run(command, folder / "m.zarr", folder / "sales.csv", "--out", out, *given)
+        found = pd.read_csv(out)
+        column = "mean" if command == "predict" else "prediction"
+        np.testing.assert_allclose(found[column], expected, rtol=1e-9)
+    result = run("evaluate", folder / "m.zarr", folder / "sales.csv", "--target", "y", *given)
+    error = np.sqrt(np.mean((table["y"] - model.predict(table)) ** 2))
+    assert f"root mean squared error: {error:.6g}" in result.output
+    assert error < 0.2
+    with pytest.raises(DataError, match="holiday"):
+        run("predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv")
+
+
+def test_holidays_of_a_country_need_the_package(shop, monkeypatch):
+    folder, _ = shop
+
+    def country_holidays(country, years):
+        return {pd.Timestamp(year, 5, 1).date(): "May Day" for year in years}
+
+    package = SimpleNamespace(country_holidays=country_holidays)
+    monkeypatch.setitem(sys.modules, "holidays", package)
+    fit = ["fit", folder / "series.csv", "--target", "y", "--holidays", "XX"]
+    fit += ["--term", "day: Linear", "--out", folder / "xx.zarr"]
+    assert run(*fit).exit_code == 0
+    ahead = ["forecast", folder / "xx.zarr", "--ahead", 150, "--out", folder / "ahead.csv"]
+    assert run(*ahead, "--after", "2022-12-31", "--freq", "D", "--holidays", "XX").exit_code == 0
+    named = pd.read_csv(folder / "ahead.csv").set_index("day")["holiday"]
+    assert named[named != "none"].index.tolist() == ["2023-05-01"]
+    monkeypatch.setitem(sys.modules, "holidays", None)
+    with pytest.raises(ParameterError, match=r'--holidays XX: .* pip install "\.\[holidays\]"'):
+        run(*fit, "--overwrite")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--holiday-column", "price"], "adds the column 'price', which DATA has"),
+        (["--drop", "day"], "needs one column of dates among the inputs, and there are none"),
+    ],
+)
+def test_fit_says_what_holidays_need(shop, options, message):
+    folder, _ = shop
+    fit = ["fit", folder / "sales.csv", "--target", "y", "--out", folder / "none.zarr"]
+    with pytest.raises(ParameterError, match=message):
+        run(*fit, "--holidays", folder / "holidays.csv", *options)
+    with pytest.raises(ParameterError, match="are of --holidays; give it, too"):
+        run(*fit, "--days-after", 1)
+    with pytest.raises(ParameterError, match="DATA must be one file"):
+        run("fit", f"{folder}/s*.csv", *fit[2:], "--holidays", folder / "holidays.csv")
+    with pytest.raises(ParameterError, match="reads no column 'h'; it reads 'day', 'price'"):
+        run(
+            "predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv",
+            "--holidays", folder / "holidays.csv", "--holiday-column", "h",
+        )  # fmt: skip
