@@ -13,11 +13,13 @@ from dsgp.errors import DataError, StorageError
 
 
 def file_of(holidays: str | None) -> Path | None:
-    """Return the file that ``--holidays`` names; None for a country, which has no extension."""
+    """Return the file that ``--holidays`` names; None for a country, such as US."""
     if holidays is None:
         return None
-    is_file = bool(Path(holidays).suffix) or address_of(holidays) is not None
-    return Path(holidays) if is_file else None
+    path = Path(holidays)
+    # An address has a slash, and a country neither that nor an extension.
+    is_file = bool(path.suffix) or len(path.parts) > 1 or path.is_file()
+    return path if is_file else None
 
 
 def work_of(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import dsgp
 from dsgp import holiday_levels
 from dsgp.cli import app
+from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
 
 
@@ -84,6 +85,16 @@ def test_holidays_of_a_country_need_the_package(shop, monkeypatch):
     monkeypatch.setitem(sys.modules, "holidays", None)
     with pytest.raises(ParameterError, match=r'--holidays XX: .* pip install "\.\[holidays\]"'):
         run(*fit, "--overwrite")
+
+
+def test_a_country_is_neither_a_path_nor_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "US").mkdir()
+    (tmp_path / "days").touch()
+    for text in ("days", "days.csv", "folder/days", "s3://bucket/days"):
+        assert file_of(text) is not None
+    for text in ("US", "DE", None):
+        assert file_of(text) is None
 
 
 @pytest.mark.parametrize(
