@@ -42,7 +42,7 @@ def format_alike(values: Sequence[float], digits: int = _DIGITS, least: float = 
     --------
     >>> from dsgp.alike import format_alike, written_alike
     >>> format_alike([103.3, 57.81]), format_alike([12340.0, 59.0]), format_alike([1e-3, 1e7])
-    ('.1f', ',.0f', '.3e')
+    ('z.1f', ',.0f', '.3e')
     >>> written_alike([12345.6, 59.3, float("nan")])
     ['12,346', '59', '–']
     """
@@ -58,7 +58,7 @@ def format_alike(values: Sequence[float], digits: int = _DIGITS, least: float = 
     for of_smallest, most in _CHOICES:
         decimals = max(digits - 1 - largest, of_smallest - 1 - smallest, 0)
         if max(largest + 1, 1) + decimals <= most:
-            return f"{',' if sizes.max() >= _GROUPED else ''}.{decimals}f"
+            return f"z{',' if sizes.max() >= _GROUPED else ''}.{decimals}f"  # no -0.0
     return f".{digits - 1}e"
 
 
