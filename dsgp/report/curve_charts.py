@@ -24,6 +24,9 @@ from dsgp.report.marks import (
 from dsgp.report.words import fine
 from dsgp.terms import Floats
 
+# Single rows that are drawn larger.
+_FEW = 150
+
 
 def curve(
     x: Floats,
@@ -65,7 +68,12 @@ def curve(
         below = [
             {
                 "data": {"values": records(x=rows[0], m=rows[1])},
-                "mark": {"type": "circle", "size": 12, "opacity": 0.4, "color": FAINT},
+                "mark": {
+                    "type": "circle",
+                    "size": 12 if len(rows[0]) > _FEW else 36,
+                    "opacity": 0.4 if len(rows[0]) > _FEW else 0.6,
+                    "color": FAINT,
+                },
                 "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},
             }
         ]
