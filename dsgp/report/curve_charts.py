@@ -67,7 +67,7 @@ def curve(
         quantity["scale"] = {"zero": False}
         below = [
             {
-                "data": {"values": records(x=rows[0], m=rows[1])},
+                "data": {"values": _beside(x, rows)},
                 "mark": {
                     "type": "circle",
                     "size": 12 if len(rows[0]) > _FEW else 36,
@@ -145,6 +145,12 @@ def curve(
         layer=layers,
         resolve={"scale": {"y": "independent"}},
     )
+
+
+def _beside(x: Floats, rows: tuple[Floats, Floats]) -> list[dict[str, float]]:
+    """Return single rows, whose inputs have the digits of those of the curve: one may be alone."""
+    inputs = fine(np.concatenate([x, rows[0]]))[len(x) :]
+    return [{"x": at, "m": value} for at, value in zip(inputs, fine(rows[1]), strict=True)]
 
 
 def few_values(

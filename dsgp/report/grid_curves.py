@@ -126,7 +126,7 @@ def observed_share(view: GridView, share: Floats, drawn: Charts) -> Figure | Non
     some = view.posterior["mean"].isel({dim: slice(None, None, stride)})
     axis, x = along(some, dim)
     rows = records(x=x, m=share[::stride])
-    height = {"field": "m", "type": "quantitative", "title": "observed cells"}
+    height: Spec = {"field": "m", "type": "quantitative", "title": "observed cells"}
     height |= {"axis": {"format": ".0%", "tickCount": 4}, "scale": {"domainMin": 0}}
     where = tooltip_of(str(axis.get("title")), "", 0.5, axis)[0]
     spec = chart(
@@ -212,10 +212,11 @@ def _correlation(axis: GridAxis, kernels: list[Any], weights: Floats) -> tuple[F
     """Correlation at distances from zero to where it has faded, or to the extent of the field."""
 
     def at(lags: Floats) -> Floats:
-        return sum(
+        parts = [
             weight * kernel.covariance(np.zeros(1), lags)[0] / float(kernel.variance or 1.0)
             for kernel, weight in zip(kernels, weights, strict=True)
-        )  # type: ignore[return-value]
+        ]
+        return np.sum(parts, axis=0)
 
     extent = float(axis.points[-1] - axis.points[0])
     if axis.is_closed and axis.circle is not None:

@@ -384,7 +384,7 @@ def _of_lengths(model: GridGP) -> list[Caution]:
         extent = float(axis.points[-1] - axis.points[0])
         for c, kernel in enumerate(kernels):
             part = f" (part {c + 1})" if len(kernels) > 1 else ""
-            length = float(kernel[axis.name].lengthscale)
+            length = float(kernel[axis.name].lengthscale or 0.0)
             if length < step:
                 rough.append(f"{axis.name}{part}")
             elif length > _WHOLE * extent and not axis.is_closed:

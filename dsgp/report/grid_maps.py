@@ -165,6 +165,8 @@ def _drawn(
     ax = fig.subplots()
     draw_map(ax, part[word], scale[0])
     blanks = draw_blanks(ax, part[word], mean, word == "observed")
+    for layer in ax.collections:  # a long coast as lines would be larger than all pixels
+        layer.set_rasterized(True)
     ax.set_aspect(aspect)
     if _runs_down(view, down):
         ax.invert_yaxis()

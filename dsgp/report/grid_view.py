@@ -177,21 +177,15 @@ class GridView:
         assert series is not None
         if drawn is None:
             return [{dim: k for dim, k in self.slices()[0].items() if dim != series}]
-        parts = [part for _, part in maps]
-        known = np.stack([np.isfinite(part["mean"].values) for part in parts])
-        counts = np.stack(
-            [
-                np.isfinite(part["observed"].values) if self.observed is not None else there
-                for part, there in zip(parts, known, strict=True)
-            ]
-        )
-        if series in drawn:  # along one axis of the map
-            axis = 1 + drawn.index(series)
-            known, counts = known.any(axis=(0, axis)), counts.sum(axis=(0, axis))
-            dims = [dim for dim in drawn if dim != series]
-        else:
-            known, counts = known.any(axis=0), counts.sum(axis=0)
-            dims = list(drawn)
+        there = np.stack([np.isfinite(part["mean"].values) for _, part in maps])
+        seen = there
+        if self.observed is not None:
+            seen = np.stack([np.isfinite(part["observed"].values) for _, part in maps])
+        # Along one axis of the map, or across the maps.
+        across = (0, 1 + drawn.index(series)) if series in drawn else (0,)
+        dims = [dim for dim in drawn if dim != series]
+        known = np.asarray(there.any(axis=across))
+        counts = np.asarray(seen.sum(axis=across))
         if not known.any():
             return []
         chosen = [_nearest_to_centre(known & (counts == counts[known].max()))]
