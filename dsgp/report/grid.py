@@ -135,15 +135,13 @@ def again_of_grid(model: GridGP, target: str) -> Again:
     name = None if field is None else field.template.name
     variable = str(name or "field")
     text = f'da = xr.open_dataset("field.nc")[{variable!r}]  # the field of the fit'
-    options = []
+    given = []
     if field is not None and "excluded by the mask" in field.left_out:
-        options.append("mask=mask")
+        given.append("mask")
     if field is not None and field.domain is not None:
-        options.append("domain=domain")
-    extra = "".join(f", {option}" for option in options)
-    note = (
-        "# The mask and the domain are not kept by name: give those of the fit.\n" if extra else ""
-    )
+        given.append("domain")
+    extra = "".join(f", {word}={word}" for word in given)
+    note = f"# The {' and the '.join(given)} of the fit are to be given again.\n" if given else ""
     # Of a loaded model the kernels are those that were learned, not those that were given; arrays
     # have names instead of their numbers.
     without = ["kernels"] if model.kernels is model.kernels_ and model.learner is not None else []
@@ -152,17 +150,12 @@ def again_of_grid(model: GridGP, target: str) -> Again:
         for name in ("mean", "noise_variance")
         if isinstance(getattr(model, name), xr.DataArray)
     ]
-    known = (
-        f"model = GridGP(\n{_kernels(model)},\n    noise_variance="
-        f"{_noise(model)},\n    mean={_mean(model)},\n    transform={model.transform_!r},\n"
-        "    learner=None,\n)"
-    )
     code = (
         f"import xarray as xr\n\nimport dsgp\nfrom dsgp import GridGP\nfrom dsgp.kernels import *\n"
         f"from dsgp.transforms import *\n\n{text}\n{note}"
         f"# Learned from the beginning:\nmodel = {called(model, without)}\nmodel.fit(da{extra})\n\n"
-        f"# With the hyperparameters of this page, to six digits; nothing is learned:\n{known}\n"
-        f"model.fit(da{extra})\n\n"
+        f"# With the hyperparameters of this page, to six digits; nothing is learned:\n"
+        f"model = {_known(model)}\nmodel.fit(da{extra})\n\n"
         f"# A saved model holds the field:\n"
         f'model = dsgp.load("model.zarr")\nposterior = model.posterior()\n\n'
         f"# From the command line:\n#   dsgp smooth field.nc --variable {_quoted(variable)} "
@@ -171,25 +164,27 @@ def again_of_grid(model: GridGP, target: str) -> Again:
     return again_with(model, code)
 
 
-def _kernels(model: GridGP) -> str:
-    """Write the learned kernels as code, a dim per line."""
+def _known(model: GridGP) -> str:
+    """Write the call that makes a model with the hyperparameters that were learned."""
     parts = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
-    lines = ["    ["]
+    lines = ["GridGP(", "    ["]
     for part in parts:
         lines += ["        {"]
         lines += [f"            {dim!r}: {kernel!r}," for dim, kernel in part.items()]
         lines += ["        },"]
-    return "\n".join([*lines, "    ]"])
-
-
-def _noise(model: GridGP) -> str:
-    if model.noise_variance_ is None:
-        return "noise_variance"
-    return f"{model.noise_variance_:.6g}"
-
-
-def _mean(model: GridGP) -> str:
-    return repr(model.mean) if isinstance(model.mean, (str, int, float)) else "mean"
+    noise = model.noise_variance_
+    lines += [
+        "    ],",
+        f"    noise_variance={'noise_variance' if noise is None else f'{noise:.6g}'},",
+    ]
+    if isinstance(model.mean, xr.DataArray):
+        lines.append("    mean=mean,")
+    elif model.mean != "constant":
+        lines.append(f"    mean={model.mean!r},")
+    for name in ("transform_", "units"):
+        if getattr(model, name) is not None:
+            lines.append(f"    {name.rstrip('_')}={getattr(model, name)!r},")
+    return "\n".join([*lines, "    learner=None,", ")"])
 
 
 def _quoted(name: str) -> str:

@@ -114,10 +114,10 @@ def dims_of(model: GridGP, view: GridView) -> list[Dim]:
     rows = []
     for axis in model._axes:
         coordinate = view.posterior.coords[axis.name]
-        ends = names_of(coordinate[[0, -1]])
+        ends = names_of(coordinate[[0, -1] if len(axis) > 1 else [0]])
         step = _step_of(axis)
         if len(axis) == 1:
-            ends, step = ends[:1], "–"
+            step = "–"
         rows.append(
             Dim(
                 axis.name,
@@ -252,6 +252,8 @@ def _noise_of(model: GridGP) -> float:
 
 def _along(kernel: Any, axis: GridAxis) -> str:
     """Write the lengthscale of a kernel, in the unit of the coordinate and in steps."""
+    if kernel.lengthscale is None:  # of a dim with one cell
+        return "–"
     length = float(kernel.lengthscale)
     told = _with_unit(length, axis)
     if len(axis) > 1:

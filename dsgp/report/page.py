@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from sklearn.utils.validation import check_is_fitted
 
@@ -254,7 +255,8 @@ def _page(
     return template.render(
         title=title or f"{type(model).__name__} of {target}",
         made_by=MADE_BY,
-        drawn_by=versions(),
+        drawn_by=versions()
+        + (f", maps by Matplotlib {mpl.__version__}" if more.get("grid") else ""),
         date=datetime.now(UTC).strftime("%d %B %Y"),
         style=(source / "style.css").read_text(encoding="utf-8"),
         script=(source / "page.js").read_text(encoding="utf-8"),
