@@ -115,16 +115,13 @@ def dims_of(model: GridGP, view: GridView) -> list[Dim]:
     for axis in model._axes:
         coordinate = view.posterior.coords[axis.name]
         ends = names_of(coordinate[[0, -1] if len(axis) > 1 else [0]])
-        step = _step_of(axis)
-        if len(axis) == 1:
-            step = "–"
         rows.append(
             Dim(
                 axis.name,
                 _kind_of(axis),
                 f"{axis.n_outer:,}",
                 " to ".join(ends),
-                step,
+                _step_of(axis),
                 _chunks_of(chunks.get(axis.name, ())),
             )
         )
@@ -132,6 +129,8 @@ def dims_of(model: GridGP, view: GridView) -> list[Dim]:
 
 
 def _step_of(axis: GridAxis) -> str:
+    if len(axis) == 1:
+        return "–"
     if axis.step is not None:
         return _with_unit(axis.step, axis)
     steps = np.diff(axis.points)

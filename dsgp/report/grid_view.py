@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError, StorageError
 from dsgp.estimators.grid import GridGP
 from dsgp.grid.axes import GridAxis
+from dsgp.grid.coded import read_values
 from dsgp.plotting.grids import moments_of, slice_title
 from dsgp.plotting.maps import is_latitude
 
@@ -154,7 +155,7 @@ class GridView:
         if self.observed is not None:
             # By position: float32 and float64 coordinates of one grid need not be equal.
             seen = self.observed.transpose(*self.sizes).isel(chosen)
-            part = part.assign(observed=(seen.dims, np.asarray(seen.values, dtype=np.float64)))
+            part = part.assign(observed=(seen.dims, read_values(seen)))
         return part.load()
 
     def title_of(self, chosen: Mapping[str, int]) -> str:
