@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import xarray as xr
-
 from dsgp.estimators.grid import GridGP
-from dsgp.report.facts import Again, again_with, called
+from dsgp.report.grid_again import again_of_grid
 from dsgp.report.grid_curves import correlations, observed_share, series
 from dsgp.report.grid_facts import (
     Component,
@@ -93,7 +91,7 @@ def grid_page(
         "columns": [],
         "treatment": treatment_of(model, counts),
         "grid": grid,
-        "again": again_of_grid(model, target),
+        "again": again_of_grid(model),
     }
 
 
@@ -127,65 +125,3 @@ def _chosen(view: GridView, drawn_any: bool) -> str:
                 "average."
             )
     return " ".join(said)
-
-
-def again_of_grid(model: GridGP, target: str) -> Again:
-    """Describe how to make a model of a field again."""
-    field = getattr(model, "field_", None)
-    name = None if field is None else field.template.name
-    variable = str(name or "field")
-    text = f'da = xr.open_dataset("field.nc")[{variable!r}]  # the field of the fit'
-    given = []
-    if field is not None and "excluded by the mask" in field.left_out:
-        given.append("mask")
-    if field is not None and field.domain is not None:
-        given.append("domain")
-    extra = "".join(f", {word}={word}" for word in given)
-    note = f"# The {' and the '.join(given)} of the fit are to be given again.\n" if given else ""
-    # Of a loaded model the kernels are those that were learned, not those that were given; arrays
-    # have names instead of their numbers.
-    without = ["kernels"] if model.kernels is model.kernels_ and model.learner is not None else []
-    without += [
-        name
-        for name in ("mean", "noise_variance")
-        if isinstance(getattr(model, name), xr.DataArray)
-    ]
-    code = (
-        f"import xarray as xr\n\nimport dsgp\nfrom dsgp import GridGP\nfrom dsgp.kernels import *\n"
-        f"from dsgp.transforms import *\n\n{text}\n{note}"
-        f"# Learned from the beginning:\nmodel = {called(model, without)}\nmodel.fit(da{extra})\n\n"
-        f"# With the hyperparameters of this page, to six digits; nothing is learned:\n"
-        f"model = {_known(model)}\nmodel.fit(da{extra})\n\n"
-        f"# A saved model holds the field:\n"
-        f'model = dsgp.load("model.zarr")\nposterior = model.posterior()\n\n'
-        f"# From the command line:\n#   dsgp smooth field.nc --variable {_quoted(variable)} "
-        f"--out smooth.zarr --save-model model.zarr\n#   dsgp report model.zarr -o report.html\n"
-    )
-    return again_with(model, code)
-
-
-def _known(model: GridGP) -> str:
-    """Write the call that makes a model with the hyperparameters that were learned."""
-    parts = model.kernels_ if isinstance(model.kernels_, list) else [model.kernels_]
-    lines = ["GridGP(", "    ["]
-    for part in parts:
-        lines += ["        {"]
-        lines += [f"            {dim!r}: {kernel!r}," for dim, kernel in part.items()]
-        lines += ["        },"]
-    noise = model.noise_variance_
-    lines += [
-        "    ],",
-        f"    noise_variance={'noise_variance' if noise is None else f'{noise:.6g}'},",
-    ]
-    if isinstance(model.mean, xr.DataArray):
-        lines.append("    mean=mean,")
-    elif model.mean != "constant":
-        lines.append(f"    mean={model.mean!r},")
-    for name in ("transform_", "units"):
-        if getattr(model, name) is not None:
-            lines.append(f"    {name.rstrip('_')}={getattr(model, name)!r},")
-    return "\n".join([*lines, "    learner=None,", ")"])
-
-
-def _quoted(name: str) -> str:
-    return name if name.isidentifier() else repr(name)

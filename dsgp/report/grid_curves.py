@@ -231,14 +231,13 @@ def _correlation(axis: GridAxis, kernels: list[Any], weights: Floats) -> tuple[F
 
 def _reach_of(axis: GridAxis, lags: Floats, total: Floats, step: float) -> str:
     """Say at which distance the correlation is a half, beside the step of the grid."""
-    unit = distance_unit(axis)
     below = np.flatnonzero(total < 0.5)
-    told = f"The cells are {number(step, 3)}{unit} apart"
+    told = f"The cells are {number(step, 3)}{distance_unit(axis, step)} apart"
     if not len(below):
         return f"Above one half over the whole extent of the field. {told}."
     k = int(below[0])
     half = lags[k - 1] + (total[k - 1] - 0.5) / (total[k - 1] - total[k]) * (lags[k] - lags[k - 1])
     close = math.isfinite(half) and half < step
-    return f"One half at a distance of {number(float(half), 3)}{unit}. {told}" + (
+    return f"One half at a distance of {number(float(half), 3)}{distance_unit(axis)}. {told}" + (
         ", so that a cell says little about its neighbours." if close else "."
     )

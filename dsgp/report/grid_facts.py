@@ -153,7 +153,7 @@ def _chunks_of(sizes: Sequence[int]) -> str:
 
 
 def _with_unit(value: float, axis: GridAxis, digits: int = 3) -> str:
-    return f"{number(value, digits)}{distance_unit(axis)}"
+    return f"{number(value, digits)}{distance_unit(axis, value)}"
 
 
 def treatment_of(model: GridGP, counts: Counts) -> list[str]:
@@ -421,5 +421,6 @@ def headlines_of_grid(model: GridGP, counts: Counts, left: Left | None) -> list[
         told.append(("of these filled", share_of(counts.n_filled / counts.n_inside)))
     if left is not None:
         told.append(("variance explained (observed cells)", share_of(left.explained)))
-    told.append(("noise, standard deviation", number(math.sqrt(_noise_of(model)))))
+    scale = "" if model.transform_ is None else f" ({model.transform_.name} scale)"
+    told.append((f"noise, standard deviation{scale}", number(math.sqrt(_noise_of(model)))))
     return told

@@ -224,9 +224,11 @@ def _cells(part: xr.Dataset) -> dict[str, Any]:
     return told
 
 
-def distance_unit(axis: GridAxis) -> str:
+def distance_unit(axis: GridAxis, value: float = 0.0) -> str:
     """Return what follows a distance along a dim: its unit, with a space where it is a word."""
     unit = axis.unit or ""
+    if axis.is_time and value == 1:
+        return f" {unit.removesuffix('s')}"
     if unit in ("degrees_north", "degrees_east", "degrees", "degree"):
         return "°"
     return f" {unit}" if unit else ""

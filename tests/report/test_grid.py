@@ -16,6 +16,7 @@ from dsgp import GridGP
 from dsgp.cli import main
 from dsgp.errors import DataError, DataWarning, MemoryLimitError, ParameterError, StorageError
 from dsgp.kernels import Matern32, Matern52, Periodic
+from dsgp.report.grid_again import again_of_grid
 from dsgp.report.grid_held_out import held_out_cells
 from dsgp.report.grid_view import GridView
 from dsgp.report.rendering import Charts
@@ -139,7 +140,7 @@ def test_words_and_tables_say_what_the_model_says():
     for name, variance in (("field, part 1", 2.0), ("field, part 2", 0.5), ("noise", 0.1)):
         assert f"{name} {variance**0.5:.3g} {100 * variance / total:.1f}%" in words
     assert "4 days = 4 steps (Matern32)" in words
-    assert "time dates 3 2024-06-01 to 2024-06-03 1 days –" in words
+    assert "time dates 3 2024-06-01 to 2024-06-03 1 day –" in words
     assert "lat numbers 6 45 °N to 40 °N 1° –" in words
     n_seen, n_inside = int(da.notnull().sum()), int(model.posterior()["mean"].notnull().sum())
     n_empty = 126 - n_inside
@@ -413,6 +414,44 @@ def test_a_fit_that_did_not_converge_has_a_warning():
     model = _fitted(da)
     model.converged_, model.residual_ = False, 0.01
     assert "Warning: The solver did not converge" in _words(report.grid_report_page(model))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"transform": "log", "units": {"time": "hours"}, "tol": 1e-7},
+        {"mean": "zero", "scales": 2},
+    ],
+)
+def test_the_code_of_a_page_makes_the_model_again(options, tmp_path):
+    _, da = _field(n_times=3)
+    model = GridGP(scales=options.pop("scales", 1), **options).fit(da)
+    model.save(tmp_path / "model.zarr")
+    again = again_of_grid(model)
+    code = again.code.replace("field.nc", str(tmp_path / "field.nc"))
+    da.to_netcdf(tmp_path / "field.nc")
+    first, second = code.split("# With the hyperparameters of this page")
+    names = {}
+    for part, tolerance in ((first, 1e-9), ("#" + second.split("# A saved")[0], 1e-4)):
+        exec(part, names)
+        _close(names["model"].posterior()["mean"], model.posterior()["mean"], tolerance)
+    assert "--variable sst --out" in code
+    loaded = again_of_grid(dsgp.load(tmp_path / "model.zarr")).code
+    assert loaded.split("# With")[1] == again.code.split("# With")[1]
+
+
+def test_arrays_and_what_is_given_again_have_names_in_the_code():
+    truth, da = _field(n_times=3)
+    mean = xr.full_like(truth, 15.0)
+    noise = xr.full_like(truth, 0.1)
+    model = GridGP(KEPT, noise, learner=None, mean=mean).fit(
+        da, mask=truth.lon > 0, domain=truth.lon > 0
+    )
+    code = again_of_grid(model).code
+    assert "    mean=mean,\n    noise_variance=noise_variance,\n)" in code
+    assert "model.fit(da, mask=mask, domain=domain)" in code
+    compile(code, "page", "exec")
 
 
 # ---------------------------------------------------------------------- stores
