@@ -75,7 +75,10 @@ def series(
             "point."
         ]
         if rows is not None:
-            words.append("Grey points: observed values.")
+            noise = model.noise_variance_
+            size = "" if noise is None else f" of standard deviation {number(math.sqrt(noise), 3)}"
+            scale = "" if model.transform_ is None else f" on the {model.transform_.name} scale"
+            words.append(f"Grey points: observed values, which have noise{size}{scale}.")
         if stride > 1:
             words.append(
                 f"One in {stride:,} of the {view.sizes[dim]:,} cells along {dim} is drawn."
