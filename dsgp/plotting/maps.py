@@ -240,7 +240,7 @@ def shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
 
 
 def is_latitude(part: xr.DataArray, dim: str) -> bool:
-    """Tell whether a dim is one of latitudes, by its name or its unit."""
+    """Return whether a dim is one of latitudes, by its name or its unit."""
     return dim.lower() in _LATITUDES or "°N" in line_of(part, dim).name
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from dsgp.estimators.grid import GridGP
 from dsgp.report.grid_again import again_of_grid
+from dsgp.report.grid_cautions import cautions_of_grid
 from dsgp.report.grid_curves import correlations, observed_share, series
 from dsgp.report.grid_facts import (
     Component,
     Counts,
     Dim,
-    cautions_of_grid,
     components_of,
     dims_of,
     headlines_of_grid,

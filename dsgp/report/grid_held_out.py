@@ -28,7 +28,7 @@ _MOST_BETWEEN, _NUMBERS_A_CELL = 20_000, 24
 
 @dataclass(frozen=True)
 class _Predicted:
-    """Predictions of new observations, as of a model; normal on the scale that is modelled.
+    """Predictions of new observations, normal on the scale that is modelled.
 
     Attributes
     ----------

@@ -195,7 +195,7 @@ def _drawn(
 
 
 def _runs_down(view: GridView, dim: str) -> bool:
-    """Tell whether a vertical coordinate ascends downwards: a depth, by CF's attribute."""
+    """Return whether a vertical coordinate ascends downwards: a depth, by CF's attribute."""
     return str(view.posterior.coords[dim].attrs.get("positive", "")).lower() == "down"
 
 

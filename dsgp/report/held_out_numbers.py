@@ -22,8 +22,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Single rows in a chart, evenly spread; groups of rows with like predictions.
 _CLOUD, _GROUPS = 500, 20
 _OF_CELLS = (
-    " They count cells as independent; the errors of neighbours are alike, so that chance matters "
-    "more than they show."
+    " They count cells as independent; the errors of neighbours are alike, so that the uncertainty "
+    "is larger than they show."
 )
 # How far from nominal a coverage must be to be warned of, beside chance.
 _FAR = 0.03
