@@ -65,7 +65,8 @@ class GridReported(Shown):
         StorageError
             If the model does not hold its field, and no posterior is given.
         MemoryLimitError
-            If the held-out values are too many.
+            If the field, or the held-out values, are too many for their posterior to fit into
+            memory.
 
         Examples
         --------

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
+from dsgp import memory
 from dsgp.errors import DataError, StorageError
 from dsgp.estimators.grid import GridGP
 from dsgp.grid.axes import GridAxis
@@ -22,6 +23,8 @@ from dsgp.plotting.maps import is_latitude
 
 # Cells along a side of a map; of more every second, third, … is drawn.
 _MOST_CELLS = 256
+# Numbers of 8 bytes per cell that a posterior and residuals take beside the field: measured, 9.
+_NUMBERS_A_CELL = 12
 # Cells along a curve.
 _MOST_POINTS = 400
 
@@ -55,8 +58,12 @@ class GridView:
             If a model that smoothed a field on disk is given no posterior.
         DataError
             If the posterior or the observations are not on the grid of the model.
+        MemoryLimitError
+            If the field is too large for a posterior beside it.
         """
         holds = hasattr(model, "field_")
+        if holds:
+            _require_memory(model)
         if posterior is None:
             if not holds:
                 raise StorageError(
@@ -206,6 +213,19 @@ def _nearest_to_centre(which: NDArray[np.bool_]) -> tuple[int, ...]:
     size = np.array(which.shape)
     distance = (((places + 0.5) / size - 0.5) ** 2).sum(axis=1)
     return tuple(int(k) for k in places[distance.argmin()])
+
+
+def _require_memory(model: GridGP) -> None:
+    """Refuse a field that has no room for its posterior beside it."""
+    n_cells = model.field_.values.size
+    # A loaded model makes the factor of its cells with gaps once more, as its fit did.
+    solved = model.field_.observed is None or "system" in vars(model._model)
+    per_cell = _NUMBERS_A_CELL + (0.0 if solved else 1.5 * model.n_neighbours)
+    memory.require(
+        f"the report of a field of {n_cells:,} cells",
+        8.0 * per_cell * n_cells,
+        "fit a part of it, or smooth it from disk to disk: dsgp smooth --report",
+    )
 
 
 def _require_grid(what: str, array: Any, axes: tuple[GridAxis, ...]) -> None:

@@ -269,8 +269,11 @@ def test_held_out_values_that_cannot_be_compared_are_refused(monkeypatch):
     with pytest.raises(DataError, match="have no log"):
         _held_out(_fitted(da, transform="log", mean=15.0), truth - 100)
     posterior = model.posterior()
-    monkeypatch.setattr("dsgp.report.grid_held_out.memory.available", lambda: 1000.0)
+    monkeypatch.setattr("dsgp.report.grid_held_out.memory.available", lambda: 30_000.0)
     with pytest.raises(MemoryLimitError, match="210 held-out cells"):
+        _held_out(model, truth, posterior)
+    monkeypatch.setattr("dsgp.report.grid_view.memory.available", lambda: 20_000.0)
+    with pytest.raises(MemoryLimitError, match="report of a field of 210 cells"):
         _held_out(model, truth, posterior)
 
 
