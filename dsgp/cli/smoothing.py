@@ -79,19 +79,20 @@ def smooth(
         estimator = field_model_of(dataset, da, context.params, saved_model)
         available = memory.available() if limit is None else limit
         needed = _bytes_needed(da, limit)
-        n_cells = None
+        whole = None
         if needed <= available:
-            n_cells = _in_memory(estimator, dataset, da, wanted, labels, places, overwrite)
-        if n_cells is None:
+            whole = _in_memory(estimator, dataset, da, wanted, labels, places, overwrite)
+        if whole is None:
             _require_simple(context, needed, places)
-    if n_cells is not None:
+    if whole is not None:
         if scheduler is not None:
             one_line("Note", "the field fits into memory, so that --scheduler was not used")
-        _report_saved(estimator, labels, wanted, n_cells, out)
+        _report_saved(estimator, labels, wanted, int(whole["mean"].count()), out)
         if save_model is not None:
             typer.echo(f"model saved in {without_secrets(str(save_model))}")
         if report is not None:
-            _write_page(estimator, report)
+            plain = not (include_noise or keep_observed)
+            _write_page(estimator, report, posterior=whole if plain else None)
         return
     with on_cluster(scheduler, performance_report), _speaking_of_options(out):
         done = estimator.smooth_store(
@@ -187,8 +188,8 @@ def _in_memory(
     labels: Labels,
     places: _Places,
     overwrite: bool,
-) -> int | None:
-    """Write the posterior and save the model; return how many cells there are.
+) -> xr.Dataset | None:
+    """Write the posterior and save the model; return what was written.
 
     With gaps it may turn out to need more memory: then None, and the field goes in pieces, too.
     """
@@ -200,10 +201,9 @@ def _in_memory(
         if wanted.keep_observed:
             result = with_observed(result, estimator, wanted.include_noise)
         write(result, dataset, str(da.name), place, labels)
-        n_cells = int(result["mean"].count())
         if places.save_model is not None:
             estimator.save(places.save_model, overwrite)
-        return n_cells
+        return result
     return None
 
 

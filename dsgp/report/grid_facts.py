@@ -190,7 +190,7 @@ def _observed_of(counts: Counts) -> str:
     if counts.n_filled is None:
         return f"{said}."
     if not counts.n_filled:
-        return f"{said}; none is missing that has a posterior."
+        return f"{said}; so is every cell that has a posterior."
     return f"{said}; {counts.n_filled:,} missing cells are filled."
 
 
