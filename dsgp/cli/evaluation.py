@@ -125,6 +125,7 @@ def _read(
             f"{str(model)!r} is of type {type(fitted).__name__}, and evaluate and calibrate are of "
             "models of a number in a table: regressors, counts, rates"
             + (" (dsgp report --data judges classes)" if isinstance(fitted, ClassEstimator) else "")
+            + (" (dsgp report --data judges fields)" if isinstance(fitted, GridGP) else "")
         )
     roles = {role: name for role, name in further.items() if name is not None}
     beside = [target, *roles.values()]

@@ -37,8 +37,8 @@ def bytes_of(text: str) -> float:
     return size
 
 
-def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
-    """Return the variable that is meant, or the only one that can be."""
+def chosen(dataset: xr.Dataset, variable: str | None, path: str, option: str = "--variable") -> str:
+    """Return the variable that is meant by an option, or the only one that can be."""
     suited = _suited(dataset)
     if variable is None:
         if len(suited) == 1:
@@ -49,7 +49,7 @@ def chosen(dataset: xr.Dataset, variable: str | None, path: str) -> str:
                 f"{_listed(dataset)}{why_no_field(dataset)}"
             )
         raise DataError(
-            f"{path!r} has {len(suited)} variables to choose from; name one: --variable "
+            f"{path!r} has {len(suited)} variables to choose from; name one: {option} "
             + " | ".join(suited)
         )
     if variable not in dataset.data_vars:

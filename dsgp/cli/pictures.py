@@ -42,8 +42,8 @@ def plot(
     fitted = load(Reach.of(storage_options, [model]).place(model))
     if isinstance(fitted, GridGP):
         raise ParameterError(
-            f"{str(model)!r} is a model of a grid, which has no terms: dsgp.plotting.plot_field "
-            "draws its posteriors"
+            f"{str(model)!r} is a model of a grid, which has no terms: dsgp report draws its "
+            "maps, and dsgp.plotting.plot_field its posteriors"
         )
     models = fitted.estimators_ if isinstance(fitted, ClassEstimator) else [fitted]
     pages = []

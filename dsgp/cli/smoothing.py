@@ -19,7 +19,9 @@ from dsgp.cli.choices import Transform
 from dsgp.cli.clusters import on_cluster
 from dsgp.cli.field_models import field_model_of
 from dsgp.cli.messages import one_line
+from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
+from dsgp.cli.reports import writing_of_pages
 from dsgp.cli.sources import expanded, opened
 from dsgp.cli.writing import command_line, type_of, write
 from dsgp.errors import DataError, MemoryLimitError, ParameterError, StorageError
@@ -47,6 +49,7 @@ def smooth(
     include_noise: bool,
     quantile: Sequence[float] | None,
     save_model: Path | None,
+    report: Path | None,
     model: Path | None,
     memory_limit: str | None,
     scheduler: str | None,
@@ -64,6 +67,8 @@ def smooth(
     reach = Reach.of(storage_options, [*data, out, save_model, model])
     limit = None if memory_limit is None else fields.bytes_of(memory_limit)
     places = _places(reach, data, out, save_model, model, overwrite)
+    if report is not None:
+        _require_page(report, [*places.data, model, out, save_model], overwrite)
     wanted = _Wanted(mask, domain, keep_observed, include_noise, quantile)
     with opened(places.data, group) as dataset:
         name = fields.chosen(dataset, variable, str(places.data[0]))
@@ -74,20 +79,23 @@ def smooth(
         estimator = field_model_of(dataset, da, context.params, saved_model)
         available = memory.available() if limit is None else limit
         needed = _bytes_needed(da, limit)
-        n_cells = None
+        whole = None
         if needed <= available:
-            n_cells = _in_memory(estimator, dataset, da, wanted, labels, places, overwrite)
-        if n_cells is None:
+            whole = _in_memory(estimator, dataset, da, wanted, labels, places, overwrite)
+        if whole is None:
             _require_simple(context, needed, places)
-    if n_cells is not None:
+    if whole is not None:
         if scheduler is not None:
             one_line("Note", "the field fits into memory, so that --scheduler was not used")
-        _report_saved(estimator, labels, wanted, n_cells, out)
+        _report_saved(estimator, labels, wanted, int(whole["mean"].count()), out)
         if save_model is not None:
             typer.echo(f"model saved in {without_secrets(str(save_model))}")
+        if report is not None:
+            plain = not (include_noise or keep_observed)
+            _write_page(estimator, report, posterior=whole if plain else None)
         return
     with on_cluster(scheduler, performance_report), _speaking_of_options(out):
-        report = estimator.smooth_store(
+        done = estimator.smooth_store(
             places.data[0],
             name,
             places.out,
@@ -100,7 +108,10 @@ def smooth(
             labels=labels,
         )
     _report_saved(estimator, labels, wanted, da.size, out)
-    _report_pieces(report)
+    _report_pieces(done)
+    if report is not None:
+        with opened(places.data) as dataset, opened([places.out]) as result:
+            _write_page(estimator, report, posterior=result, observed=dataset[name])
 
 
 @dataclass(frozen=True)
@@ -177,8 +188,8 @@ def _in_memory(
     labels: Labels,
     places: _Places,
     overwrite: bool,
-) -> int | None:
-    """Write the posterior and save the model; return how many cells there are.
+) -> xr.Dataset | None:
+    """Write the posterior and save the model; return what was written.
 
     With gaps it may turn out to need more memory: then None, and the field goes in pieces, too.
     """
@@ -190,10 +201,9 @@ def _in_memory(
         if wanted.keep_observed:
             result = with_observed(result, estimator, wanted.include_noise)
         write(result, dataset, str(da.name), place, labels)
-        n_cells = int(result["mean"].count())
         if places.save_model is not None:
             estimator.save(places.save_model, overwrite)
-        return n_cells
+        return result
     return None
 
 
@@ -227,12 +237,31 @@ def _require_simple(context: typer.Context, needed: float, places: _Places) -> N
         if context.params[name] not in (None, False, [], (), Transform.none):
             option = f"--{name.replace('_', '-')}"
             raise ParameterError(f"{what}, for which there is no {option}; give more --memory")
+    if context.params["include_noise"] and context.params["report"] is not None:
+        raise ParameterError(
+            f"{what}: --report needs the std of the field, without --include-noise; leave one out, "
+            "or give more --memory"
+        )
     if context.params["domain"] not in ("all", *CHOICES):
         choices = ", ".join(CHOICES)
         raise ParameterError(f"{what}: --domain can be {choices} or all; give more --memory")
 
 
 # ---------------------------------------------------------------------- reporting
+
+
+def _require_page(path: Path, others: Sequence[Any], overwrite: bool) -> None:
+    """Raise, before anything is computed, if the page of ``--report`` cannot be written."""
+    writing = writing_of_pages()
+    writing.require_ending(path)
+    require_apart(path, others, "--report")
+    require_replaceable(path, writing.MADE_BY, overwrite)
+
+
+def _write_page(estimator: GridGP, path: Path, **field: Any) -> None:
+    """Write the page about a model, which may not hold its field."""
+    writing_of_pages().write_grid_report(estimator, path, **field)
+    typer.echo(f"report saved in {path}")
 
 
 def _report_saved(

@@ -14,6 +14,7 @@ from dsgp import storage
 from dsgp.errors import ParameterError, StorageError
 from dsgp.estimators.grid_fit import fit_field
 from dsgp.estimators.grid_options import Kernels, require_seed
+from dsgp.estimators.grid_reported import GridReported
 from dsgp.estimators.grid_saving import described, restored
 from dsgp.estimators.grid_store import OnDisk
 from dsgp.estimators.grid_summary import summary_of
@@ -23,10 +24,11 @@ from dsgp.grid.axes import GridAxis
 from dsgp.grid.model import FieldModel
 from dsgp.grid.targets import Targets
 from dsgp.kernels import Stationary
+from dsgp.models.summary import SummaryText
 from dsgp.transforms import Transform, require_quantiles
 
 
-class GridGP(Saved, OnDisk, BaseEstimator):
+class GridGP(GridReported, Saved, OnDisk, BaseEstimator):
     r"""Gaussian process regression of a field on a grid with any number of dimensions.
 
     .. math:: y = \mu + f + \varepsilon, \quad
@@ -355,7 +357,7 @@ class GridGP(Saved, OnDisk, BaseEstimator):
         targets.warn_beyond()
         return targets
 
-    def summary(self) -> str:
+    def summary(self) -> SummaryText:
         """Describe the fitted model in a few lines."""
         check_is_fitted(self)
         return summary_of(self)

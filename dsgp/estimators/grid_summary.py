@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from dsgp.grid.points import amplitude
+from dsgp.models.summary import SummaryText
 
 
 def _error_of(model: Any) -> str:
@@ -18,7 +20,7 @@ def _error_of(model: Any) -> str:
     return f" (error about {max(model.variance_error_, 0.0):.1%}{steps})"
 
 
-def summary_of(model: Any) -> str:
+def summary_of(model: Any) -> SummaryText:
     """Describe a fitted ``GridGP`` in a few lines."""
     sizes = ", ".join(f"{axis.name} {len(axis)}" for axis in model._axes)
     n = int(np.prod([len(axis) for axis in model._axes]))
@@ -58,4 +60,5 @@ def summary_of(model: Any) -> str:
         kind = " (Vecchia)" if model.method_ == "conjugate gradients" else ""
         lines.append(f"log marginal likelihood{kind}: {model.log_marginal_likelihood_:.6g}")
     lines.append(f"hyperparameters learned from: {model.learnt_from_}")
-    return "\n".join(lines)
+    text = "\n".join(lines)
+    return SummaryText(text, f"<pre>{escape(text)}</pre>")

@@ -6,11 +6,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
 from dsgp.models.summary import SummaryText
 
 
-class Reported:
-    """Reports of fitted models, and their summary below scikit-learn's diagram.
+class Shown:
+    """The summary of a fitted model below scikit-learn's diagram, in notebooks.
 
     Goes before ``BaseEstimator`` among the bases.
     """
@@ -18,6 +21,24 @@ class Reported:
     def summary(self) -> SummaryText:
         """Describe the fitted model."""
         raise NotImplementedError
+
+    def _summary_html(self) -> str:
+        """Return the summary of a fitted model; nothing of another one."""
+        return self.summary().html if _is_fitted(self) else ""
+
+    def _repr_html_inner(self) -> str:
+        diagram: str = super()._repr_html_inner()  # type: ignore[misc]
+        return diagram + self._summary_html()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in shown:
+            shown["text/html"] += self._summary_html()
+        return shown
+
+
+class Reported(Shown):
+    """Reports of fitted models of tables, and what notebooks show of them."""
 
     def report(
         self,
@@ -86,18 +107,10 @@ class Reported:
             self, path, X, y, target=target, title=title, level=level, extra=extra
         )
 
-    # ------------------------------------------------------------------ notebooks
 
-    def _summary_html(self) -> str:
-        """Return the summary of a fitted model; nothing of another one."""
-        return self.summary().html if hasattr(self, "model_") else ""
-
-    def _repr_html_inner(self) -> str:
-        diagram: str = super()._repr_html_inner()  # type: ignore[misc]
-        return diagram + self._summary_html()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        shown: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        if "text/html" in shown:
-            shown["text/html"] += self._summary_html()
-        return shown
+def _is_fitted(model: Any) -> bool:
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return False
+    return True

@@ -49,6 +49,9 @@ class Field:
         The user's layout, without its values.
     chunks : mapping of dim to tuple of int
         Of the user's dask array; empty if it was none.
+    left_out : mapping of reason to number of cells
+        Cells with a value that is not used: what attributes declare missing, and what a mask
+        excludes.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Field:
     domain: Bools | None
     template: xr.DataArray
     chunks: Mapping[Hashable, tuple[int, ...]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -126,6 +130,9 @@ class Field:
             _warn_if_inverted(usable, seen, "mask", "are not used")
             seen &= usable
             values[~seen] = np.nan
+        left_out = {reason: int(count) for reason, count in blanks.items()}
+        if n_masked := n_known - int(seen.sum()):
+            left_out["excluded by the mask"] = n_masked
         report_blanks(blanks, n_known, da.name)
         report_codes(Extremes().add(values), da.name, is_chosen=mask is not None)
         infinite = np.isinf(values)
@@ -155,7 +162,8 @@ class Field:
             )
         if region is not None:
             _warn_if_inverted(region, seen, "domain", "stay empty")
-        return cls(axes, values, None if seen.all() else seen, region, template, chunks)
+        observed = None if seen.all() else seen
+        return cls(axes, values, observed, region, template, chunks, left_out)
 
     @property
     def dims(self) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ class FieldSettings(Open):
     attrs: dict[str, Any]
     encoding: dict[str, Any]
     chunks: dict[str, list[_Count]]
+    left_out: Annotated[dict[str, _Count], Field(default_factory=dict)]
 
 
 class MeanSettings(Open):

@@ -72,6 +72,7 @@ def pack(field: Field) -> tuple[dict[str, Any], dict[str, Any]]:
             if key == "dtype" or isinstance(value, (int, float, str, bool, tuple, np.generic))
         },
         "chunks": {str(dim): list(sizes) for dim, sizes in field.chunks.items()},
+        "left_out": dict(field.left_out),
     }, tree
 
 
@@ -107,6 +108,7 @@ def unpack(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Field:
         tree.get("domain"),
         template,
         {dim: tuple(sizes) for dim, sizes in settings["chunks"].items()},
+        settings.get("left_out", {}),  # stores of earlier versions lack it
     )
 
 

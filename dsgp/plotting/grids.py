@@ -99,7 +99,7 @@ def plot_field(
     z = normal_quantile(level)
     if n_slices < 1:
         raise ParameterError(f"n_slices must be at least 1, got {n_slices}")
-    pair = _moments(posterior, variable)
+    pair = moments_of(posterior, variable)
     at = dict(at or {})
     drawn, others = _roles(pair["mean"], dims, at)
     slices = _slices(pair, others, at, n_slices)
@@ -112,7 +112,7 @@ def plot_field(
         _require_dims(observed, pair["mean"])
     # Of a lazy posterior only what is drawn is computed, mean and deviation at once.
     rows = [
-        (_title(pair, chosen), pair.isel(chosen).compute(), _beside(observed, pair, chosen))
+        (slice_title(pair, chosen), pair.isel(chosen).compute(), _beside(observed, pair, chosen))
         for chosen in slices
     ]
     name = _quantity(pair["mean"], variable) if target is None else target
@@ -134,7 +134,8 @@ def _pair(posterior: Any, variable: str | None) -> tuple[str, str]:
     return stored if stored in pairs else (f"{variable}_mean", f"{variable}_std")
 
 
-def _moments(posterior: Any, variable: str | None) -> xr.Dataset:
+def moments_of(posterior: Any, variable: str | None) -> xr.Dataset:
+    """Return mean and standard deviation of a posterior, whatever they are called in it."""
     names = _pair(posterior, variable)
     variables = list(map(str, getattr(posterior, "data_vars", ())))
     if not isinstance(posterior, xr.Dataset) or not set(names) <= set(variables):
@@ -189,7 +190,7 @@ def _nearest(pair: xr.Dataset | xr.DataArray, dim: str, values: Any) -> list[int
     axis = axis_of(pair, dim)
     distance = np.abs(axis.points[:, None] - axis.numbers(values))
     nearest = distance.argmin(axis=0)
-    return [len(axis) - 1 - int(i) if axis.descending else int(i) for i in nearest]
+    return [axis.n_outer - 1 - int(i) if axis.descending else int(i) for i in nearest]
 
 
 def _require_dims(observed: Any, mean: xr.DataArray) -> None:
@@ -210,7 +211,7 @@ def _beside(
     return observed.isel(where).compute()
 
 
-def _title(pair: xr.Dataset, chosen: Mapping[str, int]) -> str:
+def slice_title(pair: xr.Dataset, chosen: Mapping[str, int]) -> str:
     """Name a slice by its coordinates."""
     words = []
     for dim, i in chosen.items():

@@ -31,6 +31,7 @@ _NO_FIELD, _NOT_OBSERVED, _COAST = "#b7b4ac", "#ffffff", "#5d5a52"
 _MOST_CELLS = 1000  # along a side of a map: a panel has fewer pixels
 _SHOWN = (0.5, 99.5)  # percentiles between which colours change
 _SIDE = 3.1  # inches, of the longer side of a map
+_FEW_YEARS = 3  # below which dates of other calendars are counted in days
 _LATITUDES = ("lat", "latitude", "nav_lat")
 
 
@@ -64,10 +65,30 @@ def line_of(array: xr.DataArray, dim: str) -> Line:
     attrs = array.coords[dim].attrs
     if axis.kind == "datetime":
         return Line(date2num(array.coords[dim].values), "", True)
-    values = axis.points[::-1] if axis.descending else axis.points
+    if axis.kind == "cftime" and (years := _years(array.coords[dim].values)) is not None:
+        return Line(years, f"{attrs.get('long_name', dim)} (year, {axis.calendar})", False)
+    values = axis.points
+    if axis.repeated:  # the place at both ends of a circle
+        values = np.append(values, values[0] + (axis.circle or 0.0))
+    values = values[::-1] if axis.descending else values
     unit = axis.unit_label.replace("degrees_north", "°N").replace("degrees_east", "°E")
     name = str(attrs.get("long_name", dim))
     return Line(values, f"{name} ({unit})" if unit else name, False)
+
+
+def _years(dates: NDArray[Any]) -> Floats | None:
+    """Return dates of a calendar of cftime as years and parts of them, if these are several."""
+    if abs(dates[-1].year - dates[0].year) < _FEW_YEARS:
+        return None
+    starts = [
+        date.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0) for date in dates
+    ]
+    return np.array(
+        [
+            date.year + (date - start) / (start.replace(year=start.year + 1) - start)
+            for date, start in zip(dates, starts, strict=True)
+        ]
+    )
 
 
 def draw_maps(
@@ -101,7 +122,7 @@ def draw_maps(
         for title, pair, beside in rows
     ]
     first = rows[0][1]["mean"].transpose(*drawn)
-    aspect, width, height = _shape_of(first)
+    aspect, width, height = shape_of(first)
     n_columns = len(columns[0])
     fig = DisplayedFigure(
         (n_columns * (width + 0.5) + 0.5, len(rows) * (height + 0.5) + 1.1), layout="constrained"
@@ -109,15 +130,15 @@ def draw_maps(
     panels = fig.subplots(len(rows), n_columns, squeeze=False, sharex=True, sharey=True)
     means = [part for row in columns for _, word, part in row if word != "std"]
     stds = [part for row in columns for _, word, part in row if word == "std"]
-    scales = {"mean": _scale(means, cmap), "std": _scale(stds, DEVIATION, positive=True)}
+    scales = {"mean": scale_of(means, cmap), "std": scale_of(stds, DEVIATION, positive=True)}
     blanks = np.zeros(2, dtype=bool)
     for row, axes in zip(columns, panels, strict=True):
         field = _thinned(row[-2][2].transpose(*drawn))
         for (title, word, part), ax in zip(row, axes, strict=True):
             scale, _ = scales["std" if word == "std" else "mean"]
             part = _thinned(part.transpose(*drawn))
-            _draw_map(ax, part, scale)
-            blanks |= _draw_blanks(ax, part, field, word == "observed")
+            draw_map(ax, part, scale)
+            blanks |= draw_blanks(ax, part, field, word == "observed")
             ax.set_title(f"{word}, {title}" if title else word, fontsize=8.5)
             ax.set_aspect(aspect)
     for ax in panels[-1]:
@@ -138,11 +159,11 @@ def draw_maps(
         bar.ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
         bar.ax.xaxis.set_major_locator(MaxNLocator(5 if axes.shape[1] == 1 else 7))
         bar.outline.set_visible(False)
-    _name_blanks(fig, blanks, _is_latitude(first, drawn[0]))
+    name_blanks(fig, blanks, is_latitude(first, drawn[0]))
     return fig
 
 
-def _draw_blanks(
+def draw_blanks(
     ax: Axes, part: xr.DataArray, field: xr.DataArray, is_observed: bool
 ) -> tuple[bool, bool]:
     """Tell cells without a field from those that were not observed; say which there are.
@@ -154,7 +175,7 @@ def _draw_blanks(
     land = np.isnan(field.values)
     gaps = np.isnan(part.values) & ~land if is_observed else np.zeros(land.shape, dtype=bool)
     if gaps.any():
-        down, across = (_edges(line_of(part, str(dim)).values) for dim in part.dims)
+        down, across = (edges_of(line_of(part, str(dim)).values) for dim in part.dims)
         values = np.ma.masked_where(~gaps, np.ones(gaps.shape))
         ax.pcolormesh(across, down, values, cmap=ListedColormap([_NOT_OBSERVED]), rasterized=True)
     if land.any() and not land.all() and min(land.shape) > 1:
@@ -164,7 +185,7 @@ def _draw_blanks(
 
 def _coast(field: xr.DataArray, land: NDArray[np.bool_]) -> LineCollection:
     """Sides of cells between those with a field and those without."""
-    down, across = (_edges(line_of(field, str(dim)).values) for dim in field.dims)
+    down, across = (edges_of(line_of(field, str(dim)).values) for dim in field.dims)
     row, column = np.nonzero(land[:, 1:] != land[:, :-1])
     upright = [
         [(across[j + 1], down[i]), (across[j + 1], down[i + 1])]
@@ -178,7 +199,7 @@ def _coast(field: xr.DataArray, land: NDArray[np.bool_]) -> LineCollection:
     return LineCollection([*upright, *level], colors=_COAST, linewidths=0.6, capstyle="projecting")
 
 
-def _name_blanks(fig: Figure, blanks: NDArray[np.bool_], on_earth: bool) -> None:
+def name_blanks(fig: Figure, blanks: NDArray[np.bool_], on_earth: bool) -> None:
     """Say what grey and white cells are, where there are any."""
     looks = (
         (_NO_FIELD, _COAST, "no field there" + ", such as land" * on_earth),
@@ -203,12 +224,12 @@ def _thinned(part: xr.DataArray) -> xr.DataArray:
     )
 
 
-def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
+def shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
     """Return aspect, width and height in inches: those of the earth, of an image, or square."""
     down, across = (line_of(part, str(dim)) for dim in part.dims)
     ratio = np.ptp(down.values) / max(np.ptp(across.values), 1e-300)
     aspect: Any = "auto"
-    on_earth = _is_latitude(part, str(part.dims[0]))
+    on_earth = is_latitude(part, str(part.dims[0]))
     if on_earth and axis_of(part, str(part.dims[1])).circle is not None:
         middle = math.radians(min(abs(float(down.values.mean())), 75.0))
         aspect = 1 / math.cos(middle)
@@ -218,7 +239,8 @@ def _shape_of(part: xr.DataArray) -> tuple[Any, float, float]:
     return aspect, _SIDE / max(tall, 1.0), _SIDE * min(tall, 1.0)
 
 
-def _is_latitude(part: xr.DataArray, dim: str) -> bool:
+def is_latitude(part: xr.DataArray, dim: str) -> bool:
+    """Return whether a dim is one of latitudes, by its name or its unit."""
     return dim.lower() in _LATITUDES or "°N" in line_of(part, dim).name
 
 
@@ -226,7 +248,7 @@ def _unit(line: Line) -> str:
     return line.name.rpartition(" (")[2] if line.name.endswith(")") else ""
 
 
-def _scale(
+def scale_of(
     parts: Sequence[xr.DataArray], cmap: str | Colormap | None, positive: bool = False
 ) -> tuple[ScalarMappable, str]:
     """Return colours for the values, and which ends are open ("min", "max", ...)."""
@@ -248,12 +270,12 @@ def _scale(
     return ScalarMappable(Normalize(low, high), cmap or SEQUENTIAL), extend
 
 
-def _draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
+def draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
     """Draw cells between the midpoints of their coordinates."""
     down, across = (line_of(part, str(dim)) for dim in part.dims)
     ax.set_facecolor(_NO_FIELD)
     values = np.ma.masked_invalid(np.asarray(part.values, dtype=float))
-    edges = (_edges(across.values), _edges(down.values))
+    edges = (edges_of(across.values), edges_of(down.values))
     ax.pcolormesh(*edges, values, cmap=scale.cmap, norm=scale.norm, rasterized=True)  # type: ignore[arg-type]
     ax.set(
         xlim=(edges[0].min(), edges[0].max()),
@@ -263,7 +285,7 @@ def _draw_map(ax: Axes, part: xr.DataArray, scale: ScalarMappable) -> None:
     ax.tick_params(labelsize=7.5, color=FAINT, length=2.5)
 
 
-def _edges(points: Floats) -> Floats:
+def edges_of(points: Floats) -> Floats:
     """Return the borders of the cells of a coordinate."""
     if points.size == 1:
         return points[0] + np.array([-0.5, 0.5])

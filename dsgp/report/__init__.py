@@ -15,6 +15,20 @@ except ImportError as error:
         f'a report needs {error.name}: pip install ".[report]" in a checkout of dsgp'
     ) from error
 
-from dsgp.report.page import MADE_BY, report_page, require_ending, write_report
+from dsgp.report.page import (
+    MADE_BY,
+    grid_report_page,
+    report_page,
+    require_ending,
+    write_grid_report,
+    write_report,
+)
 
-__all__ = ["MADE_BY", "report_page", "require_ending", "write_report"]
+__all__ = [
+    "MADE_BY",
+    "grid_report_page",
+    "report_page",
+    "require_ending",
+    "write_grid_report",
+    "write_report",
+]

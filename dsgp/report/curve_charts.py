@@ -24,6 +24,9 @@ from dsgp.report.marks import (
 from dsgp.report.words import fine
 from dsgp.terms import Floats
 
+# Single rows that are drawn larger.
+_FEW = 150
+
 
 def curve(
     x: Floats,
@@ -64,8 +67,13 @@ def curve(
         quantity["scale"] = {"zero": False}
         below = [
             {
-                "data": {"values": records(x=rows[0], m=rows[1])},
-                "mark": {"type": "circle", "size": 12, "opacity": 0.4, "color": FAINT},
+                "data": {"values": _beside(x, rows)},
+                "mark": {
+                    "type": "circle",
+                    "size": 12 if len(rows[0]) > _FEW else 36,
+                    "opacity": 0.4 if len(rows[0]) > _FEW else 0.6,
+                    "color": FAINT,
+                },
                 "encoding": {"x": x_encoding, "y": {"field": "m", **quantity}},
             }
         ]
@@ -137,6 +145,12 @@ def curve(
         layer=layers,
         resolve={"scale": {"y": "independent"}},
     )
+
+
+def _beside(x: Floats, rows: tuple[Floats, Floats]) -> list[dict[str, float]]:
+    """Return single rows, whose inputs have the digits of those of the curve: one may be alone."""
+    inputs = fine(np.concatenate([x, rows[0]]))[len(x) :]
+    return [{"x": at, "m": value} for at, value in zip(inputs, fine(rows[1]), strict=True)]
 
 
 def few_values(

@@ -18,7 +18,7 @@ from dsgp.plotting.pair_panels import MapPanel, pair_panel
 from dsgp.plotting.panels import Panel, bin_edges, panels_of
 from dsgp.report.curve_charts import curve, curves, few_values
 from dsgp.report.level_charts import levels, surface, table_of_levels
-from dsgp.report.marks import Spec, axis_of, distinct
+from dsgp.report.marks import Spec, axis_of, date_axis, distinct
 from dsgp.report.rendering import Chart, Charts
 from dsgp.report.words import number, signed_alike, significant
 from dsgp.terms import Floats
@@ -33,8 +33,6 @@ _MOST_LISTED = 3000
 # Every how many of a map's values there is a cell.
 _EVERY = 2
 _DAY = 86_400_000  # milliseconds
-# Days along an axis up to which a pointer shows the time of day.
-_WITH_CLOCK = 60
 
 
 @dataclass(frozen=True)
@@ -116,16 +114,7 @@ class Drawing:
         if read.period == "day":
             hours = [f"{hour}:00" for hour in range(0, 25, 4)]
             return axis_of(_ticks([k / 6 for k in range(7)], hours, 5), title), 1.0
-        clock = "" if np.ptp(inputs) > _WITH_CLOCK else ", %H:%M"
-        return axis_of(
-            {
-                "type": "temporal",
-                "scale": {"type": "utc", "nice": False},
-                "axis": {"tickCount": 6, "labelOverlap": True},
-                "tooltip": {"type": "temporal", "format": f"%d %b %Y{clock}", "formatType": "utc"},
-            },
-            title,
-        ), float(_DAY)
+        return date_axis(title, float(np.ptp(inputs))), float(_DAY)
 
     def _y(self, term: FittedTerm) -> str:
         multiplier = term.bound.multiplier

@@ -18,7 +18,7 @@ from dsgp.models.report import count_of
 from dsgp.report.words import digits_of, listed_names, number, share_of
 from dsgp.terms.bound import INTERACTIONS
 
-_PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask")
+_PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask", "xarray", "zarr")
 # Characters of a parameter in the table; the code has all of it.
 _LONG = 160
 # Columns of which the page has a row each.
@@ -303,17 +303,11 @@ class Again:
 
 def again_of(model: Any, target: str) -> Again:
     """Describe how to make a model again."""
-    defaults = type(model)().get_params(deep=False)
-    parameters = []
-    for key, value in sorted(model.get_params(deep=False).items()):
-        text = repr(value)
-        changed = text != repr(defaults.get(key))
-        parameters.append((key, text if len(text) <= _LONG else f"{text[:_LONG]}…", changed))
     code = (
         f"import pandas as pd\n\nfrom dsgp import *\nfrom dsgp.kernels import *\n\n"
         f'table = pd.read_parquet("train.parquet")  # the rows of the fit, which are not kept\n'
         f"y = table.pop({target!r})\n"
-        f"model = {_called(model, defaults)}\n"
+        f"model = {called(model)}\n"
         f"model.fit({_inputs(model)}, y)\n"
     )
     if n_updates := getattr(model, "n_updates_", 0):
@@ -321,6 +315,17 @@ def again_of(model: Any, target: str) -> Again:
             f"# Rows were then added, by model.update, {count_of(n_updates, 'time')}; these are "
             "not\n# kept either.\n"
         )
+    return again_with(model, code)
+
+
+def again_with(model: Any, code: str) -> Again:
+    """Put parameters, versions, seed and seconds beside the code that makes a model again."""
+    defaults = type(model)().get_params(deep=False)
+    parameters = []
+    for key, value in sorted(model.get_params(deep=False).items()):
+        text = repr(value)
+        changed = text != repr(defaults.get(key))
+        parameters.append((key, text if len(text) <= _LONG else f"{text[:_LONG]}…", changed))
     seed = getattr(model, "random_state", None)
     told = (
         f"random_state={seed!r}"
@@ -346,12 +351,13 @@ def _inputs(model: Any) -> str:
     return f"table[[{str(names[0])!r}]]" if len(names) == 1 else "table"
 
 
-def _called(model: Any, defaults: dict[str, Any]) -> str:
+def called(model: Any, without: Sequence[str] = ()) -> str:
     """Write the call that makes an unfitted model, with all parameters that are no defaults."""
+    defaults = type(model)().get_params(deep=False)
     changed = [
         f"    {key}={value!r},\n"
         for key, value in model.get_params(deep=False).items()
-        if repr(value) != repr(defaults[key])
+        if key not in without and repr(value) != repr(defaults[key])
     ]
     inside = "\n" + "".join(changed) if changed else ""
     return f"{type(model).__name__}({inside})"

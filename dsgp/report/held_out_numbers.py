@@ -21,6 +21,10 @@ from dsgp.terms import Floats
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 # Single rows in a chart, evenly spread; groups of rows with like predictions.
 _CLOUD, _GROUPS = 500, 20
+_OF_CELLS = (
+    " They count cells as independent; the errors of neighbours are alike, so that the uncertainty "
+    "is larger than they show."
+)
 # How far from nominal a coverage must be to be warned of, beside chance.
 _FAR = 0.03
 # Likelihoods of whole numbers.
@@ -38,8 +42,9 @@ def of_numbers(
     given: Mapping[str, Any],
     drawn: Charts,
     target: str,
+    unit: str = "rows",
 ) -> dict[str, Any]:
-    """Compare predictions and their intervals with observed numbers."""
+    """Compare predictions and their intervals with observed numbers of rows, or of cells."""
     mean = np.asarray(model.predict(X, **given))
     error, around = y - mean, y - y.mean()
     spread = float(np.mean(around**2))
@@ -76,15 +81,15 @@ def of_numbers(
             Measure(
                 "negative log density", number(-float(np.mean(density)), 4),
                 number(0.5 * float(np.log(2 * np.pi * math.e * spread)), 4) if spread > 0 else "–",
-                "mean over the rows of −log p(observation); smaller is better, and it judges the "
-                "stated uncertainty too (constant: a normal distribution)",
+                f"mean over the {unit} of −log p(observation); smaller is better, and it judges "
+                "the stated uncertainty too (constant: a normal distribution)",
             )
         )  # fmt: skip
     inside = _coverages(model, X, y, given)
     calibrated = getattr(model, "n_calibrated_", 0)
     whole = isinstance(model, ResponseEstimator) and model.likelihood_.name in _WHOLE
     at_least = whole and bool(calibrated)
-    notes = _note_of_coverage(*inside[-1], len(y), at_least)
+    notes = _note_of_coverage(*inside[-1], len(y), at_least, unit)
     if calibrated:
         notes.append(
             f"Intervals of new observations are calibrated on {calibrated:,} rows (conformal)."
@@ -99,18 +104,19 @@ def of_numbers(
             drawn.add(
                 diagonal(
                     nominal, share, low, high, as_percent=True,
-                    titles=("stated probability of the interval", "held-out rows inside"),
+                    titles=("stated probability of the interval", f"held-out {unit} inside"),
                 )
             ),
             "Points above the dashed line: intervals are wider than they need be. Below: too "
             "narrow. Vertical lines: 95% confidence intervals."
-            + (_OF_COUNTS if whole and not at_least else ""),
+            + (_OF_COUNTS if whole and not at_least else "")
+            + (_OF_CELLS if unit == "cells" else ""),
         ),
         Figure(
             "Predicted and observed",
             drawn.add(_predicted(mean, y, target)),
-            "Blue: mean of the observations in groups of rows with similar predictions, which "
-            "should lie on the dashed line. Grey: single rows.",
+            f"Blue: mean of the observations in groups of {unit} with similar predictions, which "
+            f"should lie on the dashed line. Grey: single {unit}.",
         ),
     ]  # fmt: skip
     return {
@@ -145,18 +151,18 @@ def _binomial(count: int, number_of_rows: int) -> tuple[float, float]:
     return float(ends.low), float(ends.high)
 
 
-def _note_of_coverage(level: float, count: int, n: int, at_least: bool) -> list[str]:
+def _note_of_coverage(level: float, count: int, n: int, at_least: bool, unit: str) -> list[str]:
     """Warn of intervals that hold too few rows, or too many unless they hold a level at least."""
     low, high = _binomial(count, n)
     share = count / n
     if high < level and level - share > _FAR:
         return [
-            f"Intervals of {level:.0%} hold only {share:.1%} of the held-out rows: they are too "
+            f"Intervals of {level:.0%} hold only {share:.1%} of the held-out {unit}: they are too "
             "narrow, and the model is surer of itself than it should be."
         ]
     if low > level and share - level > _FAR and not at_least:
         return [
-            f"Intervals of {level:.0%} hold {share:.1%} of the held-out rows: they are wider "
+            f"Intervals of {level:.0%} hold {share:.1%} of the held-out {unit}: they are wider "
             "than they need be."
         ]
     return []

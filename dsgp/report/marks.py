@@ -33,6 +33,8 @@ ROW = 17
 POINTER = "pointer"
 # How a pointer shows an effect: no powers of ten, as effects on prices would have.
 _SIGNED = "+,.4~r"
+# Days along an axis up to which a pointer shows the time of day.
+_WITH_CLOCK = 60
 HISTOGRAM = 8.0  # heights of the bars of the inputs that a panel is high
 
 _CONFIG: Spec = {
@@ -114,6 +116,20 @@ def axis_of(column: Spec | None, title: str, inputs: Floats | None = None) -> Sp
         "axis": {"tickCount": 6, **form},
         **(column or {}),
     }
+
+
+def date_axis(title: str, n_days: float) -> Spec:
+    """Return the encoding of dates, in milliseconds since 1970, that span some days."""
+    clock = "" if n_days > _WITH_CLOCK else ", %H:%M"
+    return axis_of(
+        {
+            "type": "temporal",
+            "scale": {"type": "utc", "nice": False},
+            "axis": {"tickCount": 6, "labelOverlap": True},
+            "tooltip": {"type": "temporal", "format": f"%d %b %Y{clock}", "formatType": "utc"},
+        },
+        title,
+    )
 
 
 def chart(height: int, description: str, **body: Any) -> Spec:

@@ -35,6 +35,7 @@ class HeldOut:
     Attributes
     ----------
     n_rows : int
+        Or cells of a grid; ``unit`` says which.
     headline : tuple of (str, str)
         The most telling measure: its name and its value.
     measures : list of Measure
@@ -45,6 +46,7 @@ class HeldOut:
         What to be careful of, in whole sentences.
     table : DataFrame or None
         Rows by their class and the class predicted.
+    unit : {"rows", "cells"}
     """
 
     n_rows: int
@@ -54,3 +56,4 @@ class HeldOut:
     figures: list[Figure]
     notes: list[str]
     table: pd.DataFrame | None = None
+    unit: str = "rows"

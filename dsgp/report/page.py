@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 from jinja2 import Environment, StrictUndefined
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,6 +17,7 @@ from dsgp.addresses import place_of
 from dsgp.errors import ParameterError
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.functions import FunctionEstimator
+from dsgp.estimators.grid import GridGP
 from dsgp.estimators.spline import SmoothingSpline
 from dsgp.models.checks import require_level
 from dsgp.places import made_aside
@@ -31,6 +33,9 @@ from dsgp.report.facts import (
     parts_of,
     treatment_of,
 )
+from dsgp.report.grid import grid_page
+from dsgp.report.grid_held_out import held_out_cells
+from dsgp.report.grid_view import GridView
 from dsgp.report.held_out import held_out_of
 from dsgp.report.measures import HeldOut
 from dsgp.report.rendering import Charts, scripts, versions
@@ -74,8 +79,8 @@ def report_page(
     check_is_fitted(model)
     if not isinstance(model, (FunctionEstimator, ClassEstimator, SmoothingSpline)):
         raise ParameterError(
-            f"a report is of a model of terms, such as AdditiveGPRegressor, or a SmoothingSpline, "
-            f"got {type(model).__name__}; its summary() describes it in text"
+            f"a report is of a model of terms, such as AdditiveGPRegressor, a SmoothingSpline or a "
+            f"GridGP, got {type(model).__name__}; its summary() describes it in text"
         )
     require_level("level", level)
     if (X is None) != (y is None):
@@ -156,7 +161,7 @@ def _rendered(
         ],
         columns=columns_of(model),
         treatment=treatment_of(model),
-        function=None,
+        again=again_of(model, target),
         parts=parts,
         factor=factor_of(first),
         scale=_scale(link, transform),
@@ -188,9 +193,31 @@ def _spline_page(
         sections=[("function", "The function")],
         columns=columns,
         treatment=treatment_of_spline(model),
+        again=again_of(model, target),
         function=function_of(model, drawn, target, level),
-        parts=[],
     )
+
+
+def grid_report_page(
+    model: GridGP,
+    held_out: Any = None,
+    *,
+    posterior: Any = None,
+    observed: Any = None,
+    target: str | None = None,
+    title: str | None = None,
+    level: float = 0.95,
+) -> str:
+    """Return the page of a fitted model of a field as text; see ``GridGP.report``."""
+    check_is_fitted(model)
+    require_level("level", level)
+    view = GridView.of(model, posterior, observed)
+    if target is None:
+        target = view.quantity
+    drawn = Charts()
+    accuracy = None if held_out is None else held_out_cells(model, view, held_out, drawn, target)
+    parts = grid_page(model, view, drawn, target, level)
+    return _page(model, target, title, accuracy, drawn, unit="cells", **parts)
 
 
 def _page(
@@ -204,6 +231,7 @@ def _page(
     cautions: list[Caution],
     sections: list[tuple[str, str]],
     columns: list[Column],
+    unit: str = "rows",
     **more: Any,
 ) -> str:
     """Write what pages of all models have around what is of one kind of model."""
@@ -217,8 +245,8 @@ def _page(
         cautions = [
             *cautions,
             Caution(
-                "How well the model predicts new rows is not part of this page: it was made "
-                "without held-out rows."
+                f"How well the model predicts new {unit} is not part of this page: it was made "
+                f"without held-out {unit}."
             ),
         ]
     source = files("dsgp.report") / "templates"
@@ -227,7 +255,8 @@ def _page(
     return template.render(
         title=title or f"{type(model).__name__} of {target}",
         made_by=MADE_BY,
-        drawn_by=versions(),
+        drawn_by=versions()
+        + (f", maps by Matplotlib {mpl.__version__}" if more.get("grid") else ""),
         date=datetime.now(UTC).strftime("%d %B %Y"),
         style=(source / "style.css").read_text(encoding="utf-8"),
         script=(source / "page.js").read_text(encoding="utf-8"),
@@ -247,8 +276,7 @@ def _page(
         columns=columns[:MOST_COLUMNS],
         n_more_columns=max(len(columns) - MOST_COLUMNS, 0),
         summary=str(model.summary()),
-        again=again_of(model, target),
-        **more,
+        **{"parts": [], "function": None, "grid": None, **more},
     )
 
 
@@ -295,7 +323,18 @@ def write_report(
         Offset, exposure and trials of the held-out rows.
     """
     require_ending(path)
-    text = report_page(model, X, y, target=target, title=title, level=level, extra=extra)
+    _write(path, report_page(model, X, y, target=target, title=title, level=level, extra=extra))
+
+
+def write_grid_report(
+    model: GridGP, path: str | Path, held_out: Any = None, **options: Any
+) -> None:
+    """Write the page of a fitted model of a field; ``GridGP.report`` describes the parameters."""
+    require_ending(path)
+    _write(path, grid_report_page(model, held_out, **options))
+
+
+def _write(path: str | Path, text: str) -> None:
     with made_aside(place_of(str(path))) as aside:
         aside.write_text(text, encoding="utf-8")
 

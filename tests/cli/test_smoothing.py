@@ -266,6 +266,29 @@ def test_a_field_larger_than_the_memory_is_worked_through_in_pieces(tmp_path):
     run(data, "--out", whole, "--overwrite", "--memory", "12kB")
 
 
+@pytest.mark.parametrize("way", [[], ["--memory", "12kB"]], ids=["in memory", "in pieces"])
+def test_a_page_about_the_model_is_written_beside_the_field(stores, tmp_path, command, way):
+    pytest.importorskip("vl_convert")
+    page = tmp_path / "page.html"
+    options = ["--out", tmp_path / "a.zarr", "--noise-variance", "0.04", "--report", page, *way]
+    data = stores / ("complete.zarr" if way else "gaps.zarr")
+    assert "report saved in" in run(data, "--variable", "sst", *options).output
+    text = page.read_text(encoding="utf-8")
+    assert "GridGP of temperature (degC)" in text
+    assert "Observed, 2024-01-04" in text
+    for wrong, message in (
+        (["--report", page], "--overwrite"),
+        (["--report", tmp_path / "page.pdf"], "saved as .html"),
+        (["--report", data / "page.html"], "--report"),
+        *([(["--report", tmp_path / "b.html", "--include-noise"], "--include-noise")] * bool(way)),
+    ):
+        given = [data, "--variable", "sst", "--out", tmp_path / "b.zarr", *way, *wrong]
+        code, _, err = command(*given)
+        assert code == 1
+        assert message in err
+        assert not (tmp_path / "b.zarr").exists()
+
+
 def test_workers_of_a_cluster_do_the_pieces(tmp_path):
     data = saved(large().chunk(time=2), tmp_path / "in.zarr")
     out = tmp_path / "out.zarr"

@@ -116,6 +116,28 @@ def test_land_is_told_from_what_was_not_observed():
     assert [text.get_text() for text in legend.get_texts()] == ["not observed"]
 
 
+def test_a_longitude_at_both_ends_of_the_circle_is_drawn_twice():
+    lon = ("lon", np.arange(360.0, -1.0, -90.0), {"units": "degrees_east"})
+    values = np.array([[5.0, 4.0, 3.0, 2.0, 5.0], [6.0, 7.0, 8.0, 9.0, 6.0]])
+    mean = xr.DataArray(values, {"lat": [0.0, 10.0], "lon": lon}, ("lat", "lon"))
+    ax = panels(plot_field(xr.Dataset({"mean": mean, "std": mean})))[0]
+    assert ax.get_xlim() == (-45, 405)
+    for at, expected in ((0.0, 5), (90.0, 2), (270.0, 4), (360.0, 5)):
+        assert value_at(ax, at, 0.0) == expected
+    line = plot_field(xr.Dataset({"mean": mean, "std": mean}), dims=["lat"], at={"lon": 270.0})
+    np.testing.assert_array_equal(line.axes[0].lines[0].get_ydata(), [4, 7])
+
+
+def test_dates_of_other_calendars_are_years_along_an_axis():
+    days = xr.date_range("2000-07-01", periods=5, freq="360D", calendar="360_day", use_cftime=True)
+    mean = xr.DataArray(np.arange(5.0), {"time": days}, name="t")
+    ax = plot_field(xr.Dataset({"mean": mean, "std": mean})).axes[0]
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), 2000.5 + np.arange(5))
+    assert ax.get_xlabel() == "time (year, 360_day)"
+    short = plot_field(xr.Dataset({"mean": mean, "std": mean}).isel(time=slice(2))).axes[0]
+    assert short.get_xlabel() == "time (days since 2000-07-01 (360_day))"
+
+
 def test_slices_share_their_scales_and_bars_have_units():
     figure = plot_field(posterior(), n_slices=2)
     assert len(panels(figure)) == 4

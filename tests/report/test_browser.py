@@ -7,8 +7,10 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
-from dsgp import AdditiveGPRegressor, Levels, Smooth, Tensor
+from dsgp import AdditiveGPRegressor, GridGP, Levels, Smooth, Tensor
+from dsgp.kernels import Matern32
 from tests.report import browser
 
 pytest.importorskip("dsgp.report")
@@ -147,3 +149,84 @@ def test_a_printed_page_has_all_pictures_and_no_controls(url, address):
     shown, pdf = browser.browse(address, 1280, 900, print_it)
     assert shown == [True, False]
     assert pdf.startswith(b"%PDF")
+
+
+# ---------------------------------------------------------------------- fields
+
+
+@pytest.fixture(scope="module")
+def field():
+    random = np.random.default_rng(0)
+    days = xr.date_range("2024-06-01", periods=4)
+    grid = {"time": days, NASTY: np.arange(0.0, -9.0, -1.0), "x": np.arange(12.0)}
+    values = random.standard_normal((4, 9, 12)).cumsum(2)
+    da = xr.DataArray(values, grid, ("time", NASTY, "x"), "<b>sst</b>")
+    da = da.where(random.uniform(size=values.shape) > 0.2)
+    kernels = {"time": Matern32(3.0, 4.0), NASTY: Matern32(2.0), "x": Matern32(3.0)}
+    return GridGP(kernels, 0.1, learner=None).fit(da), da
+
+
+@pytest.fixture(scope="module")
+def field_url(field, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "field.html"
+    field[0].report(path, field[1].fillna(0.0))
+    return path.as_uri()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_a_field_is_drawn_soon_without_a_complaint(field_url, address, width):
+    async def look(page):
+        await page.visit(field_url)
+        seconds = await page.seconds()
+        sizes = await page.run(
+            """[...document.querySelectorAll(".map img")].map((image) =>
+                [image.complete, image.naturalWidth, image.getBoundingClientRect().width])"""
+        )
+        widest = await page.run("document.documentElement.scrollWidth")
+        return seconds, sizes, widest, page.complaints()
+
+    seconds, sizes, widest, complaints = browser.browse(address, width, 844, look)
+    assert complaints == []
+    assert seconds < _SECONDS
+    assert widest <= width
+    assert len(sizes) == 9  # three maps of three days
+    assert all(complete and natural > 0 for complete, natural, _ in sizes)
+    assert all(300 < shown <= 480 for *_, shown in sizes)
+
+
+def test_a_pointer_on_a_map_shows_the_numbers_of_the_cell(field, field_url, address):
+    async def point(page):
+        await page.visit(field_url)
+        shown = []
+        for row, column in ((0, 0), (2, 7), (8, 11)):
+            place = await page.run(
+                f"""(() => {{
+                    const figure = document.querySelectorAll(".map")[1];
+                    figure.scrollIntoView({{ block: "center", behavior: "instant" }});
+                    const map = JSON.parse(
+                        document.getElementById("maps-numbers").textContent).maps[figure.id];
+                    const box = figure.querySelector("img").getBoundingClientRect();
+                    const x = map.left + (map.right - map.left) * ({column} + 0.5) / 12;
+                    const y = map.top + (map.bottom - map.top) * ({row} + 0.5) / 9;
+                    return [box.left + x * box.width, box.top + y * box.height];
+                }})()"""
+            )
+            await page.send("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+            shown.append(await page.run("document.getElementById('tip').innerText"))
+        elements = await page.run("document.querySelectorAll('#tip img, #tip b').length")
+        await page.send("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+        hidden = await page.run("getComputedStyle(document.getElementById('tip')).display")
+        return shown, elements, hidden, page.complaints()
+
+    shown, elements, hidden, complaints = browser.browse(address, 1280, 900, point)
+    assert complaints == []
+    assert elements == 0
+    assert hidden == "none"
+    posterior = field[0].posterior().isel(time=0)
+    for text, (row, column) in zip(shown, ((0, 0), (2, 7), (8, 11)), strict=True):
+        told = dict(line.split("\t") for line in text.replace("−", "-").strip().split("\n"))
+        assert told[NASTY] == str(-row)
+        assert told["x"] == str(column)
+        cell = posterior.isel({NASTY: row, "x": column})
+        assert float(told["posterior mean"]) == pytest.approx(float(cell["mean"]), abs=2e-3)
+        assert float(told["standard deviation"]) == pytest.approx(float(cell["std"]), abs=2e-3)

@@ -13,6 +13,7 @@ Examples:
   dsgp report price.zarr -o price.html --data test.parquet --target price
   dsgp report claims.zarr -o claims.html --data test.csv \\
       --target n_claims --exposure years
+  dsgp report sst-model.zarr -o sst.html --data held-out.nc --target sst
 """
 
 
@@ -36,9 +37,10 @@ def report(
 ) -> None:
     """Write an HTML page about a saved model, which can be sent, printed and read offline.
 
-    The page describes the data and their preparation, the effect and the importance of each term,
-    the accuracy of predictions for held-out rows (--data), warnings, and how to make the model
-    again. Charts show values under the pointer. Needs the optional dependencies "report".
+    The page describes the data and their preparation, the effect and the importance of each term
+    (maps and curves for a field, as dsgp smooth --save-model saves it), the accuracy of predictions
+    for held-out rows or cells (--data), warnings, and how to make the model again. Charts show
+    values under the pointer. Needs the optional dependencies "report".
     """
     work_of("reports", models=[model], tables=[data, file_of(holidays)]).report(
         model,

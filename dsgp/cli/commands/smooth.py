@@ -31,7 +31,7 @@ Gaps:
 
 \b
 Learn once, use again:
-  dsgp smooth may.nc --out may.zarr --save-model model.zarr
+  dsgp smooth may.nc --out may.zarr --save-model model.zarr --report may.html
   dsgp smooth june.nc --out june.zarr --model model.zarr
 
 \b
@@ -60,6 +60,7 @@ def smooth(
     include_noise: options.IncludeNoise = False,
     quantile: options.Quantile = None,
     save_model: options.SaveModel = None,
+    report: options.Report = None,
     model: options.Model = None,
     memory_limit: options.MemoryLimit = None,
     scheduler: shared.Scheduler = None,
@@ -90,6 +91,7 @@ def smooth(
         include_noise=include_noise,
         quantile=quantile,
         save_model=save_model,
+        report=report,
         model=model,
         memory_limit=memory_limit,
         scheduler=scheduler,

@@ -120,6 +120,13 @@ SaveModel = Annotated[
     Path | None,
     Option(metavar="MODEL.zarr", help="Also save the fitted model; see dsgp info."),
 ]
+Report = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE.html",
+        help="Also write a page about the model: maps, curves, covariance, data; see dsgp report.",
+    ),
+]
 Model = Annotated[
     Path | None,
     Option(

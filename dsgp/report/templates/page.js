@@ -4,16 +4,16 @@
   const tip = document.body.appendChild(document.createElement("div"));
   tip.id = "tip";
   // Text only: names of columns and levels are never read as HTML.
-  function show(names, event, value) {
+  function show(rows, event) {
     tip.replaceChildren();
-    if (value === null || value === undefined || value === "") {
+    if (!rows.length) {
       tip.style.display = "none";
       return;
     }
     const table = tip.appendChild(document.createElement("table"));
-    for (const [name, text] of Object.entries(Object(value) === value ? value : { "": value })) {
+    for (const [name, text] of rows) {
       const row = table.insertRow();
-      row.insertCell().textContent = names[name] ?? name;
+      row.insertCell().textContent = name;
       row.insertCell().textContent = text;
     }
     tip.style.display = "block";
@@ -32,7 +32,11 @@
     const place = figure.querySelector(".live");
     const names = spec.usermeta.names;
     delete spec.usermeta;
-    const tooltip = (handler, event, item, value) => show(names, event, value);
+    const tooltip = (handler, event, item, value) => {
+      const blank = value === null || value === undefined || value === "";
+      const pairs = blank ? [] : Object.entries(Object(value) === value ? value : { "": value });
+      show(pairs.map(([name, text]) => [names[name] ?? name, text]), event);
+    };
     vegaEmbed(place, spec, { actions: false, renderer: "svg", tooltip }).then((result) => {
       if (old && old.view) old.view.finalize();
       state.view = result.view;
@@ -53,6 +57,43 @@
       figures.forEach((figure) => { if (drawn.has(figure.id)) draw(figure); });
     }, 200);
   });
+  // Maps are pictures; their numbers are kept as integers of 16 bits, the largest of which is none.
+  const told = JSON.parse(document.getElementById("maps-numbers")?.textContent ?? '{"maps": {}}');
+  const unpacked = new Map();
+  function valueAt(key, index) {
+    const { low, step, digits, codes } = told.arrays[key];
+    if (!unpacked.has(key)) {
+      const bytes = Uint8Array.from(atob(codes), (letter) => letter.charCodeAt(0));
+      unpacked.set(key, new DataView(bytes.buffer));
+    }
+    const code = unpacked.get(key).getUint16(2 * index, true);
+    return code === 65535 ? "–" : String(Number((low + step * code).toPrecision(digits))).replace("-", "−");
+  }
+  function cellAt(edges, backwards, share) {
+    let cell = 0;
+    while (cell < edges.length - 2 && share >= edges[cell + 1]) cell += 1;
+    return backwards ? edges.length - 2 - cell : cell;
+  }
+  for (const [key, map] of Object.entries(told.maps)) {
+    const figure = document.getElementById(key);
+    const image = figure.querySelector("img");
+    const point = (event) => {
+      const box = image.getBoundingClientRect();
+      const x = ((event.clientX - box.left) / box.width - map.left) / (map.right - map.left);
+      const down = ((event.clientY - box.top) / box.height - map.top) / (map.bottom - map.top);
+      if (x < 0 || x > 1 || down < 0 || down > 1) return show([], event);
+      const column = cellAt(map.x, map.x_backwards, x);
+      const row = cellAt(map.y, map.y_backwards, map.up ? 1 - down : down);
+      const index = row * (map.x.length - 1) + column;
+      show([
+        [map.dims[0], map.y_names[row]], [map.dims[1], map.x_names[column]],
+        ...map.rows.map(([name, array]) => [name, valueAt(array, index)]),
+      ], event);
+    };
+    figure.addEventListener("pointermove", point);
+    figure.addEventListener("pointerdown", point);
+    figure.addEventListener("pointerleave", (event) => show([], event));
+  }
   function find(input, items, nameOf) {
     const wanted = input.value.trim().toLowerCase();
     for (const item of items) item.hidden = !nameOf(item).toLowerCase().includes(wanted);
