@@ -278,3 +278,9 @@ def test_a_warning_is_shown_once(capsys):
         "Warning: a level that no training row had",
         "Warning: else",
     ]
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "dsgp", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, f"dsgp {dsgp.__version__}\n")
