@@ -15,7 +15,7 @@ from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.conformal import TARGET
 from dsgp.estimators.framed import columns_of
 from dsgp.estimators.response_distribution import CATEGORIES, Response, ResponseDistribution
-from dsgp.laplace.mode import UNFELT
+from dsgp.laplace.mode import LEAST_PRECISION
 from dsgp.likelihoods import Likelihood, by_name, from_settings
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
@@ -369,7 +369,7 @@ class ResponseEstimator(ResponseDistribution):
         fitted = settings["fitted"]
         from_settings(fitted["_likelihood_settings"])  # which says so if it is none
         return ResponseModel(
-            stored.latent_of(settings, tree, UNFELT),
+            stored.latent_of(settings, tree, LEAST_PRECISION),
             fitted["_likelihood_settings"],
             fitted["_told"],
         )

@@ -23,7 +23,7 @@ from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
 # As for ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
-UNFELT = 0.1
+LEAST_PRECISION = 0.1
 _HALVINGS = 40
 # Log density of a row below which functions to start from are compared with none.
 _HOPELESS = 1e6
@@ -260,7 +260,7 @@ class _Posterior:
             pull = gradient - self.precision * (at.level - self.centre)
         total = equations.total_information + pull - gradient
         equations = replace(equations, total_information=total)
-        return AdditiveSystem(equations, self.kernels, 1.0, UNFELT, self.constant), pull
+        return AdditiveSystem(equations, self.kernels, 1.0, LEAST_PRECISION, self.constant), pull
 
     def along(self, at: _At, step: _Step) -> _At | None:
         """Go along a step, halved until Ω does not fall; None if it always does."""

@@ -67,7 +67,7 @@ class AdditiveModel:
         Noise variance of a row of weight 1, with what bins add.
     information_scale : float
         The equations' targets are in this unit.
-    unfelt : float
+    least_precision : float
         As for ``AdditiveSystem``.
     """
 
@@ -77,7 +77,7 @@ class AdditiveModel:
     constant: float | None
     row_variance: float
     information_scale: float
-    unfelt: float = 0.0
+    least_precision: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -111,7 +111,7 @@ class AdditiveModel:
             self.equations,
             [term.kernel for term in self.terms],
             self.row_variance,
-            self.unfelt,
+            self.least_precision,
         )
         with one_blas_thread():
             return Posterior.of(system, self.constant)

@@ -190,7 +190,7 @@ def _deviations_of(
         model.equations,
         [term.kernel for term in model.terms],
         model.row_variance,
-        model.unfelt,
+        model.least_precision,
         constant=model.constant,
     )
     coarse = CoarseSpace(system)

@@ -135,7 +135,7 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
     """Draws of w Cov(f_k, f) of all terms, (n_draws, n_terms)."""
     kernels = [term.kernel for term in model.terms]
     system = AdditiveSystem(
-        model.equations, kernels, model.row_variance, model.unfelt, constant=model.constant
+        model.equations, kernels, model.row_variance, model.least_precision, constant=model.constant
     )
     coarse = CoarseSpace(system)
     of_means, with_features = _of_means(model, coarse)
@@ -206,7 +206,7 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
         structure.equations,
         [term.kernel for term in structure.terms],
         structure.row_variance,
-        structure.unfelt,
+        structure.least_precision,
         constant=structure.constant,
     )
     weight = 1 / function.relative_noise[some]

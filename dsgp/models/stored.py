@@ -128,10 +128,12 @@ def described(
     return settings, tree
 
 
-def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> FittedModel:
+def latent_of(
+    settings: dict[str, Any], tree: dict[str, Any], least_precision: float
+) -> FittedModel:
     """Return the fitted f of ``described``.
 
-    ``unfelt`` is that of ``AdditiveSystem``.
+    ``least_precision`` is that of ``AdditiveSystem``.
 
     Raises
     ------
@@ -147,7 +149,7 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
         constant=constant(settings),
         row_variance=fitted["_row_variance"],
         information_scale=fitted["_information_scale"],
-        unfelt=unfelt,
+        least_precision=least_precision,
     )
     if "_mixture" in fitted:
         return MixtureModel.restored(model, fitted["_mixture"], tree["fitted"]["_mixture"])

@@ -49,7 +49,11 @@ class GaussianOutcome:
         if equations is system.equations:
             return self
         system = AdditiveSystem(
-            equations, system.kernels, system.noise_variance, system.unfelt, system.constant
+            equations,
+            system.kernels,
+            system.noise_variance,
+            system.least_precision,
+            system.constant,
         )
         # They share the codes; their targets are not those of the fit.
         ours, theirs = self.training.equations, equations

@@ -423,7 +423,10 @@ def _moved(
     if terms:
         # The targets of which these means are the posterior mean to white noise.
         system = AdditiveSystem(
-            equations, [term.kernel for term in terms], structure.row_variance, structure.unfelt
+            equations,
+            [term.kernel for term in terms],
+            structure.row_variance,
+            structure.least_precision,
         )
         mean = np.concatenate(means)
         information = np.concatenate(duals) + system.multiply(mean[None])[0]

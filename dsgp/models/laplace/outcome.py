@@ -9,7 +9,7 @@ import numpy as np
 from dsgp.additive.evidence import Complexity
 from dsgp.kernels import Kernel
 from dsgp.laplace.learner import Learned
-from dsgp.laplace.mode import UNFELT, Mode
+from dsgp.laplace.mode import LEAST_PRECISION, Mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.models.additive import AdditiveModel
@@ -97,7 +97,7 @@ class LaplaceOutcome:
             constant=self.mode.constant,
             row_variance=1.0,
             information_scale=1.0,
-            unfelt=UNFELT,
+            least_precision=LEAST_PRECISION,
         )
 
     @property
