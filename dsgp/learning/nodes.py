@@ -55,7 +55,7 @@ def open_variances(
             held[piece] = np.sum(features**2, axis=0)
             variance[piece] = kernel.diagonal(own.points)
         left = np.maximum(variance - held - 2 * JITTER * variance, 0.0)
-        left += bins.left_open(kernel, squares)
+        left += bins.variance_within_bins(kernel, squares)
         # If all rows are fitted with certainty, all weights may be 0.
         total = max(float(np.sum(weight)), np.finfo(float).tiny)
         found.append(float(np.sum(weight * left)) / total / noise_variance)
