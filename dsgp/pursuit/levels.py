@@ -33,7 +33,7 @@ from dsgp.rows.usable import (
     require_usable_range,
     require_usable_scale,
     require_usable_target,
-    tell_constant,
+    warn_of_constant,
 )
 from dsgp.terms import Floats
 
@@ -219,7 +219,7 @@ def _warn_of_codes(source: Source, extremes: Sequence[Extremes]) -> list[str]:
 
 def _constant(source: Source, varying: list[int]) -> list[str]:
     constant = [name for j, name in enumerate(source.names) if j not in varying]
-    tell_constant(constant)
+    warn_of_constant(constant)
     return constant
 
 

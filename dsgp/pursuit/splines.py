@@ -43,7 +43,8 @@ def place_nodes(values: Floats, low: float, high: float, count: int) -> Floats:
     values = np.concatenate([[low], values, [high]])
     nodes = np.interp(np.linspace(0.0, 1.0, count), position, values)
     # Where many values are close, nodes would coincide: a tenth of an even grid is mixed in to
-    # separate them. It is no wider than the bulk, so that a few values far away do not spread all nodes.
+    # separate them. It is no wider than the bulk, so that a few values far away do not spread all
+    # nodes.
     reach = max(_REACH * (last - first), _LEAST_REACH * (high - low) + 1e-3)
     even = np.linspace(max(low - margin, middle - reach), min(high + margin, middle + reach), count)
     nodes = 0.9 * nodes + 0.1 * even

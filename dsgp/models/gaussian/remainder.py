@@ -37,7 +37,7 @@ from dsgp.remainder import (
     solve,
 )
 from dsgp.rows.sources import Rows, Source
-from dsgp.rows.usable import tell_constant
+from dsgp.rows.usable import warn_of_constant
 from dsgp.terms import BoundTerm, Floats
 
 # Neighbours in the factor by which terms and remainder become one posterior.
@@ -139,7 +139,7 @@ def with_remainder(
     fit = _Fit.of(source, rows, columns, levels)
     read = {name for term in terms for name in term.columns}  # of which the terms have told
     kept = fit.standardise.columns
-    tell_constant([name for name in columns if name not in kept and name not in read])
+    warn_of_constant([name for name in columns if name not in kept and name not in read])
     with one_blas_thread():
         return fit.run(structure, noise_variance, asked, clock, fixed_noise, verbose)
 

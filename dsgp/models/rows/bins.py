@@ -15,7 +15,7 @@ from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning, MemoryLimitError
 from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.models.rows.budget import pair_bytes, plan_memory
-from dsgp.models.rows.columns import TermRows, tell_of_codes
+from dsgp.models.rows.columns import TermRows, warn_of_codes_as_multiplier
 from dsgp.rows.coded import report_columns
 from dsgp.rows.coding import TermCut, placed, with_margins
 from dsgp.rows.encode import (
@@ -25,7 +25,7 @@ from dsgp.rows.encode import (
 from dsgp.rows.encode import Cells as Parts
 from dsgp.rows.usable import (
     require_usable_range,
-    tell_constant,
+    warn_of_constant,
 )
 from dsgp.terms import BoundTerm
 from dsgp.terms.interaction import PAIR_BINS
@@ -190,14 +190,14 @@ class BinPlan:
         )
         for term, part in zip(rows.terms, rows.parts, strict=True):
             if term.multiplier is not None and surveyed.sketches[part.stop - 1].complete:
-                tell_of_codes(term, surveyed.sketches[part.stop - 1].values)
+                warn_of_codes_as_multiplier(term, surveyed.sketches[part.stop - 1].values)
         terms = [
             _placed_by_sketch(term, surveyed.sketches[part])
             for term, part in zip(rows.terms, rows.parts, strict=True)
         ]
         varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, surveyed)]
         constant = [term.name for d, term in enumerate(terms) if d not in varying]
-        tell_constant(constant)
+        warn_of_constant(constant)
         kept = [terms[d] for d in varying]
         wanted = [
             max(n, _affordable_cut(term, (least or {}).get(term.name, 0)))

@@ -105,7 +105,7 @@ def varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
     return n_cells > 1
 
 
-def tell_of_codes(term: BoundTerm, values: Floats) -> None:
+def warn_of_codes_as_multiplier(term: BoundTerm, values: Floats) -> None:
     """Warn of a column that a function is multiplied by, if it seems to hold levels.
 
     ``values`` are its distinct values.
