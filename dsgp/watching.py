@@ -319,7 +319,7 @@ class Watch:
         if stuck:
             raise ClusterError(
                 f"worker {stuck[0]} is out of memory and has taken up no work for "
-                f"{self._stall:.3g} s ({_memory_told(workers[stuck[0]])}); {SAFE}: give workers "
+                f"{self._stall:.3g} s ({_memory_text(workers[stuck[0]])}); {SAFE}: give workers "
                 "more memory (memory_limit) or room in their local_directory, or cut the rows into "
                 "smaller chunks"
             )
@@ -381,7 +381,7 @@ def _holds_work(worker: Mapping[str, Any]) -> bool:
     return waiting > 0 and not counts.get("executing", 0)
 
 
-def _memory_told(worker: Mapping[str, Any]) -> str:
+def _memory_text(worker: Mapping[str, Any]) -> str:
     used = worker["metrics"].get("memory", 0) / 2**20
     limit = (worker.get("memory_limit") or 0) / 2**20
     spilled = worker["metrics"].get("spilled_bytes", {}).get("disk", 0) / 2**20

@@ -361,7 +361,7 @@ class ResponseEstimator(ResponseDistribution):
             "newton_iterations_": self.newton_iterations_,
             "newton_trace_": self.newton_trace_,
             "_likelihood_settings": dict(self.model_.settings),
-            "_told": dict(self.model_.told),
+            "_told": dict(self.model_.facts),
         }
 
     @classmethod

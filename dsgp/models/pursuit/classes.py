@@ -74,6 +74,6 @@ def class_factors(
     """
     codes = np.arange(len(totals), dtype=np.float64)
     table = RowTable((), (), np.empty((0, len(totals)), np.uint16))
-    # One row a class stands for all of its rows.
+    # One row per class represents all of its rows.
     rows = Responses((), False, [], [], ResponseRows(table, codes, totals), None, False, {}, "y")
     return row_weights(rows, class_weight, classes).rows.weight / totals

@@ -23,7 +23,7 @@ from dsgp.rows.usable import (
 )
 from dsgp.terms import BoundTerm, Cells, Floats
 
-# Rows up to which kernels without a state-space form keep every distinct value.
+# Number of rows up to which kernels without a state-space form keep every distinct value.
 EXACT_DENSE_ROWS = 1000
 
 

@@ -163,10 +163,10 @@ def _require_alike(what: str, before: Kind, now: Kind) -> None:
 
 def _unlike(what: str, before: Kind, now: Kind) -> str:
     return (
-        f"{what} held {_told(before)} when the model was fitted, and holds {_told(now)} in the "
+        f"{what} held {_named(before)} when the model was fitted, and holds {_named(now)} in the "
         "new rows: convert it"
     )
 
 
-def _told(kind: Kind) -> str:
+def _named(kind: Kind) -> str:
     return "dates" if kind.is_date else "numbers" if kind.is_number else "levels"

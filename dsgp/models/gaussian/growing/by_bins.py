@@ -31,7 +31,7 @@ from dsgp.rows.sources import Source
 from dsgp.rows.table import Layout
 from dsgp.rows.usable import require_usable_range, require_usable_target
 
-# Two-way tables may grow to so many times those that a fit begins with.
+# Two-way tables may grow to this multiple of those with which a fit begins.
 _MOST_GROWTH = 4.0
 
 
