@@ -1,6 +1,6 @@
 """The mode of the posterior by Newton's method, each step a weighted additive system.
 
-Any solver of the system will do: with backfitting this is local scoring (Hastie and Tibshirani;
+Any solver of the system can be used: with backfitting this is local scoring (Hastie and Tibshirani;
 Gilboa et al., section ``gamgp``). A step is halved until Ω does not fall.
 """
 

@@ -41,7 +41,7 @@ class OneClass:
         return replace(rows, y=target, weight=weight, n_rows=len(rows))
 
     def responses(self, responses: Responses) -> Responses:
-        """Return rows made ready for a likelihood with targets 0 and 1."""
+        """Return prepared rows for a likelihood with targets 0 and 1."""
         rows = responses.rows
         target, weight = self._seen(rows.y, rows.weight if len(rows.weight) else None)
         weight = np.empty(0) if weight is None else weight

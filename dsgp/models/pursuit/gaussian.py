@@ -55,7 +55,7 @@ FINAL_TOL, FINAL_MAX_ITER = 0.1, 200
 
 @dataclass(frozen=True)
 class Searched:
-    """Rows made ready, and the projections that were found in them."""
+    """Prepared rows, and the projections that were found in them."""
 
     prepared: Prepared
     pursued: Pursued

@@ -229,7 +229,7 @@ class ResponsePursuit:
     def _rows(
         self, fit: LaplaceFit, source: Source, beside: Beside, search_result: Searched, clock: Clock
     ) -> Responses:
-        """Rows made ready for functions of projections and the terms beside them."""
+        """Prepared rows for functions of projections and the terms beside them."""
         state = search_result.pursued.state
         assert state.response is not None
         mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
