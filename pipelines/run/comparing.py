@@ -173,14 +173,14 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
             "",
         ]
         lines += [f"* {line}" for line in facts["numbers"]]
-    told_of = [
+    warned = [
         f"* {model}, {stage}: {message}"
         for model, entry in entries.items()
         for stage, messages in entry["warnings"].items()
         for message in messages
     ]
-    if told_of:
-        lines += ["", "Warnings:", "", *told_of]
+    if warned:
+        lines += ["", "Warnings:", "", *warned]
     return "\n".join(lines) + "\n"
 
 
