@@ -26,11 +26,11 @@ ALL_NODES = 1200
 RESOLUTION = 2e-2
 # A term gets more nodes if it exceeds its share of that by this factor.
 _WORTH = 1.5
-# Number of cells of a term from which it is worth eliminating, and the largest number of nodes of
-# all other terms for which a factor is computed.
+# Number of cells of a term from which it is worth eliminating.
 _ELIMINATED = 64
 # Smallest number of nodes of a curve.
 _FEWEST = 8
+# Largest number of nodes of all terms that are not eliminated, for which a factor is computed.
 MOST_NODES = 2600
 
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dsgp.terms.base import Floats
 
-# Gaps that do not count in a column's width: at most this many, each this many times as long as the
-# other gaps together.
+# Gaps that do not count in a column's width: at most this many, each longer than this multiple of
+# all shorter gaps together.
 _MOST_GAPS = 8
 _EXTRAORDINARY = 3.0
 
