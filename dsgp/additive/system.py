@@ -100,7 +100,7 @@ class AdditiveSystem:
 
     @cached_property
     def information(self) -> Floats:
-        """Zᵀ W y, (Σ U_d,); W without what a constant takes up, if there is one."""
+        """Zᵀ W y, (Σ U_d,), with the constant projected out of W if there is one."""
         information = self.equations.information / self.noise_variance
         if self.constant is None:
             return information
@@ -150,7 +150,7 @@ class AdditiveSystem:
     # ------------------------------------------------------------------ operators on (k, Σ U_d)
 
     def multiply(self, flat: Floats) -> Floats:
-        """Zᵀ W Z times vectors; W without what a constant takes up, if there is one."""
+        """Zᵀ W Z times vectors, with the constant projected out of W if there is one."""
         product = self.equations.multiply(flat) / self.noise_variance
         if self.constant is not None:
             sums = np.einsum("...i,i->...", flat, self.ones) / max(self.total_weight, _SMALLEST)
@@ -162,7 +162,7 @@ class AdditiveSystem:
         return self._beside_constant(term, _each(self.solvers[term].solve, information))
 
     def _beside_constant(self, term: int, pair: Pair) -> Pair:
-        """Correct what a smoother gives for W_d without what a constant takes up."""
+        """Correct the result of a smoother for W_d from which the constant is projected out."""
         if self.constant is None:
             return pair
         # By the Sherman–Morrison formula: W_d lacks b bᵀ / Σ w, with b = ZᵀW1.

@@ -123,7 +123,7 @@ def sampled(
 
 
 def _mixing(functions: Floats) -> tuple[float, float]:
-    """R-hat and effective sample size that most rows are as good as, (n_chains, draws, n)."""
+    """R-hat and effective sample size that most rows reach, from values (n_chains, draws, n)."""
     rows = np.moveaxis(functions, 2, 0)
     rhat = np.quantile([split_rhat(row) for row in rows], _JUDGED_SHARE)
     size = np.quantile([effective_sample_size(row) for row in rows], 1 - _JUDGED_SHARE)
