@@ -42,14 +42,14 @@ def one(seed: int, n_rows: int, noise: float) -> dict[str | None, dict[str, floa
         low, high = model.predict_interval(X[n_rows:])
         inside = (low <= f[n_rows:]) & (f[n_rows:] <= high)
         density = model.log_predictive_density(X[n_rows:], y[n_rows:])
-        told = [] if method is None else list(model.diagnostics_.values())
-        least = min((one["effective_sample_size"] for one in told), default=np.nan)
+        diagnostics = [] if method is None else list(model.diagnostics_.values())
+        least = min((one["effective_sample_size"] for one in diagnostics), default=np.nan)
         measured[method] = {
             "coverage": float(inside.mean()),
             "width": float(np.mean(high - low)),
             "log density": float(density.mean()),
             "seconds": seconds,
-            "worst R-hat": max((one["rhat"] for one in told), default=np.nan),
+            "worst R-hat": max((one["rhat"] for one in diagnostics), default=np.nan),
             "least ESS": least,
             "least ESS per second": least / seconds,
         }

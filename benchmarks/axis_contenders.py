@@ -131,7 +131,7 @@ class Spleaf(Contender):
         return {"likelihood": self.likelihood, "gradient": self.likelihood_and_gradient}
 
     def likelihood(self) -> float:
-        # Setting the parameters, even to the same values, makes spleaf factorise anew.
+        # Setting the parameters, even to the same values, makes spleaf factorise again.
         self.covariance.set_param(self.values, self.parameters)
         with np.errstate(invalid="ignore"):  # its Matérn 5/2 is NaN on long series
             return self.covariance.loglike(self.y)

@@ -70,7 +70,7 @@ PURSUIT_LIMITS = {"magic_gamma": (0.130, 0.320), "ijcnn1": (0.030, 0.090)}
 MGCV_SECONDS, MGCV_SHARE = {10_000: 0.5}, {1_000_000: 0.5}
 MGCV_MNLL, MGCV_ABOVE_BAYES = {10_000: 0.4345}, {1_000_000: 0.001}
 SLOPE = 1.05  # of processor seconds of the fit by rows, in logarithms
-LARGE = 30_000  # rows from which the slope is told too
+LARGE = 30_000  # rows from which the slope is reported too
 SVC_SHARE = 0.1  # of the SVC's processor seconds, for the iterations of the learner
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -30,7 +30,7 @@ from dsgp.kernels import Matern72
 
 _COLUMNS = 256  # of a block
 _LOG_2PI = math.log(2 * math.pi)
-# Added to the curvature: a log that the rows tell nothing of moves by less than one at first.
+# Added to the curvature: the first step in a log that the rows do not determine is below one.
 _RIDGE = 1.0
 
 

@@ -89,7 +89,7 @@ class Result:
 
 
 def scored(
-    method: str, logs: np.ndarray, split: Any, prediction: tuple[Any, Any], **told: Any
+    method: str, logs: np.ndarray, split: Any, prediction: tuple[Any, Any], **further: Any
 ) -> Result:
     """Measure predictions of the test targets, and how likely hyperparameters are."""
     X, targets, (mean, std) = np.asarray(split.X_train), np.asarray(split.y_train), prediction
@@ -108,7 +108,7 @@ def scored(
         float(np.mean(error**2) / np.var(y)),
         float(-density.mean()),
         float(np.mean(np.abs(error) < ndtri(0.975) * std)),
-        **told,
+        **further,
     )
 
 

@@ -74,8 +74,8 @@ def main(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that the factor is cut, which the error shows
                 numbers = measured(kind(x), seen, truth)
-            told = " | ".join(f"{number:.3g}" for number in numbers)
-            print(f"| {n} | {name} | {told} |", flush=True)
+            row = " | ".join(f"{number:.3g}" for number in numbers)
+            print(f"| {n} | {name} | {row} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def cost_of_exact_gp(
     check_bytes : float
         One evaluation on all rows is measured too where it takes no more than that; 0: never.
     watch : callable
-        Told what comes next.
+        Called with the name of the next step.
     """
     X, y = standardised(X, y)
     n, d = X.shape
@@ -220,7 +220,7 @@ def _sizes(largest: int, n_features: int, most_bytes: float) -> list[int]:
 
 
 def user_seconds() -> float:
-    """Processor seconds of this process so far, without the system's where these are told apart."""
+    """Processor seconds of this process so far, without the system's where they are distinct."""
     if resource is None:
         return time.process_time()
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime

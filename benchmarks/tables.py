@@ -97,8 +97,8 @@ def main() -> None:
                 print(json.dumps({"job": name, "not measured": lacking}), flush=True)
                 continue
             split = split_of(options.data_dir, name)
-            told = beside_r(name, split, JOBS[name].terms, options.beside_r)
-            print(json.dumps(told, default=float), flush=True)
+            result = beside_r(name, split, JOBS[name].terms, options.beside_r)
+            print(json.dumps(result, default=float), flush=True)
     elif options.data_dir is not None:
         for name in options.job or JOBS:
             print(json.dumps(job(options.data_dir, name), default=float), flush=True)

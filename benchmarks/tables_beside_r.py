@@ -56,11 +56,11 @@ def beside_r(job: str, split: Split, terms: Any, rounds: int) -> dict[str, Any]:
     for _ in range(rounds):
         for name, fit in fits.items():
             results[name].append(fit())
-    told: dict[str, Any] = {"job": job, "rows": _n_rows(job, split), "rounds": rounds}
+    out: dict[str, Any] = {"job": job, "rows": _n_rows(job, split), "rounds": rounds}
     for name, rows in results.items():
-        told[name] = {key: median(row[key] for row in rows) for key in rows[0]}
-    told["ratio of seconds"] = told["dsgp"]["seconds"] / told[PACKAGES[job]]["seconds"]
-    return told
+        out[name] = {key: median(row[key] for row in rows) for key in rows[0]}
+    out["ratio of seconds"] = out["dsgp"]["seconds"] / out[PACKAGES[job]]["seconds"]
+    return out
 
 
 def _n_rows(job: str, split: Split) -> int:

@@ -61,8 +61,8 @@ __all__ = [
     "variance_shares",
 ]
 
-# Imported when first used: scikit-learn, zarr and dask behind them take seconds, and the command
-# answers --help without any of them.
+# Imported when first used: with scikit-learn, zarr and dask these modules take seconds, and the
+# command answers --help without them.
 _HOMES = {
     "AdditiveGPClassifier": "dsgp.estimators",
     "AdditiveGPRegressor": "dsgp.estimators",
@@ -110,5 +110,5 @@ def _register_accessors() -> None:
     )
 
 
-# Users write ``import dsgp`` before ``import xarray`` as often as after it.
+# Users import dsgp before or after xarray.
 when_imported("xarray", _register_accessors)

@@ -1,8 +1,8 @@
-"""Places elsewhere, such as ``s3://bucket/a.csv``: found, read and written through fsspec.
+"""Remote addresses, such as ``s3://bucket/a.csv``: found, read and written through fsspec.
 
-What is at an address is either read where it is (tables, fields in zarr stores) or copied to a
-temporary folder first (models, files of netCDF). A result is made in a temporary folder and goes up
-when it is complete. What gives access is in the storage options, which are never stored.
+Tables, and fields in zarr stores, are read where they are; models and netCDF files are copied to a
+temporary folder first. A result is made in a temporary folder and uploaded when it is complete.
+Credentials are in the storage options, which are never stored.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from dsgp.scratch import Scratch
 
 Place: TypeAlias = Path | UPath
 
-# A scheme has two letters at least: C:/ is a disk.
+# A scheme has at least two letters: C:/ is a disk.
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/+(.*)", re.DOTALL)
 _LOCAL = ("file", "local")
-# The file that makes a folder a zarr store; of any format, one of these.
+# The files that mark a folder as a zarr store, by format; it has one of these.
 _ROOT = "zarr.json"
 _OF_ZARR = (_ROOT, ".zgroup", ".zarray", ".zmetadata")
 
@@ -103,7 +103,7 @@ def place_of(path: str | Path | UPath, storage_options: Mapping[str, Any] | None
             f"{address!r} needs another package: {error} (pip install it in the environment of "
             "dsgp)"
         ) from error
-    # Each file system has types of its own for options that it does not take.
+    # Each file system raises errors of its own for unknown options.
     except Exception as error:
         with_options = f" with the options {', '.join(storage_options)}" if storage_options else ""
         raise StorageError(
@@ -123,7 +123,7 @@ def local_path(name: str) -> Path:
 
 
 def is_remote(place: Place) -> bool:
-    """Tell a place of fsspec from one of this machine."""
+    """Return whether a place is one of fsspec, not one of this machine."""
     return not isinstance(place, Path)
 
 
@@ -144,9 +144,9 @@ def zarr_options(place: Place) -> dict[str, Any]:
 def _is_consolidated(place: UPath) -> bool:
     try:
         if not (place / _ROOT).exists():
-            return (place / ".zmetadata").exists()  # of the second format
+            return (place / ".zmetadata").exists()  # in the second format
         return bool(json.loads((place / _ROOT).read_text()).get("consolidated_metadata"))
-    except (OSError, ValueError):  # no store: xarray says so
+    except (OSError, ValueError):  # not a store: xarray reports that
         return False
 
 
@@ -157,17 +157,17 @@ def name_of(place: Place) -> str:
 
 
 def is_web(scheme: str) -> bool:
-    """Tell whether what follows ? and # in addresses of a scheme is no part of a name."""
+    """Return whether the text after ? and # in addresses of a scheme is not part of a name."""
     return scheme.lower() in ("http", "https")
 
 
 def parts_within(place: Place, folder: Place) -> tuple[str, ...]:
-    """Return the names on the way from a folder to what lies in it.
+    """Return the names on the path from a folder to a file in it.
 
     Raises
     ------
     StorageError
-        If the way leads out again: what is listed elsewhere is not trusted.
+        If the path leads out of the folder: listings of other servers are not trusted.
     """
     parts = PurePath(str(place)[len(str(folder)) :].lstrip("/\\")).parts
     inside = str(place).startswith(str(folder).rstrip("/\\"))
@@ -200,7 +200,7 @@ def require_there(place: Place, error: type[DsgpError], what: str = "") -> None:
 
 
 def exists(place: Place) -> bool:
-    """Tell whether something is there; a store of zarr by its own files, without a listing.
+    """Return whether something exists; for a zarr store by its own files, without a listing.
 
     Raises
     ------
@@ -214,7 +214,8 @@ def exists(place: Place) -> bool:
             place.fs.info(place.path)
             return True
         except FileNotFoundError as error:
-            # Of a server that cannot be reached fsspec says the same, with the true cause behind.
+            # fsspec also raises this for a server that cannot be reached, with the true cause
+            # behind it.
             if error.__cause__ is not None and not isinstance(error.__cause__, FileNotFoundError):
                 status = getattr(error.__cause__, "status", None)
                 if status not in (404, 410) and not is_store(place):
@@ -223,12 +224,12 @@ def exists(place: Place) -> bool:
 
 
 def is_store(place: Place) -> bool:
-    """Tell whether there is a zarr store."""
+    """Return whether there is a zarr store."""
     return any((place / mark).exists() for mark in _OF_ZARR)
 
 
 def require_outside_stores(place: Place) -> None:
-    """Raise ``StorageError`` if a result would go into a store, and go when that is replaced."""
+    """Raise ``StorageError`` if a result would be in a store, and vanish if that is replaced."""
     for folder in place.parents:
         if is_store(folder):
             raise StorageError(
@@ -238,25 +239,25 @@ def require_outside_stores(place: Place) -> None:
 
 
 def matches(place: UPath) -> list[UPath]:
-    """Return what fits a pattern such as ``s3://bucket/*.csv``, in no special order."""
+    """Return what matches a pattern such as ``s3://bucket/*.csv``, in no particular order."""
     with _reaching(place):
         return _places(place, place.fs.glob(place.path))
 
 
 def files_below(place: UPath) -> list[UPath]:
-    """Return all files below a folder, in no special order."""
+    """Return all files below a folder, in no particular order."""
     with _reaching(place):
         return _places(place, place.fs.find(place.path))
 
 
 def signatures(place: UPath) -> list[str]:
-    """Return names, sizes and times of the files of a zarr array; else what describes it."""
+    """Return names, sizes and times of the files of a zarr array; otherwise its metadata."""
     kept = ("size", "mtime", "created", "LastModified", "updated", "ETag", "etag")
     with _reaching(place):
         refused: Exception = FileNotFoundError(place.path)
         try:
             files = place.fs.find(place.path, detail=True)
-        # Many web servers list nothing, and say so in ways of their own.
+        # Many web servers cannot list files, and report that in different ways.
         except Exception as error:
             files, refused = {}, error
         if not files:
@@ -281,18 +282,18 @@ def _reaching(place: UPath) -> Iterator[None]:
         yield
     except StorageError:
         raise
-    # Clients of networks raise many types; all mean the same here.
+    # Clients of networks raise many types of errors; all mean the same here.
     except Exception as error:
-        told = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise StorageError(
-            f"{without_secrets(str(place))!r} cannot be read: {told}; check the address and the "
+            f"{without_secrets(str(place))!r} cannot be read: {reason}; check the address and the "
             "credentials (storage_options, --storage-option)"
         ) from error
 
 
 @contextmanager
 def local_copy(place: Place) -> Iterator[Path]:
-    """Give a path of this machine: that itself, or a copy that lasts as long as the block."""
+    """Yield a path of this machine: the path itself, or a copy that lasts as long as the block."""
     if isinstance(place, Path):
         yield place
         return
@@ -310,8 +311,8 @@ def local_copy(place: Place) -> Iterator[Path]:
 
 
 def require_writable(place: UPath) -> None:
-    """Raise ``StorageError`` if nothing can be written at an address; a long job asks first."""
-    if has_magic(place.path):  # fsspec would take others' files away with it
+    """Raise ``StorageError`` if nothing can be written at an address, before a long job."""
+    if has_magic(place.path):  # fsspec would delete other files that match the pattern
         raise StorageError(
             f"cannot write to {without_secrets(str(place))!r}: *, ? and [ in an address mark a "
             "pattern; choose another name"
@@ -322,24 +323,24 @@ def require_writable(place: UPath) -> None:
             probe.parent.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"")
         probe.unlink()
-    # Clients of networks raise many types; all mean the same here.
+    # Clients of networks raise many types of errors; all mean the same here.
     except Exception as error:
-        told = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         if isinstance(error, NotImplementedError):
-            told = f"{place.protocol} is for reading only"
+            reason = f"{place.protocol} is for reading only"
         raise StorageError(
-            f"cannot write to {without_secrets(str(place))!r}: {told}; write to a path on this "
+            f"cannot write to {without_secrets(str(place))!r}: {reason}; write to a path on this "
             "machine, and copy the result there afterwards"
         ) from error
     require_outside_stores(place)
 
 
 def upload(made: Path, place: UPath) -> None:
-    """Put what is complete at an address: a file, or a folder with its root file last.
+    """Upload a complete result to an address: a file, or a folder with its root file last.
 
-    These stores cannot rename. So a store that is replaced is taken away first, its root file
-    before all others: at no time does a part of a store look like a whole one. If going up fails,
-    what is up already is taken away.
+    These stores cannot rename. Therefore a store that is replaced is removed first, its root file
+    before all others: at no time does a part of a store look like a whole one. If the upload fails,
+    its uploaded part is removed.
     """
     if made.is_file():
         try:
@@ -363,7 +364,7 @@ def upload(made: Path, place: UPath) -> None:
 
 
 def _not_up(made: Path, place: UPath, error: Exception) -> StorageError:
-    """Keep what could not go up, which may have taken hours to make; say where it is."""
+    """Keep a result that could not be uploaded, as it may have taken hours; report where it is."""
     kept = Path(tempfile.mkdtemp(prefix="dsgp-kept-")) / made.name
     shutil.move(made, kept)
     return StorageError(
@@ -373,7 +374,7 @@ def _not_up(made: Path, place: UPath, error: Exception) -> StorageError:
 
 
 def remove(place: UPath) -> None:
-    """Take away a file, or a folder with its root file first; what is not there stays so."""
+    """Remove a file, or a folder with its root file first, if it exists."""
     if (place / _ROOT).exists():
         (place / _ROOT).unlink()
     if place.exists():

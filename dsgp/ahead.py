@@ -1,9 +1,10 @@
-"""How many tasks of a pass are under way on a cluster at a time.
+"""The number of tasks of a pass that are submitted to a cluster at a time.
 
-Two for each thread keep the workers busy. A cluster that grows by demand (dask's adaptive scaling)
-takes the seconds of work that its scheduler knows of as demand, and sees none where tasks are
-short: there are more of them under way, for twice the seconds that call for another worker, as far
-as results that wait for the driver take but a small share of the workers' memory.
+Two per thread keep the workers busy. A cluster that grows by demand (dask's adaptive scaling)
+measures demand by the seconds of work that its scheduler knows of, which are few if tasks are
+short: then more tasks are submitted, for twice the seconds that cause another worker to be
+requested, as long as results that wait for the driver take only a small share of the workers'
+memory.
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ from dask.optimization import cull
 from dask.sizeof import sizeof
 from dask.utils import parse_timedelta
 
-# For each thread, however long tasks take.
+# Tasks per thread, however long they take.
 A_THREAD = 2
-# Seconds of work of each thread at which dask's adaptive scaling asks for another one.
+# Seconds of work per thread from which dask's adaptive scaling requests another worker.
 _TARGET = "distributed.adaptive.target-duration"
 _DEFAULT = "5s"
 _TIMES = 2
-# Of the memory of workers, or bytes of one whose memory is not limited: what results may take.
+# Largest share of the workers' memory for results, or bytes per worker whose memory is not limited.
 _SHARE, _BYTES = 0.05, 2.0**26
-# Results before anything is known of them.
+# Number of results before anything is known of their size.
 _FEW = 4
-_DEPTH = 8  # of containers in containers
-# Bytes that a task may bring along if there are to be many.
+_DEPTH = 8  # of nested containers
+# Largest size of a task's arguments, in bytes, if there are to be many tasks.
 _LITTLE = 2.0**16
-# Of modules whose objects dask can measure.
+# Modules whose objects dask can measure.
 _MEASURED = ("numpy", "pandas", "pyarrow")
 
 
 class Ahead:
-    """Counts tasks that may be under way, from what workers there are and what tasks have taken.
+    """Limits the number of submitted tasks, by the workers and the durations of earlier tasks.
 
     Parameters
     ----------
     at_first : int
-        There are never fewer while as many threads are there.
+        Smallest number while as many threads are there.
     """
 
     def __init__(self, at_first: int) -> None:
@@ -55,18 +56,19 @@ class Ahead:
         self._n_results, self._largest = 0, 0.0
 
     def came(self, result: Any) -> None:
-        """Take note of a result."""
+        """Record a result."""
         self._n_results += 1
         self._largest = max(self._largest, n_bytes(result))
 
     def number(self, workers: Mapping[str, Any]) -> int:
-        """Tasks that may be under way on these workers."""
+        """Number of tasks that may be submitted to these workers."""
         n_threads = sum(worker["nthreads"] for worker in workers.values())
         least = max(self._at_first, A_THREAD * n_threads)
         if self._n_results < _FEW:
             return least
         target = float(parse_timedelta(dask.config.get(_TARGET, _DEFAULT)))
-        # A driver that cannot keep up makes tasks seem longer, and more workers would not help it.
+        # If the driver cannot keep up, tasks seem to take longer, and more workers would not help
+        # it.
         seconds = (time.monotonic() - self._began) * max(n_threads, 1) / self._n_results
         wanted = math.ceil(_TIMES * target * n_threads / max(seconds, 1e-3))
         memory = sum(_room(worker) for worker in workers.values())
@@ -79,7 +81,7 @@ def _room(worker: Mapping[str, Any]) -> float:
 
 
 def n_bytes(value: Any, depth: int = _DEPTH) -> float:
-    """Bytes of the arrays and tables in a result, or in what a function is to be called with.
+    """Bytes of the arrays and tables in a result, or in the arguments of a function.
 
     Examples
     --------
@@ -98,7 +100,7 @@ def n_bytes(value: Any, depth: int = _DEPTH) -> float:
 
 
 def _within(value: Any) -> Iterable[Any]:
-    """What an object holds, as far as arrays may be there."""
+    """Parts of an object that may hold arrays."""
     if isinstance(value, Mapping):
         return value.values()
     if isinstance(value, (list, tuple)):
@@ -110,7 +112,7 @@ def _within(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return [cell.cell_contents for cell in value.__closure__ or ()]
     if isinstance(value, Delayed):
-        # Of the graph that it shares with others only what it needs itself is sent.
+        # Only its own part of a shared graph is sent.
         graph: Any = value.__dask_graph__()
         keys = value.__dask_keys__()
         return (graph.cull(set(keys)) if hasattr(graph, "cull") else cull(graph, keys)[0]).values()
@@ -120,13 +122,13 @@ def _within(value: Any) -> Iterable[Any]:
 
 
 def are_light(loaders: Iterable[Callable[[], Any]]) -> tuple[bool, Iterator[Callable[[], Any]]]:
-    """Tell from the first loader whether rows are read elsewhere, or travel with the tasks.
+    """Return, by the first loader, whether rows are read by the workers, not sent with the tasks.
 
     Returns
     -------
     bool
     iterator
-        Of all loaders.
+        All loaders.
     """
     rest = iter(loaders)
     first = list(islice(rest, 1))

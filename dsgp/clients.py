@@ -1,8 +1,8 @@
-"""The dask client that work may be sent to, without importing dask where nobody has.
+"""The dask client to which work may be sent, without importing dask if nobody has.
 
 Within a task of a worker there is none: the task would hold one of the worker's threads while it
-waits for others, and a cluster whose threads all wait never ends. Nor is there one in a process
-that was forked, where the client's connections belong to the parent.
+waits for others, and a cluster whose threads all wait would deadlock. There is none in a forked
+process either, as the client's connections belong to the parent.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-# What distributed calls the clients that workers make for their tasks.
+# The name that distributed gives to the clients that workers make for their tasks.
 _OF_A_WORKER = "Client-worker"
 
 _lost: Callable[[], Any] = lambda: None  # noqa: E731 - replaced by a weak reference in a fork
 
 
 def _distributed() -> Any | None:
-    """Return the module if it has been imported, and entirely: another thread may be at it."""
+    """Return the module if it is completely imported; another thread may still import it."""
     module = sys.modules.get("distributed")
     if module is None or getattr(module.__spec__, "_initializing", False):
         return None
@@ -28,7 +28,7 @@ def _distributed() -> Any | None:
 
 
 def in_task() -> bool:
-    """Tell whether this runs in a task of a dask worker.
+    """Return whether this runs in a task of a dask worker.
 
     Not so once the task has seceded, as ``distributed.worker_client`` does: it holds no thread of
     the worker any more and may wait for others.
@@ -46,7 +46,8 @@ def in_task() -> bool:
 
 def active_client() -> Any | None:
     """Return the distributed client that the user has made, if work may be sent to it from here."""
-    # Not imported: where nobody has, there is no client, and importing it takes half a second.
+    # Not imported here: if nobody has imported it there is no client, and importing takes half a
+    # second.
     distributed = _distributed()
     if distributed is None or in_task():
         return None
@@ -57,7 +58,7 @@ def active_client() -> Any | None:
     if client is _lost() or client.asynchronous:
         return None
     if client.id.startswith(_OF_A_WORKER):
-        # Of a task that seceded, or a thread that a task has started and waits for.
+        # In a task that seceded, or a thread that a task has started and waits for.
         try:
             distributed.get_worker()
         except ValueError:
@@ -66,7 +67,7 @@ def active_client() -> Any | None:
 
 
 def scheduler_of_collections() -> Any:
-    """Return what dask is to compute collections by; None leaves it the choice.
+    """Return the scheduler by which dask computes collections; None is dask's own choice.
 
     In a task that is the client of the worker, by which the task secedes while it waits.
     """
@@ -76,7 +77,7 @@ def scheduler_of_collections() -> Any:
 
 
 def _forget_client() -> None:
-    """Note the client that a forked process has of its parent."""
+    """Ignore the parent's client in a forked process."""
     global _lost
     distributed = _distributed()
     if distributed is None:

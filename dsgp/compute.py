@@ -1,8 +1,9 @@
-"""Where tasks run: in the caller, on threads, or on the workers of a dask cluster.
+"""Running tasks: in the caller, on threads, or on the workers of a dask cluster.
 
-Compiled passes release the GIL, so threads are enough for the axes of one model. Where a
-``distributed.Client`` is active, blocks of rows go to its workers, and per-term work does so once
-it is worth the way there. What is called within a task of a worker runs in the thread of that task.
+Compiled passes release the GIL, so threads are enough for the axes of one model. If a
+``distributed.Client`` is active, blocks of rows go to its workers, and so does work per term if it
+is worth the transfer. Work that is started within a task of a worker runs in the thread of that
+task.
 Results come in the order of the tasks, whichever ran first: sums over
 them do not depend on the scheduler.
 """
@@ -33,13 +34,14 @@ from dsgp.clients import active_client, in_task
 from dsgp.errors import ClusterError, ParameterError
 from dsgp.waiting import RETRIES, gathered, in_order, n_threads, workers_of
 
-# A graph of a few batches costs about 0.3 ms, and every further one 60 µs; with less work than this
-# two threads lose.
-WORTH_A_GRAPH = 2e-3  # seconds of compiled work, all tasks together
-# A task on another process costs about 3 ms, and its tables some 60 ms per 80 MB each way.
+# A graph of a few batches costs about 0.3 ms, and every further batch 60 µs: with less work than
+# this, two threads are slower than one.
+WORTH_A_GRAPH = 2e-3  # seconds of compiled work of all tasks together
+# A task in another process costs about 3 ms, and its tables about 60 ms per 80 MB in each
+# direction.
 WORTH_A_WORKER = 0.5  # seconds of compiled work of one task
 
-# How long a scheduler may take to answer.
+# Time within which a scheduler has to answer.
 _PATIENCE = "10s"
 
 _inside = threading.local()
@@ -55,7 +57,7 @@ class Piece(Protocol):
 
     @staticmethod
     def join(pieces: Sequence[Any]) -> Any:
-        """Put rows one below the other."""
+        """Concatenate rows."""
 
 
 Result = TypeVar("Result")
@@ -99,8 +101,8 @@ def run(
     if CPU_COUNT < 2:
         return [task() for task in tasks]
     n_batches = min(len(tasks), 2 * CPU_COUNT)
-    # Every n-th task: neighbours are alike, so that batches are. threaded.get, because delayed
-    # objects cost ten times as much as the tasks themselves.
+    # Batches take every n-th task: neighbouring tasks are alike, so that batches are too.
+    # threaded.get is used because delayed objects cost ten times as much as the tasks themselves.
     graph = {batch: (_run_all, tasks[batch::n_batches]) for batch in range(n_batches)}
     results: list[Result] = [None] * len(tasks)  # type: ignore[list-item]
     for batch, done in enumerate(threaded.get(graph, list(graph))):
@@ -113,18 +115,18 @@ def _run_all(tasks: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def is_small(seconds: float) -> bool:
-    """Tell whether ``run`` keeps such work to the thread of its caller."""
+    """Return whether ``run`` does that much work in the thread of its caller."""
     return seconds < WORTH_A_GRAPH or alone()
 
 
 def alone() -> bool:
-    """Tell whether this is a task among others, and must not use further threads or workers."""
+    """Return whether this is one of several tasks, and must not use more threads or workers."""
     return getattr(_inside, "task", False) or in_task()
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
-    """Use the workers of a cluster for what runs within; None: run here.
+    """Use the workers of a cluster within the block; None: do not use a cluster.
 
     Raises
     ------
@@ -136,31 +138,31 @@ def connected(address: str | None) -> Iterator[None]:
     if address is None:
         yield
         return
-    # Imported when wanted only: it takes half a second.
+    # Imported only when needed, because it takes half a second.
     make = import_module("distributed").Client
     try:
         with _without_collection():
-            # One that fails would stay what everything after it takes for the active client.
+            # A client that fails would otherwise stay the active client of this process.
             make(address, timeout=_PATIENCE, set_as_default=False).close(timeout=_PATIENCE)
             client = make(address, timeout=_PATIENCE)
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError, AssertionError) as error:
-        # The last three: dask's configuration has no certificates for tls://, or wants encryption,
-        # and the client that it gives up meanwhile has no loop any more.
+        # The last three: dask's configuration has no certificates for tls://, or requires
+        # encryption, and the client that it abandons then has no event loop.
         encrypted = "; tls:// needs certificates in dask's configuration"
         raise ParameterError(
             f"there is no dask scheduler at {address!r} ({error}); start one, or leave the address "
             "out" + (encrypted if address.startswith("tls:") else "")
         ) from error
     patience = _PATIENCE
-    # What it logs of a scheduler that is gone, with tracebacks, comes as a `ClusterError` too.
+    # Its log of a lost scheduler, with tracebacks, is replaced by a `ClusterError`.
     log = logging.getLogger("distributed.client")
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:
-        workers_of(client)  # asks for their versions, before anything is read
+        workers_of(client)  # checks their versions before anything is read
         yield
     except ClusterError:
-        patience = "1s"  # nobody is there who would take leave of it
+        patience = "1s"  # nobody would answer when the client disconnects
         raise
     finally:
         with suppress(TimeoutError, OSError):
@@ -170,10 +172,10 @@ def connected(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Leave alone what could be collected as garbage meanwhile.
+    """Suspend garbage collection.
 
-    A client that has failed closes when it is collected, by a lock that distributed holds while it
-    starts another client: in the same thread that would wait for ever.
+    A failed client closes when it is collected, and for that needs a lock that distributed holds
+    while it starts another client: in the same thread, that would wait for ever.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -225,7 +227,7 @@ def over_chunks(
 
 
 def _are_single(loaders: Iterable[Loaded]) -> tuple[bool, Iterator[Loaded]]:
-    """Tell whether there is one loader at most, for which threads are not worth their start."""
+    """Return whether there is at most one loader, for which threads are not worth their cost."""
     further = iter(loaders)
     first = list(islice(further, 2))
     return len(first) < 2, chain(first, further)
@@ -285,7 +287,7 @@ def _sent(client: Any, name: str, function: Callable[..., Any], *arguments: Any)
 
 
 def key_of(name: str) -> str:
-    """Return a key of a task, by whose first words a dashboard calls it."""
+    """Return a key of a task, whose first words are its name on a dashboard."""
     return f"dsgp-{name}-{uuid4().hex}"
 
 
@@ -301,9 +303,9 @@ def sender_of_block(
     function: Callable[[Rows], Result],
     pieces: list[tuple[Chunk[Rows], int, int]],
 ) -> Callable[[], Any]:
-    """Return what sends a block: of shared chunks first, and of its own if it is sent again.
+    """Return a function that sends a block: from shared chunks first, from its own if sent again.
 
-    Chunks are let go once it is sent, so that workers do not keep them.
+    Chunks are released once it is sent, so that workers do not keep them.
     """
     shared = [[(chunk.future, start, stop) for chunk, start, stop in pieces]]
     loaders = [(chunk.loader, start, stop) for chunk, start, stop in pieces]
@@ -328,7 +330,7 @@ class Shared:
 
     @property
     def future(self) -> Any:
-        """What tasks take in its place; sent again where the cluster has forgotten it."""
+        """The future that stands for it in tasks; sent again if the cluster has forgotten it."""
         if self._future is None or self._future.cancelled():
             self._future = _sent(self._client, "shared", _itself, self._value)
         return self._future
@@ -370,7 +372,7 @@ def _rebatched(chunks: Iterable[Rows], block: int) -> Iterator[Rows]:
 def pieces_of(
     chunks: Iterator[Chunk[Rows]], lengths: Sequence[int], block: int
 ) -> Iterator[list[tuple[Chunk[Rows], int, int]]]:
-    """Say which rows of which chunks make each logical block: (chunk, start, stop)."""
+    """Return which rows of which chunks make each logical block: (chunk, start, stop)."""
     held: list[tuple[Chunk[Rows], int, int]] = []
     n_held = 0
     for chunk, length in zip(chunks, lengths, strict=True):
@@ -405,7 +407,7 @@ def _apply_joined(function: Callable[[Any], Result], *pieces: tuple[Any, int, in
 
 
 def run_alone(task: Callable[[], Result]) -> Result:
-    """Run a task that itself must not use threads: others run beside it."""
+    """Run a task that must not use threads itself, as others run at the same time."""
     if allocator.is_due() and in_task():
         allocator.keep_freed_memory()
     before = getattr(_inside, "task", False)
@@ -419,20 +421,20 @@ def run_alone(task: Callable[[], Result]) -> Result:
 class one_blas_thread:
     """A context in which BLAS uses one thread.
 
-    Its own threads spin beside ours on vectors of this size, and split sums as the machine has it.
-    The limit is one of the process: the first thread that enters sets it and the last that leaves
-    takes it back, so that it holds for each to the end.
+    On vectors of this size, its own threads would compete with ours, and the way they split sums
+    depends on the machine. The limit is one of the process: the first thread that enters sets it,
+    and the last that leaves removes it, so that it holds for each of them to the end.
     """
 
     _lock = threading.Lock()
     _n_within = 0
     _limits: Any = None
-    # To look for libraries takes 3 ms, more than a small prediction, and to set their limits 20 µs.
-    # Those that numpy and scipy use come with modules.
+    # Searching for libraries takes 3 ms, more than a small prediction, and setting their limits 20
+    # µs. Those that numpy and scipy use are loaded with modules.
     _controller: ThreadpoolController | None = None
     _n_modules = 0
-    # Sets all limits: of OpenBLAS (0.3.30), what one thread sets may be without effect once another
-    # one has set a limit.
+    # Set all limits again: in OpenBLAS (0.3.30), a limit that one thread sets may have no effect
+    # once another thread has set one.
     _setter: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> None:
@@ -454,15 +456,15 @@ class one_blas_thread:
 
     @classmethod
     def _limited(cls) -> Any:
-        """Limit all libraries of BLAS, looked for again where modules were imported since."""
+        """Limit all libraries of BLAS, searched for again if modules were imported since."""
         if cls._controller is None or cls._n_modules != len(sys.modules):
             cls._controller = ThreadpoolController()
             cls._n_modules = len(sys.modules)
         return cls._controller.limit(limits=1, user_api="blas")
 
 
-def _start_anew() -> None:
-    """Forget threads of the parent, which a forked process has not, and locks that they held."""
+def _reset_after_fork() -> None:
+    """Forget threads of the parent, which a forked process does not have, and their locks."""
     threaded.default_pool = None
     threaded.pools.clear()
     threaded.pools_lock = threading.Lock()
@@ -471,4 +473,4 @@ def _start_anew() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+    os.register_at_fork(after_in_child=_reset_after_fork)

@@ -49,7 +49,7 @@ class ClusterError(DsgpError, RuntimeError):
 
 
 # Not a subclass of scikit-learn's warning of the same name: importing that one loads all of
-# scikit-learn, six times the import time of numpy, into the lowest floor.
+# scikit-learn, which takes six times as long as numpy, into the lowest layer.
 class ConvergenceWarning(UserWarning):
     """An iteration stopped at its limit before reaching its tolerance.
 

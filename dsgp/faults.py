@@ -1,4 +1,4 @@
-"""Errors of dask in our words: what happened, what is safe and what to do."""
+"""Errors of dask with messages of ours: what happened, what is safe and what to do."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import re
 from dsgp.errors import ClusterError
 
 NO_WORKERS_TIMEOUT = "distributed.scheduler.no-workers-timeout"
-# What makes the name of a task its own, at its end.
+# The part at the end of a task's name that makes it unique.
 _NUMBERS = re.compile(r"(-[0-9a-f]{4,})+$")
-# What holds after every fault, so that each message can say it.
+# What is true after every fault, for all messages.
 SAFE = "results are written whole or not at all, and nothing that was there is lost"
 
 
 def of_dask(error: BaseException) -> bool:
-    """Tell whether an error is dask's own, and not one of a task."""
+    """Return whether an error is dask's own, and not one of a task."""
     return type(error).__module__.partition(".")[0] == "distributed"
 
 
 def translated(error: BaseException) -> BaseException:
-    """Return what to raise for the error of a task: dask's own in our words, others as they are."""
+    """Return what to raise for the error of a task: dask's own translated, others unchanged."""
     kind = type(error).__name__
     if not of_dask(error):
         return error
@@ -43,5 +43,5 @@ def translated(error: BaseException) -> BaseException:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, without details."""
+    """Return the message of an error, without details."""
     return next(iter(str(error).strip().splitlines()), "")

@@ -1,4 +1,4 @@
-"""Requests to end become exceptions, so that what was written aside is removed."""
+"""Requests to end become exceptions, so that temporary results are removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _leave(number: int, _frame: object) -> None:
 def exit_on_termination() -> None:
     """Let SIGTERM, as job schedulers send it, raise ``SystemExit``; commands call this first.
 
-    A handler that somebody has set already is left alone. Should the signal land in a finaliser,
+    A handler that is already set is not replaced. Should the signal land in a finaliser,
     where Python drops exceptions, it has to be sent again.
     """
     if _in_main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -33,8 +33,9 @@ def exit_on_termination() -> None:
 def second_interrupt_ends() -> Iterator[None]:
     """Let the first Ctrl-C within raise ``KeyboardInterrupt``, and the next end the process.
 
-    Python would raise again, wherever it is then: in the clean-up, or while it waits for threads
-    at its end, with a traceback. Once there was an interrupt, this holds until the process ends.
+    Python would raise again, wherever it is then: during the clean-up, or while it waits for
+    threads at its end, with a traceback. After a first interrupt, this holds until the process
+    ends.
     """
     if not (_in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
         yield

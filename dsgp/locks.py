@@ -1,4 +1,4 @@
-"""Locks of files that the system lifts when their process ends, however it does."""
+"""Locks of files that the system releases when their process ends, in whatever way."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dsgp.errors import StorageError
 
 try:
     import fcntl
-except ImportError:  # of Windows, which does not remove or move what is open there
+except ImportError:  # Windows, on which open files cannot be removed or moved
     fcntl = None  # type: ignore[assignment]
 
 
 def locked(file: IO[str]) -> bool | None:
-    """Take the lock of an open file; False if another process has it, or this one has elsewhere.
+    """Lock an open file; False if another process, or this one elsewhere, holds the lock.
 
-    None where the system or its file system has no such locks: then nobody knows.
+    None if the system or the file system has no such locks, so that this is not known.
     """
     if fcntl is None:
         return None
@@ -27,7 +27,7 @@ def locked(file: IO[str]) -> bool | None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # of a file system without locks
+    except OSError:  # a file system without locks
         return None
     return True
 
@@ -41,7 +41,7 @@ def only_here(path: Path, refusal: str) -> Iterator[None]:
     path : Path
         A file that is made, and removed at the end.
     refusal : str
-        The message for those who come second.
+        The message of the error if the file is locked.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def only_here(path: Path, refusal: str) -> Iterator[None]:
             if locked(file) is False:
                 raise StorageError(refusal)
             if not _is_at(path, file):
-                continue  # whoever had it before has removed it since it was opened
+                continue  # the previous owner has removed the file since it was opened
             try:
                 yield
             finally:

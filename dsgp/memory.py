@@ -11,7 +11,7 @@ import psutil
 from dsgp.errors import MemoryLimitError
 
 _GIB = 2.0**30
-# Limits of a container, by version of its control groups: what is allowed and what is in use.
+# Limits of a container, by version of its control groups: the allowed and the used memory.
 _CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (

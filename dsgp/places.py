@@ -1,4 +1,4 @@
-"""Where results go: never onto what they are made of, and as a whole or not at all."""
+"""Places of results: never the same as an input, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from dsgp.errors import DsgpError, StorageError
 from dsgp.locks import locked
 from dsgp.scratch import Scratch
 
-# How names end of what is written aside, and the file in it that its owner has locked.
+# Extension of temporary results, and the name of the file in them that their owner has locked.
 _ASIDE, _LOCK = ".part", ".lock"
-# Seconds after which what was made is locked, by who has made it.
+# Seconds within which a new temporary result is locked by its owner.
 _MOMENT = 60.0
-# Seconds after which nobody is at something that has no lock.
+# Seconds after which a temporary result without a lock is abandoned.
 _SURELY_LEFT = 24 * 3600.0
 
 
 def require_apart(
     out: str | Place, inputs: Iterable[str | Place | None], option: str = "--out"
 ) -> None:
-    """Raise ``StorageError`` if a result would go onto an input, into one, or around one.
+    """Raise ``StorageError`` if a result would replace an input, or be inside or around one.
 
     Files are compared, not their names: links, hard links, relative paths and other spellings of
-    a path are seen through. Overwriting is no excuse.
+    a path are recognised. Permission to overwrite makes no difference.
 
     Parameters
     ----------
@@ -79,9 +79,10 @@ def require_apart(
 
 @contextmanager
 def made_aside(place: Place) -> Iterator[Path]:
-    """Give a path of a folder of its own; what the block has made there goes to ``place``.
+    """Yield a path in a new folder; what the block makes there goes to ``place`` at the end.
 
-    Beside it on the same disk, and moved; for an address in a temporary folder, and copied.
+    The folder is beside the place, on the same disk, and the result is moved; for an address it is
+    a temporary folder, and the result is copied.
 
     Raises
     ------
@@ -116,30 +117,30 @@ def made_aside(place: Place) -> Iterator[Path]:
 
 @contextmanager
 def _owned(aside: Path) -> Iterator[None]:
-    """Hold the lock by which others see that what is written aside has a living owner."""
+    """Hold the lock by which others see that a temporary result has a living owner."""
     first = aside / f"{_LOCK}.first"
     with first.open("w", encoding="utf-8") as file:
         locked(file)
-        first.replace(aside / _LOCK)  # so that whoever sees it sees it locked
+        first.replace(aside / _LOCK)  # whoever sees the folder sees it locked
         yield
 
 
 def remove_leftovers(place: Path) -> None:
-    """Remove what killed processes have left that wrote a place aside; never a living one's."""
+    """Remove temporary results of a place that killed processes have left, never a living one's."""
     for aside in place.parent.glob(f".{glob.escape(place.name)}.*{_ASIDE}"):
         lock = aside / _LOCK if aside.is_dir() else aside
         try:
             age = time.time() - aside.stat().st_mtime
-            # A folder shows its lock only once that is taken; a file may be a moment old.
+            # A folder is only visible once it is locked; a file may be a moment old.
             if lock.exists() and (lock != aside or age > _MOMENT):
                 with lock.open("r+", encoding="utf-8") as file:
                     ended = locked(file) is True
-            else:  # being made just now, or by a release without locks
+            else:  # being made now, or by a release without locks
                 ended = False
             if ended or age > _SURELY_LEFT:
                 shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
         except OSError:
-            continue  # another process is at it, or it is somebody else's
+            continue  # another process uses it, or it belongs to another user
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -169,14 +170,14 @@ def require_folder(place: Path) -> None:
 
 
 def cannot_write(place: Place, error: OSError) -> StorageError:
-    """Return the error of a place that the system does not let be written."""
+    """Return the error for a place that cannot be written."""
     return StorageError(f"cannot write {str(place)!r}: {error.strerror or error}")
 
 
 def move_into_place(made: Path, path: Path, replaced: Path) -> None:
-    """Put what is complete at a path; what was there goes to ``replaced``, or stays if that fails.
+    """Move a complete result to a path; what was there goes to ``replaced``, or stays on failure.
 
-    All three lie in one file system.
+    All three are in one file system.
     """
     if not path.is_dir():  # a file is replaced in one step
         os.replace(made, path)
@@ -198,7 +199,7 @@ def _expanded(name: str) -> Iterator[str]:
 
 
 def _relation(out: str, source: str) -> str:
-    """Say how the two meet; nothing if they do not."""
+    """Describe how the two overlap; "" if they do not."""
     place, read = _local(out), _local(source)
     if place is None or read is None:
         if place is not None or read is not None:
@@ -209,7 +210,7 @@ def _relation(out: str, source: str) -> str:
     if _same(place, read):
         return "is"
     if read.is_dir() and any(_same(one, read) for one in place.parents):
-        # A model beside the tables of a folder is none of its parts.
+        # A model beside the tables of a folder is not one of its parts.
         return "lies in" if is_store(read) or place.suffix.lower() != ".zarr" else ""
     return "contains" if place.is_dir() and any(_same(one, place) for one in read.parents) else ""
 
@@ -219,7 +220,7 @@ def _relation_of_addresses(out: str, source: str) -> str:
     same_depth = a.count("/") == b.count("/") or "**" in b
     if a == b or (glob.has_magic(b) and same_depth and fnmatchcase(a, b)):
         return "is"
-    if a.startswith(b):  # as on a disk, a model beside tables is none of them
+    if a.startswith(b):  # as on a disk, a model beside tables is not one of them
         return "lies in" if b.endswith(".zarr/") or not a.endswith(".zarr/") else ""
     return "contains" * b.startswith(a)
 
@@ -234,7 +235,7 @@ def _normalised(address: str) -> str:
 
 
 def _local(name: str) -> Path | None:
-    """Return the path without links; None of an address elsewhere."""
+    """Return the path without links; None for a remote address."""
     if address_of(name) is not None:
         return None
     return Path(os.path.realpath(os.path.expanduser(local_path(name))))

@@ -22,8 +22,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-# Held by the bar on display. A bar opened within it, or from another thread, finds it taken and
-# stays quiet: a terminal has room for one live display.
+# Held by the bar on display. A bar that is opened within it, or from another thread, finds it
+# locked and stays quiet: a terminal has room for one live display.
 _display = threading.Lock()
 
 REFRESH_SECONDS = 0.1
@@ -124,7 +124,7 @@ def progress(
             transient=True,
             # `update` draws: rich's own thread would outlive the block and could be forked
             auto_refresh=False,
-            # rich would send what the block prints to stderr, out of the user's pipe
+            # rich would send what the block prints to stderr, and not to the user's pipe
             redirect_stdout=False,
         )
         with display:

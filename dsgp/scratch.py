@@ -1,4 +1,4 @@
-"""Temporary folders that only their user can read, and that go even if their process is killed."""
+"""Temporary folders that only their user can read, removed even if their process is killed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import IO
 from dsgp.locks import locked
 
 _PREFIX, _LOCK = "dsgp-scratch-", ".lock"
-# Seconds after which nobody is at a folder that has no lock.
+# Seconds after which a folder without a lock is abandoned.
 _SURELY_LEFT = 24 * 3600.0
 
 
 class Scratch:
     """A folder in the system's place for temporary ones, of mode 0700.
 
-    It goes at the end of a ``with``, with the object, or with the process. What a killed process
-    has left goes when the next one, of the same user, makes a folder.
+    It is removed at the end of a ``with``, with the object, or with the process. A folder of a
+    killed process is removed when the next one, of the same user, makes a folder.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Scratch:
         first = self.path / f"{_LOCK}.first"
         lock = first.open("w", encoding="utf-8")
         locked(lock)
-        first.replace(self.path / _LOCK)  # so that whoever sees it sees it locked
+        first.replace(self.path / _LOCK)  # whoever sees the folder sees it locked
         self._end = weakref.finalize(self, _remove, self.path, lock)
 
     def __enter__(self) -> Path:
@@ -68,19 +68,19 @@ def remove_leftovers() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
             status = folder.lstat()
-            # Another user's folder, or a link that one has put there, is left alone.
+            # Another user's folder, or a link that another user has made, is left alone.
             if not stat.S_ISDIR(status.st_mode) or status.st_uid != _user(status.st_uid):
                 continue
             lock = folder / _LOCK
             if lock.exists():
                 with lock.open("r+", encoding="utf-8") as file:
                     ended = locked(file) is True
-            else:  # being made just now, or killed while it was
+            else:  # being made now, or its process was killed meanwhile
                 ended = time.time() - status.st_mtime > _SURELY_LEFT
             if ended:
                 shutil.rmtree(folder)
         except OSError:
-            continue  # another process is at it
+            continue  # another process uses it
 
 
 def _user(otherwise: int) -> int:

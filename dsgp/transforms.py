@@ -23,15 +23,16 @@ from dsgp.errors import ParameterError
 
 Floats = NDArray[np.float64]
 
-# Nodes of Gauss–Hermite quadrature: exact to rounding for the exponential of a normal variable of a
-# standard deviation up to 5, and the inverses here grow no faster. Where the two branches of Yeo
-# and Johnson meet, their third derivative jumps: that leaves some 1e-5 standard deviations.
+# Nodes of Gauss–Hermite quadrature: exact to rounding for the exponential of a normal variable with
+# a standard deviation up to 5, and the inverses here grow no faster. Where the two branches of Yeo
+# and Johnson meet, their third derivative jumps: that causes errors of about 1e-5 standard
+# deviations.
 _NODES = 64
-# Values that are averaged together: their nodes stay within some megabytes.
+# Number of values that are averaged together: their nodes take a few megabytes.
 _BLOCK = 8192
-# Between its quartiles a normal distribution has so many standard deviations.
+# Interquartile range of a normal distribution, in standard deviations.
 _QUARTILES = 1.349
-# Powers closer to 0 are logarithms to all digits.
+# Powers closer to 0 equal logarithms to all digits.
 _LOGARITHM = 1e-12
 
 
@@ -62,7 +63,7 @@ class Transform(ABC):
     @staticmethod
     @abstractmethod
     def allows(y: ArrayLike) -> NDArray[np.bool_]:
-        """Say which values have a transform; NaN counts as one that has."""
+        """Return which values have a transform; NaN counts as one that has."""
 
     # ------------------------------------------------------------------ a normal z
 
@@ -144,8 +145,8 @@ class Transform(ABC):
         noise : float
             As for ``moments``.
         own : float
-            Variance that every place has to itself beside: that of the noise, for new observations
-            (and ``noise`` is 0 then).
+            Independent variance of every place: that of the noise, for new observations (``noise``
+            is 0 then).
 
         Returns
         -------
@@ -194,7 +195,7 @@ class Transform(ABC):
 
     @abstractmethod
     def described(self) -> str:
-        """Say in a few words what it is."""
+        """Return a short description."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,7 @@ class Log(Transform):
     name: ClassVar[str] = "log"
 
     def forward(self, y: ArrayLike) -> Floats:
-        with np.errstate(divide="ignore", invalid="ignore"):  # ``allows`` tells of those
+        with np.errstate(divide="ignore", invalid="ignore"):  # ``allows`` reports such values
             return np.asarray(np.log(np.asarray(y, dtype=np.float64)))
 
     def inverse(self, z: ArrayLike) -> Floats:
@@ -236,7 +237,7 @@ class Log(Transform):
         )
         level = mean + (variance + noise) / 2
         # log(exp(v) - 1), so that neither small nor large variances lose digits.
-        with np.errstate(divide="ignore"):  # a variance of 0 leaves a deviation of 0
+        with np.errstate(divide="ignore"):  # a variance of 0 gives a deviation of 0
             small = np.log(np.expm1(np.minimum(variance, 1.0)))
         large = variance + np.log1p(-np.exp(-np.maximum(variance, 1.0)))
         spread = np.where(variance < 1, small, large)
@@ -378,7 +379,7 @@ NAMES = tuple(_KINDS)
 
 
 def require_transform(parameter: str, value: Any) -> None:
-    """Raise ``ParameterError`` unless a parameter's value is a transform that there is."""
+    """Raise ``ParameterError`` unless a parameter's value is one of the transforms."""
     if value is not None and not isinstance(value, Transform) and value not in NAMES:
         choices = ", ".join(f'"{name}"' for name in NAMES)
         raise ParameterError(
@@ -387,7 +388,7 @@ def require_transform(parameter: str, value: Any) -> None:
 
 
 def require_quantiles(quantiles: Any) -> tuple[float, ...]:
-    """Return probabilities, or raise ``ParameterError`` if they are none."""
+    """Return probabilities, or raise ``ParameterError`` if they are not valid."""
     listed = () if quantiles is None else np.atleast_1d(quantiles)
     for value in listed:
         if not (isinstance(value, Real) and 0 < float(value) < 1):
@@ -398,8 +399,8 @@ def require_quantiles(quantiles: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in listed)
 
 
-def told_of(choice: str | Transform) -> str:
-    """Say in a few words what a choice is, learned or not yet."""
+def description_of(choice: str | Transform) -> str:
+    """Return a short description of a choice, learned or not yet."""
     return choice if isinstance(choice, str) else choice.described()
 
 
@@ -414,7 +415,7 @@ def from_settings(settings: Mapping[str, Any] | None) -> Transform | None:
     Raises
     ------
     ParameterError
-        If it is none of the transforms that there are.
+        If it is none of the transforms.
     """
     if settings is None:
         return None
@@ -488,7 +489,7 @@ def _largest(profile: Callable[[float], float]) -> float:
     optimum = minimize_scalar(
         lambda power: -profile(power), bounds=(0.0, 2.0), method="bounded", options={"xatol": 1e-5}
     )
-    # A bounded search comes near an end only.
+    # A bounded search only comes near an end.
     return max((0.0, float(optimum.x), 2.0), key=profile)
 
 

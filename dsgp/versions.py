@@ -1,4 +1,4 @@
-"""Versions of what computes, which must be the same in the driver and on the workers."""
+"""Versions of the packages that compute: they must be the same in the driver and on the workers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 
 from dsgp.errors import ClusterError
 
-# Tasks are pickled between equal versions of Python and dask; digits depend on the others.
+# Tasks are pickled between equal versions of Python and dask; the digits of results depend on the
+# others.
 _PACKAGES = ("dask", "distributed", "numpy", "numba", "dsgp")
-# Of a copy of the sources without git, as in an image: pyproject.toml has it, too.
+# The version of a copy of the sources without git, as in an image; pyproject.toml has it too.
 _UNKNOWN = "0.dev0"
 
 _checked: weakref.WeakKeyDictionary[Any, Versions] = weakref.WeakKeyDictionary()
@@ -30,7 +31,7 @@ def _installed() -> dict[str, str | None]:
     for package in _PACKAGES:
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # of a checkout that is not installed
+        except PackageNotFoundError:  # a checkout that is not installed
             found[package] = None
     return found
 
@@ -51,12 +52,13 @@ def without_commit(version: str) -> str:
 
 
 def _comparable(packages: Mapping[str, str | None]) -> dict[str, str]:
-    told = {name: packages.get(name) for name in ("python", *_PACKAGES)}
-    if told["python"] is not None:
-        told["python"] = ".".join(told["python"].split(".")[:2])
-    if told["dsgp"] is not None:
-        told["dsgp"] = None if told["dsgp"] == _UNKNOWN else without_commit(told["dsgp"])
-    return {name: text for name, text in told.items() if text is not None}
+    versions = {name: packages.get(name) for name in ("python", *_PACKAGES)}
+    if versions["python"] is not None:
+        versions["python"] = ".".join(versions["python"].split(".")[:2])
+    if versions["dsgp"] is not None:
+        unknown = versions["dsgp"] == _UNKNOWN
+        versions["dsgp"] = None if unknown else without_commit(versions["dsgp"])
+    return {name: text for name, text in versions.items() if text is not None}
 
 
 class Versions:
@@ -104,17 +106,17 @@ class Versions:
             if address not in present:
                 self._asked.pop(address, asked).cancel()
             elif asked.done():
-                self._asked.pop(address, None)  # another thread may have seen it, too
+                self._asked.pop(address, None)  # another thread may have handled it too
                 if asked.cancelled() or asked.exception() is not None or not asked.result():
-                    continue  # it is going, or asked again by the next call
+                    continue  # it is closing, or the next call asks it again
                 _require_same(address, _comparable(asked.result()), own_versions())
                 self._alike.add(address)
 
 
 async def _versions_of(client: Any, worker: str) -> dict[str, str | None] | None:
     message = {"op": "versions", "packages": list(_PACKAGES)}
-    told = await client.scheduler.broadcast(msg=message, workers=[worker], on_error="ignore")
-    answer = told.get(worker)
+    answers = await client.scheduler.broadcast(msg=message, workers=[worker], on_error="ignore")
+    answer = answers.get(worker)
     return answer["packages"] if isinstance(answer, dict) else None
 
 

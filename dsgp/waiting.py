@@ -17,7 +17,7 @@ from dsgp.ahead import Ahead
 from dsgp.clients import active_client, scheduler_of_collections
 from dsgp.watching import Send, Sent, Watch
 
-# A worker that died is replaced, or its tasks go to another one.
+# A worker that died is replaced, or its tasks go to another worker.
 RETRIES = 2
 
 

@@ -29,13 +29,14 @@ from dsgp.versions import Versions
 STALL_TIMEOUT = "dsgp.stall-timeout"
 _DEFAULT = 60.0  # seconds
 
-# Between two looks at the cluster: a look costs its scheduler some 50 µs per worker.
+# Between two queries of the cluster: a query costs its scheduler about 50 µs per worker.
 _LONGEST_TICK = 2.0
-# A worker tells its versions within this, unless it is frozen.
+# A worker reports its versions within this time, unless it is frozen.
 _ANSWER = 10.0
-# Times that work is sent again which the cluster has forgotten: each is a restart of all of it.
+# Number of times that work is sent again which the cluster has forgotten: each time all of it
+# restarts.
 _TIMES_SENT_AGAIN = 5
-# After a frozen worker was dropped, results that others hold arrive within this.
+# After a frozen worker was dropped, results from other workers arrive within this time.
 _GRACE = 1.0
 
 # Sends work and returns its future; called again, it sends the same work again.
@@ -80,7 +81,7 @@ class Sent:
             return
         self.future.cancel()
         if not self.future.cancelled():
-            self.future.exception()  # a thread cannot be stopped: wait, and drop what it says
+            self.future.exception()  # a thread cannot be stopped: wait, and ignore its result
 
 
 class _ForgottenError(Exception):
@@ -106,7 +107,7 @@ class Watch:
         self._versions = Versions.of(client)
         self._asked: tuple[float, Future[Any]] | None = None
         self._without_workers: float | None = None
-        self._heard: dict[str, tuple[float, float]] = {}  # last heartbeat, and when it was news
+        self._heard: dict[str, tuple[float, float]] = {}  # last heartbeat, and when it changed
         self._paused: dict[str, float] = {}
         self._dropping: Future[Any] | None = None
         self._dropped: list[str] = []
@@ -192,19 +193,19 @@ class Watch:
             if self.client.status not in ("running", "connecting"):
                 raise self._lost(None)
             time.sleep(self._tick)
-        # A restarted scheduler has no workers at first, which is not to be held against it.
+        # A restarted scheduler has no workers at first, which is not a fault.
         self._asked, self._without_workers = None, None
         self._see(identity)
 
     @contextmanager
     def speaking(self) -> Iterator[None]:
-        """Tell a cluster that is gone from errors of what it is sent."""
+        """Report a lost cluster, and not the errors that follow when work is sent to it."""
         try:
             yield
         except (OSError, TimeoutError, CancelledError, asyncio.CancelledError) as error:
             raise self._lost(error) from error
         except Exception as error:
-            # A client that is closed raises whatever its missing parts do.
+            # A closed client raises errors of its missing parts.
             if self.client.status == "running" and not of_dask(error):
                 raise
             raise self._lost(error) from error
@@ -246,7 +247,7 @@ class Watch:
                 return
             self._asked = None
             if asked.cancelled() or asked.exception() is not None:
-                # The client notices the loss of its scheduler by itself, and forgets its work.
+                # The client itself notices the loss of its scheduler, and forgets its work.
                 return
             self._see(asked.result(), waited)
         self._asked = now, self._ask(_of_scheduler(self.client, "identity", n_workers=-1))
@@ -318,7 +319,7 @@ class Watch:
         if stuck:
             raise ClusterError(
                 f"worker {stuck[0]} is out of memory and has taken up no work for "
-                f"{self._stall:.3g} s ({_memory_told(workers[stuck[0]])}); {SAFE}: give workers "
+                f"{self._stall:.3g} s ({_memory_text(workers[stuck[0]])}); {SAFE}: give workers "
                 "more memory (memory_limit) or room in their local_directory, or cut the rows into "
                 "smaller chunks"
             )
@@ -330,7 +331,7 @@ class Watch:
         return str(getattr(self.client.scheduler, "address", None) or "its address")
 
     def _silent(self, seconds: float) -> ClusterError:
-        if self.client.status != "running":  # it has noticed by itself that nobody is there
+        if self.client.status != "running":  # the client has noticed the loss itself
             return self._lost(None)
         return ClusterError(
             f"the scheduler at {self._address} has not answered for {seconds:.3g} s; {SAFE}: check "
@@ -380,7 +381,7 @@ def _holds_work(worker: Mapping[str, Any]) -> bool:
     return waiting > 0 and not counts.get("executing", 0)
 
 
-def _memory_told(worker: Mapping[str, Any]) -> str:
+def _memory_text(worker: Mapping[str, Any]) -> str:
     used = worker["metrics"].get("memory", 0) / 2**20
     limit = (worker.get("memory_limit") or 0) / 2**20
     spilled = worker["metrics"].get("spilled_bytes", {}).get("disk", 0) / 2**20

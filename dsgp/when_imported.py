@@ -1,4 +1,4 @@
-"""An action that waits until somebody imports a module."""
+"""An action that runs when a module is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType
 
 
 def when_imported(name: str, action: Callable[[], None]) -> None:
-    """Call ``action`` once the module ``name`` is there: now, or just after its first import."""
+    """Call ``action`` once the module ``name`` is imported: now, or just after its first import."""
     if name in sys.modules:
         action()
     else:
@@ -19,7 +19,7 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 class _Watch(MetaPathFinder):
-    """Finds a module as it would be found anyhow, and has its loader call the action."""
+    """Finds a module in the usual way, and lets its loader call the action."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self.name = name
@@ -46,6 +46,7 @@ class _Watch(MetaPathFinder):
                 sys.meta_path.remove(self)
                 self.action()
 
-        # On the loader that is there: the module has it as its own, and others look at its type.
+        # On the loader itself: the module refers to it as its own, and other libraries check its
+        # type.
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

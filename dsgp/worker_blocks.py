@@ -1,10 +1,10 @@
-"""Blocks of rows made ready, which stay on the workers of a cluster between passes.
+"""Prepared blocks of rows, which stay on the workers of a cluster between passes.
 
-A block is the result of a task whose other end is the source of the rows. The worker that made it
-keeps it, dask counts its memory and spills it to disk where it gets scarce, and where its worker
-is lost the scheduler has it made again from the source by another one. A pass is one task a block;
-its tables travel once, and what it returns comes in the order of the blocks: sums over them are the
-same wherever they ran.
+A block is the result of a task that reads the source of the rows. The worker that made it keeps it;
+dask counts its memory and spills it to disk if memory is scarce; and if its worker is lost, the
+scheduler lets another one make it again from the source. A pass is one task per block; its tables
+travel once, and its results come in the order of the blocks: sums over them are the same wherever
+they ran.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dsgp.compute import Chunk, Shared, key_of, pieces_of, run_alone, sender_of_
 from dsgp.waiting import RETRIES, in_order, n_threads, workers_of
 from dsgp.watching import Watch
 
-# Of the memory of all workers, what blocks that are kept may take: they need more to work on them.
+# Largest share of the memory of all workers for kept blocks: workers need the rest to process them.
 _SHARE = 0.5
 
 
 def workers_that_keep(n_bytes: float) -> Any | None:
-    """Return the active client if its workers can keep so many bytes besides what they work on.
+    """Return the active client if its workers can keep so many bytes beside their tasks' memory.
 
     Returns
     -------
@@ -71,14 +71,14 @@ class WorkerBlocks:
         function: Callable[[Any], tuple[Any, Any]],
         name: str,
     ) -> Iterator[Any]:
-        """Cut rows into logical blocks as ``over_blocks`` does, and keep what is made of them.
+        """Cut rows into logical blocks as ``over_blocks`` does, and keep a result for each.
 
         Parameters
         ----------
         loaders, lengths, block
             As for ``over_blocks``.
         function : callable
-            Returns what comes to the caller, and what is kept.
+            Returns two results: one for the caller, and one that is kept.
         name : str
             What a dashboard calls the tasks, after ``dsgp-``.
 
@@ -95,7 +95,7 @@ class WorkerBlocks:
         yield from in_order(sends, 2 * n_threads(self._client), self._client, light=light)
 
     def _keeping(self, send: Callable[[], Any]) -> Callable[[], Any]:
-        """Return what sends a block, keeps the second of its results and gives the first."""
+        """Return a function that sends a block, keeps its second result and returns the first."""
 
         def second(both: Any) -> Any:
             return self._submit(operator.getitem, both, 1, name="kept")
@@ -136,20 +136,20 @@ class WorkerBlocks:
         name: str,
         again: Callable[..., Any] | None = None,
     ) -> WorkerBlocks:
-        """Make other blocks of these, as in ``each``, which stay on the workers too.
+        """Make other blocks from these, as in ``each``, which stay on the workers too.
 
-        With ``again``, which makes them of those ``beside`` alone, the cluster may forget these.
+        With ``again``, which makes them from those ``beside`` alone, the cluster may forget these.
         """
         senders = self._senders(function, beside, name)
         if again is None:
             return self._others(senders)
-        anew = beside[0]._senders(again, beside[1:], name)
+        resenders = beside[0]._senders(again, beside[1:], name)
         with Watch(self._client).speaking():
-            kept = [_Kept(make, send()) for make, send in zip(anew, senders, strict=True)]
+            kept = [_Kept(make, send()) for make, send in zip(resenders, senders, strict=True)]
         return WorkerBlocks(self._client, kept)
 
     def joined(self, ends: Sequence[int], function: Callable[..., Any], name: str) -> WorkerBlocks:
-        """Make one block each of those up to the next of the ``ends``; it takes them all."""
+        """Join the blocks up to each of the ``ends`` to one by a function of all of them."""
 
         def sender(part: list[_Kept]) -> Callable[[], Any]:
             return lambda: self._submit(function, *(one.future for one in part), name=name)
@@ -158,7 +158,7 @@ class WorkerBlocks:
         return self._others(map(sender, parts))
 
     def with_parts(self, parts: Iterable[Any], name: str) -> WorkerBlocks:
-        """Send something to be kept beside every block.
+        """Send a further part for every block, to be kept beside it.
 
         It is sent again where the cluster forgets it, and not copied for that: it must not change.
         """
@@ -176,7 +176,7 @@ class WorkerBlocks:
     def _senders(
         self, function: Callable[..., Any], beside: Sequence[WorkerBlocks], name: str
     ) -> Iterator[Callable[[], Any]]:
-        # A task of its own and not part of every other: it holds the tables of the pass.
+        # A separate task and not part of every other one, because it holds the tables of the pass.
         shared = Shared(self._client, function)
 
         def sender(blocks: tuple[_Kept, ...]) -> Callable[[], Any]:
@@ -200,12 +200,12 @@ class _Kept:
         self._send, self._future = send, future
 
     def put(self, future: Any) -> None:
-        """Take what was made elsewhere."""
+        """Store a block that was made elsewhere."""
         self._future = future
 
     @property
     def future(self) -> Any:
-        """What tasks take in its place."""
+        """The future that stands for it in tasks."""
         if self._future is None or self._future.cancelled():
             self._future = self._send()
         return self._future

@@ -164,7 +164,7 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
         "columns": str(len(data["columns"])),
         f"classes of {data['target']}": str(len(data["classes"])),
         "error rate": f"{metrics['error_rate']:.4g}",
-        "MNLL": _told(metrics["mnll"]),
+        "MNLL": _formatted(metrics["mnll"]),
         "Brier score": f"{metrics['brier']:.4g}",
         "calibration error": f"{metrics['calibration_error']:.4g}",
     }
@@ -172,12 +172,12 @@ def table_of(report: dict[str, Any]) -> dict[str, str]:
         rows["area under ROC"] = f"{metrics['auc']:.4g}"
     if "mnll_truth" in metrics:
         rows["error rate of the truth"] = f"{metrics['error_rate_truth']:.4g}"
-        rows["MNLL of the truth"] = _told(metrics["mnll_truth"])
+        rows["MNLL of the truth"] = _formatted(metrics["mnll_truth"])
     rows["converged"] = "yes" if report["converged"] else "NO"
     return rows
 
 
-def _told(mnll: float | None) -> str:
+def _formatted(mnll: float | None) -> str:
     return "infinite" if mnll is None else f"{mnll:.4g}"
 
 

@@ -196,7 +196,7 @@ def plain_json(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# ---- what is told of a run
+# ---- the report of a run
 
 
 def environment() -> dict[str, str]:
@@ -454,7 +454,7 @@ def plain_errors() -> Iterator[None]:
     """Turn errors of the library and of files into one line on stderr and exit code 1."""
     try:
         yield
-    except BrokenPipeError:  # of ``| head``: nobody is there to be told
+    except BrokenPipeError:  # of ``| head``: nobody reads the message
         raise
     except (DsgpError, OSError) as error:
         _say("Error", error)

@@ -140,7 +140,7 @@ def test_interp_predicts_another_grid():
         (lambda da: da.dsgp.smooth({"x": Matern32()}), "'x' is not a dim of the field"),
     ],
 )
-def test_unknown_names_are_told(call, message):
+def test_unknown_names_are_reported(call, message):
     with pytest.raises(ParameterError, match=message):
         call(field())
 

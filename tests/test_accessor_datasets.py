@@ -89,7 +89,7 @@ def test_fill_changes_what_has_gaps_only(lazy):
     np.testing.assert_allclose(result["sst_mean"], alone["mean"])
 
 
-def test_categories_are_told_and_can_be_forced():
+def test_categories_are_reported_and_can_be_forced():
     ds = cruise()
     with pytest.warns(DataWarning, match="'soil', 'decoded_soil': integers without units.*variab"):
         result = ds.dsgp.smooth(**known(*SIZES))

@@ -132,7 +132,7 @@ def test_odd_names_are_names_but_of_web_servers(name, memory):
     assert len(open_table(f"{memory}/{name}").parts) == 1
 
 
-def test_a_wrong_option_is_told_as_that(served):
+def test_a_wrong_option_is_reported_as_that(served):
     folder, address = served
     frame_of().to_csv(folder / "a.csv", index=False)
     with pytest.raises(StorageError, match=r"nonsense.*storage_options, --storage-option"):
@@ -254,7 +254,7 @@ def test_what_is_wrong_with_a_table_is_said_as_of_a_disk(name, said, elsewhere, 
 
 
 @pytest.mark.parametrize("read", [read_table, open_table, dsgp.load])
-def test_a_server_that_does_not_answer_is_told_as_that(read):
+def test_a_server_that_does_not_answer_is_reported_as_that(read):
     with pytest.raises(StorageError, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"):
         read("http://127.0.0.1:9/a.csv")
 
@@ -309,7 +309,7 @@ def test_what_is_listed_elsewhere_is_not_written_here(listed):
 
 
 @pytest.mark.parametrize("kind", [str, Path])
-def test_passwords_and_queries_are_left_out_of_what_is_told(kind):
+def test_passwords_and_queries_are_left_out_of_messages(kind):
     assert without_secrets(str(kind("sftp://me:word@host/a.nc"))) == "sftp://host/a.nc"
     assert without_secrets(str(kind("https://host/a.nc?key=1"))) == "https://host/a.nc"
     for plain in ("sst.nc", "s3://bucket/a?.csv", "a#b.nc"):

@@ -990,7 +990,7 @@ def test_a_column_left_out_as_constant_is_not_asked_for(tmp_path, command):
 
 
 def in_parts(table: pd.DataFrame, folder: Path, kind: str) -> str:
-    """Write a table in three parts, or as a store; return what the command is told."""
+    """Write a table in three parts, or as a store; return the argument of the command."""
     if kind == "zarr":
         group = zarr.open_group(str(folder), mode="w")
         for name in table:

@@ -86,7 +86,7 @@ def words(ax):
     return ax.texts[0].get_text()
 
 
-def test_panels_are_sorted_by_share_and_tell_effect_and_share(model):
+def test_panels_are_sorted_by_share_and_show_effect_and_share(model):
     figure = plot_components(model, target="strain (%)")
     shares = variance_shares(model)["share"]
     assert names(figure) == list(shares.sort_values(ascending=False).index)
@@ -365,7 +365,7 @@ def test_shortened_names_differ():
     assert max(map(len, short_names(names, 12))) <= 24
 
 
-def test_a_term_that_cannot_be_told_from_zero_is_grey(model):
+def test_a_term_that_is_not_clearly_different_from_zero_is_grey(model):
     colours = {
         ax.get_title(): to_hex(line.get_color())
         for ax in plot_components(model).axes

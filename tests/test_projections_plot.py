@@ -78,7 +78,7 @@ def test_a_function_is_the_centred_posterior_along_its_projection(model):
         )
 
 
-def test_titles_tell_the_share_and_grey_the_target_s_spread(model):
+def test_titles_show_the_share_and_grey_the_target_s_spread(model):
     figure = plot_projections(model, target="yield (t)")
     shares = variance_shares(model)["share"]
     for (ax, _), term in zip(pairs(figure), model.terms_, strict=True):

@@ -68,7 +68,7 @@ def test_an_interrupted_write_leaves_the_old_store(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["s.zarr"]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
+def test_a_place_that_cannot_be_written_is_reported(tmp_path):
     with pytest.raises(StorageError, match="there is no folder"):
         storage.write(tmp_path / "no" / "s.zarr", "Thing", {}, TREE)
     blocker = tmp_path / "file"

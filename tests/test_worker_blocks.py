@@ -135,18 +135,18 @@ def test_a_regression_without_tables_of_pairs_keeps_its_codes_on_workers(
     monkeypatch.setattr(kept_rows, "_TABLE_BYTES", 1e6)
     X = data["X"][:100]
 
-    def told(model):
+    def answers_of(model):
         draws = model.sample(X[:20], n_samples=2, random_state=0)
         return np.concatenate([*model.predict(X, return_std=True), np.ravel(draws)])
 
-    here = told(fitted_rough(case, data, CHUNK))
+    here = answers_of(fitted_rough(case, data, CHUNK))
     with Client(cluster) as client:
         model = fitted_rough(case, data, 7_001)
         names = client.run_on_scheduler(lambda dask_scheduler: set(dask_scheduler.task_prefixes))
     # The workers are not needed any more.
-    np.testing.assert_array_equal(told(model), here)
+    np.testing.assert_array_equal(answers_of(model), here)
     model.save(tmp_path / "m.zarr")
-    np.testing.assert_array_equal(told(dsgp.load(tmp_path / "m.zarr")), here)
+    np.testing.assert_array_equal(answers_of(dsgp.load(tmp_path / "m.zarr")), here)
     assert len(model.model_.latent.equations.table.ends) == 3
     assert {"dsgp-code", "dsgp-rows", "dsgp-codes"} <= names
     assert ("dsgp-fit" in names) == (case != "given")

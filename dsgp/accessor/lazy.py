@@ -19,7 +19,7 @@ from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
 from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
-from dsgp.transforms import told_of
+from dsgp.transforms import description_of
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
@@ -84,7 +84,7 @@ def lazily(da: xr.DataArray, request: Request) -> xr.Dataset:
         made["quantiles"] = along.assign_coords(quantile=list(request.quantiles))
     if request.options.get("transform") is not None:  # its parameters are learned later
         for one in made.values():
-            one.attrs["transform"] = told_of(request.options["transform"])
+            one.attrs["transform"] = description_of(request.options["transform"])
     return together(made)
 
 

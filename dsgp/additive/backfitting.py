@@ -40,7 +40,7 @@ def backfitting(
             weight = layout.part(system.weight, term)
             information = fitted.residual(term) / noise + weight * old
             if system.constant is not None:
-                # What the constant takes up of the residual, were this term not there.
+                # The part of the residual that the constant would explain without this term.
                 without = mean.copy()
                 layout.part(without, term)[:] = 0.0
                 information -= system.constant_at(without) * weight
@@ -52,7 +52,8 @@ def backfitting(
             # A check costs about as much as a sweep.
             next_check = sweep + math.ceil(0.1 * sweep)
             checked = Candidate.of(system, rhs, mean[None], dual[None])
-            fitted = system.equations.fitted(mean)  # without the drift of the additions
+            # Computed again, without the rounding errors of the updates.
+            fitted = system.equations.fitted(mean)
             if checked.bound[0] <= best.bound[0] or sweep == max_iter:
                 best = checked
     return best.solution(sweep, tol, np.shape(mean))

@@ -74,7 +74,7 @@ class BinError:
         return math.sqrt(sum(float(np.average(b**2, weights=w)) for b, w in parts))
 
     def corrected(self, equations: Equations) -> Equations:
-        """Take the bias off the targets: what is left to fit are functions at the bins' means."""
+        """Subtract the bias from the targets: functions at the bins' means are left to fit."""
         return replace(
             equations,
             information=equations.information - equations.multiply(self.bias),

@@ -25,7 +25,7 @@ from dsgp.terms import Floats
 # Seconds of compiled work per row.
 _ENCODE = 1.5e-8
 _COUNT = 2e-9
-# Weights of rows that all count once.
+# Stands for weights that are all 1.
 UNWEIGHTED = np.empty(0)
 
 
@@ -225,7 +225,7 @@ class BlockRecipe:
         if self.cells[d].n_cells:
             self._cells(d, codes[d], value, multiplier, y, weight, sums)
         if multiplier is not None:
-            # With weights w z² and targets y / z the sums are those of w z².
+            # A row of multiplier z counts below like one of weight w z² and target y / z.
             seen = codes[d] < len(cut)
             sums.multiplied[d] += np.bincount(
                 codes[d][seen], _times(weight, multiplier)[seen], len(cut)

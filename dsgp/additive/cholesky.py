@@ -9,8 +9,8 @@ from scipy.linalg import LinAlgError, cholesky
 
 from dsgp.terms import Floats
 
-# Shares of the diagonal that are added until a matrix is positive definite: the relative errors
-# that sums over many rows leave in its entries.
+# Shares of the diagonal that are added, in turn, until a matrix is positive definite. They are of
+# the size of the relative errors that sums over many rows have.
 _SHARES = (0.0, 1e-14, 1e-12, 1e-10)
 
 
@@ -40,7 +40,7 @@ def cholesky_to_rounding(matrix: Floats) -> Floats:
     array([[3.16, 0.  ],
            [3.16, 0.  ]])
     """
-    if not len(matrix):  # LAPACK takes no empty matrix
+    if not len(matrix):  # LAPACK does not accept an empty matrix
         return matrix.copy()
     diagonal = np.diag(matrix)
     for share in _SHARES:

@@ -9,11 +9,11 @@ import numpy as np
 from dsgp.additive.system import AdditiveSystem, Candidate, Pair, Solution, dot
 from dsgp.terms import Floats
 
-# After so many checks in a row at which rounding made up the bound and it did not fall, the floor
-# of what float64 can do is met.
+# After this many consecutive checks in which the error bound was mostly rounding and did not fall,
+# the iteration has reached what float64 can do.
 _PATIENCE = 3
-# A check costs about one iteration; this many iterations without one are made at most, or a
-# quarter of those made so far.
+# A check costs about one iteration. There are at most this many iterations between checks, or a
+# quarter of the number made so far.
 _CHECK_EVERY = 25
 
 
@@ -64,7 +64,7 @@ def conjugate_gradients(
     residual = best.residual.copy()
     direction, direction_dual = precondition(residual)
     norm = dot(residual, direction)
-    # Near the inverse of the system means rᵀ M⁻¹ r ≤ rᵀ K̃ r (exactly so for the smoothers): while
+    # If M approximates the system well, rᵀ M⁻¹ r ≤ rᵀ K̃ r (exactly so for the smoothers): while
     # the left side is above tol² the bound cannot meet tol.
     check_below = np.full(len(rhs), tol)
     next_check = _CHECK_EVERY
@@ -94,13 +94,13 @@ def conjugate_gradients(
             at_floor = np.where((drifted | rounded) & ~better, at_floor + 1, 0)
             active &= at_floor < _PATIENCE
             if drifted.any():
-                # Mean and dual have drifted apart. Iterative refinement: match them and go on,
+                # Mean and dual no longer match. Iterative refinement: make them match and continue,
                 # which corrects the residual by a small pair with a small mismatch.
                 checked = checked.where(drifted, checked.matched(system, rhs))
                 mean, dual = checked.mean.copy(), checked.dual.copy()
-                # A new start there: old directions are not conjugate to this residual.
+                # Restart there: old directions are not conjugate to this residual.
                 norm = np.where(drifted, np.inf, norm)
-            # Go on with the residual as it is, without the drift of the recurrence.
+            # Continue with the computed residual, which has none of the drift of the recurrence.
             residual = checked.residual.copy()
             smoothed, smoothed_dual = precondition(residual)
             new_norm = dot(residual, smoothed)

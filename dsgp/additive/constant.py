@@ -25,7 +25,8 @@ from dsgp.additive.variance import Covariance, DenseCovariance
 from dsgp.errors import ConvergenceWarning
 from dsgp.terms import Cells, Floats, Function
 
-# Of the solve for u_d, in prior standard deviations of the widest term; what it may end at.
+# Relative to prior standard deviations of the widest term: the tolerance of the solve for u_d, and
+# the largest error that is still accepted.
 _TOLERANCE, _ACCEPTED = 1e-7, 1e-4
 _MAX_ITER = 500
 _SMALLEST = np.finfo(float).tiny
@@ -33,7 +34,7 @@ _SMALLEST = np.finfo(float).tiny
 
 @dataclass(frozen=True)
 class UnknownConstant:
-    """Posterior of the constant, and how the terms answer to it.
+    """Posterior of the constant, and how the terms change with it.
 
     Attributes
     ----------
@@ -57,7 +58,7 @@ class UnknownConstant:
         return 1 / math.sqrt(self.precision)
 
     def deviation(self, columns: list[Floats], n_rows: int) -> Floats:
-        """What f deviates by where the constant does by one standard deviation, (n,).
+        """Return the change of f if the constant changes by one standard deviation, (n,).
 
         Parameters
         ----------
@@ -93,11 +94,11 @@ def unknown_constant(
     system : AdditiveSystem
         Of the terms, given the constant.
     covariance : Covariance or None
-        Of the same; its factor serves where it is dense. None where there is no term.
+        That of the same system; its factor is used where it is dense. None if there is no term.
     prior_precision : float
         τ; 0 for a flat prior.
     coarse : callable, optional
-        Gives the coarse space of the system, where it serves other purposes too.
+        Returns the coarse space of the system, where the caller uses it for other purposes too.
     """
     layout = system.layout
     total = system.total_weight
@@ -107,10 +108,10 @@ def unknown_constant(
         dual, information = np.zeros(0), total
     else:
         mean, dual = _functions_of_ones(system, coarse)
-        # To second order in what is left of the residual.
+        # This is correct to second order in the remaining residual.
         residual = system.ones - system.multiply(mean[None])[0] - dual
         information = total - float(np.sum(mean * (system.ones + residual)))
-    # No less than the plain average of the rows would tell.
+    # The precision is at least that of the plain average of the rows.
     variance = sum(kernel.std**2 for kernel in system.kernels)
     least = 1 / (1 / total + variance) if total > 0 else 0.0
     precision = max(information, least) + prior_precision
@@ -128,7 +129,7 @@ def _functions_of_ones(
     system: AdditiveSystem, coarse: Callable[[], CoarseSpace] | None
 ) -> tuple[Floats, Floats]:
     """Posterior mean, and its dual, of a target of ones in all rows."""
-    # Bounds are in prior standard deviations: ones of the widest term's.
+    # Error bounds are in prior standard deviations of the widest term.
     unit = max(kernel.std for kernel in system.kernels)
     solution = multigrid(
         system, unit * system.ones, tol=_TOLERANCE, max_iter=_MAX_ITER, coarse=coarse

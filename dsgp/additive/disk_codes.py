@@ -13,7 +13,7 @@ from dsgp.scratch import Scratch
 
 
 class DiskCodes:
-    """Codes (n_terms, n_rows) on disk, which go when nobody needs them; sliced as an array is."""
+    """Codes (n_terms, n_rows) on disk, deleted when no longer used; sliced as an array is."""
 
     def __init__(self, codes: Any, n_rows: int, folder: Scratch) -> None:
         self._codes, self._folder = codes, folder

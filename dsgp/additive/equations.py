@@ -26,7 +26,7 @@ from dsgp.rows.table import CodesElsewhere, Layout, RowTable, total_of
 from dsgp.terms import Floats
 
 _MOVE = 2e-9  # seconds per row and term
-_GATHER_ROWS = 65_536  # of one task
+_GATHER_ROWS = 65_536  # per task
 _UNWEIGHTED = np.empty(0)
 _TINY = np.finfo(float).tiny
 
@@ -75,7 +75,7 @@ class Equations(ABC):
 
     @abstractmethod
     def tables(self, n_bins: int) -> TwoWayTables:
-        """Two-way tables on about so many bins per term, or on fewer for want of memory."""
+        """Two-way tables on about so many bins per term, or on fewer where memory is short."""
 
     @abstractmethod
     def without(self, term: int) -> Self:
@@ -311,7 +311,7 @@ class BinEquations(Equations):
         for (d, e), pair in self.bins.pairs.items():
             block = pair.toarray() if issparse(pair) else pair
             matrix[offsets[e] : offsets[e + 1], offsets[d] : offsets[d + 1]] = block.T
-        # Singular, as a constant can move from term to term.
+        # The matrix is singular, as a constant can be shifted from term to term.
         matrix[np.diag_indices_from(matrix)] *= 1 + 1e-10
         return cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
 
@@ -338,7 +338,7 @@ def _multiplied(
     out = np.zeros(flats.shape)
     for rows, codes in table.blocks(part):
         n = codes.shape[1]
-        # The calls for every vector and term would cost more than the work on few rows.
+        # For few rows, the overhead of a call per vector and term would exceed the work.
         if not table.multipliers and is_small(_MOVE * n * table.n_terms):
             some = weight[rows] if len(weight) else _UNWEIGHTED
             gather_and_scatter(codes, table.offsets, flats, some, np.empty(n), out)

@@ -27,7 +27,7 @@ _SMOOTH = 1e-7  # seconds of compiled work per point
 
 @dataclass(frozen=True)
 class Complexity:
-    """How much of the data an additive model takes up, at given hyperparameters.
+    """Degrees of freedom and determinant of an additive model, at given hyperparameters.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Complexity:
     dof_of_terms : ndarray of shape (n_terms,)
         The same of each term by itself, the others known.
     constant_dof : float
-        What an unknown constant takes up beside the terms, from 0 to 1.
+        Degrees of freedom of an unknown constant in addition to the terms, from 0 to 1.
     """
 
     log_det: float

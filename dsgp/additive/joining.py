@@ -109,7 +109,8 @@ def _ends(before: tuple[int, ...], n_rows: int) -> tuple[int, ...]:
 
 def in_units(equations: Equations, shift: float, scale: float, weight: float) -> Equations:
     """Return the equations of (y − shift) / scale, with weights times ``weight``."""
-    # That of any equations: tables are made anew, once all numbers are in their units.
+    # Only what all equations have is converted: tables are made again once all numbers are in their
+    # units.
     shifted = Equations.less(equations, shift)
     numbers: dict[str, Any] = {
         "information": shifted.information * (weight / scale),
@@ -150,7 +151,7 @@ def without_faded(equations: Equations, least: float) -> tuple[Equations, list[C
         np.flatnonzero(part >= least * float(part.max(initial=0.0)))
         for part in layout.parts(equations.weight)
     ]
-    if isinstance(equations, RowEquations):  # a row needs its cells, whatever its weight
+    if isinstance(equations, RowEquations):  # a row needs its cells even if its weight is 0
         seen = equations.table.counts(np.empty(0))
         kept = [np.flatnonzero(counts > 0) for counts in seen]
     if all(len(some) == len(cells) for some, cells in zip(kept, layout.cells, strict=True)):

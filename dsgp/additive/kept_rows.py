@@ -20,13 +20,13 @@ from dsgp.rows.table import BLOCK
 from dsgp.terms import Floats
 from dsgp.worker_blocks import WorkerBlocks
 
-# Bytes of the tables that a pass makes of a part of the rows, for each of its rows: so many take as
-# long to be sent and added as a row does to be read.
+# Bytes per row of the tables that a pass makes of a part of the rows. To send and add that many
+# takes as long as to read a row.
 _TABLE_BYTES = 32
 
 
 class KeptCodes:
-    """What of the rows is kept, block after block.
+    """What is kept of the rows, block after block.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class KeptCodes:
         self.block_ends.append(self.n)
 
     def blocks_until(self, n_blocks: int) -> list[int]:
-        """Blocks up to which each part goes that so many blocks, or fewer at the end, are in."""
+        """Return where parts of so many blocks, or fewer at the end, end among the blocks."""
         total = len(self.block_ends)
         return [*range(n_blocks, total, n_blocks), total]
 
@@ -173,7 +173,7 @@ def _moves(filled: list[NDArray[np.bool_]], kind: Any) -> list[NDArray[Any] | No
     """New numbers of the bins of every term; None where they keep theirs."""
     moves: list[NDArray[Any] | None] = []
     for kept in filled:
-        # The last entry is where a missing input goes, and so does an empty bin.
+        # Missing inputs and empty bins use the last entry.
         move = np.full(len(kept) + 1, np.iinfo(kind).max, dtype=kind)
         move[:-1][kept] = np.arange(kept.sum())
         moves.append(None if kept.all() else move)

@@ -1,8 +1,9 @@
-"""What terms take from each other when they have nothing in common but the rows.
+"""The mean field of the terms: what they cost each other when they share nothing but the rows.
 
-Functions that are rough, or many, share no direction in particular; each term only feels that the
-others use up degrees of freedom. With A_d = W^½ K_d W^½ as if *free* of one another, the posterior
-of term d is that of a single term with its noise variance multiplied by ω_d, where
+Functions that are rough, or many, share no direction in particular; the only effect of the others
+on a term is that they use up degrees of freedom. With A_d = W^½ K_d W^½ as if *free* of one
+another, the posterior of term d is that of a single term with its noise variance multiplied by ω_d,
+where
 
     Σ_d ω_d = 1 + (D − 1) / η,    tr (ω_d + A_d)⁻¹ = N η  for all d
 
@@ -12,7 +13,7 @@ the rows that is left is η = 1 − Σ_d δ_d, and
 
     log det (1 + Σ_d A_d) = Σ_d log det (ω_d + A_d) + N (D − 1) log η.
 
-It is exact for one term and has no place for what terms do share; coarse spaces add that.
+It is exact for one term and ignores the directions that terms do share; coarse spaces add those.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dsgp.terms import Floats
 
 _TOLERANCE = 1e-3
 _MAX_ITER = 100
-# Of the rows, what is left at least.
+# Smallest share of the rows that the effective degrees of freedom leave.
 _LEAST_LEFT = 1e-6
 
 
@@ -72,7 +73,7 @@ class MeanField:
             share = np.minimum(dofs / n_rows, 1 - _LEAST_LEFT)
             taken = omega * share / (1 - share)
             step = np.log((1 + taken.sum() - taken) / omega)
-            # Steps shrink by a constant ratio in the end: every third goes all the way.
+            # Late steps shrink by a constant ratio: every third one is extrapolated to the limit.
             ratio = float(np.clip(step @ before / max(before @ before, 1e-300), 0.0, 0.98))
             if np.abs(step).max() < _TOLERANCE * (1 - ratio):
                 break
@@ -84,7 +85,7 @@ class MeanField:
         dof = min(float(dofs.sum()), (1 - _LEAST_LEFT) * n_rows)
         log_det = float(log_dets.sum())
         if n_terms > 1:
-            # With η by its own equation this is stationary: errors of ω count by their squares.
+            # With η at its own optimum this is stationary, so that errors of ω enter quadratically.
             over = float(np.sum(omega - 1)) / (n_terms - 1)
             log_det += n_rows * (float(np.sum(np.log(omega))) - (n_terms - 1) * math.log1p(over))
         return cls(omega, by_itself, dof, log_det)

@@ -7,7 +7,7 @@ K_d⁻¹ V_d c is the scatter of c: no kernel is inverted. The coarse matrix
 
 needs all rows, but only through two-way tables of their weights on bins of each axis, which do not
 depend on the hyperparameters and take one pass. Directions that terms share, which block-Jacobi
-reaches slowly, are coarse; what is left is local, and the smoothers take it.
+reaches slowly, are coarse; what is left is local, and is solved for by the smoothers.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from dsgp.additive.tables import BINS, TwoWayTables
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Codes, Floats
 
-# Coarse points of a curve by the order of its kernel, and of all terms: rough kernels need more.
+# Coarse points of a curve by the order of its kernel, and of all terms together. Rough kernels need
+# more points.
 _POINTS = {1: 160, 2: 128, 3: 64, 4: 48}
 _ALL_POINTS = 1600
-# Coarse points whose variance given the others is less than this share of the prior's add nothing.
+# Coarse points whose conditional variance, given the others, is below this share of the largest
+# prior variance add nothing.
 _RESOLVED = 1e-10
-# Up to so many rows the coarse matrix is made of the rows themselves: they are too few in a bin to
-# be taken for one another.
+# Up to this many rows the coarse matrix is computed from the rows themselves: bins would have too
+# few rows each to represent them.
 _FEW_ROWS = 4096
 
 
 def coarse_size(sizes: Sequence[int], kernels: list[Kernel]) -> int:
-    """Coarse points of all terms at most, from the numbers of their cells."""
+    """Return an upper bound on the coarse points of all terms, from the numbers of their cells."""
     budget = max(8, _ALL_POINTS // max(len(kernels), 1))
     return sum(
         min(n, _POINTS[kernel.order], budget) for n, kernel in zip(sizes, kernels, strict=True)
@@ -86,12 +88,12 @@ class TermSpace:
         tolerance = _RESOLVED * float(np.diag(prior).max())
         factor, pivots, rank, _ = dpstrf(prior, tol=tolerance, lower=1, overwrite_a=1)
         if precision > 0:
-            # What n points leave open is the sum of the eigenvalues beyond the n-th, which fall
-            # like n^(−2ν−1): the next one is 2ν / n of it.
+            # The prior variance that n points do not represent is the sum of the eigenvalues after
+            # the n-th, which fall like n^(−2ν−1): the next one is 2ν / n of that sum.
             left = np.diag(factor)[1:rank] ** 2
             number = np.arange(1, rank)
-            unfelt = left * precision * (2 * kernel.order - 1) < number
-            rank = int(number[np.argmax(unfelt)]) if unfelt.any() else rank
+            negligible = left * precision * (2 * kernel.order - 1) < number
+            rank = int(number[np.argmax(negligible)]) if negligible.any() else rank
         chosen = points[pivots[:rank] - 1]
         lower = np.asfortranarray(np.tril(factor[:rank, :rank]))
         space = cls(chosen, lower, np.empty((rank, 0)))
@@ -112,13 +114,14 @@ class CoarseSpace:
         wanted = max((BINS[kernel.order] for kernel in system.kernels), default=1)
         tables = system.equations.tables(wanted)
         budget = max(8, _ALL_POINTS // layout.n_terms)
+        least = system.least_precision
         self.spaces = [
             TermSpace.of(
                 cells,
                 kernel,
                 cells.chosen(weight, min(_POINTS[kernel.order] * cells.n_lines, budget)),
                 bins,
-                float(weight.sum()) / system.unfelt if system.unfelt > 0 else 0.0,
+                float(weight.sum()) / least if least > 0 else 0.0,
             )
             for cells, kernel, weight, bins in zip(
                 layout.cells,
@@ -177,7 +180,7 @@ class CoarseSpace:
             )
         ):
             at_cells = space.at(cells, kernel, cells.points)
-            # A missing input has no feature.
+            # The features of a missing input are 0.
             features[rows] = np.pad(at_cells, ((0, 0), (0, 1)))[:, np.minimum(code, len(cells))]
             multiplier = equations.table.multiplier(d)
             if multiplier is not None:
@@ -220,11 +223,12 @@ class CoarseSpace:
         noise, constant = self.system.noise_variance, self.system.constant
         matrix = self.normal / noise
         if constant is not None:
-            # Of these rows: those of the system may have other weights (Newton's steps).
+            # These are totals of the rows of this space. The rows of the system may have other
+            # weights, those of a later Newton step.
             total = max(self.total / noise + constant, np.finfo(float).tiny)
             matrix -= np.outer(self.sums / noise, self.sums / (noise * total))
         matrix[np.diag_indices_from(matrix)] += 1.0
-        # Beside a huge weight, rounding could outweigh the identity.
+        # Beside a huge weight, rounding errors could exceed the identity.
         matrix[np.diag_indices_from(matrix)] *= 1.0 + 1e-12
         return cholesky_to_rounding(matrix), True
 
@@ -283,11 +287,11 @@ def multigrid(
     Parameters
     ----------
     coarse : callable, optional
-        Gives the system's coarse space, where it serves other purposes too.
+        Returns the coarse space of the system, where the caller uses it for other purposes too.
     """
     if not system.layout.n_terms:
         return conjugate_gradients(system, rhs, tol=tol, max_iter=max_iter, start=start)
-    # Not before an iteration asks for it: a good start may need none.
+    # Made when an iteration first needs it: with a good initial value none may.
     space = cache(partial(CoarseSpace, system)) if coarse is None else coarse
     solution = conjugate_gradients(
         system,

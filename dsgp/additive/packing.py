@@ -25,7 +25,7 @@ def packed(table: Any) -> Any:
     most = table.max()
     for integers in _INTEGERS:
         if most <= np.iinfo(integers).max:
-            if np.signbit(table).any():  # of a zero too, which integers do not have
+            if np.signbit(table).any():  # also of −0, which integers do not have
                 return table
             small = table.astype(integers)
             return small if np.array_equal(small, table) else table

@@ -13,7 +13,7 @@ from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Floats
 
 _SAMPLE = 2e-7  # seconds of compiled work per point and sample
-# Vectors solved at once: beyond, memory grows and nothing is saved.
+# Number of vectors that are solved at once. More need more memory and save no time.
 _TOGETHER = 64
 _SOLVE_BYTES = 1e9
 
@@ -54,7 +54,7 @@ def joint_covariance(
     solutions = _solved(system, rhs, tol, max_iter)
     mean = np.concatenate([solution.mean for solution in solutions])
     dual = np.concatenate([solution.dual for solution in solutions])
-    # With what is left of the residual, errors of two solves count by their product.
+    # The correction by the residual makes the error the product of the errors of the two solves.
     residual = rhs - system.multiply(mean) - dual
     explained = cross @ dual.T + (cross - mean) @ residual.T
     covariance = prior - 0.5 * (explained + explained.T)
@@ -93,7 +93,8 @@ def joint_samples(
     """
     layout = system.layout
     n = len(columns[0]) if columns else 0
-    # Every sample has its own stream, so that the first ones do not depend on their number.
+    # Every sample has its own random stream, so that the first samples do not depend on their
+    # number.
     streams = random.spawn(n_samples)
     out = np.zeros((n_samples, n))
     terms = np.zeros((layout.n_terms if by_term else 0, n_samples, n))

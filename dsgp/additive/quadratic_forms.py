@@ -20,12 +20,12 @@ from scipy.optimize import brentq
 from dsgp.errors import ParameterError
 from dsgp.terms import Floats
 
-# Trapezoids are halved until the sum changes by less than this share.
+# The step of the trapezoidal rule is halved until the sum changes by less than this share.
 _ACCURACY = 1e-8
 _FIRST_POINTS, _MOST_POINTS = 64, 2**16
-# The path ends where the integrand is below this share of its largest value.
+# The path of integration ends where the integrand is below this share of its largest value.
 _NEGLIGIBLE = 1e-14
-# Weights below this share of the largest add nothing that float64 would show.
+# Relative to the largest weight; smaller weights change nothing that float64 would show.
 _SMALLEST_WEIGHT = 1e-12
 
 

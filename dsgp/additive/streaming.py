@@ -25,7 +25,7 @@ from dsgp.rows.table import Layout, RowTable
 from dsgp.terms import Cells as TermCells
 from dsgp.terms import Floats
 
-# Rows of a logical block. Longer ones would take more memory, shorter ones more additions.
+# Rows of a logical block. Longer blocks take more memory, shorter ones more additions.
 LOGICAL_BLOCK = 2**19
 _ROUNDING = 1e-10
 
@@ -91,7 +91,7 @@ class CellSums:
         mean, level = first.sum(axis=1) / total, information.sum(axis=1) / total
         z, y = mean[:, None], level[:, None]
         centred = second - 2 * z * first + z**2 * weights
-        # Multipliers that are equal but for rounding tell nothing.
+        # Multipliers that are equal up to rounding are not informative about the function.
         centred = np.where(centred > _ROUNDING * second, centred, 0.0)
         score = product - z * information - y * first + z * y * weights
         return [
@@ -148,7 +148,7 @@ def statistics(
         A cell of its cut that a term keeps where no row is in any, as all of its inputs are
         missing; without, that is an error.
     watch : callable
-        Told the number of rows read so far.
+        Called with the number of rows read so far.
     """
     cells = [Cells.none()] * len(cuts) if cells is None else cells
     recipe = BlockRecipe(cuts, cells, inputs, *pilot, with_pairs, not with_pairs, keep)
@@ -184,7 +184,7 @@ def _statistics(
     """Centre and scale the sums of all rows, by the bins that have rows."""
     weight_sum, weighted_y, quadratic, n_rows, log_weight = (float(x) for x in total.total)
     weight_scale = weight_sum / n_rows
-    # Empty bins are no points: their neighbours move up.
+    # Empty bins are not points of the axis: the following bins move up.
     filled = [weights > 0 for weights in total.weights]
     if spare is not None:
         for with_rows, place in zip(filled, spare, strict=True):

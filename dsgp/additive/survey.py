@@ -81,7 +81,7 @@ def survey(
     levels : sequence of int
         Positions of the columns whose distinct values are all needed.
     watch : callable
-        Told the number of rows read so far.
+        Called with the number of rows read so far.
 
     Raises
     ------

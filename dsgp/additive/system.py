@@ -23,7 +23,7 @@ from dsgp.compute import run
 from dsgp.kernels import Kernel
 from dsgp.terms import Floats, Solver
 
-# Compiled work in seconds per point; they only decide whether a graph is worth its cost.
+# Seconds of compiled work per point. They only decide whether a task graph is worth its cost.
 _SOLVE = 2e-8
 _FILTER = 4e-8
 _SMALLEST = np.finfo(float).tiny
@@ -64,10 +64,10 @@ class AdditiveSystem:
     equations : Equations
     kernels : list of kernels, one per term, with all their parameters
     noise_variance : float
-        Of a row of weight 1.
-    unfelt : float
-        Coarse spaces leave out what the rows would add less than this share of the prior's
-        precision to.
+        That of a row of weight 1.
+    least_precision : float
+        Coarse spaces leave out directions about which the rows together add less than this share
+        of the prior's precision.
     constant : float, optional
         Precision of the prior of a constant that is unknown beside the terms: 0 for a flat one.
         It is integrated out of the system. None: the targets have no such constant.
@@ -78,14 +78,14 @@ class AdditiveSystem:
         equations: Equations,
         kernels: list[Kernel],
         noise_variance: float,
-        unfelt: float = 0.0,
+        least_precision: float = 0.0,
         constant: float | None = None,
     ) -> None:
         self.equations = equations
         self.layout = equations.layout
         self.kernels = kernels
         self.noise_variance = noise_variance
-        self.unfelt = unfelt
+        self.least_precision = least_precision
         self.constant = constant
         self.weight = equations.weight / noise_variance
         """Sum of the precisions in each cell, (Σ U_d,)."""
@@ -100,7 +100,7 @@ class AdditiveSystem:
 
     @cached_property
     def information(self) -> Floats:
-        """Zᵀ W y, (Σ U_d,); W without what a constant takes up, if there is one."""
+        """Zᵀ W y, (Σ U_d,), with the constant projected out of W if there is one."""
         information = self.equations.information / self.noise_variance
         if self.constant is None:
             return information
@@ -115,7 +115,7 @@ class AdditiveSystem:
     def given_constant(self, constant: float) -> AdditiveSystem:
         """Return the system of the targets less a constant that is known."""
         return AdditiveSystem(
-            self.equations.less(constant), self.kernels, self.noise_variance, self.unfelt
+            self.equations.less(constant), self.kernels, self.noise_variance, self.least_precision
         )
 
     @cached_property
@@ -150,7 +150,7 @@ class AdditiveSystem:
     # ------------------------------------------------------------------ operators on (k, Σ U_d)
 
     def multiply(self, flat: Floats) -> Floats:
-        """Zᵀ W Z times vectors; W without what a constant takes up, if there is one."""
+        """Zᵀ W Z times vectors, with the constant projected out of W if there is one."""
         product = self.equations.multiply(flat) / self.noise_variance
         if self.constant is not None:
             sums = np.einsum("...i,i->...", flat, self.ones) / max(self.total_weight, _SMALLEST)
@@ -158,14 +158,14 @@ class AdditiveSystem:
         return product
 
     def solve_term(self, term: int, information: Floats) -> Pair:
-        """(K_d⁻¹ + W_d)⁻¹ b of one term by itself, and its dual, of vectors (k, U_d)."""
+        """Return (K_d⁻¹ + W_d)⁻¹ b of a single term, and its dual, for vectors b (k, U_d)."""
         return self._beside_constant(term, _each(self.solvers[term].solve, information))
 
     def _beside_constant(self, term: int, pair: Pair) -> Pair:
-        """Correct what a smoother gives for W_d without what a constant takes up."""
+        """Correct the result of a smoother for W_d from which the constant is projected out."""
         if self.constant is None:
             return pair
-        # By Sherman and Morrison: W_d lacks b bᵀ / Σ w, b = ZᵀW1.
+        # By the Sherman–Morrison formula: W_d lacks b bᵀ / Σ w, with b = ZᵀW1.
         means, duals = pair
         mean, dual, left = self._constants[term]
         ones = self.layout.part(self.ones, term)

@@ -23,17 +23,17 @@ from dsgp.jit.rows import two_way_table
 from dsgp.rows.table import RowTable
 from dsgp.terms import Cells, Codes, Floats, sum_by
 
-# Bins of an axis by the order of its kernel; what all two-way tables together may take.
+# Bins of an axis by the order of its kernel, and the memory limit of all two-way tables together.
 BINS = {1: 832, 2: 256, 3: 256, 4: 256}
 TABLE_BYTES = 160e6
-# There are always so many, and no more than this share of the rows.
+# There are at least this many bins, and above that at least this many rows per bin.
 _FEWEST = 16
 _PER_BIN = 2
-# Cells of a table of pairs that is dense whatever the rows.
+# Number of cells up to which a table of pairs is dense whatever the number of rows.
 _DENSE_CELLS = 2**20
 _MOVE = 2e-9  # seconds per row
-# Entries of the normal matrix that are not 0, as a share, up to which its products are sparse: such
-# an entry costs some four dense ones, and a table of its own many more.
+# Share of nonzero entries of the normal matrix up to which its products are sparse. A sparse entry
+# costs about four dense ones, and a separate table costs many more.
 _SPARSE = 0.2
 
 
@@ -161,7 +161,7 @@ class TwoWayTables:
     def _normal(self) -> csr_array | None:
         """ZᵀWZ of all bins as one sparse matrix; None where too much of it is not 0."""
         size = int(self.offsets[-1])
-        # A table that is not thin counts in full.
+        # A table that is not sparse counts in full.
         filled = [_filled(t) if _is_thin(t) else t.size for t in self.pairs.values()]
         if not size or 2 * sum(filled) + size > _SPARSE * size**2:
             return None
@@ -179,7 +179,8 @@ class TwoWayTables:
     def with_information(self, information: list[Floats]) -> TwoWayTables:
         """Return the tables of the same rows with other targets."""
         other = replace(self, information=information)
-        other.__dict__.update(thin=self.thin, _normal=self._normal)  # they do not depend on it
+        # they do not depend on the targets
+        other.__dict__.update(thin=self.thin, _normal=self._normal)
         return other
 
     def row(self, term: int, parts: list[Floats]) -> Floats:
@@ -218,7 +219,7 @@ def _entries(table: Any) -> tuple[NDArray[Any], NDArray[Any], Floats]:
     if issparse(table):
         entries = coo_array(table)
         return entries.row, entries.col, entries.data
-    # Eight times as quick as ``np.nonzero`` of a table that is mostly 0.
+    # Eight times as fast as ``np.nonzero`` for a table that is mostly 0.
     where = np.flatnonzero(table != 0)
     rows, columns = np.divmod(where, table.shape[1])
     return rows, columns, table.ravel()[where]
@@ -235,7 +236,8 @@ def affordable_bins(cells: Sequence[Cells], n_rows: int, wanted: int, table_byte
     most = max(_FEWEST, min(wanted, max(64, n_rows // _PER_BIN)))
     affordable = most
     if any(term_cells.fewest_bins() > 1 for term_cells in cells):
-        # Tables of cells that cannot merge come first; sparse ones take no more than the rows.
+        # Tables of cells that cannot be merged come first. Sparse ones take no more memory than the
+        # rows.
         def needed(n_bins: int) -> float:
             sizes = [
                 min(max(n_bins, term_cells.fewest_bins()), len(term_cells)) for term_cells in cells
@@ -299,7 +301,7 @@ def _count(
         for multiplier in multipliers:
             weight = weight * multiplier if len(weight) else multiplier
     if is_sparse(*shape, n_rows):
-        # Of rows without a value the bin is one behind the last.
+        # Rows without a value have the bin after the last one.
         of_d, of_e = np.append(bins_d, shape[0]), np.append(bins_e, shape[1])
         sparse = PairCounts(shape, is_sparse=True)
         for rows, codes in table.blocks(part):

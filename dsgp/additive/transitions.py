@@ -13,7 +13,7 @@ from dsgp.errors import DataError
 from dsgp.kernels import Kernel, StateSpace
 from dsgp.terms import Floats
 
-# Distinct steps of a task, and seconds of one step for each entry of the state's matrices.
+# Distinct steps per task, and seconds per step and entry of the state's matrices.
 _STEPS, _SECONDS = 4096, 1e-7
 
 

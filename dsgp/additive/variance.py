@@ -8,8 +8,9 @@ mean field of the others, and adds what the coarse spaces of multigrid know bett
                + φ(x)ᵀ [(I + Φ W Φᵀ)⁻¹ − blockdiag (I + Φ_d W Φ_dᵀ / ω'_d)⁻¹] φ(x),
 
 ω and ω' the mean fields of the smoothers and of the coarse spaces. Terms trade smooth functions,
-constants above all, and these are what the coarse spaces hold; of the finer ones each term only
-feels that the others take up degrees of freedom. docs/mathematics.md has the measured errors.
+constants above all, and the coarse spaces represent these. The only effect of finer functions on
+the other terms is that they take up degrees of freedom. The measured errors are in
+docs/mathematics.md.
 """
 
 from __future__ import annotations
@@ -33,23 +34,24 @@ from dsgp.compute import run
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Codes, Floats, Function, Sum
 
-# Rows up to which variances are dense, by the order of the kernel. A row predicted then costs the
-# square of the training rows, some 50 µs with 300 and 150 µs with 1000. Coupled variances take 5 to
-# 10 µs whatever their number, and their roots are within 0.4 % in 19 rows of 20. Those of the
-# roughest kernel are some per cent off, which is worth more work.
+# Rows up to which variances use dense algebra, by the order of the kernel. A prediction then costs
+# the square of the number of training rows, about 50 µs for 300 rows and 150 µs for 1000. Coupled
+# variances take 5 to 10 µs whatever the number of rows, and their square roots are within 0.4 % in
+# 19 of 20 rows. For the roughest kernel they are some per cent off, which is worth more work.
 EXACT_ROWS = {1: 2500, 2: 300, 3: 300, 4: 300}
-# Rows up to which the determinant of Laplace's approximation, computed once, is dense; those of
-# rough kernels, whose degrees of freedom are many, later.
+# Rows up to which the determinant of Laplace's approximation uses dense algebra. It is computed
+# only once. The limit is higher for rough kernels, which have many degrees of freedom.
 DENSE_ROWS = {1: 2500, 2: 1000, 3: 1000, 4: 1000}
-# Rows whose covariances with the training rows are computed at a time: they stay in the cache.
+# Rows whose covariances with the training rows are computed at a time, so that they stay in the
+# cache.
 _TOGETHER = 256
-# Errors of coupled standard deviations, as measured (docs/mathematics.md): where coarse spaces hold
-# all degrees of freedom, and per share of the rows that finer ones take up.
+# Measured relative errors of coupled standard deviations (docs/mathematics.md): where the coarse
+# spaces represent all degrees of freedom, and per share of the rows that finer ones take up.
 _COARSE_ERROR = 0.003
 _FINE_ERROR = 0.1
 _SMOOTH = 2e-7  # seconds of compiled work per point
-# Eigenvectors of the coupling that together change the variance by less than this share are left
-# out.
+# Eigenvectors of the coupling are left out if together they change the variance by less than this
+# share.
 _NEGLIGIBLE = 1e-3
 _TINY = np.finfo(float).tiny
 
@@ -367,7 +369,8 @@ def _coupling(
     size = coarse.rows[-1].stop
     coupling, _ = lapack.dpotri(coarse.factor[0], lower=1)
     coupling = np.tril(coupling) + np.tril(coupling, -1).T
-    spread = np.zeros((size, size))  # Σ over rows of φφᵀ, each term by itself
+    # Σ over rows of φφᵀ, each term separately
+    spread = np.zeros((size, size))
     posterior = 0.0
     for rows, gram, omega in zip(coarse.rows, coarse.grams, field_factors, strict=True):
         spread[rows, rows] = gram

@@ -15,7 +15,7 @@ from dsgp.rows.table import CodesElsewhere, Layout, PartFunction, RowsFit, RowTa
 from dsgp.terms import Floats
 from dsgp.worker_blocks import WorkerBlocks
 
-# Sets of arrays beside the codes that workers keep too: those of the last passes.
+# Number of further sets of arrays that workers keep beside the codes: those of the last passes.
 _SETS = 2
 
 
@@ -161,7 +161,7 @@ def _with_change(
     layout: Layout, change: tuple[int, Floats], rows: Floats, codes: NDArray[Any]
 ) -> Floats:
     term, by = change
-    changed = rows.copy()  # dask keeps the one before
+    changed = rows.copy()  # dask keeps the previous array
     RowTable(layout.names, layout.cells, codes).gather_add(term, by, 1.0, changed)
     return changed
 

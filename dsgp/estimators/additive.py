@@ -379,7 +379,7 @@ class AdditiveGPRegressor(
             whole = fitted(source, None)
         else:
             noisy = varying(fitted, source, target, noise_asked.bound(source), clock)
-            whole = noisy.told()
+            whole = noisy.as_whole()
         facts, found = whole.facts, whole.found
         basis = None
         if whole.pursued is None and whole.beside is None and noisy is None:

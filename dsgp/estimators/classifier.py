@@ -266,7 +266,7 @@ class AdditiveGPClassifier(ClassEstimator):
         estimator = GeneralizedAdditiveGP(outcome.likelihood, **shared)
         model = ResponseModel.of(outcome)
         # The offset of a softmax is nobody's but the fit's.
-        model = replace(model, told={**model.told, "offset": False})
+        model = replace(model, facts={**model.facts, "offset": False})
         facts = FitFacts.of_laplace(outcome, self.learner).with_notes(found.notes)
         estimator._take(model, facts, columns)
         estimator._take_mode(outcome)

@@ -313,7 +313,7 @@ class FunctionEstimator(TableEstimator):
             Notebooks show it as a table.
         """
         check_is_fitted(self)
-        return self._summary().told()
+        return self._summary().both()
 
     def _summary(self) -> Summary:
         """What ``summary`` writes down."""

@@ -325,7 +325,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
     @classmethod
     def _model_of(cls, settings: dict[str, Any], tree: dict[str, Any]) -> GaussianModel:
         fitted = settings["fitted"]
-        latent = stored.latent_of(settings, tree, unfelt=0.0)
+        latent = stored.latent_of(settings, tree, least_precision=0.0)
         noise_variance = fitted["noise_variance_"]
         transform = from_settings(fitted.get("_transform_settings"))
         if isinstance(latent, MixtureModel):

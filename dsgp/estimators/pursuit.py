@@ -255,7 +255,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
     @property
     def diagnostics_(self) -> dict[str, dict[str, float]]:
         """R-hat and effective sample size of noise variance, predictions and log likelihood."""
-        return self._drawn("diagnostics_").told()
+        return self._drawn("diagnostics_").named_diagnostics()
 
     # ------------------------------------------------------------------ telling
 

@@ -15,7 +15,7 @@ from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators.conformal import TARGET
 from dsgp.estimators.framed import columns_of
 from dsgp.estimators.response_distribution import CATEGORIES, Response, ResponseDistribution
-from dsgp.laplace.mode import UNFELT
+from dsgp.laplace.mode import LEAST_PRECISION
 from dsgp.likelihoods import Likelihood, by_name, from_settings
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
@@ -361,7 +361,7 @@ class ResponseEstimator(ResponseDistribution):
             "newton_iterations_": self.newton_iterations_,
             "newton_trace_": self.newton_trace_,
             "_likelihood_settings": dict(self.model_.settings),
-            "_told": dict(self.model_.told),
+            "_told": dict(self.model_.facts),
         }
 
     @classmethod
@@ -369,7 +369,7 @@ class ResponseEstimator(ResponseDistribution):
         fitted = settings["fitted"]
         from_settings(fitted["_likelihood_settings"])  # which says so if it is none
         return ResponseModel(
-            stored.latent_of(settings, tree, UNFELT),
+            stored.latent_of(settings, tree, LEAST_PRECISION),
             fitted["_likelihood_settings"],
             fitted["_told"],
         )

@@ -46,7 +46,7 @@ class GridAxis:
     """The coordinate of one dim of a field.
 
     Float32 coordinates whose steps differ by their rounding alone (a step of 0.02 degrees, say)
-    are put where they were meant: at equal steps between the first and the last.
+    are corrected to equal steps between the first and the last.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class GridAxis:
     calendar : str or None
         Of dates: "proleptic_gregorian" for datetime64, or cftime's, e.g. "360_day".
     rounding : float
-        What lies within this distance of an equispaced point, in ``unit``, is that point.
+        Values within this distance of an equispaced point, in ``unit``, count as that point.
     circle : float or None
         Of longitudes: a turn, in ``unit``. New coordinates are taken to the turn of ``points``.
     repeated : bool
@@ -190,7 +190,7 @@ class GridAxis:
         return f"{self.unit} since {start}" + ("" if standard else f" ({self.calendar})")
 
     def numbers(self, values: Any) -> Floats:
-        """Turn further coordinates of the same kind into numbers in ``unit``.
+        """Convert further coordinates of the same kind to numbers in ``unit``.
 
         Parameters
         ----------
@@ -233,7 +233,7 @@ class GridAxis:
     def checked(self, values: Any) -> NDArray[Any]:
         """Return further coordinates as an array of the axis' kind: numbers or numpy's dates.
 
-        Takes and raises what ``numbers`` does.
+        Arguments and errors are those of ``numbers``.
         """
         array = plain(self.name, values)
         if not array.size:
@@ -341,7 +341,7 @@ def axes_of(da: xr.DataArray, units: Mapping[str, str] | None = None) -> tuple[G
 
 
 def why_no_field(ds: xr.Dataset) -> str:
-    """Tell of the first variable of numbers why it is no field; "" if there is none."""
+    """Return why the first variable of numbers is not a field; "" if there is no such variable."""
     for name, da in ds.data_vars.items():
         if da.dims and da.dtype.kind in "iuf":
             try:
@@ -352,7 +352,7 @@ def why_no_field(ds: xr.Dataset) -> str:
 
 
 def _placing(da: xr.DataArray, dim: str) -> str:
-    """Tell how a dim without a coordinate gets one."""
+    """Return advice on how to give a dim a coordinate."""
     n = da.sizes[dim]
     numbered = f"da.assign_coords({dim}=numpy.arange({n}))"
     along = {str(key): one for key, one in da.coords.items() if dim in one.dims}

@@ -20,7 +20,7 @@ from dsgp.errors import DataError, DataWarning
 from dsgp.grid.coordinates import Floats
 from dsgp.rows.coded import Extremes, is_known_code
 
-# Names of single values; the last are of GDAL and its readers.
+# Names of attributes of single values; the last are those of GDAL and its readers.
 FILLS = ("_FillValue", "missing_value", "fill_value", "nodata", "nodatavals")
 RANGES = ("valid_range", "valid_min", "valid_max")
 PACKING = ("scale_factor", "add_offset", "_Unsigned")
@@ -28,7 +28,7 @@ PACKING = ("scale_factor", "add_offset", "_Unsigned")
 
 @dataclass(frozen=True)
 class Codes:
-    """What attributes and encoding of a variable say of its values.
+    """Missing values and packing of a variable, by its attributes and encoding.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Codes:
 
     @classmethod
     def of(cls, variable: xr.DataArray | xr.Variable) -> Self:
-        """Read what a variable says, decoded or not.
+        """Read the attributes and encoding of a variable, decoded or not.
 
         Examples
         --------
@@ -76,7 +76,7 @@ class Codes:
         signed = str(packing.get("_Unsigned", "")).lower() == "true" and stored.kind == "i"
         n_unsigned = 2.0 ** (8 * stored.itemsize) if signed else 0.0
         is_packed = (scale, offset) != (1.0, 0.0)
-        # Half a step of integers takes up the rounding of unpacked numbers.
+        # Half a step of integers, for the rounding of unpacked numbers.
         slack = abs(scale) / 2 if is_packed and stored.kind in "iu" else 0.0
 
         def unpacked(value: Any, is_wide: bool = False) -> tuple[float, float]:
@@ -84,7 +84,7 @@ class Codes:
             if is_wide or not is_packed:
                 number += n_unsigned * (number < 0 and not is_wide)
                 with np.errstate(over="ignore"):
-                    # As it is among narrow floats: 1e20 in float32 is another number.
+                    # The value in the narrow float type: 1e20 in float32 is another number.
                     kept = number if variable.dtype.kind != "f" else variable.dtype.type(number)
                 return float(kept), 0.0
             number += n_unsigned * (number < 0)
@@ -94,7 +94,7 @@ class Codes:
             (name, *unpacked(value)): None
             for name in FILLS
             for source in (attrs, encoding)
-            # There, zarr's own is what chunks hold that were never written: often 0, and no code.
+            # In zarr, the fill value is what unwritten chunks hold: often 0, and not a code.
             if source is attrs or name != "fill_value"
             for value in _numbers(source.get(name))
         }
@@ -110,7 +110,7 @@ class Codes:
                 ends[side].append((name, *unpacked(bounds[0], wide)))
         lowest = max(ends["lowest"], key=lambda end: end[1], default=None)
         highest = min(ends["highest"], key=lambda end: end[1], default=None)
-        if lowest and highest and lowest[1] > highest[1]:  # nothing is valid: it says nothing
+        if lowest and highest and lowest[1] > highest[1]:  # an empty valid range is ignored
             lowest = highest = None
         if not raw:
             scale, offset, n_unsigned = 1.0, 0.0, 0.0
@@ -149,7 +149,7 @@ class Codes:
 
 
 def read_values(variable: xr.DataArray | xr.Variable) -> Floats:
-    """Return the values of a variable as float64 in its unit; NaN are those it calls missing."""
+    """Return the values of a variable as float64 in its unit; declared missing ones are NaN."""
     codes = Codes.of(variable)
     values = codes.decoded(variable.values)
     codes.blank(values)
@@ -157,14 +157,14 @@ def read_values(variable: xr.DataArray | xr.Variable) -> Floats:
 
 
 def has_gaps(da: xr.DataArray) -> bool:
-    """Whether a value is NaN, or missing by what attributes say; reads the values."""
+    """Whether a value is NaN, or missing by the attributes; reads the values."""
     if da.dtype.kind not in "iuf":
         return bool(da.isnull().any())
     return bool(np.isnan(read_values(da)).any())
 
 
 def report_blanks(counts: Mapping[str, int], n_left: int, name: object) -> None:
-    """Warn of cells that attributes say are missing.
+    """Warn of cells that are missing by the attributes.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def report_blanks(counts: Mapping[str, int], n_left: int, name: object) -> None:
     Raises
     ------
     DataError
-        If a valid range leaves less than half of the values: it is of other values than these.
+        If a valid range excludes more than half of the values: it must be for other values.
     """
     if not counts:
         return
@@ -214,11 +214,11 @@ def _numbers(value: Any) -> list[Any]:
             if not np.isnan(float(one)):
                 numbers.append(float(one))
         except (TypeError, ValueError):
-            continue  # such as missing_value = "none"
+            continue  # for example missing_value = "none"
     return numbers
 
 
-# ---------------------------------------------------------------------- codes nobody tells of
+# ---------------------------------------------------------------------- undeclared codes
 
 
 def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:
@@ -241,10 +241,11 @@ def report_codes(extremes: Extremes, name: object, is_chosen: bool) -> None:
     if not codes:
         return
     least, most = extremes.inner(codes)
-    told = " and ".join(f"{n} of the values are exactly {value:.7g}" for value, n in codes.items())
+    parts = [f"{n} of the values are exactly {value:.7g}" for value, n in codes.items()]
     message = (
-        f"{_called(name)}: {told}, and all others lie from {least:.7g} to {most:.7g}; if that is a "
-        f"code for missing values, make it NaN: da.where(da != {next(iter(codes)):.7g})"
+        f"{_called(name)}: {' and '.join(parts)}, and all others lie from {least:.7g} to "
+        f"{most:.7g}; if that is a code for missing values, make it NaN: "
+        f"da.where(da != {next(iter(codes)):.7g})"
     )
     if is_chosen or not any(map(is_known_code, codes)):
         warnings.warn(message, DataWarning, stacklevel=4)

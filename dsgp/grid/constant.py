@@ -1,6 +1,6 @@
 """The constant of a field is one of the unknowns: generalised least squares beside any system.
 
-A flat prior on it: what is left of it in the posterior adds to every variance and draw.
+Its prior is flat, and its posterior uncertainty adds to every variance and draw.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnknownConstant:
 
     @classmethod
     def of(cls, dual: Floats) -> UnknownConstant:
-        """Make it from A⁻¹ 1."""
+        """Compute it from A⁻¹ 1."""
         return cls(dual, float(np.sum(dual)))
 
     def estimate(self, y: Floats) -> float:
@@ -46,7 +46,7 @@ class UnknownConstant:
         return float(np.vdot(self.dual, y)) / self.precision
 
     def share(self, mean: Callable[[Floats], Floats]) -> Floats:
-        """Return u, how much of the constant's error shows in each cell.
+        """Return u, the share of the constant's error in each cell.
 
         Parameters
         ----------

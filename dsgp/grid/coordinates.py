@@ -1,4 +1,4 @@
-"""Coordinates as users give them: what kind they are, whether they can be used, as numbers.
+"""Coordinates from users: their kind, whether they can be used, and their values as numbers.
 
 No calendar library is imported: cftime's objects bring their own arithmetic.
 """
@@ -21,7 +21,7 @@ from dsgp.errors import DataError
 Floats = NDArray[np.float64]
 Kind = Literal["number", "datetime", "cftime", "timedelta"]
 
-# Units of time, the largest first, and their number in a day.
+# Units of time, the largest first, and their number per day.
 PER_DAY = {"days": 1, "hours": 24, "minutes": 1440, "seconds": 86400}
 _NS_PER_DAY = 86_400_000_000_000
 _TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": _NS_PER_DAY}
@@ -57,12 +57,12 @@ def plain(name: str, values: Any) -> NDArray[Any]:
             f"dim {name!r}: expected its coordinate as one list of values, got an array of shape "
             f"{array.shape}; give the values along this dim only"
         )
-    # Big-endian, as in netCDF 3: ticks of dates are read as integers further on.
+    # Big-endian numbers, as in netCDF 3: later steps read ticks of dates as integers.
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def kind_of(name: str, values: NDArray[Any]) -> Kind:
-    """Tell what a coordinate is; refuse what has no distances."""
+    """Return the kind of a coordinate; raise ``DataError`` if it has no distances."""
     kind = values.dtype.kind
     if kind in "iuf":
         return "number"
@@ -97,7 +97,7 @@ def kind_of(name: str, values: NDArray[Any]) -> Kind:
 
 
 def _meant_by(name: str, values: NDArray[Any]) -> str:
-    """Tell how text becomes what all of it says: numbers or dates; "" if it says neither."""
+    """Return how to convert text that is all numbers or all dates; "" if it is neither."""
     for kind, remedy in (("f8", "astype(float)"), ("M8[ns]", "astype('datetime64[ns]')")):
         try:
             values.astype(str).astype(kind)
@@ -111,7 +111,7 @@ def _meant_by(name: str, values: NDArray[Any]) -> str:
 
 
 def without_distances(name: str, size: int, sample: Any) -> str:
-    """Tell what can be done with a dim of stations, members or other labels."""
+    """Return advice on a dim of stations, members or other labels."""
     one = f"da.sel({{{name!r}: {str(sample)!r}}})" if isinstance(sample, str) else (
         f"da.isel({name}=0)"
     )  # fmt: skip
@@ -143,9 +143,9 @@ def require_calendar(name: str, values: NDArray[Any], calendar: str) -> None:
 
 
 def from_objects(name: str, values: NDArray[Any], kind: Kind) -> NDArray[Any]:
-    """Turn text, Python's and pandas' dates or durations into numpy's."""
+    """Convert text, and dates or durations of Python and pandas, to those of numpy."""
     if any(is_cftime(value) or getattr(value, "tzinfo", None) for value in values):
-        return values  # kind_of refuses it and says why
+        return values  # kind_of refuses the values with a reason
     try:
         if kind == "timedelta":
             return np.asarray(pd.to_timedelta(values).to_numpy())
@@ -158,7 +158,7 @@ def from_objects(name: str, values: NDArray[Any], kind: Kind) -> NDArray[Any]:
 
 
 def dates_of(name: str, texts: NDArray[Any], calendar: str) -> NDArray[Any]:
-    """Turn ISO 8601 text into dates of a calendar of cftime."""
+    """Convert ISO 8601 text to dates of a calendar of cftime."""
     try:
         dates = [
             xr.date_range(text, periods=1, calendar=calendar, use_cftime=True)[0]
@@ -223,7 +223,7 @@ def iso(date: Any) -> str:
 
 
 def since(values: NDArray[Any], kind: Kind, epoch: str | None, unit: str) -> Floats:
-    """Count from the epoch. Whole days and the rest apart, so that neither is rounded first."""
+    """Count from the epoch, with whole days and the rest separate to avoid rounding."""
     if not values.size:
         return np.empty(0)
     if kind == "cftime":
@@ -231,7 +231,7 @@ def since(values: NDArray[Any], kind: Kind, epoch: str | None, unit: str) -> Flo
         if match is None:
             raise ValueError(f"no date of cftime: {epoch!r}")
         parts = ("year", "month", "day", "hour", "minute", "second", "microsecond")
-        # Of the same class as the values, which brings calendar and year zero.
+        # The same class as the values, with its calendar and year zero.
         zero = values[0].replace(**dict(zip(parts, map(int, match.groups()), strict=True)))
         deltas = [value - zero for value in values]
         days = np.array([delta.days for delta in deltas], dtype=np.int64)
@@ -269,15 +269,15 @@ def _split(values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def best_unit(days: Floats) -> str:
     """Return the largest unit for which the median step is at least one."""
     step = float(np.median(np.diff(days))) if days.size > 1 else 1.0
-    # The step is a sum of rounded numbers: an hour may come a little short of 1/24.
+    # The step is a sum of rounded numbers: an hour may be slightly less than 1/24.
     return next((unit for unit, n in PER_DAY.items() if step * n >= 1 - 1e-9), "seconds")
 
 
 def resolution_of(values: NDArray[Any]) -> float:
     """Two units in the last place of a narrow float coordinate, 0 for the others.
 
-    One is the rounding of a point and of the ends, another that of arithmetic in the narrow type.
-    Float64 that holds float32 values only was widened on its way.
+    One is for the rounding of a point and of the ends, one for arithmetic in the narrow type.
+    Float64 values that are all float32 values count as float32.
     """
     if values.dtype.kind != "f":
         return 0.0
@@ -296,8 +296,8 @@ def spacing_of(points: Floats, resolution: float) -> tuple[float | None, float]:
     step = float(points[-1] - points[0]) / (points.size - 1)
     exact = points[0] + step * np.arange(points.size)
     off = float(np.abs(points - exact).max())
-    # Differences of larger float32 numbers (colatitudes, say) carry the rounding of those. Coarser
-    # rounding than a tenth of the step says nothing of the spacing.
+    # Differences of larger float32 numbers (colatitudes, for example) have their rounding errors.
+    # If these exceed a tenth of the step, they say nothing about the spacing.
     resolution = max(resolution, NARROW * step) if resolution else 0.0
     if 0 < off <= resolution <= 0.1 * step:
         return step, resolution

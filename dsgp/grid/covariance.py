@@ -24,11 +24,11 @@ from dsgp.jit.vecchia import Tables
 from dsgp.kernels import Matern, Stationary
 from dsgp.terms import Axis, Floats
 
-# Points of an axis beyond which no dense matrix of it is made: 128 MB each.
+# Number of points of an axis beyond which its dense matrix is not made (128 MB at this size).
 LONG = 4096
-# Relative; steps that agree to it are one lag.
+# Relative tolerance within which steps count as the same lag.
 _EQUISPACED = 1e-9
-_SECONDS_A_POINT = 2e-8  # of a state-space product
+_SECONDS_A_POINT = 2e-8  # for a product by state-space passes
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class SeparableSum:
                 rows = np.ascontiguousarray(np.moveaxis(product, longest, -1))
                 product = sums_along(
                     _summed(self.points[longest], term[longest], rows.reshape(-1, rows.shape[-1])),
-                    # Where there is none, the grid has its targets already.
+                    # Without such axes, the grid has its targets already.
                     [cross or (lambda new: np.eye(len(new))) for cross in crosses],
                     points,
                     together,
@@ -287,7 +287,7 @@ def _summed(
 def _simulated(
     axis_points: Floats, kernel: Stationary, normal: Floats, d: int, state: int
 ) -> Floats:
-    """Give fibres along a long axis its covariance; the axis ``state`` of ``normal`` is used up."""
+    """Draw fibres along a long axis from normals, which have an axis ``state`` for the states."""
     assert isinstance(kernel, Matern)
     step = Axis(axis_points).step
     fibres = np.ascontiguousarray(np.moveaxis(normal, (d, state), (-2, -1)))
@@ -315,7 +315,7 @@ def _root(covariance: Floats) -> Floats:
 
 
 def _stride(axis_points: Floats) -> int:
-    """How a table of an axis is laid out; see ``Tables``."""
+    """Layout of the table of an axis; see ``Tables``."""
     steps = np.diff(axis_points)
     if len(axis_points) < 3 or np.ptp(steps) <= _EQUISPACED * steps.mean():
         return 0

@@ -15,7 +15,7 @@ from dsgp.grid.scattered import indices, inner_shape
 from dsgp.grid.vecchia import VecchiaEvidence
 from dsgp.terms import LOG_2PI, Floats
 
-# Target cells whose covariances with the observed ones are held at a time.
+# Target cells whose covariances with the observed ones are in memory at a time.
 _TARGETS = 4096
 
 
@@ -47,7 +47,8 @@ class DenseSystem:
         try:
             return cho_factor(self._matrix(0.0), lower=True, overwrite_a=True)
         except LinAlgError:
-            # A smooth kernel with next to no noise: rounding has eaten the smallest eigenvalues.
+            # With a smooth kernel and very little noise, the smallest eigenvalues are lost to
+            # rounding.
             lost = 10 * np.finfo(float).eps * len(self.index) * self.prior.variance
             return cho_factor(self._matrix(lost), lower=True, overwrite_a=True)
 

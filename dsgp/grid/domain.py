@@ -1,4 +1,4 @@
-"""Where the result of a fill is given: cells seen at some time, or the hull of those that are seen.
+"""Cells that a fill outputs: those observed at some time, or the hull of the observed ones.
 
 With several steps of time, a cell without a value at any of them may be land, and stays empty. With
 one step, or no time, that would be all gaps: then those inside the hull of the data are filled.
@@ -21,11 +21,11 @@ from dsgp.grid.field import Field, static_gaps
 Bools = NDArray[np.bool_]
 
 CHOICES = ("auto", "observed", "hull")
-# Beyond so many dims of space a box stands in for the hull, whose facets become too many.
+# With more dims of space than this, a box replaces the hull, which would have too many facets.
 _HULL_DIMS = 4
-# Relative to the extent of each axis: cells so near a facet are inside.
+# Relative to the extent of each axis: cells this close to a facet count as inside.
 _TOUCHES = 1e-9
-# Distances of cells from facets that are held at a time.
+# Distances of cells from facets that are in memory at a time.
 _BLOCK = 2**22
 
 
@@ -35,7 +35,7 @@ def times_of(axes: Sequence[GridAxis]) -> tuple[int, ...]:
 
 
 def require_choice(choice: str) -> None:
-    """Raise ``ParameterError`` if a domain in words is none of those there are."""
+    """Raise ``ParameterError`` if a domain is not one of the named ones."""
     if choice not in CHOICES:
         raise ParameterError(
             f'domain must be an array, "auto", "observed", "hull" or None, got {choice!r}'
@@ -45,14 +45,14 @@ def require_choice(choice: str) -> None:
 def domain_of(
     choice: str, field: Field, usable: Bools | None = None, known: Bools | None = None
 ) -> Bools | None:
-    """Return the cells to be given, as broadcasts against the field; None: all.
+    """Return the cells to output, in a shape that broadcasts against the field; None: all.
 
     Parameters
     ----------
     choice : {"auto", "observed", "hull"}
         "observed": cells with a value at some step of time; without times, all. "hull": cells
         inside the convex hull of those with a value. "auto": "observed" with several steps of
-        time, else "hull", and there is a ``DataWarning`` of what that decided.
+        time, else "hull", and a ``DataWarning`` reports the choice.
     field : Field
     usable, known : ndarray of bool that broadcasts against the field, optional
         Its mask, and the cells that hold a value before it. If the mask is true at some cells
@@ -92,7 +92,7 @@ def say(ever: Bools, domain: Bools, observed: bool) -> None:
     Parameters
     ----------
     ever, domain : ndarray of bool
-        Cells with a value at some time, and those that are given.
+        Cells with a value at some time, and those that are output.
     observed : bool
         Whether the domain is that of the observed cells; else it is the hull.
     """
@@ -162,7 +162,7 @@ def _scaled(points: Floats) -> Floats:
 
 
 def _outermost(observed: Bools) -> NDArray[np.intp]:
-    """First and last observed cell of every fibre along the last axis: the hull is that of all."""
+    """First and last observed cell of every fibre along the last axis, which have the same hull."""
     any_there = observed.any(axis=-1)
     fibres = np.argwhere(any_there)
     rows = observed[any_there]
@@ -191,7 +191,7 @@ def _planes(cells: Floats) -> tuple[Floats, Floats]:
     else:
         try:
             equations = ConvexHull(inner).equations
-        except QhullError:  # nearly flat: rounding decides, and joggled input does
+        except QhullError:  # nearly flat: rounding decides; Qhull works on joggled input
             equations = ConvexHull(inner, qhull_options="QJ").equations
         normals, offsets = equations[:, :-1], equations[:, -1]
     turned = normals @ basis

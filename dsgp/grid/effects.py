@@ -16,22 +16,23 @@ from dsgp.grid.covariance import LONG
 from dsgp.kernels import Matern12, Periodic, Stationary
 from dsgp.terms import Floats
 
-# Larger grids have plain averages: the terms make each solve some times dearer.
+# Larger grids have plain averages, because the terms make each solve several times as expensive.
 LARGEST = 2**18
-# Days of a year, by calendar; others have the Gregorian one.
+# Days of a year, by calendar; others are treated as the Gregorian one.
 _YEARS = {
     "julian": 365.25, "noleap": 365.0, "365_day": 365.0, "all_leap": 366.0, "366_day": 366.0,
     "360_day": 360.0,
 }  # fmt: skip
 _GREGORIAN = 365.2425
-# Days after which a part of a date comes again, all the same each time; None: a year.
+# Days after which a part of a date recurs; None: a year.
 _PERIODS: Mapping[str, float | None] = {
     "quarter": None, "season": None, "month": None, "dayofyear": None, "dayofweek": 7.0,
     "hour": 1.0, "minute": 1.0 / 24.0,
 }  # fmt: skip
-# Extents of the dim to which a field must keep to count as not varying along it.
+# In extents of the dim: a field with this lengthscale counts as not varying along it.
 _ENDLESS = 1e4
-# Where the search starts: shares of the period, the extent and the variance.
+# Initial lengthscales as shares of the period and of the extent, and the initial variance as a
+# share of the field's.
 _OF_PERIOD, _OF_EXTENT, _OF_VARIANCE = 1 / 6, 1 / 4, 0.3
 
 
@@ -41,7 +42,7 @@ def effects_of(
     kernels: Sequence[Stationary],
     variance: float,
 ) -> tuple[tuple[Stationary, ...], ...]:
-    """Return the terms of a mean such as "time" or "time.month", as they start; () if it has none.
+    """Return the initial terms of a mean such as "time" or "time.month"; () if it has none.
 
     Parameters
     ----------

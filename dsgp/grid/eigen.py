@@ -16,10 +16,10 @@ from dsgp.kernels import Stationary
 
 Floats = NDArray[np.float64]
 
-# Entries of a covariance that agree with their mirror images to this, relative to the largest,
-# agree to what an eigendecomposition keeps.
+# Relative to the largest entry: a covariance whose entries agree with their mirror images to this
+# agrees to the accuracy of an eigendecomposition.
 _MIRRORED = 1e-14
-# Distance from equal steps, relative to the length of the axis: what rounding leaves.
+# Rounding errors of equal steps, relative to the length of the axis.
 _EQUISPACED = 4e-15
 
 
@@ -109,7 +109,7 @@ class Eigenbasis:
 
 
 def _eigh(matrix: Floats) -> tuple[Floats, Floats]:
-    """Return eigenvalues, clipped at zero, and vectors of a matrix that may be written over."""
+    """Return eigenvalues, clipped at zero, and vectors of a matrix that may be overwritten."""
     # Divide and conquer: a tenth faster than numpy's call of the same routine.
     values, vectors = eigh(matrix, driver="evd", check_finite=False)
     return np.maximum(values, 0.0), vectors
@@ -161,7 +161,7 @@ class AxisCovariance:
     def _matrix(self, function: Callable[..., Floats]) -> Floats:
         if not self._equispaced:
             return function(self.points)
-        # A Toeplitz matrix: one row tells all.
+        # A Toeplitz matrix is determined by one row.
         row = function(self.points[:1], self.points)[0]
         both = np.concatenate([row[:0:-1], row])
         return np.ascontiguousarray(np.lib.stride_tricks.sliding_window_view(both, len(row))[::-1])

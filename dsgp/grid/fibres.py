@@ -1,4 +1,4 @@
-"""Exact Gaussian processes on a grid with one long axis: the cube of that axis is never paid.
+"""Exact Gaussian processes on a grid with one long axis, in a time linear in its length.
 
 The other axes are rotated by their eigenvectors. Each fibre along the long axis is then a process
 of its own, with covariance λ_j K_t + σ² I, and the state-space engine takes it in linear time.
@@ -26,9 +26,9 @@ from dsgp.terms import LOG_2PI, Axis, Evidence, Floats, Observations
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# Seconds of compiled work per cell, to choose whether threads pay.
+# Seconds of compiled work per cell, which decide whether threads are worth their cost.
 _SMOOTHING, _SOLVING, _DRAWING = 1.5e-7, 7e-8, 4e-7
-# A kernel cannot have less variance.
+# Kernels do not accept smaller variances.
 _LEAST = 1e10 * SMALLEST
 
 
@@ -133,9 +133,10 @@ class FibreSystem:
         self._weight = np.full(len(self.axis), 1.0 / self.noise_variance)
         scales = self._rotation.scales
         self._variances = scales * kernel.std**2
-        # Of these fibres all steps together tell less than is lost to rounding elsewhere.
-        told = self._variances * (len(self.axis) / self.noise_variance)
-        self._silent = (told < 1e-15) & (scales <= 1e-16 * scales.max())
+        # In these fibres, all steps together are less informative than the rounding error of the
+        # others.
+        signal = self._variances * (len(self.axis) / self.noise_variance)
+        self._silent = (signal < 1e-15) & (scales <= 1e-16 * scales.max())
         self._silent |= self._variances < _LEAST
 
     # ------------------------------------------------------------------ on the grid
@@ -163,8 +164,8 @@ class FibreSystem:
     def evidence(self, y: Floats) -> GridEvidence:
         """Log marginal likelihood and its derivatives by the logs of all hyperparameters."""
         scales = self._rotation.scales
-        duals = self._rotation.fibres(y)  # each gives way to (λ_j K_t + σ² I)⁻¹ times it
-        products = np.empty_like(duals)  # K_t times that
+        duals = self._rotation.fibres(y)  # overwritten by (λ_j K_t + σ² I)⁻¹ times itself
+        products = np.empty_like(duals)  # K_t times the duals
 
         def learn(j: int) -> tuple[Evidence, float]:
             if self._silent[j]:
@@ -254,9 +255,9 @@ class FibreSystem:
         crosses = self._cross_functions()
         squares = [squared(cross) for cross in crosses]
         mean = self._sums_at(evaluate, crosses, points, together, _SOLVING)
-        told = self._sums_at(explain, squares, points, together, _SMOOTHING)
+        explained = self._sums_at(explain, squares, points, together, _SMOOTHING)
         prior = math.prod(kernel.std**2 for kernel in self.kernels)
-        return mean, np.clip(prior - told, 0.0, prior)
+        return mean, np.clip(prior - explained, 0.0, prior)
 
     def _sums_at(
         self,
@@ -308,7 +309,8 @@ class FibreSystem:
         return self._rotation.field(self._crosses(inputs), values)
 
     def _variance_at(self, inputs: list[Floats]) -> Floats:
-        # Where the other axes stay, the variances of the fibres add up and nothing cancels.
+        # Where the other axes are unchanged, the variances of the fibres add up and nothing
+        # cancels.
         same = all(np.array_equal(inputs[d], self.axes[d].points) for d in self._others)
         values = np.empty((len(self._variances), len(inputs[self.long])))
 
@@ -325,14 +327,15 @@ class FibreSystem:
         self._along(vary, _SMOOTHING)
         if same:
             return self._rotation.field(self._rotation.squares, values)
-        told = self._rotation.field([cross**2 for cross in self._crosses(inputs)], values)
+        out = self._rotation.field([cross**2 for cross in self._crosses(inputs)], values)
         prior = math.prod(kernel.std**2 for kernel in self.kernels)
-        np.subtract(prior, told, out=told)
-        return np.maximum(told, 0.0, out=told)
+        np.subtract(prior, out, out=out)  # less the variance that the data explain
+        return np.maximum(out, 0.0, out=out)
 
     def _explained(self, j: int, inputs: Floats) -> Floats:
         """k_t (λ_j K_t + σ² I)⁻¹ k_tᵀ at new points of the long axis."""
-        # Its error is that of rounding over λ_j, and the squares that multiply it are at most λ_j.
+        # The error is a rounding error divided by λ_j, and the squares that multiply it are at most
+        # λ_j.
         variance = self.axis.variance_function(self._kernel(j), self._weight)(inputs)
         left = np.maximum(1.0 - variance / self._variances[j], 0.0)
         return left * (self.kernel.std**2 / self._rotation.scales[j])
@@ -378,7 +381,8 @@ class FibreSystem:
         noise = math.sqrt(self.noise_variance)
 
         def simulate(j: int, randoms: list[np.random.Generator], out: Floats) -> None:
-            # A draw of the prior, and what the residuals say against it (Durbin and Koopman 2002).
+            # A draw of the prior, plus the posterior mean given the residuals less that draw and a
+            # draw of the noise (Durbin and Koopman 2002).
             kernel = self._kernel(j)
             solver = self.axis.solver(kernel, self._weight)
             for k, random in enumerate(randoms):

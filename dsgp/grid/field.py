@@ -186,7 +186,7 @@ class Field:
         return self.values.size if self.observed is None else int(self.observed.sum())
 
     def align_bool(self, array: Any, what: str) -> Bools:
-        """Bring a mask onto the axes, as ``align`` does; raise ``DataError`` if it is not bool."""
+        """Align a mask with the axes, as ``align`` does; raise ``DataError`` if it is not bool."""
         dtype = array.dtype if isinstance(array, xr.DataArray) else np.asarray(array).dtype
         if dtype != np.bool_:
             raise DataError(
@@ -196,7 +196,7 @@ class Field:
         return self.align(array, what)
 
     def align(self, array: Any, what: str) -> NDArray[Any]:
-        """Bring an array that goes with the field onto its axes.
+        """Align an array with the axes of the field.
 
         Parameters
         ----------
@@ -297,7 +297,7 @@ class Field:
         attrs: Mapping[Any, Any] | None = None,
         leading: Sequence[str] = (),
     ) -> xr.DataArray:
-        """Give numbers in the order of the user's dims their coordinates; as ``restore``."""
+        """Add coordinates to numbers in the order of the user's dims; as ``restore``."""
         where = Targets.of(self.axes, {}) if targets is None else targets
         coords = self.template.coords if targets is None else where.coordinates(self.template)
         self._require_free(leading, where.dims)
@@ -318,7 +318,7 @@ class Field:
         if chunks:
             out = out.chunk(chunks)
         elif out.chunks is None and isinstance(values, np.ndarray):
-            # A view that runs backwards is slow to read and keeps the array it belongs to.
+            # A reversed view is slow to read and keeps the array that it belongs to in memory.
             out = out.copy(data=np.asarray(out.values, order="C"))
         same = targets is None and not leading
         out.encoding = kept_encoding(self.template.encoding) if same else {}
@@ -375,7 +375,7 @@ class Field:
 
 
 def _warn_if_inverted(inside: Bools, seen: Bools, what: str, outcome: str) -> None:
-    """Warn where more observed cells are outside than inside, and the outside is the fuller one."""
+    """Warn if more observed cells are outside than inside, and a larger share of them."""
     inside = np.broadcast_to(inside, seen.shape)
     n_inside, n_all = int(np.count_nonzero(inside)), int(np.count_nonzero(seen))
     n_seen = int(np.count_nonzero(seen & inside))

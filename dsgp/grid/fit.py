@@ -1,4 +1,4 @@
-"""Learning the hyperparameters of a grid: their starts, and ascent of a log marginal likelihood.
+"""Learning the hyperparameters of a grid: initial values, and ascent of a marginal likelihood.
 
 Complete fields; those with gaps are learned in ``fit_cells``.
 """
@@ -23,18 +23,19 @@ from dsgp.kernels import Stationary
 from dsgp.progress import progress
 from dsgp.terms import LOG_2PI, Floats
 
-# A learner stops when an iteration gains less, in nats.
+# A learner stops when an iteration gains less than this, in nats.
 _GAIN = 1e-2
-# Fewer observed cells than this are learned from by dense algebra.
+# With fewer observed cells than this, the likelihood is computed by dense algebra.
 DENSE = 1000
-# A field must gain so many nats over noise alone, and its variance is so small a share if not.
+# Smallest gain of a field over noise alone, in nats, and the share of the variance that the field
+# gets if it gains less.
 _WORTH, _NO_FIELD = 2.0, 1e-4
-# Where a single lengthscale may start, as a share of the axis' extent and in steps, the larger of
-# the two; the likeliest start is taken. Steps matter on axes of many points.
+# Initial values of a single lengthscale, as a share of the axis' extent and in steps (the larger
+# counts); the likeliest one is used. Steps matter on axes of many points.
 _STARTS = ((0.3, 0.5), (0.1, 0.5), (0.03, 0.5), (0.0, 50.0), (0.0, 5.0))
 
 
-# A lengthscale below the step of its axis is tried again from so many steps.
+# A lengthscale below the step of its axis is tried again from this many steps.
 _RAISED = 1.5
 
 
@@ -53,7 +54,7 @@ class GridEvidenceLike(Protocol):
 
 @dataclass(frozen=True)
 class NoiseStart:
-    """Where the noise variance starts, and whether it stays there.
+    """Initial value of the noise variance, and whether it is fixed.
 
     Attributes
     ----------
@@ -80,7 +81,7 @@ class Hyperparameters:
     sizes : tuple of int
         Points of each axis: one of a single point has no lengthscale to learn.
     held : tuple of bool
-        Which of ``logs`` a search leaves as they are, beside those that are fixed; () for none.
+        Which of ``logs`` a search does not change, beside those that are fixed; () for none.
     """
 
     terms: tuple[tuple[Stationary, ...], ...]
@@ -90,7 +91,7 @@ class Hyperparameters:
     held: tuple[bool, ...] = ()
 
     def free(self) -> tuple[Bools, Bools, bool]:
-        """Say which lengthscales (C, D), amplitudes (C,) and noise are free."""
+        """Return which lengthscales (C, D), amplitudes (C,) and noise are free."""
         lengthscales = [
             [
                 "lengthscale" not in kernel.fixed and size > 1
@@ -114,7 +115,7 @@ class Hyperparameters:
     def with_logs(self, logs: Floats) -> Hyperparameters:
         """Return a copy with other values."""
         n_terms, n_dims = len(self.terms), len(self.sizes)
-        # What stays as it is stays so to the bit.
+        # Unchanged parameters keep their bits.
         values = np.where(logs == self.logs(), self.values(), np.exp(logs))
         lengthscales = values[: n_terms * n_dims].reshape(n_terms, n_dims)
         terms = tuple(
@@ -143,7 +144,7 @@ def starts(
     noise: NoiseStart,
     single: tuple[float, float] = (0.1, 0.5),
 ) -> Hyperparameters:
-    """Give every parameter that has none a start, from the axes and the variance of the field.
+    """Give every parameter without one an initial value, by the axes and the field's variance.
 
     Parameters
     ----------
@@ -230,7 +231,8 @@ def maximise(
     if not free.any():
         return start, evidence(start).value
     low, high = _bounds(start, points, variance)
-    first: list[float] = []  # the search counts from there: its tolerance is relative above 1
+    # The search counts from the first value: its tolerance is relative above 1.
+    first: list[float] = []
     with progress(what) as bar:
 
         def negative(chosen: Floats) -> tuple[float, Floats]:
@@ -265,7 +267,7 @@ def maximise(
 def _bounds(
     start: Hyperparameters, points: Sequence[Floats], variance: float
 ) -> tuple[Floats, Floats]:
-    """Lowest and highest logs that are tried."""
+    """Bounds of the logs in a search."""
     variance = variance if variance > 0 else 1.0
     low, high = [], []
     for _ in start.terms:
@@ -289,11 +291,11 @@ def likely_starts(
     variance: float,
     noise: NoiseStart,
 ) -> list[Hyperparameters]:
-    """Return starts of a single term, the likeliest first."""
+    """Return initial values of a single term, the likeliest first."""
     if all(kernel.lengthscale is not None for kernel in kernels):
         return [starts([kernels], points, variance, noise)]
     longest = max(len(axis_points) for axis_points in points)
-    # In steps only where that is another place than the shares.
+    # In steps only if that differs from the shares.
     candidates = [
         starts([kernels], points, variance, noise, single)
         for single in _STARTS
@@ -308,9 +310,9 @@ def noise_alone(
     value: float,
     variance: float,
 ) -> Hyperparameters:
-    """Take noise and no field where that is as likely.
+    """Return noise without a field if that is as likely.
 
-    Of white noise a field of tiny lengthscale says the same, and would have it as certain.
+    A field of a tiny lengthscale has the same likelihood as white noise, but would reproduce it.
     """
     _, amplitudes, noise = hyperparameters.free()
     if not (noise and amplitudes.all() and variance > 0):
@@ -329,7 +331,7 @@ def step_of(axis_points: Floats) -> float:
 
 
 def below_step(hyperparameters: Hyperparameters, points: Sequence[Floats]) -> Bools:
-    """Say which learned lengthscales (C, D) are below the step of their axis."""
+    """Return which learned lengthscales (C, D) are below the step of their axis."""
     lengths = np.array(
         [[float(k.lengthscale or 1.0) for k in term] for term in hyperparameters.terms]
     )
@@ -341,7 +343,7 @@ def below_step(hyperparameters: Hyperparameters, points: Sequence[Floats]) -> Bo
 def raised_from(
     hyperparameters: Hyperparameters, points: Sequence[Floats]
 ) -> Hyperparameters | None:
-    """Start again with longer lengthscales where some are below the step; None if none is."""
+    """Return longer initial lengthscales where some are below the step; None if none is."""
     below = below_step(hyperparameters, points)
     if not below.any():
         return None
@@ -404,8 +406,9 @@ def learn_complete(
         optimum, value = maximise(evidence, start, points, variance, n)
         if best is None or value > best[1]:
             best = optimum, value
+        # At a bound the search may have passed over the maximum: try another initial value.
         if not _at_bound(optimum, points, variance):
-            break  # else the search may have leapt over the maximum: from another start, then
+            break
     assert best is not None
     again = raised_from(best[0], points)
     if again is not None:

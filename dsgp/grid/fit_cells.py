@@ -1,4 +1,4 @@
-"""Learning from fields with gaps or noise by cell, and of how many scales a field is.
+"""Learning from fields with gaps or noise by cell, and the number of scales of a field.
 
 By Vecchia's likelihood of a sample of the cells, or by dense algebra of a few.
 """
@@ -28,25 +28,26 @@ from dsgp.grid.vecchia import VecchiaEvidence
 from dsgp.kernels import Stationary
 from dsgp.terms import Floats
 
-# A learner stops when an iteration gains less, in nats of the sample.
+# A learner stops when an iteration gains less than this, in nats of the sample.
 _GAIN = 0.3
-# Cells and neighbours of the stages by which gappy fields are learned.
+# Cells and neighbours in the stages by which fields with gaps are learned.
 _FIRST, _SECOND = (2000, 15), (10000, 30)
 _MAX_ITER = 40
-# Of them, so many are the first in the order of elimination: they alone see long distances.
+# Among these cells, this many are the first in the order of elimination: they alone are informative
+# about long distances.
 _KEPT = 1000
-# Nats by which one scale more must be likelier for each of its parameters, in the first stage and
-# by the exact likelihood. Of a field without it, twice the gain has a χ² distribution: 2 % gain as
-# much by chance. In the second stage it is half the log of the number of cells (Schwarz).
+# Nats per parameter by which one scale more must be likelier, in the first stage and by the exact
+# likelihood. Without a further scale, twice the gain has a χ² distribution: 2 % gain as much by
+# chance. In the second stage it is half the log of the number of cells (Schwarz).
 _WORTH = 1.5
-# Nats by which another start must be likelier than the usual one.
+# Nats by which another initial value must be likelier than the usual one.
 _PREFERRED = 3.0
-# A further scale may start at so much of the lengthscales of the shortest, with so much of the
-# noise.
+# Initial values of a further scale: lengthscales as a share of the shortest, variance as a share of
+# the noise.
 _SHORTER, _OF_NOISE = 0.2, 0.5
 
 Evidence = Callable[[Hyperparameters], VecchiaEvidence]
-# Where a search has led, the log likelihood there, and what was searched.
+# The end of a search, the log likelihood there, and what was searched.
 Ascent = tuple[Hyperparameters, float, Evidence]
 
 
@@ -149,7 +150,7 @@ def learn_cells(
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """Ascents of one kind of likelihood.
+    """Searches that maximise one kind of likelihood.
 
     Attributes
     ----------
@@ -166,7 +167,7 @@ class _Search:
     stage: int | None
 
     def once(self, start: Hyperparameters, evidence: Evidence | None = None) -> Ascent:
-        """Ascend from one start, by the likelihood for it or by another."""
+        """Search from one initial value, by the likelihood for it or by another."""
         evidence = self.evidence_from(start) if evidence is None else evidence
         sampled = {} if self.stage is None else {"gain": _GAIN, "max_iter": _MAX_ITER}
         hyperparameters, value = maximise(
@@ -181,7 +182,7 @@ class _Search:
         return hyperparameters, value, evidence
 
     def settled(self, start: Hyperparameters) -> Ascent:
-        """Ascend, and once more with the neighbours of where that has led."""
+        """Search, and again with the neighbours chosen at the result."""
         hyperparameters, value, evidence = self.once(start)
         return (
             (hyperparameters, value, evidence) if self.stage is None else self.once(hyperparameters)
@@ -213,9 +214,9 @@ class _Search:
         return best
 
     def sums(self, starts: Sequence[Hyperparameters], all_scales: bool) -> list[Hyperparameters]:
-        """Return where the second stage may begin: one scale, or several, as they come.
+        """Return initial values of the second stage: one scale, or several.
 
-        Whether a field has one scale or several is seen here; how many it has, only later.
+        This stage decides whether a field has one scale or several; the second one how many.
         """
         reached = [self.likelier(starts[0], None)]
         for start in starts[1:]:
@@ -225,9 +226,9 @@ class _Search:
         return [one[0] for one in (reached[1:] or reached)]
 
     def likelier(self, start: Hyperparameters, fewer: Ascent | None) -> Ascent:
-        """Ascend from a start, and from the optimum of one scale less with a short one beside it.
+        """Search from an initial value, and from the optimum of one scale less plus a short one.
 
-        The start is preferred: it is spread over all scales.
+        The former is preferred, as it is spread over all scales.
         """
         reached = self.settled(start)
         if fewer is not None:
@@ -246,7 +247,7 @@ def _of_size(
 def _with_shorter(
     optimum: Hyperparameters, start: Hyperparameters, points: Sequence[Floats]
 ) -> Hyperparameters:
-    """Start one scale more from the optimum of the others, with a short one beside them."""
+    """Return initial values with one scale more: the optimum of the others, and a short one."""
     last = start.terms[-1]
     shortest = min(optimum.terms, key=lambda term: sum(np.log(k.lengthscale or 1.0) for k in term))
     term = tuple(
@@ -281,7 +282,7 @@ def _dense_evidence(pieces: Sequence[Piece], unknown_constant: bool) -> Evidence
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Some cells of every piece, given their neighbours."""
+    """Some cells of every piece, conditioned on their neighbours."""
 
     pieces: Sequence[Piece]
     counts: Sequence[int]
@@ -292,7 +293,7 @@ class _Sample:
     def evidence_from(self, start: Hyperparameters) -> Evidence:
         """Return the likelihood, with the neighbours of largest covariance under ``start``."""
         n = sum(self.counts)
-        # A sum over the sample itself: its gain, not that of all cells, tells when to stop.
+        # A sum over the sample itself: its gain, not that of all cells, decides when to stop.
         scale = min(self.n_rows / n, 1.0)
         sampled = []
         for piece, count in zip(self.pieces, self.counts, strict=True):

@@ -1,8 +1,9 @@
 """Learning the terms of a mean, such as a climatology, beside the field's.
 
-What repeats after a year shows in series of many years at one place. Vecchia's likelihood does not
-see it: each cell is given its nearest ones, which share the season. So the terms are learned by the
-exact likelihood of whole series at a few pairs of neighbouring places.
+What repeats after a year shows in series of many years at one place. Vecchia's likelihood is not
+informative about it: each cell is conditioned on its nearest ones, which share the season.
+Therefore the terms are learned by the exact likelihood of whole series at a few pairs of
+neighbouring places.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from dsgp.grid.points import amplitude
 from dsgp.kernels import Stationary
 from dsgp.terms import Floats
 
-# Cells of the sample, and pairs of places at least.
+# Cells of the sample, and the least number of pairs of places.
 _CELLS, _PAIRS = 900, 3
-# A place counts if it has so much of the observations of the fullest.
+# A place is used if it has at least this share of the observations of the fullest place.
 _FULL = 0.5
-# The field may have taken the season for its own: shares of its variance and of its lengthscale
-# along the dim from which it sets out.
+# The field may have absorbed the season. Initial values, as shares of its variance and of its
+# lengthscale along the dim.
 _SHARES = ((1.0, 1.0), (0.3, 0.3))
 
 Evidence = Callable[[Hyperparameters], GridEvidenceLike]
@@ -39,14 +40,14 @@ def with_effects(
     variance: float,
     n_cells: int,
 ) -> tuple[Hyperparameters, float]:
-    """Ascend a likelihood from the optimum of a field without a mean, with its terms in front.
+    """Maximise a likelihood from the optimum without a mean, with the terms of the mean added.
 
     Parameters
     ----------
     evidence : callable
         Exact.
     optimum, start : Hyperparameters
-        That optimum, and where the search for as many terms began.
+        That optimum, and the initial value of the search with as many terms.
     effects : sequence of terms
         With all parameters.
     points : sequence of D ndarrays
@@ -57,7 +58,7 @@ def with_effects(
     Returns
     -------
     hyperparameters : Hyperparameters
-        The likeliest that were reached.
+        The likeliest that were found.
     value : float
         The log likelihood there.
     """
@@ -82,8 +83,8 @@ def effects_of_sample(
 ) -> list[Hyperparameters]:
     """Learn the terms of a mean from ``sample_of_effects``, and hold them from then on.
 
-    Returns where a search of the whole may begin: with the field's terms of the sample, which saw
-    few distances, and with those of the optimum without a mean.
+    Returns initial values for a search by the whole field: with the field's terms from the sample,
+    which has few distances, and with those of the optimum without a mean.
     """
     best, _ = with_effects(evidence, optimum, start, effects, points, variance, _CELLS)
     n_effects, d = len(effects), dim_of(effects)

@@ -29,9 +29,9 @@ __all__ = ["Eigenbasis", "GridEvidence", "KroneckerSystem", "kron_mvprod"]
 Floats = NDArray[np.float64]
 
 _LOG_2PI = math.log(2.0 * math.pi)
-# Signal per noise beyond which products with it leave the range of float64.
+# Ratio of signal to noise beyond which products with it leave the range of float64.
 _LARGEST_RATIO = 1e200
-# Points of an axis from which its matrices are weighed against the memory there is.
+# Points of an axis from which its matrices are checked against the available memory.
 _LONG = 1024
 
 
@@ -148,7 +148,7 @@ class KroneckerSystem:
                 24.0 * sum(size**2 for size in self.shape),
                 "use the state-space engine for its longest axis, or a coarser grid",
             )
-        # Axes that are the same are decomposed once.
+        # Equal axes are decomposed once.
         known: dict[tuple[bytes, Stationary], AxisCovariance] = {}
         self._axes = []
         for axis_points, kernel in zip(self.points, self.kernels, strict=True):
@@ -280,7 +280,7 @@ class KroneckerSystem:
         weights = workspace.grid(self.shape, self.dtype)
         self._spectrum.fill(lambda v: ratio / (1.0 + v), weights)
         variance = multiply([matrix**2 for matrix in cross], weights, workspace)
-        # Share of the prior variance that the data explain: rounding may leave [0, 1].
+        # Share of the prior variance that the data explain: rounding may take it out of [0, 1].
         np.subtract(1.0, variance, out=variance)
         np.clip(variance, 0.0, 1.0, out=variance)
         variance *= self.variance
@@ -310,13 +310,13 @@ class KroneckerSystem:
         mean = sums_at(crosses, points, together, z)
         weights = Workspace().grid(self.shape, self.dtype)
         self._spectrum.fill(lambda v: ratio / (1.0 + v), weights)
-        told = sums_at([squared(cross) for cross in crosses], points, together, weights)
-        return mean, self.variance * np.clip(1.0 - told, 0.0, 1.0)
+        explained = sums_at([squared(cross) for cross in crosses], points, together, weights)
+        return mean, self.variance * np.clip(1.0 - explained, 0.0, 1.0)
 
     def _sample_at(
         self, points: list[Floats], y: ArrayLike, n: int, rng: np.random.Generator
     ) -> Array:
-        """Matheron's rule: a draw of the prior, corrected by the prediction of what it lacks."""
+        """Matheron's rule: a draw of the prior, plus the prediction from the residuals less it."""
         y = self._residuals(y)
         cross = self._cross(points)
         union = [np.union1d(old, new) for old, new in zip(self.points, points, strict=True)]
@@ -339,7 +339,7 @@ class KroneckerSystem:
             z = self._normal(rng, there.shape)
             draw[:] = kron_mvprod(new, z)
             lack = kron_mvprod(old, z)
-            del z  # before more is made
+            del z  # released before more is allocated
             np.subtract(y, lack, out=lack)
             lack -= noise * self._normal(rng, self.shape)
             draw += self._mean_at(cross, lack, Workspace())
@@ -404,9 +404,9 @@ class KroneckerSystem:
         for draw in out:
             z = self._spectrum.scale(deviation, self._normal(rng, self.shape))
             draw[:] = multiply(self._vectors, z, workspace)
-            del z  # before the next is made
+            del z  # released before the next is allocated
         return out
 
     def _normal(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        # Drawn in float64, so that both dtypes see the same numbers.
+        # Drawn in float64, so that both dtypes use the same numbers.
         return rng.standard_normal(shape).astype(self.dtype, copy=False)

@@ -1,7 +1,7 @@
 """Learning the hyperparameters of a field: from all of it, from a sample of cells, or from parts.
 
-Likelihoods and searches are in `dsgp.grid.fit` and `dsgp.grid.fit_cells`; here it is decided which
-of them a field takes, and on what.
+Likelihoods and searches are in `dsgp.grid.fit` and `dsgp.grid.fit_cells`; this module chooses among
+them, and the cells that they use.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from dsgp.grid.systems import complete_system
 from dsgp.kernels import Stationary
 from dsgp.terms import Floats
 
-# Parts that a complete field of more cells than that is learned from, and cells of each.
+# Complete fields of more cells than the first number are learned from parts: their number, and the
+# cells of each.
 LEARN_CELLS = 2**22
 TILES, _TILE_CELLS = 4, 2**18
-# Complete fields of more cells have one scale: sums of several are solved iteratively.
+# Complete fields of more cells have one scale, because sums of several are solved iteratively.
 LARGEST_SUM = 2**20
 
 Sums = Sequence[Sequence[Sequence[Stationary]]]
@@ -45,7 +46,7 @@ Sums = Sequence[Sequence[Sequence[Stationary]]]
 
 @dataclass(frozen=True)
 class Learned:
-    """Hyperparameters, and what they were learned from, in words."""
+    """Hyperparameters, and a description of what they were learned from."""
 
     hyperparameters: Hyperparameters
     source: str
@@ -53,14 +54,14 @@ class Learned:
 
 @dataclass(frozen=True)
 class GridLearner:
-    """What a fit is to learn, and how.
+    """What a fit learns, and how.
 
     Attributes
     ----------
     keeps_given : bool
         Nothing is learned.
     scales : int, "auto" or None
-        Terms of the covariance; a number takes all of them.
+        Number of terms of the covariance; with a number, all terms are used.
     n_neighbours, seed : int
         Of Vecchia's likelihood.
     constant_is_unknown : bool
@@ -189,7 +190,7 @@ class GridLearner:
         noise: NoiseStart | Floats,
         first: Hyperparameters | None = None,
     ) -> Learned:
-        """Learn from observed cells; ``first`` is what one term takes, if that is known."""
+        """Learn from observed cells; ``first`` has initial values of one term, if known."""
         points = [axis.points for axis in field.axes]
         shape: float | Floats = 1.0
         if isinstance(noise, np.ndarray):
@@ -232,7 +233,7 @@ class GridLearner:
 
 
 def bytes_with_gaps(n_cells: int, n_neighbours: int) -> float:
-    """Memory that a field of so many cells takes in iterative solves."""
+    """Memory that iterative solves of a field of ``n_cells`` cells take."""
     return 8.0 * n_cells * (10 + 1.5 * n_neighbours)
 
 
@@ -268,7 +269,7 @@ def warn_of_short(hyperparameters: Hyperparameters, axes: Sequence[GridAxis]) ->
 def _keep_given(
     terms: Sequence[Sequence[Stationary]], axes: Sequence[GridAxis], noise: NoiseStart
 ) -> Learned:
-    """Keep hyperparameters as they are.
+    """Return the given hyperparameters unchanged.
 
     Raises
     ------

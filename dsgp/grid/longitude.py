@@ -16,12 +16,12 @@ _DEGREES = {"degrees", "degree", "deg", "°"}
 _RADIANS = {"radians", "radian", "rad"}
 _STANDARD_NAMES = {"longitude", "grid_longitude"}
 _NAMES = {"lon", "lons", "long", "longitude", "longitudes", "nav_lon", "xlong", "rlon"}
-# Ends that are no farther apart than so many typical steps, across the seam, are neighbours.
+# Ends at most this many typical steps apart, across the seam, are neighbours.
 _NEIGHBOURS = 1.5
 
 
 def circle_of(name: str, attrs: Mapping[Any, Any], values: NDArray[Any]) -> float | None:
-    """Return what a coordinate runs round, in its unit; None if it is no longitude.
+    """Return the circumference of a coordinate's circle, in its unit; None if it is no longitude.
 
     It is one by its units (``degrees_east``), its ``standard_name`` or ``long_name``, or its
     name (``lon``), where its units are not of something else; and if it has no more than one turn.
@@ -46,7 +46,7 @@ def circle_of(name: str, attrs: Mapping[Any, Any], values: NDArray[Any]) -> floa
 
 
 def unwrapped(values: NDArray[Any], circle: float) -> NDArray[Any]:
-    """Go on across the seam: 170, 180, −170 become 170, 180, 190; only if that is one turn."""
+    """Continue across the seam: 170, 180, −170 become 170, 180, 190; only if that is one turn."""
     if values.dtype.kind in "iu":
         values = values.astype(np.int64)
         circle = int(circle) if circle == int(circle) else circle
@@ -60,7 +60,7 @@ def unwrapped(values: NDArray[Any], circle: float) -> NDArray[Any]:
 
 
 def wrapped(numbers: Floats, points: Floats, circle: float) -> Floats:
-    """Bring numbers beyond the points of an axis to the turn in which these are."""
+    """Shift numbers beyond the points of an axis to the turn of these points."""
     outside = (numbers < points[0]) | (numbers > points[-1])
     if not outside.any():
         return numbers

@@ -13,7 +13,7 @@ from dsgp.errors import StorageError
 
 _MARK = ("dsgp", "grid posterior")
 _VARIABLES = "dsgp_variables"
-# Before variables were listed.
+# The variables of posteriors that were written before these were listed.
 _FORMER = {"mean", "std"}
 
 
@@ -21,7 +21,7 @@ def mark(variables: Iterable[object]) -> dict[str, str]:
     """Return attributes that mark a file as a posterior.
 
     The variables are listed, so that a file to which others were added, or that was computed from
-    a posterior and kept its attributes, is not taken for one.
+    a posterior and kept its attributes, does not count as one.
     """
     return {_MARK[0]: _MARK[1], _VARIABLES: " ".join(map(str, variables))}
 
@@ -32,12 +32,12 @@ def is_posterior(place: Place) -> bool:
         if (place / "zarr.json").exists():
             metadata = json.loads((place / "zarr.json").read_text(encoding="utf-8"))
             attributes: dict[str, Any] = metadata["attributes"]
-            if attributes.get(_MARK[0]) != _MARK[1]:  # before anything else is opened
+            if attributes.get(_MARK[0]) != _MARK[1]:  # checked before anything else is opened
                 return False
             return _has_own_variables(place, **zarr_options(place))
         with local_copy(place) as file:
             return _has_own_variables(file)
-    # Engines raise many types at what is none of theirs; all mean the same here.
+    # Engines raise many types of errors for files of other kinds; all mean the same here.
     except Exception:
         return False
 
@@ -53,7 +53,7 @@ def _has_own_variables(place: Place, **options: Any) -> bool:
 
 
 def require_replaceable(path: Place, overwrite: bool, how: str) -> None:
-    """Raise ``StorageError`` if something is at a path that is not to be replaced.
+    """Raise ``StorageError`` if there is something at a path that must not be replaced.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def require_replaceable(path: Place, overwrite: bool, how: str) -> None:
     overwrite : bool
         Whether a posterior may be replaced.
     how : str
-        How to ask for that.
+        How to request that, for the message.
     """
     if not exists(path):
         return

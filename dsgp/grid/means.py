@@ -1,6 +1,6 @@
 """The mean that is subtracted from a field before it is modelled: one number, a field, or averages.
 
-A mean is a small table along the axes, one long where it does not vary, so that it costs no field.
+A mean is a small table along the axes, with length 1 along axes on which it does not depend.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dsgp.grid.coordinates import Floats
 from dsgp.grid.field import Field
 from dsgp.grid.targets import Targets
 
-# Parts of a date that group its steps.
+# Parts of a date by which its steps can be grouped.
 PARTS = (
     "year", "quarter", "season", "month", "dayofyear", "day", "dayofweek", "hour", "minute",
 )  # fmt: skip
@@ -49,7 +49,7 @@ class Mean:
     codes : ndarray of int, shape (n_points,), or None
         Index into ``labels`` of each point of the grouped axis; None without a group.
     shares : ndarray of the table's shape, or None
-        Of averages, 1 over the number of observations in each; 1 where another stands in.
+        For averages, 1 over the number of observations in each; 1 where another value is used.
 
     Examples
     --------
@@ -238,7 +238,7 @@ class Mean:
         for d in together:
             axis, new = self.axes[d], targets.points[d]
             if axis.name == self.dim:
-                # Of the field's own steps the points are in another order than the codes.
+                # At the field's own steps, the points are in another order than the codes.
                 dates = targets.coords.get(axis.name)
                 codes = self._codes(axis, {} if dates is None else {axis.name: dates})
                 code = codes if dates is not None else codes[np.searchsorted(axis.points, new)]
@@ -254,7 +254,7 @@ class Mean:
             weight = np.prod([one for _, one in corner], axis=0)
             part = moved[tuple(index for index, _ in corner)]
             weight = weight.reshape(-1, *[1] * (part.ndim - 1))
-            # A cell without a number does not count where it has no weight.
+            # A cell without a value does not count where its weight is 0.
             total += np.where(weight > 0, weight * part, 0.0)
         return np.broadcast_to(total, targets.inner_shape)
 
@@ -359,7 +359,7 @@ def _labels(axis: GridAxis, part: str, steps: NDArray[Any]) -> NDArray[Any]:
 
 
 def _interpolated(table: Floats, d: int, points: Floats, numbers: Floats) -> Floats:
-    """Interpolate along axis d, constant outside; a point itself does not see its neighbours."""
+    """Interpolate along axis d, constant outside; at a point, its neighbours do not matter."""
     low, high, weight = _between(points, numbers)
     shape = [-1 if k == d else 1 for k in range(table.ndim)]
     start = np.take(table, low, axis=d)

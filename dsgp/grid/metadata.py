@@ -1,4 +1,4 @@
-"""Attributes and encodings that are true of a result: what may stay of those of the field."""
+"""Attributes and encodings of a field that also hold for a result."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from dsgp.errors import DataWarning
 from dsgp.grid.coded import FILLS, PACKING, RANGES
 from dsgp.grid.variables import DESCRIPTIONS
 
-# Statements on the values, which another field of the same units need not obey.
+# Attributes about the values, which may not hold for another field of the same units.
 _OF_VALUES = {"actual_range", *RANGES, *FILLS, *PACKING}
-# Encodings that round numbers: wrong for a mean, and more so for a standard deviation. So are those
-# that pack them. The rest (compression, chunks of the store) suits any field of that shape.
+# Encodings that round numbers are wrong for a mean, and more so for a standard deviation; so are
+# those that pack them. All others (compression, chunks of the store) suit any field of that shape.
 _ROUNDING = ("least_significant_digit", "significant_digits", "quantize_mode")
 # These suit one type of numbers only.
 _OF_DTYPE = ("dtype", *FILLS)
-# Codecs of one version of zarr, which the other cannot write; and filters may round.
+# Codecs of one version of zarr, which the other cannot write; filters may round.
 _CODECS = ("compressor", "compressors", "filters", "serializer")
 # How an array is cut on disk.
 _CUTS = ("chunks", "shards", "preferred_chunks", "chunksizes")
-# Of the observations, not of what is made of them.
+# About the observations, not about results.
 _OF_OBSERVATIONS = ("ancillary_variables",)
 
 
@@ -35,7 +35,7 @@ def kept_attributes(attrs: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def kept_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return what suits floats of the same shape, neither packed nor rounded to halves."""
+    """Return the encoding that suits floats of the same shape, neither packed nor rounded."""
     stored = np.dtype(encoding["dtype"]) if "dtype" in encoding else None
     packed = any(key in encoding for key in PACKING)
     drop: tuple[str, ...] = PACKING + _ROUNDING + _CODECS + RANGES
@@ -43,7 +43,7 @@ def kept_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
         drop += _OF_DTYPE
     kept = {key: value for key, value in encoding.items() if key not in drop}
     if "dtype" in kept and stored is not None:
-        # Halves hold three digits, and netCDF has none.
+        # Half precision has three digits, and netCDF does not have it.
         kept["dtype"] = np.dtype("f4") if stored.itemsize < 4 else stored.newbyteorder("=")
         if stored.itemsize < 4:
             kept = {key: value for key, value in kept.items() if key not in FILLS}
@@ -51,10 +51,10 @@ def kept_encoding(encoding: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def tidied(out: xr.DataArray) -> xr.DataArray:
-    """Return a result whose metadata, and that of its coordinates, is true of it.
+    """Return a result with only the metadata, also of its coordinates, that holds for it.
 
-    No attribute names a variable that is not there, and no chunks of a store are kept that those
-    of dask do not fit: xarray would refuse to write them.
+    No attribute names a variable that is absent, and chunks of a store are only kept if those of
+    dask fit them: xarray would refuse to write others.
     """
     present = set(out.coords)
     _tidy(out.variable, present, _OF_OBSERVATIONS)
@@ -69,7 +69,7 @@ def tidied(out: xr.DataArray) -> xr.DataArray:
 
 
 def together(results: Mapping[str, xr.DataArray]) -> xr.Dataset:
-    """Make a Dataset of results of one field; coordinates with their names have no place in it."""
+    """Make a Dataset of results of one field, without coordinates that have the same names."""
     coords = next(iter(results.values())).coords
     taken = [name for name in results if name in coords]
     if taken:
@@ -85,7 +85,7 @@ def together(results: Mapping[str, xr.DataArray]) -> xr.Dataset:
 def restored_links(
     attrs: Mapping[Any, Any], source: xr.Variable, present: Container[Hashable]
 ) -> dict[Any, Any]:
-    """Return attributes with those of the source that name variables which are there again."""
+    """Return attributes, and those of the source that name variables which the result has."""
     links = {
         key: value
         for of in (source.encoding, source.attrs)
@@ -98,7 +98,7 @@ def restored_links(
 
 
 def _tidy(variable: xr.Variable, present: Container[Hashable], never: tuple[str, ...] = ()) -> None:
-    """Replace attributes and encoding of a variable by what may stay of them."""
+    """Remove attributes and encoding of a variable that do not hold for a result."""
 
     def stays(key: Any, value: Any) -> bool:
         return key not in DESCRIPTIONS or (key not in never and _names(value, present))
@@ -112,7 +112,7 @@ def _tidy(variable: xr.Variable, present: Container[Hashable], never: tuple[str,
 
 
 def _names(value: Any, present: Container[Hashable]) -> bool:
-    """Whether an attribute such as "area: cell_area" names only variables that are there."""
+    """Whether an attribute such as "area: cell_area" names only variables that exist."""
     return all(name in present for name in str(value).split() if not name.endswith(":"))
 
 

@@ -34,21 +34,22 @@ from dsgp.progress import progress
 from dsgp.terms import Floats
 
 Bools = NDArray[np.bool_]
-# Candidates of a target's neighbours, from all cells and from each of ever smaller samples of them.
+# Number of candidates of a target's neighbours: from all cells, and from each of the smaller
+# samples.
 _CANDIDATES = 30
-# Target cells whose neighbours are held at a time: 30 MB of them.
+# Target cells whose neighbours are in memory at a time, 30 MB of them.
 _TARGETS = 2**17
 # The same along an axis whose covariances are in a table.
 _SCATTERED = 1024
-# Cells at which local variances are compared with exact ones.
+# Number of cells at which local variances are compared with exact ones.
 _PROBES = 6
-# What may be left to gain when a variance is computed by a solve, as a share of it.
+# Share of a variance by which a solve for it may exceed the exact one.
 _PROBE = 5e-3
 
 
 @dataclass(frozen=True)
 class Solve:
-    """A solution and how it was reached.
+    """A solution, and how accurate it is.
 
     Attributes
     ----------
@@ -112,7 +113,7 @@ class CellSystem:
         self.max_iter = max_iter
 
     def with_prior(self, prior: SeparableSum, factor: float) -> CellSystem:
-        """Return the same cells and neighbours under another prior, the noise times a factor."""
+        """Return the same cells and neighbours with another prior, and the noise times a factor."""
         other = copy(self)
         other.__dict__.pop("factor", None)
         other.__dict__["neighbours"] = self.neighbours
@@ -221,7 +222,7 @@ class CellSystem:
         step = max(_TARGETS // max(per_point, 1), 1)
         for d in together:
             if not all(isinstance(term[d], Matern) for term in self.prior.terms):
-                # Its kernel is in a table of all pairs of old and new points.
+                # The kernel of such an axis is in a table of all pairs of old and new points.
                 step = max(min(step, _SCATTERED, LONG - len(self.prior.points[d])), 1)
         with progress("variances", total=shape[0]) as bar:
             for start in range(0, shape[0], step):
@@ -286,7 +287,7 @@ class CellSystem:
 
 
 def local_excess(system: CellSystem, places: NDArray[np.intp], seed: int) -> float:
-    """Mean relative excess of local standard deviations over exact ones at a few of some cells.
+    """Mean relative excess of local standard deviations over exact ones, at a sample of cells.
 
     ``places`` are of the flattened grid; the cells are drawn by ``seed``.
     """
@@ -308,7 +309,7 @@ def local_excess(system: CellSystem, places: NDArray[np.intp], seed: int) -> flo
 
 
 def at_cells(noise: float | Floats, cells: Cells) -> Floats:
-    """Take a quantity of the grid, or one number, at the observed cells."""
+    """Return a quantity of the grid, or one number, at the observed cells."""
     full = np.broadcast_to(np.asarray(noise, dtype=float), cells.shape)
     return full[tuple(cells.index.T)]
 
@@ -318,7 +319,7 @@ class _Targets:
     """Cells of another grid beside the observed ones, on the union of their axes."""
 
     prior: SeparableSum
-    old: tuple[NDArray[np.intp], ...] | None  # places of the old points in the union
+    old: tuple[NDArray[np.intp], ...] | None  # positions of the old points in the union
     new: tuple[NDArray[np.intp], ...] | None
     closest: tuple[NDArray[np.intp], ...] | None  # the old point nearest to each new one
     shape: tuple[int, ...]

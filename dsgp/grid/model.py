@@ -30,7 +30,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class Solving:
-    """How fields with gaps are solved, and their variances computed; ``GridGP`` has what each is.
+    """Options for solving fields with gaps and for their variances, as for ``GridGP``.
 
     Attributes
     ----------
@@ -149,14 +149,14 @@ class FieldModel:
 
     @cached_property
     def constant(self) -> UnknownConstant | None:
-        """What the observed cells say of the constant, if that is unknown."""
+        """Posterior of the constant, if that is unknown."""
         if not self.constant_is_unknown:
             return None
         solved = self.system.solve(self.observed.astype(float))
         return UnknownConstant.of(solved[0] if isinstance(solved, tuple) else solved)
 
     def condition(self) -> Conditioning:
-        """Estimate the constant, solve the system, and say how well it is solved."""
+        """Estimate the constant, solve the system, and report how well it is solved."""
         system, y = self.system, self.residuals()
         shift = 0.0 if self.constant is None else self.constant.estimate(y)
         if shift:
@@ -191,7 +191,7 @@ class FieldModel:
         return np.array(self.mean.on_field())
 
     def left(self, y: Floats) -> Floats:
-        """What the posterior mean leaves of residuals of the prior mean: noise times dual."""
+        """Residuals of the posterior mean: noise times dual."""
         dual = self._solved if isinstance(self.system, GappySystem) else self.system.solve(y)
         return np.asarray(self.noise * dual)
 
@@ -281,7 +281,7 @@ class FieldModel:
 
     @property
     def _solved(self) -> Floats:
-        assert self.dual is not None  # of a field with gaps that the model is conditioned on
+        assert self.dual is not None  # set for a field with gaps that the model is conditioned on
         return self.dual
 
     def _posterior_of_residuals(self) -> tuple[Floats, Floats]:
@@ -295,15 +295,15 @@ class FieldModel:
     def _variance_of_averages(self, variance: Floats, shares: Floats) -> Floats:
         """Variance that averages of 1 / ``shares`` observations add to posterior ones.
 
-        The noise in an average stays; of what the field has left in it, the posterior takes off
-        what it knows. An approximation: averages of neighbouring cells count as independent.
+        The noise in an average remains; the share of the field in it is reduced by what the
+        posterior knows. An approximation: averages of neighbouring cells count as independent.
         """
         prior = float(sum(amplitude(term) for term in self.terms))
         noise = float(np.nanmean(self.noise))
         return np.asarray(shares * (noise + variance**2 / prior))
 
     def _scatter_of_averages(self) -> float:
-        """Variance of a single observation about its mean, as far as the posterior leaves it."""
+        """Posterior variance of a single observation about its mean."""
         variance = self._posterior_of_residuals()[1]
         prior = float(sum(amplitude(term) for term in self.terms))
         noise = float(np.nanmean(self.noise))
@@ -312,7 +312,7 @@ class FieldModel:
     def _share(
         self, points: Sequence[Floats] | None = None, together: Sequence[int] = ()
     ) -> Floats:
-        """How much of the constant's error shows in each cell, or target."""
+        """Share of the constant's error in each cell, or target."""
         assert self.constant is not None
         if points is None and not isinstance(self.system, GappySystem):
             return self.noise * self.constant.dual  # K A⁻¹ 1 = 1 − σ² A⁻¹ 1
@@ -331,5 +331,5 @@ def residuals_of(field: Field, mean: Mean) -> Floats:
 
 
 def _without_gaps(mean: Floats, constant: float) -> Floats:
-    """A given mean may lack cells that nothing observes: there its average stands in."""
+    """Fill a given mean with its average in cells that it lacks and nothing observes."""
     return np.where(np.isnan(mean), constant, mean) if np.isnan(mean).any() else mean

@@ -1,4 +1,4 @@
-"""Posteriors in files: names of variables, what attributes say of them, where they come from."""
+"""Posteriors in files: names and attributes of variables, and their history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONVENTIONS = "CF-1.11"
 
 @dataclass(frozen=True)
 class Labels:
-    """What a posterior in a file is called, and what made it.
+    """Names of the variables of a posterior in a file, and the command that made it.
 
     Attributes
     ----------
@@ -74,13 +74,13 @@ class Labels:
 
     def of_file(self, attrs: Mapping[Any, Any], variables: Iterable[object]) -> dict[Any, Any]:
         """Return global attributes: those of the source, the mark, and a line of history."""
-        told = dict(attrs)
-        told.setdefault("Conventions", CONVENTIONS)
+        out = dict(attrs)
+        out.setdefault("Conventions", CONVENTIONS)
         if self.made_by is not None:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             line = f"{now} dsgp {version('dsgp')}: {self.made_by}"
-            told["history"] = "\n".join(filter(None, [line, str(attrs.get("history", ""))]))
-        return told | mark(variables)
+            out["history"] = "\n".join(filter(None, [line, str(attrs.get("history", ""))]))
+        return out | mark(variables)
 
     def require_free(self, names: Iterable[object], with_quantiles: bool = False) -> None:
         """Raise ``ParameterError`` if a coordinate has the name of a variable."""

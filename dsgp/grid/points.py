@@ -1,4 +1,4 @@
-"""Checks of what a grid is asked about: points of its axes, and the product of its variances."""
+"""Checks of the arguments of a grid: points of its axes, and the product of its variances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ Floats = NDArray[np.float64]
 
 def amplitude(kernels: Sequence[Stationary]) -> float:
     """Product of the variances, within the range of one."""
-    # In logs too: factors may be large and small in turn. (std raises if one is missing.)
+    # Checked by logs too, because factors may be large and small in turn. (std raises if one is
+    # missing.)
     log = sum(2.0 * math.log(kernel.std) for kernel in kernels)
     if not math.log(SMALLEST) <= log <= math.log(LARGEST):
         raise ParameterError(

@@ -1,7 +1,7 @@
 """Products of a grid with one matrix per axis, and its sums over all axes but one.
 
-Each axis is taken where it lies: a pass is one matrix product, or a batch of them, on a reshaped
-view. Nothing here knows of covariances.
+Axes are not moved: a pass is one matrix product, or a batch of them, on a reshaped view. Nothing
+here depends on covariances.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Array = NDArray[np.floating[Any]]
 # Neighbouring axes are joined up to this many points: a pass over them costs no more than moving
 # the grid through the caches (2^20 cells, one core: 1.0 ms with 4 to 16 points, 1.8 with 32).
 _JOINED = 16
-# A product with fewer columns than this wastes its call; then the axis before is joined too,
+# A product with fewer columns than this is not worth its call; then the axis before is joined too,
 _NARROW, _JOINED_IF_NARROW = 8, 64
 # or moved to the end, if its matrix is so large that packing it for every product would cost more.
 _SHORT, _LARGE = 32, 256
@@ -67,7 +67,7 @@ def kron_mvprod(matrices: Sequence[Array | None], x: Array) -> Array:
 
 
 class Workspace:
-    """Two grids that a chain of products alternates between; made when first written to."""
+    """Two grids between which a chain of products alternates; made when first written to."""
 
     def __init__(self) -> None:
         self._arrays: list[Array] = []
@@ -81,7 +81,7 @@ class Workspace:
         for k in range(len(self._arrays)):
             if not np.may_share_memory(self._arrays[k], occupied):
                 if self._arrays[k].size != size or self._arrays[k].dtype != dtype:
-                    self._arrays[k] = np.empty(0)  # given back before another is taken
+                    self._arrays[k] = np.empty(0)  # released before another is allocated
                     self._arrays[k] = np.empty(size, dtype)
                 return self._arrays[k]
         fresh: Array = np.empty(size, dtype)
@@ -91,7 +91,7 @@ class Workspace:
 
 
 def multiply(matrices: Sequence[Array | None], x: Array, workspace: Workspace | None) -> Array:
-    """Do ``kron_mvprod`` within a workspace; what else lies there is lost, a result included."""
+    """Do ``kron_mvprod`` within a workspace; its other contents, results included, are lost."""
     x = np.asarray(x)
     dtype = np.dtype(np.float32 if x.dtype == np.float32 else np.float64)
     _require_fit(matrices, x)
@@ -103,7 +103,7 @@ def multiply(matrices: Sequence[Array | None], x: Array, workspace: Workspace | 
     workspace = Workspace() if workspace is None else workspace
     sizes = [group.columns for group in groups]
     current: Array = np.ascontiguousarray(x, dtype=dtype).ravel()
-    # Axes that shrink go first.
+    # Axes that shrink come first.
     order = sorted(range(len(groups)), key=lambda k: groups[k].rows / groups[k].columns)
     written = False
     for k in order:
@@ -174,7 +174,7 @@ def _grouped(
 
 
 def _joined(first: _Group, second: _Group) -> _Group | None:
-    """Two neighbours as one, or None if they are better apart."""
+    """Two neighbours as one, or None if they are better kept separate."""
     rows, columns = first.rows * second.rows, first.columns * second.columns
     a, b = first.matrix, second.matrix
     if a is None and b is None:

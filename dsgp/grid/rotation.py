@@ -19,9 +19,9 @@ from dsgp.terms import Floats
 
 Result = TypeVar("Result")
 
-# Cells of a block of steps: its temporaries stay in the cache.
+# Cells of a block of steps, whose temporaries stay in the cache.
 _BLOCK = 2**18
-# Seconds of compiled work per cell, to choose whether threads pay.
+# Seconds of compiled work per cell, which decide whether threads are worth their cost.
 _TURNING = 5e-9
 
 
@@ -56,7 +56,7 @@ class Rotation:
 
     @property
     def squares(self) -> list[Floats]:
-        """What adds up the variances of independent fibres, (G_d, G_d)."""
+        """Squares of the eigenvectors, which sum the variances of independent fibres."""
         return [basis.vectors**2 for basis in self.bases]
 
     def fibres(self, y: Floats) -> Floats:

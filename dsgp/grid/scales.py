@@ -1,4 +1,4 @@
-"""Whether a complete field shows other scales than those of the one kernel it was fitted with."""
+"""Test whether a complete field has other scales than those of the kernel it was fitted with."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dsgp.grid.products import kron_mvprod
 from dsgp.terms import Floats
 
 # Lengthscales of a second kernel that are tried, relative to those of the first, and the score, in
-# standard deviations, from which it is worth a search.
+# standard deviations, from which a search is worth its time.
 _OTHERS, _SCORE = (0.2, 5.0), 3.0
 
 
 def other_scales_show(system: KroneckerSystem, y: Floats) -> bool:
-    r"""Test a kernel for a second one beside it, of shorter or longer lengthscales.
+    r"""Test a kernel against the sum with a second one, of shorter or longer lengthscales.
 
     The derivative of the log likelihood by the variance of the second kernel :math:`K_2`, where
     that is 0, over its standard deviation (Rao's score test), with :math:`A = K + \sigma^2 I`:

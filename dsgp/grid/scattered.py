@@ -19,9 +19,9 @@ from dsgp.terms import Floats
 # Covariances of new points (h,) of one axis with its own, (h, G_d).
 Cross = Callable[[Floats], Floats]
 
-# Numbers that a block of points has at a time: 32 MB of them.
+# Numbers that a block of points has in memory at a time: 32 MB.
 _BLOCK = 2**22
-# Points, and fibres, of a block where a long axis is gone along.
+# Points, and fibres, of a block along a long axis.
 _POINTS, _FIBRES = 2**16, 64
 
 
@@ -53,7 +53,7 @@ def sums_at(
         for d, cross in enumerate(crosses)
     ]
     reduced = kron_mvprod(matrices, grid) if outer else grid
-    # The longest axis first: what is left of it for each point is least.
+    # The longest axis first: it leaves the least for each point.
     order = sorted(together, key=lambda d: -grid.shape[d])
     sizes = [reduced.shape[d] for d in order]
     shape = tuple(reduced.shape[d] for d in outer)
@@ -88,7 +88,7 @@ def sums_along(
     shape: Sequence[int],
     seconds: float,
 ) -> Floats:
-    """Return the sums of ``sums_at`` where an axis that goes together is too long for matrices.
+    """Return the sums of ``sums_at`` if one of the ``together`` axes is too long for matrices.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def sums_along(
     shape : sequence of int
         Of the grid; fibres are counted along the other axes, in C order.
     seconds : float
-        Of work of one fibre, to choose whether threads pay.
+        Work of one fibre, which decides whether threads are worth their cost.
     """
     others = [d for d in range(len(shape)) if d != long]
     n_fibres = math.prod(shape[d] for d in others)
@@ -144,7 +144,7 @@ def inner_shape(points: Sequence[Floats], together: Sequence[int]) -> tuple[int,
 def indices(
     flat: NDArray[np.intp], shape: Sequence[int], n_axes: int, together: Sequence[int]
 ) -> NDArray[np.intp]:
-    """Place of targets on each axis' points, (t, D), from those in the flattened (n, H_o, …)."""
+    """Position of targets on each axis' points, (t, D), from those in the flattened (n, H_o, …)."""
     places = np.unravel_index(flat, tuple(shape))
     outer = iter(places[1:])
     return np.stack([places[0] if d in together else next(outer) for d in range(n_axes)], axis=1)

@@ -15,18 +15,18 @@ from dsgp.grid.products import Array, marginals
 
 Floats = NDArray[np.float64]
 
-# Cells of a block: its temporaries stay in the cache.
+# Cells of a block, whose temporaries stay in the cache.
 _BLOCK = 2**15
-# Eigenvalues of an axis below this share of its largest count as this: nothing that shows, and a
-# factor that all terms of a sum have can be divided out again.
+# Eigenvalues of an axis below this share of its largest are set to it. That changes no result, and
+# a common factor of all terms of a sum can be divided out again.
 _FLOOR = 1e-30
-# Log of what a product of eigenvalues must not pass.
+# The log of a product of eigenvalues must not exceed this.
 _LARGEST_LOG = 690.0
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What the likelihood and its gradient need of residuals z in the eigenbasis, per σ².
+    """Sums for the likelihood and its gradient, of residuals z in the eigenbasis, per σ².
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Spectrum:
             np.maximum(axis_values, _FLOOR * axis_values.max()) for axis_values in values
         ]
         self.shape = tuple(len(axis_values) for axis_values in values)
-        # Rows of the grid as a matrix run over the last axes, as many as a block holds.
+        # The rows of the grid as a matrix span the last axes, as many as fit into a block.
         split, columns = len(values), 1
         while split and columns * self.shape[split - 1] <= _BLOCK:
             split -= 1
@@ -155,10 +155,10 @@ def _outer(values: Sequence[Floats]) -> Floats:
 
 
 def _sum_of_logs(numbers: Floats) -> float:
-    """Sum of the logs of numbers from one on: of products of many, where these are in range."""
+    """Sum of the logs of numbers of at least 1, by products of many while these are in range."""
     flat = numbers.ravel()
     log_largest = math.log(float(flat.max()))
-    # One of an odd number joins a pair.
+    # With an odd number of factors, one joins a pair.
     while len(flat) > 64 and 3.0 * log_largest < _LARGEST_LOG:
         half = len(flat) // 2
         product = flat[:half] * flat[half : 2 * half]

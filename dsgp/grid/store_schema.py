@@ -1,4 +1,4 @@
-"""What a stored model of a field must say: schemas of its settings, declarations of its arrays."""
+"""Schemas of the settings, and declarations of the arrays, of a stored model of a field."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class MeanSettings(Open):
 
 
 class GridFitted(Open):
-    """What ``GridGP`` reports of a fit."""
+    """The results of a fit of ``GridGP``."""
 
     noise_variance_: _NotNegative | None
     log_marginal_likelihood_: float | None

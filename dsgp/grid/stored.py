@@ -17,7 +17,7 @@ from dsgp.grid.field import Field
 
 
 def pack(field: Field) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Take a field apart.
+    """Convert a field to arrays and JSON.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def pack(field: Field) -> tuple[dict[str, Any], dict[str, Any]]:
             )
             continue
         settings, array = plain
-        label = f"coordinate_{len(kept)}"  # names can hold anything, a path of zarr cannot
+        label = f"coordinate_{len(kept)}"  # names can hold anything, but a path in zarr cannot
         kept[label] = {"name": name, **settings}
         if array is not None:
             coords[label] = array
@@ -94,7 +94,7 @@ def unpack(settings: Mapping[str, Any], tree: Mapping[str, Any]) -> Field:
         name=settings["name"],
         attrs=settings["attrs"],
     )
-    # JSON knows lists only; a backend takes sizes of chunks as a tuple.
+    # JSON only has lists; a backend needs sizes of chunks as a tuple.
     template.encoding = {
         key: tuple(value) if isinstance(value, list) else value
         for key, value in settings["encoding"].items()
@@ -130,7 +130,7 @@ def _pack_coordinate(
     if all(isinstance(value, str) for value in flat):
         return settings | {"text": values.tolist()}, None
     if flat and all(is_cftime(value) for value in flat):
-        # Counted from one of them, by whose calendar and year zero xarray makes them again.
+        # Counted from one of them, with whose calendar and year zero xarray makes them again.
         zero = flat[0]
         count = [_microseconds(value - zero) for value in flat]
         cftime = {
@@ -161,7 +161,7 @@ def _unpack_coordinate(entry: Mapping[str, Any], array: NDArray[Any] | None) -> 
 
 
 def _json(value: Any) -> Any:
-    """Turn attributes into what JSON holds; what has no such form becomes text."""
+    """Convert attributes to values of JSON; those without such a form become text."""
     if isinstance(value, Mapping):
         return {str(key): _json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray):

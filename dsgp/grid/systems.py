@@ -1,4 +1,4 @@
-"""Which algebra a grid gets, by its gaps, noise and size; all answer the same questions.
+"""The choice of the algebra of a grid, by its gaps, noise and size; all have the same interface.
 
 Complete, one separable kernel, one noise: ``kronecker``, or ``fibres`` where that is cheaper, along
 an axis of many points.
@@ -24,19 +24,19 @@ from dsgp.grid.scattered import indices
 from dsgp.kernels import Matern, Stationary
 from dsgp.terms import Floats
 
-# Seconds of an evaluation of likelihood and gradient: of an axis of n points by dense algebra, n³;
-# by smoothing along it, for each cell and for each fibre.
+# Seconds of an evaluation of likelihood and gradient: for an axis of n points by dense algebra,
+# times n³; by passes along it, per cell and per fibre.
 _CUBED, _CELL, _FIBRE = 1e-10, 1e-7, 5e-5
 
-# Up to so many observed cells all is done by dense algebra.
+# Number of observed cells up to which everything is done by dense algebra.
 DENSE_CELLS = 1500
-# Exact variances of gappy fields by dense algebra are chosen up to so many multiplications.
+# Exact variances of fields with gaps are computed by dense algebra up to this many multiplications.
 _DENSE_WORK = 2e10
-# Of the solves of draws that only their variance is taken of.
+# Tolerance of the solves of draws from which only their variance is estimated.
 _DRAW_TOL = 1e-4
 # Cells along each axis over which draws are averaged to calibrate local variances.
 _WINDOW = 5
-# Local standard deviations that exceed the exact ones by more are calibrated.
+# Local standard deviations that exceed the exact ones by more than this are calibrated.
 _LARGEST_EXCESS = 0.15
 
 
@@ -45,7 +45,7 @@ def complete_system(
 ) -> KroneckerSystem | FibreSystem:
     """Return the algebra of a complete grid with one separable kernel and one noise variance.
 
-    Both are exact; the cheaper one is taken. Axes of more than 4096 points are always smoothed.
+    Both are exact; the cheaper one is used. Axes of more than 4096 points are always smoothed.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def complete_system(
 
 
 def require_few(n_observed: int) -> None:
-    """Raise ``ParameterError`` if dense algebra would be of too many cells."""
+    """Raise ``ParameterError`` if there are too many cells for dense algebra."""
     if n_observed > DENSE_CELLS:
         raise ParameterError(
             "variance='exact' uses dense algebra of the observed cells, and there are "
@@ -88,7 +88,7 @@ class GappySystem:
     domain : ndarray of bool of that shape, or None
         Cells whose variance is wanted; the others' is NaN. None: all.
     variance : {"auto", "exact", "local", "calibrated", "draws"}
-        "exact": dense algebra. "local": given the ``n_neighbours`` most telling observed cells
+        "exact": dense algebra. "local": given the ``n_neighbours`` most informative observed cells
         around each target, never below the exact one. "draws": the scatter of ``n_draws``
         posterior draws, whose standard deviation has a relative error of 1/√(2 n_draws).
         "calibrated": local ones times what draws show beside them on average over the cells
@@ -147,7 +147,7 @@ class GappySystem:
         return self.solve(y)[0]
 
     def solve(self, y: Floats, tol: float = 0.0) -> tuple[Floats, Solve | None]:
-        """Return α on the grid, and how it was reached if not by dense algebra.
+        """Return α on the grid, and the report of the solver if not by dense algebra.
 
         ``tol`` may be looser than that of the system; missing cells of ``y`` are not read.
         """
@@ -189,7 +189,7 @@ class GappySystem:
         random = np.random.default_rng([self.seed, 1])
         axes = self.prior.points if points is None else points
         total: Floats = np.zeros([len(axis_points) for axis_points in axes])
-        # Their own scatter is far above the error of a looser solve.
+        # The scatter of the draws is far above the error of a looser solve.
         for deviation in self._deviations(self.n_draws, random, points, _DRAW_TOL):
             total += deviation**2
         total /= self.n_draws
@@ -197,12 +197,12 @@ class GappySystem:
 
     @cached_property
     def _share(self) -> Floats:
-        """What draws leave of local variances, averaged over the cells around each; at most 1."""
+        """Ratio of draws' variances to local ones, averaged over neighbouring cells; at most 1."""
         local = self.cells.local_variance(where=self.domain)
         return np.minimum(_average_ratio(self._scatter(None), local), 1.0)
 
     def _share_at(self, points: Sequence[Floats] | None) -> Floats:
-        """The same at other points: between cells linear, beyond them constant."""
+        """The same at other points: linear between cells, constant beyond them."""
         if points is None:
             return self._share
         steps = np.meshgrid(*self._places(points), indexing="ij")
@@ -236,7 +236,8 @@ class GappySystem:
         return self.variance_method, float(1 / np.sqrt(2 * self.n_draws))
 
     def _local_excess(self) -> float:
-        # Observed cells too: where a field is smooth, they lean on as many others as gaps do.
+        # Observed cells too: where a field is smooth, their variance depends on as many others as
+        # in gaps.
         places = np.flatnonzero(np.ones_like(self.observed) if self.domain is None else self.domain)
         return local_excess(self.cells, places, self.seed)
 
@@ -251,7 +252,7 @@ class GappySystem:
         return self.prior.cross_at(points, together, dual)
 
     def variance_at(self, points: Sequence[Floats], together: Sequence[int]) -> Floats:
-        """Posterior variance at points; what draws show of it is that of the cells around."""
+        """Posterior variance at points; the calibration by draws is that of nearby cells."""
         if self.variance_method == "exact":
             nothing = np.zeros(self.observed.shape)
             return self.dense.posterior_at(nothing, points, together)[1]
@@ -299,7 +300,7 @@ class GappySystem:
         larger = SeparableSum(tuple(union), self.prior.terms)
         noise = np.sqrt(np.broadcast_to(np.asarray(self.noise, dtype=float), self.observed.shape))
         for _ in range(n):
-            # Drawn on the union of both grids, and corrected from the observed cells alone.
+            # Drawn on the union of both grids, and corrected by the observed cells alone.
             field = larger.sample(random)
             seen = field[old] + noise * random.standard_normal(noise.shape)
             yield field[new] - self.prior.cross(points, self.solve(seen, tol)[0])

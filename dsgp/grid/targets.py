@@ -29,7 +29,7 @@ class _Indexer:
     axis: GridAxis
     dims: tuple[str, ...]
     shape: tuple[int, ...]
-    values: NDArray[Any] | None  # flat; None: the axis' own
+    values: NDArray[Any] | None  # flat; None: those of the axis
     source: Any = None
 
     @property
@@ -42,15 +42,15 @@ class Targets:
     """Cells of another grid, or points, at which a field is predicted.
 
     Numbers are computed in an inner layout: where axes go ``together``, a first dim of points and
-    then one dim for each other axis in its order; else one dim for each axis. ``arranged`` turns
-    them into the outer layout: ``dims`` and ``shape``, in the order that xarray gives.
+    then one dim for each other axis in its order; else one dim for each axis. ``arranged`` converts
+    them to the outer layout: ``dims`` and ``shape``, in xarray's order.
 
     Attributes
     ----------
     points : tuple of ndarray
         One per axis, in its unit. Of axes that go together: as many as there are points.
     coords : mapping of dim to ndarray
-        The same as coordinates of their kind (dates, say), of axes that are asked elsewhere.
+        The same as coordinates of their kind (for example dates), for axes with new points.
     together : tuple of int
         Axes that go together, point by point; at least two, or none: a grid.
     dims : tuple of str
@@ -75,9 +75,9 @@ class Targets:
         axes : sequence of GridAxis
             Those of the field.
         coords : mapping of dim to scalar, list, or DataArray
-            A scalar takes the dim away; a list, or a DataArray along the dim itself, is its new
-            coordinate. A DataArray along other dims puts these in its place: axes that share
-            such a dim are asked point by point. Dims not named keep the field's coordinates.
+            A scalar removes the dim; a list, or a DataArray along the dim itself, is its new
+            coordinate. A DataArray along other dims replaces the dim by these: axes that share
+            such a dim are predicted point by point. Other dims keep the field's coordinates.
 
         Raises
         ------
@@ -95,7 +95,7 @@ class Targets:
         for d, one in enumerate(indexers):
             axis = one.axis
             if one.values is None:
-                # The inner layout is along ascending axes; points are in the order of their dim.
+                # The inner layout is along ascending axes, with points in the order of their dim.
                 numbers = axis.points
                 if d in together:
                     numbers = numbers[own_order(axis)]
@@ -124,7 +124,7 @@ class Targets:
         return (math.prod(self._sizes[dim] for dim in self._common), *outer)
 
     def arranged(self, values: Any, leading: Sequence[str] = ()) -> Any:
-        """Bring numbers (…, inner layout), numpy or dask, into the outer layout.
+        """Convert numbers (…, inner layout), numpy or dask, to the outer layout.
 
         ``leading`` has the names of the axes before.
         """
@@ -171,7 +171,7 @@ class Targets:
         return xr.Dataset(coords=variables).coords
 
     def warn_beyond(self) -> None:
-        """Warn of targets beyond the ends of the field, by more than half a step: how many."""
+        """Warn of the number of targets more than half a step beyond the ends of the field."""
         for one in self._indexers:
             axis = one.axis
             if one.values is None or not one.size or axis.is_closed:

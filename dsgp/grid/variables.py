@@ -15,7 +15,7 @@ DESCRIPTIONS = (
 _FLAGS = ("flag_values", "flag_meanings", "flag_masks")
 _FLAG_NAMES = ("status_flag", "quality_flag", "number_of_observations")
 _SCALES = ("scale_factor", "add_offset")
-# Units that say nothing of a scale.
+# Units that do not define a scale.
 _NO_UNITS = ("", "1", "none", "n/a", "-")
 
 

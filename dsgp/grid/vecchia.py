@@ -23,13 +23,13 @@ from dsgp.jit import vecchia as jit
 from dsgp.kernels import Periodic
 from dsgp.terms import Floats
 
-# How many nearby cells a search looks at before it gives up.
+# Number of nearby cells that a search looks at before it stops.
 _OFFSETS = 20000
-# The first cells are far apart: they look at all earlier ones instead.
+# The first cells are far apart: for this many of them all earlier ones are searched.
 _FIRST = 3000
-# Parts of the cells, one in so many, among which neighbours of a target are sought.
+# Neighbours of a target are searched among these parts of the cells: all, every 6th, every 36th.
 _SHARES = (1, 6, 36)
-# Blocks of cells; sums over them do not depend on the number of threads.
+# Number of blocks of cells: sums over them do not depend on the number of threads.
 _BLOCKS = 32
 _SECONDS_A_CELL = 1e-5
 
@@ -100,7 +100,7 @@ def earlier_neighbours(
     out = np.empty((n, min(n_neighbours, max(n - 1, 1))), dtype=np.int32)
     tables, offsets = prior.tables(), _offsets(prior, cells.wrap)
     first = int(np.searchsorted(rows, _FIRST))
-    # The work of a cell grows with its rank here, and falls with it below: blocks are interleaved.
+    # Here the work of a cell grows with its rank, and below it falls: blocks are interleaved.
     _blocks(lambda a, b: jit.best_earlier(cells.index, tables, rows, a, b, out), 0, first)
     shape = np.array(cells.shape, dtype=np.int64)
     _blocks(
@@ -116,16 +116,17 @@ def earlier_neighbours(
 
 
 def _widen(cells: Cells, prior: SeparableSum, rows: NDArray[np.intp], out: Ints) -> None:
-    """Fill rows whose list of steps was too short: on a large grid the first cells are far apart.
+    """Complete rows whose list of steps was too short, as the first cells may be far apart.
 
-    Distances are in the longest lengthscales, which is what reaches so far.
+    Distances are in the longest lengthscales, which matter at such distances.
     """
     m = out.shape[1]
     lengths = _in_steps(prior, max)
     places = cells.index / lengths
     around = np.where(cells.wrap, np.array(cells.shape) / lengths, 0.0)
     while len(rows):
-        # Twice as many cells as the first of the rows has before it: at least half are earlier.
+        # Twice as many cells as the first of the rows has before it: at least half of them are
+        # earlier.
         limit = 2 * int(rows[0])
         some, rows = rows[rows < limit], rows[rows >= limit]
         tree = cKDTree(places[:limit], boxsize=around)
@@ -182,9 +183,9 @@ def candidates_of(cells: Cells, prior: SeparableSum, targets: Ints, n_each: int)
 def _with_far(
     cells: Cells, prior: SeparableSum, targets: Ints, limit: int, candidates: Ints
 ) -> Ints:
-    """Fill up rows of observed cells: deep in a gap, the list of steps ends before the first.
+    """Complete rows of observed cells: deep in a gap, the list of steps may not reach any.
 
-    Distances are in the longest lengthscales, which is what reaches so far.
+    Distances are in the longest lengthscales, which matter at such distances.
     """
     m = candidates.shape[1]
     lengths = _in_steps(prior, max)
@@ -205,7 +206,7 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
     """List steps to other cells, those of largest prior covariance first, (n_offsets, D)."""
     shape = np.array(prior.shape)
     limit = np.where(wrap, shape // 2, shape - 1)
-    # A box of some multiple of the shortest lengthscales, as large as it takes.
+    # A box of some multiple of the shortest lengthscales, enlarged until it has enough cells.
     lengths = _in_steps(prior, min)
     # The first box is small whatever the lengthscales: one step along the longest of them.
     reach = 1.0 / lengths.max()
@@ -215,7 +216,7 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
             break
         reach *= 1.3
     lags = [
-        # Half way round a closed axis is one cell, not two.
+        # Half way round a closed axis, both directions lead to the same cell.
         np.arange(-w + (closed and 2 * w == size), w + 1)
         for w, size, closed in zip(window, shape, wrap, strict=True)
     ]
@@ -226,7 +227,7 @@ def _offsets(prior: SeparableSum, wrap: NDArray[np.bool_]) -> Ints:
         for profile in profiles:
             part = np.multiply.outer(part, profile[c])
         total += part
-    # Correlations round to the same number far out: then the nearer in steps first.
+    # Far away, correlations round to the same number: then the nearer cell in steps comes first.
     distance = sum(
         np.meshgrid(
             *[(axis_lags / max(w, 1)) ** 2 for axis_lags, w in zip(lags, window, strict=True)],
@@ -332,7 +333,7 @@ def log_likelihood(
 def local_variance(
     targets: Ints, cells: Cells, prior: SeparableSum, noise: Floats, candidates: Ints, n_best: int
 ) -> Floats:
-    """Variance at target cells (t, D) given the most telling of their candidates (t, q) alone.
+    """Variance at target cells (t, D) given only the most informative of candidates (t, q).
 
     It is never below that given all cells.
     """

@@ -1,4 +1,4 @@
-"""What is expected of the states along an axis, and the log density of a chain that expects it.
+"""Expected statistics of the states along an axis, and the expected log density of a chain.
 
 For EM: ``disturbances`` is its E-step, ``expected_log_density`` what its M-step maximises.
 Conventions are those of ``filter``. The states that stay as they are while hyperparameters move
@@ -18,9 +18,9 @@ from dsgp.jit.flags import compiled
 from dsgp.jit.sampler import integrate
 from dsgp.jit.transition import FORGOTTEN, pull, push
 
-# The seventh power of a τ as small as this is still a number of float64.
+# The seventh power of a τ as small as this is still within the range of float64.
 _SHORTEST = 1e-40
-# Of the series of a transition up to τ = 1.
+# Number of terms of the series of a transition up to τ = 1.
 _TERMS = 26
 
 
@@ -29,13 +29,13 @@ def disturbances(
     shift, stationary, rate, step, weight, target, means, covariances, dual, adjoint,
     tau, first, noise, cross, previous,
 ):  # fmt: skip
-    """Fill the expected statistics of a chain, from what both passes kept.
+    """Fill the expected statistics of a chain, from the stored results of both passes.
 
     With e_t = u_t − Φ u_{t−1}: ``noise`` E[e eᵀ], ``cross`` E[e u_{t−1}ᵀ] and ``previous``
     E[u_{t−1} u_{t−1}ᵀ], (n, m, m) each, of t > 0; ``first`` E[u_0 u_0ᵀ], (m, m); and ``tau`` (n,).
-    They say the same as the moments of u_t, u_{t−1} and their products, and keep the digits of an
-    e that is tiny. Given the past, e ~ N(0, Q) and u_{t−1} ~ N(a, P) are independent, and the
-    future says of Φ u_{t−1} + e what the smoother has in its vector r and matrix N at t.
+    They are equivalent to the moments of u_t, u_{t−1} and their products, and keep the digits of a
+    tiny e. Given the past, e ~ N(0, Q) and u_{t−1} ~ N(a, P) are independent, and the information
+    of the future about Φ u_{t−1} + e is in the smoother's vector r and matrix N at t.
     """
     m = len(shift)
     r = np.zeros(m)
@@ -93,8 +93,8 @@ def smoothed_states(
 ):  # fmt: skip
     """Fill the posterior means of the states u and of their e, (n, m) each, and ``tau`` (n,).
 
-    From what both passes kept; e_t = u_t − Φ u_{t−1} is Q times the smoother's vector r, with all
-    its digits. That of the first state is 0.
+    From the stored results of both passes; e_t = u_t − Φ u_{t−1} is Q times the smoother's vector
+    r, with all its digits. That of the first state is 0.
     """
     m = len(shift)
     r = np.zeros(m)
@@ -218,7 +218,7 @@ def inverse_of(q, root, inverse):
                 log_det += 2.0 * math.log(root[j, j])
             else:
                 root[i, j] = total / root[j, j]
-    for j in range(m):  # of the factor, in its own place
+    for j in range(m):  # in place of the factor
         root[j, j] = 1.0 / root[j, j]
         for i in range(j + 1, m):
             total = 0.0
@@ -252,7 +252,7 @@ def series(shift, log_ratio):
             upper[i, j] = binomial * math.exp(-j * log_ratio)
             d_upper[i, j] = -j * upper[i, j]
             inverse[i, j] = binomial if (i - j) % 2 == 0 else -binomial
-    last = np.empty((4, m))  # of A at 1 and at ρ, their difference, its derivative
+    last = np.empty((4, m))  # rows of A at 1 and at ρ, their difference, and its derivative
     binomial = 1.0
     for j in range(m):
         last[0, j] = -binomial
@@ -347,11 +347,11 @@ def difference(shift, here, there, move, d_move, psi, d_psi):
 
 @compiled
 def decaying_powers(tau, out):
-    """Fill out[n] with the integral of e^{-2s} s^n from 0 to τ; quicker than ``integrate``."""
+    """Fill out[n] with the integral of e^{-2s} s^n from 0 to τ; faster than ``integrate``."""
     if tau >= 1.0:
         integrate(tau, out)
         return
-    # The last by a series of positive terms, and from each the one before.
+    # The last one by a series of positive terms, and from each the one before.
     n = out.shape[0] - 1
     term = math.exp(-2.0 * tau) * tau
     for k in range(n):

@@ -1,4 +1,4 @@
-"""Transitions exp(F s) of any Gauss–Markov process, block by block, and what they cost backwards.
+"""Transitions exp(F s) of any Gauss–Markov process, block by block, and their derivatives.
 
 F is block diagonal: the rows i of a block have ``low[i]`` and ``high[i]``, its first component and
 the one after its last, and ``norm[i]``, a bound of its entries that τ = norm s is in units of.
@@ -13,9 +13,9 @@ import numpy as np
 
 from dsgp.jit.flags import compiled
 
-# Of the series: 0.5^16 / 16! is below rounding.
+# Number of terms of the series: 0.5^16 / 16! is below rounding.
 N_TERMS = 16
-# So many squares forget, or leave no digit of a phase.
+# After this many squares the state is forgotten, or its phase has no digits left.
 MOST_DOUBLINGS = 50
 
 
@@ -54,7 +54,7 @@ def square(start, stop, phi, out):
 
 @compiled
 def transition(terms, norm, high, step, phi, spare):
-    """Fill ``phi`` (m, m) with Φ; an infinite step forgets everything."""
+    """Fill ``phi`` (m, m) with Φ, which is 0 for an infinite step."""
     m = phi.shape[0]
     for i in range(m):
         for j in range(m):
@@ -86,10 +86,10 @@ def transitions(terms, norm, high, steps, phi):
 
 @compiled
 def pull_slope(terms, norm, high, step, gradient, sums, stack, spare):
-    """Add to ``sums`` (N_TERMS, m, m) what a derivative by Φ is by the terms of its series.
+    """Convert a derivative by Φ to one by the terms of its series, added to ``sums``.
 
-    ``gradient`` (m, m) holds the derivatives by the entries of Φ and is written over; ``stack``
-    (MOST_DOUBLINGS + 1, m, m) is room for the squares.
+    ``sums`` is (N_TERMS, m, m). ``gradient`` (m, m) holds the derivatives by the entries of Φ and
+    is overwritten; ``stack`` (MOST_DOUBLINGS + 1, m, m) is scratch for the squares.
     """
     m = gradient.shape[0]
     if not step < np.inf:
@@ -133,7 +133,7 @@ def back_through_square(start, stop, phi, gradient, spare):
 def process_noise(terms, noise_terms, norm, high, stationary, step, noise, phi, spare):
     """Fill ``noise`` (m, m) with Q = ∫₀ˢ exp(F a) D exp(Fᵀ a) da, by sums of positive parts.
 
-    ``noise_terms[k]`` is what τ^k of its series is multiplied by. ``phi`` becomes Φ.
+    ``noise_terms[k]`` is the coefficient of τ^k in its series. ``phi`` becomes Φ.
     """
     m = noise.shape[0]
     for i in range(m):

@@ -158,7 +158,7 @@ def simulate_process(
 ):  # fmt: skip
     """Fill ``out`` (n,) with a draw, from standard normal numbers ``normal`` (n, m).
 
-    The noise of a step is integrated, not taken as a difference of covariances.
+    The noise of a step is integrated, not computed as a difference of covariances.
     """
     m = h.shape[0]
     state, moved = np.zeros(m), np.empty(m)

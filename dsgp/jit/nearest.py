@@ -189,7 +189,8 @@ def likelihood(
     """
     m, n_columns = neighbours.shape[1], x.shape[1]
     matrix, cross = np.empty((m, m)), np.empty(m)
-    # Correlations and their slopes, of neighbours below the diagonal and with the row in the last.
+    # Correlations and their slopes: of neighbours below the diagonal, and with the row in the last
+    # line.
     alike, steep = np.empty((m + 1, m)), np.empty((m + 1, m))
     v, w = np.empty(m), np.empty(m)
     total = 0.0
@@ -258,7 +259,7 @@ def _add_slopes(point, other, n_numbers, apart, factor, slopes):
 
 @compiled
 def residuals(weights, neighbours, rows, vectors, out):
-    """Return (I − B) v for vectors (k, r): each row minus what its neighbours say of it."""
+    """Return (I − B) v for vectors (k, r): each row minus its regression on its neighbours."""
     for r in range(len(rows)):
         i = rows[r]
         for c in range(vectors.shape[1]):

@@ -3,7 +3,7 @@
 The functions of all terms lie one after the other in flat arrays. Term m has nodes
 ``nodes[starts[m] : starts[m + 1]]``, K of them. Between two nodes a function is
 c_0 + c_1 d + c_2 d² + c_3 d³, d the distance to the lower node; beyond the ends it continues as a
-straight line. ``function`` has these four numbers an interval, ``cardinal`` those of the K splines
+straight line. ``function`` has these four numbers per interval, ``cardinal`` those of the K splines
 that are 1 at one node and 0 at the others.
 """
 
@@ -63,7 +63,7 @@ def fill_design(
                         3.0 * cardinal[c + 3 * size] * d + 2.0 * cardinal[c + 2 * size]
                     ) * d + cardinal[c + size]
                     out[i, first + k] += scale * beyond * rise
-            f = 4 * (below - m)  # one interval less than nodes per term
+            f = 4 * (below - m)  # there is one interval less than nodes per term
             slope = (3.0 * function[f + 3] * d + 2.0 * function[f + 2]) * d + function[f + 1]
             column = n_nodes + m * n_features
             for j in range(n_features):

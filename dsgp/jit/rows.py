@@ -1,7 +1,7 @@
 """Loops over rows: gather tables at codes, scatter rows into tables, count pairs, find bins.
 
-A code that is not below the number of points of its axis stands for a missing input: the row takes
-no part in that term.
+A code that is not below the number of points of its axis stands for a missing input: the row does
+not depend on that term.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def find_bins(column, edges, lookup, low, scale, missing, codes):
         cell = (value - low) * scale
         position = last if cell >= last else int(cell) if cell > 0.0 else 0  # NaN is 0
         code = lookup[position]
-        # Rounding may put a value into the neighbouring cell.
+        # Rounding may move a value to the neighbouring cell.
         while code > 0 and value < edges[code - 1]:
             code -= 1
         while code < n_edges and edges[code] <= value:

@@ -14,10 +14,10 @@ from dsgp.jit.transition import push, scaled
 def simulate(shift, stationary, rate, step, normal, out, states, moved):
     """Fill ``out`` (n,) with a draw, from standard normal numbers ``normal`` (n, m).
 
-    The state moves by Φ and gets noise of covariance Q, which is small of a high power of τ: it is
-    integrated, not taken as a difference of covariances. Where their length is not 0, ``states``
-    (n, m) gets all states, and ``moved`` (n, m) the noise that led to them; that of the first state
-    is 0.
+    The state moves by Φ and gets noise of covariance Q, which is as small as a high power of τ: it
+    is integrated, not computed as a difference of covariances. Where their length is not 0,
+    ``states`` (n, m) gets all states, and ``moved`` (n, m) the noise that led to them; that of the
+    first state is 0.
     """
     m = len(shift)
     keep = states.shape[0] > 0

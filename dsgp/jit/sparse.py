@@ -1,7 +1,7 @@
 """Loops of ``learning.node_posterior`` over sparse couplings, column by column.
 
-A column of levels meets few nodes, so that its products are few numbers: a dense product would
-compute all of them, and a sparse one would first look for where they are.
+A column of levels shares rows with few nodes, so that its products have few entries: a dense
+product would compute all of them, and a sparse one would first search for their positions.
 """
 
 from __future__ import annotations

@@ -177,7 +177,8 @@ def solve_symmetric(matrix, columns, factor):
             for k in range(j):
                 total -= factor[i, k] * factor[j, k]
             if i == j:
-                # What rounding leaves of a direction that is known exactly counts as that.
+                # A variance that rounding makes negative, of a direction that is known exactly,
+                # counts as rounding.
                 factor[i, i] = math.sqrt(max(total, 1e-15 * matrix[i, i]))
             else:
                 factor[i, j] = total / factor[j, j]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dsgp.jit.flags import compiled
 
-# exp(-800) is 0 in float64: a longer step forgets everything, and no power of τ overflows.
+# exp(-800) is 0 in float64: after a longer step the state is forgotten, and no power of τ
+# overflows.
 FORGOTTEN = 800.0
 
 

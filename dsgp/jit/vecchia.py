@@ -277,10 +277,10 @@ def factor(cells, neighbours, noise, tables, first, last, coefficients, variance
 
 @compiled
 def variance_given_best(targets, cells, candidates, noise, tables, n_best, first, last, variance):
-    """Fill the variances of targets (t, D) given the most telling of their candidates (t, q).
+    """Fill the variances of targets (t, D) given the most informative of their candidates (t, q).
 
-    Of the candidates, observed cells, that one is added ``n_best`` times which lowers the variance
-    most: Cholesky's factorisation, pivoted by what is left of the covariance with the target.
+    Of the candidates, which are observed cells, the one that lowers the variance most is added
+    ``n_best`` times: a Cholesky factorisation, pivoted by the remaining covariance with the target.
     """
     q = candidates.shape[1]
     n_dims = cells.shape[1]
@@ -297,7 +297,7 @@ def variance_given_best(targets, cells, candidates, noise, tables, n_best, first
         _covariances(tables, pair, 2, part, line, matrix)
         remaining = matrix[0, 0]
         for k in range(n_near):
-            left[k] = remaining + noise[near[k]]  # stationary: all cells have one prior variance
+            left[k] = remaining + noise[near[k]]  # all cells have the same prior variance
         _column(tables, index, n_near, n_near, product, cross)
         for step in range(min(n_best, n_near)):
             best, gain = -1, 0.0

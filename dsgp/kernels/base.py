@@ -22,9 +22,9 @@ from dsgp.errors import ParameterError
 from dsgp.kernels.priors import Prior, Priors, prior_of
 from dsgp.kernels.state_space import StateSpace
 
-# Beyond these, rates, squares and their products leave the range of float64.
+# Beyond these bounds, rates, squares and their products leave the range of float64.
 SMALLEST, LARGEST = 1e-150, 1e150
-# Of the logarithm of a parameter, for derivatives by differences.
+# Step in the logarithm of a parameter for derivatives by differences.
 _STEP = 1e-5
 
 REGISTRY: dict[str, type[Kernel]] = {}
@@ -97,7 +97,7 @@ class Kernel(ABC):
         self._check_priors()
 
     def _check_priors(self) -> None:
-        """Make the priors what they are, or raise ``ParameterError``."""
+        """Convert the priors to ``Priors``, or raise ``ParameterError``."""
         if not self.priors:
             return
         if not isinstance(self.priors, Mapping):
@@ -119,10 +119,10 @@ class Kernel(ABC):
         object.__setattr__(self, "priors", priors)
 
     def _require_number(self, name: str) -> None:
-        """Make an attribute a float, or raise ``ParameterError``."""
+        """Convert an attribute to a float, or raise ``ParameterError``."""
         value = getattr(self, name)
         if type(value) is float and is_allowed(value):
-            return  # as it is of all kernels that a learner makes, which are many
+            return  # the common case: a learner makes many kernels
         number = isinstance(value, Real) and not isinstance(value, bool)
         if not (number and is_allowed(float(value))):
             raise ParameterError(
@@ -390,7 +390,7 @@ class Stationary(Kernel):
         """Distances of all pairs of inputs, in a new array (n, k)."""
         x = np.asarray(x, dtype=float)
         y = x if y is None else np.asarray(y, dtype=float)
-        with np.errstate(over="ignore"):  # infinitely far apart: independent
+        with np.errstate(over="ignore"):  # infinitely far apart means independent
             return np.abs(x[:, None] - y[None, :])
 
     @abstractmethod

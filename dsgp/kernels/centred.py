@@ -18,11 +18,12 @@ from dsgp.kernels.effects import Independent
 
 Floats = NDArray[np.float64]
 
-# Points that hold the distribution of an input, where it has more distinct values.
+# Number of points that represent the distribution of an input with more distinct values.
 MARGIN_POINTS = 64
-# Inputs whose covariance is kept for the next question; those of nodes are fewer.
+# Number of inputs up to which a covariance is kept for the next call; there are fewer nodes than
+# that.
 _FEW_INPUTS = 128
-# Of the sum of shares that have been divided by it.
+# Rounding error of the sum of shares that have been divided by their sum.
 _SUMMED = 1e-9
 
 
@@ -49,7 +50,7 @@ class Margin:
             raise ParameterError("points of a margin must be finite, and their shares positive")
         object.__setattr__(self, "points", tuple(points.tolist()))
         total = float(shares.sum())
-        if abs(total - 1.0) > _SUMMED:  # shares that are read back stay the same bits
+        if abs(total - 1.0) > _SUMMED:  # shares that are read back must keep their bits
             shares = shares / total
         object.__setattr__(self, "shares", tuple(shares.tolist()))
 
@@ -226,8 +227,8 @@ def _columns(
 class _Centred:
     """One factor k̂ of an interaction.
 
-    What it is within the last few inputs is kept: an evaluation of a likelihood and its gradient
-    asks for it three times.
+    Its covariance among the last few inputs is kept: an evaluation of a likelihood and its gradient
+    needs it three times.
     """
 
     def __init__(self, part: Kernel, margin: Margin) -> None:
@@ -245,7 +246,7 @@ class _Centred:
         return self.part.covariance(x, self.points) @ self.shares
 
     def _within(self, x: Floats) -> tuple[Floats, Floats]:
-        """Return averages and covariance of some inputs, not to be written to."""
+        """Return averages and covariance of some inputs, as arrays that must not be changed."""
         kept, few = self._kept, len(x) <= _FEW_INPUTS
         key = x.tobytes() if few else b""
         if few and kept is not None and kept[0] == key:

@@ -48,7 +48,7 @@ class _Combined(Kernel):
 
     @classmethod
     def of(cls, first: Any, second: Any) -> Self:
-        """Combine two kernels; a kernel that is combined so already gets one more part."""
+        """Combine two kernels; a kernel that is already of this kind gets one more part."""
         pieces: list[Kernel] = []
         for one in (kernel_of(first), kernel_of(second)):
             pieces += one.parts if isinstance(one, cls) else [one]

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.errors import ParameterError
 from dsgp.kernels.base import Kernel
 
-# Inputs at which an object is tried when it becomes a kernel.
+# Inputs at which an object is tested when it becomes a kernel.
 _TRIED = np.array([0.0, 0.5, 2.0])
-# Inputs whose covariances are computed for the sake of their variances.
+# Number of inputs whose covariances are computed together where only their variances are needed.
 _BLOCK = 64
 
 
@@ -70,7 +70,7 @@ class Custom(Kernel):
 
     @property
     def std(self) -> float:
-        # Of the inputs that the object was tried with: others may vary more or less.
+        # The largest at the inputs of the test: the variance at others may be different.
         scale = float(np.diag(self._evaluated(_TRIED, _TRIED)).max())
         return float(np.sqrt(self._complete("variance") * scale))
 

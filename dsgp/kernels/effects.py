@@ -16,7 +16,7 @@ class _Effect(Kernel):
     """A kernel whose only parameter is a variance; the inputs are numbers of levels."""
 
     parameters: ClassVar[tuple[str, ...]] = ("variance",)
-    order: ClassVar[int] = 4  # there is nothing between the levels to be resolved
+    order: ClassVar[int] = 4  # levels have nothing between them to be resolved
     variance: float | None
 
 

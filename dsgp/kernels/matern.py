@@ -66,7 +66,7 @@ class Matern(Stationary, is_base=True):
         for name, value in values.items():
             if name not in self.parameters or type(value) is not float or not is_allowed(value):
                 return super().with_parameters(**values)
-        # Nothing else is to be checked. A search along a lengthscale makes thousands of these.
+        # Nothing else needs to be checked. A search along a lengthscale makes thousands of copies.
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), **values)
         return copy
@@ -104,13 +104,13 @@ class Matern(Stationary, is_base=True):
     def _dense(
         self, distance: NDArray[np.float64], coefficients: list[float]
     ) -> NDArray[np.float64]:
-        """Return s² e^{-τ} Σ c_k τ^k; the distances are written over."""
+        """Return s² e^{-τ} Σ c_k τ^k; the distances are overwritten."""
         lengthscale, variance = self._values()
         tau = distance
         with np.errstate(over="ignore"):
             tau *= math.sqrt(2 * self.smoothness) / lengthscale
         decay = np.exp(-tau)
-        # Horner; where the decay has underflowed, tau must not overflow against it.
+        # Horner's scheme. Where the decay has underflowed, tau must not overflow against it.
         np.minimum(tau, 1e4, out=tau)
         polynomial = np.full_like(tau, coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
@@ -151,7 +151,7 @@ class Matern(Stationary, is_base=True):
 
 @dataclass(frozen=True, eq=False)
 class _MaternSpace(StateSpace):
-    """Of damped coordinates; Φ and Q have closed forms."""
+    """A Matérn process in damped coordinates; Φ and Q have closed forms."""
 
     @property
     def _rate(self) -> float:
@@ -201,7 +201,7 @@ def _inverse_factorials(order: int) -> tuple[float, ...]:
 
 @cache
 def _unit_stationary_covariance(order: int) -> NDArray[np.float64]:
-    """Return P∞ of a process of variance 1, which many kernels share: nobody may write to it."""
+    """Return P∞ of a process of variance 1, a read-only array that many kernels share."""
     # u_i is white noise filtered by e^{-s} s^a / a!, a = m-1-i, so that its covariance with
     # u_j is the integral of two such filters: C(a+b, a) / 2^{a+b+1}.
     a = np.arange(order)[::-1]

@@ -96,7 +96,8 @@ class DampedOscillation(Stationary):
         with np.errstate(over="ignore", invalid="ignore"):
             phase = self._frequency * distance
             decay = np.exp(-distance / lengthscale)
-            # sin(ωr)/(ωℓ) = (r/ℓ) sinc: right however slow the oscillation is beside the damping.
+            # sin(ωr)/(ωℓ) = (r/ℓ) sinc: accurate however slow the oscillation is relative to the
+            # damping.
             swing = np.cos(phase) + distance / lengthscale * np.sinc(phase / math.pi)
         return np.where(decay > 0, variance * decay * swing, 0.0)
 
@@ -165,7 +166,7 @@ class QuasiPeriodic(Kernel):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        season = Periodic(self.period, smoothness=self.smoothness)  # checks both
+        season = Periodic(self.period, smoothness=self.smoothness)  # checks both parameters
         object.__setattr__(self, "period", season.period)
         object.__setattr__(self, "smoothness", season.smoothness)
 
@@ -190,7 +191,7 @@ class QuasiPeriodic(Kernel):
 
     def to_settings(self) -> dict[str, Any]:
         settings = super().to_settings()
-        if math.isinf(self.smoothness):  # which JSON does not have
+        if math.isinf(self.smoothness):  # JSON has no infinity
             del settings["smoothness"]
         return settings
 

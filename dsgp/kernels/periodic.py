@@ -26,11 +26,12 @@ _PLANAR = {
 }
 
 
-# Of dates, in tables.
+# Names of periods of dates, for columns of dates in tables.
 PERIOD_NAMES = ("year", "week", "day")
-# Of a state-space form at most, and points of a period from which harmonics are computed.
+# Largest number of harmonics of a state-space form, and the number of points of a period from which
+# they are computed.
 MOST_HARMONICS, _SAMPLES = 60, 4096
-# Of that form, where nothing else is said.
+# Default error of that form.
 _ERROR = 1e-4
 
 
@@ -159,21 +160,22 @@ class Periodic(Stationary):
         return self._of_harmonics(number)
 
     def state_space_family(self) -> Callable[[Any], StateSpace]:
-        # A search passes by lengthscales that need more harmonics than these, and must go on.
+        # A search may pass lengthscales that need more harmonics than the limit, and must continue.
         number = self._harmonics(None)[0] or MOST_HARMONICS + 1
         return lambda kernel: kernel._of_harmonics(number)
 
     def _harmonics(self, error: float | None) -> tuple[int | None, str]:
-        """Return how many harmonics have an error, None if too many; and what others would have."""
+        """Return how many harmonics meet an error, None if too many; and the error of the most."""
         if error is None:
             error = _ERROR if self.error is None else self.error
-        # What is left out is at most twice missing: from the sum, and by keeping the variance.
+        # The truncated part counts at most twice: it is missing in the sum, and the others are
+        # scaled to keep the variance.
         left = 2.0 * (1.0 - np.cumsum(self._shares()))
         enough = np.flatnonzero(left[: MOST_HARMONICS + 1] <= error)
-        told = (
+        beyond = (
             f"{max(left[MOST_HARMONICS], 0.0):.2g} of its variance, and error={error:g} is accepted"
         )
-        return (int(enough[0]) + 1 if len(enough) else None), told
+        return (int(enough[0]) + 1 if len(enough) else None), beyond
 
     def _shares(self) -> NDArray[np.float64]:
         """Share of the variance that each harmonic has, from the constant on."""
@@ -184,7 +186,7 @@ class Periodic(Stationary):
         return shares
 
     def _of_harmonics(self, number: int) -> StateSpace:
-        """Return the process of the constant and the first harmonics, so many in all."""
+        """Return the process of the constant and the first harmonics, ``number`` in all."""
         shares = self._shares()
         kept = shares[:number]
         variances = self.std**2 * kept / kept.sum()

@@ -42,7 +42,7 @@ class Prior(ABC):
 
     def require(self, name: str) -> None:
         """Raise ``ParameterError`` if it is not a prior for the parameter called ``name``."""
-        del name  # of any
+        del name  # any parameter may have one
 
     def to_settings(self) -> dict[str, Any]:
         """Return it as values that JSON can hold; ``prior_of`` undoes it."""

@@ -71,7 +71,7 @@ class RationalQuadratic(Stationary):
         """(r/ℓ)² / 2α."""
         with np.errstate(over="ignore"):
             scaled = distance / self._complete("lengthscale")
-        np.minimum(scaled, 1e70, out=scaled)  # whose square is a number
+        np.minimum(scaled, 1e70, out=scaled)  # the square of a larger number overflows
         return scaled**2 / (2.0 * self._complete("alpha"))
 
     def _power(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:

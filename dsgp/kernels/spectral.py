@@ -16,7 +16,7 @@ from dsgp.kernels.base import Stationary
 from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, from_spectrum, largest_error, scaled_process
 
-# Terms of the series of a denominator at most: beyond, its roots lose their digits.
+# Largest number of terms of the series of a denominator: with more, its roots lose their digits.
 MOST_TERMS = 12
 
 

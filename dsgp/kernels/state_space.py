@@ -20,7 +20,8 @@ from dsgp.errors import ParameterError
 
 Floats = NDArray[np.float64]
 
-# A step is halved until ‖F‖ s is below this, where so many terms of the series are exact.
+# A step is halved until ‖F‖ s is below this, where this many terms of the series are exact to
+# rounding.
 _SMALL, _TERMS = 0.5, 18
 
 
@@ -37,7 +38,7 @@ class StateSpace:
     observation : ndarray of shape (m,)
         h: the function is hᵀ u.
     initial_covariance : ndarray of shape (m, m)
-        Covariance of the state before anything is seen: P∞ of a stationary process.
+        Covariance of the state before any observation: P∞ of a stationary process.
     is_stationary : bool
     error : float
         Largest error of the covariance as a share of the variance; 0 where the form is exact.
@@ -163,7 +164,7 @@ def discretised(drift: Floats, diffusion: Floats, steps: Floats) -> tuple[Floats
     return phi, 0.5 * (noise + np.swapaxes(noise, 1, 2))
 
 
-# ---------------------------------------------------------------------- of several processes
+# ---------------------------------------------------------------------- several processes
 
 
 def added(parts: Sequence[StateSpace]) -> StateSpace:
@@ -207,7 +208,7 @@ def _mean_error(parts: Sequence[StateSpace]) -> float:
     return total / sum(variances) if total else 0.0
 
 
-# ---------------------------------------------------------------------- by a rational spectrum
+# ---------------------------------------------------------------------- rational spectra
 
 
 def from_spectrum(roots: NDArray[np.complex128]) -> StateSpace:
@@ -223,7 +224,8 @@ def from_spectrum(roots: NDArray[np.complex128]) -> StateSpace:
     drift = np.eye(size, k=1)
     drift[-1] = -coefficients[1:][::-1]
     stationary = _moments(roots)
-    # Derivatives in units of their deviations: all entries are then of the order of the rates.
+    # Derivatives are in units of their standard deviations, so that all entries are of the order of
+    # the rates.
     scale = np.sqrt(np.diag(stationary))
     drift = drift * scale[None, :] / scale[:, None]
     stationary = stationary / np.outer(scale, scale)

@@ -1,4 +1,4 @@
-"""Rows of a fit with codes of few bins: what hyperparameters are learned from."""
+"""Rows of a fit with codes of few bins, from which hyperparameters are learned."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from dsgp.laplace.rows import ResponseRows
 from dsgp.rows.table import CodesElsewhere, RowTable
 from dsgp.terms import Floats, sum_by
 
-# Bins of a term by the order of its kernel, and bytes of all their two-way tables.
+# Bins of a term by the order of its kernel, and the memory limit of all their two-way tables.
 BINS = {1: 512, 2: 256, 3: 128, 4: 128}
 TABLE_BYTES = 160e6
-# Bins that codes of 16 bits can hold.
+# Largest number of bins that 16-bit codes can hold.
 _MOST = 2**16 - 1
-# Tables of all pairs that a step of the learner has at once.
+# Number of tables of all pairs that a step of the learner holds at once.
 _PAIR_TABLES = 4
-# Codes of bins that are kept; more are made of those of the points block by block.
+# Memory for kept codes of bins. Beyond, they are computed from the codes of the points, block by
+# block.
 _KEPT_BYTES = 64e6
 
 
@@ -87,7 +88,7 @@ def _merged(lookups: list[NDArray[Any]], kind: type, codes: NDArray[Any]) -> NDA
 
 
 class _MergedCodes:
-    """Codes of bins, computed from those of points again for every block: they need no memory."""
+    """Codes of bins, computed from those of the points for each block: they need no memory."""
 
     def __init__(self, codes: Any, lookups: list[NDArray[Any]], kind: type) -> None:
         self.codes, self.lookups, self.shape = codes, lookups, codes.shape
@@ -95,7 +96,7 @@ class _MergedCodes:
 
     @property
     def nbytes(self) -> int:
-        """What they would need."""
+        """Memory that they would need."""
         return int(self.dtype.itemsize * np.prod(self.shape))
 
     def __getitem__(self, key: tuple[slice, slice]) -> NDArray[Any]:
@@ -103,5 +104,5 @@ class _MergedCodes:
 
 
 def counts_of(rows: ResponseRows) -> list[Floats]:
-    """Rows, each as often as it counts, at the points of every axis."""
+    """Return the sums of the weights of the rows at the points of every axis."""
     return rows.table.counts(rows.weight)

@@ -7,8 +7,8 @@ weights of the rows there,
 
 with the determinant of all terms together, or, as in the paper's eq. ``mdl``, that of the terms as
 if independent. The mode moves with the hyperparameters and W with the mode: both are in the
-gradient. What the rows say is summed by bins, one pass a Newton step; all else is of the size of
-the nodes.
+gradient. The rows are summed by bins, one pass per Newton step; all other work depends on the
+number of nodes only.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from dsgp.learning.node_posterior import NodePosterior
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Axis, Cells, Floats
 
-# Prior variance of the constant that is learned beside the terms, around the level of the rows, in
-# units of what a term varies by: so large that it says nothing.
+# Prior variance of the constant that is learned with the terms, around the level of the rows, in
+# units of the variance of a term. It is so large that the prior is not informative.
 _LEVEL_VARIANCE = 100.0
-# Its cells.
+# The single cell of the constant.
 CONSTANT: Cells = Axis(np.zeros(1))
 # Halvings of a step before the Newton iteration gives up.
 _HALVINGS = 40
-# Ω may fall by so much of itself through rounding.
+# Share of Ω by which rounding alone may make it fall.
 _ROUNDING = 1e-13
 
 
@@ -54,8 +54,8 @@ class NodeModel:
     level : float
         A constant that is known.
     constant : float
-        If positive, another one is to be found beside it, of so many times the prior variance that
-        says nothing on the scale of a logarithm.
+        If positive, another constant is to be found in addition. Its prior variance is this factor
+        times one that is not informative on the scale of a logarithm.
     """
 
     rows: ResponseRows
@@ -84,13 +84,14 @@ class NodeModel:
         tables = TwoWayTables(cells, weights, information, pairs, spreads)
         if not tables.n_terms:
             return tables
-        # Once only: no matrix of all pairs, which ``multiply`` makes, is worth its cost.
+        # These rows are needed only once, so that the matrix of all pairs, which ``multiply``
+        # makes, would not be worth its cost.
         parts = np.split(flat[None], tables.offsets[1:-1], axis=1)
         both = [tables.row(d, parts)[0] + part for d, part in enumerate(information)]
         return TwoWayTables(cells, weights, both, pairs, spreads)
 
     def kernels(self, kernels: list[Kernel]) -> list[Kernel]:
-        """Add that of the constant."""
+        """Append the kernel of the constant."""
         return [*kernels, *([constant_kernel(self.constant)] if self.constant else [])]
 
     def at(self, values: Floats) -> tuple[Floats, float]:
@@ -174,7 +175,7 @@ class NodeMode:
         )
 
     def moved(self, variance: PairTables) -> Floats:
-        """Derivative of −½ log det by F through W, carried to white coordinates and solved.
+        """Derivative of −½ log det by F through W, in white coordinates and solved for.
 
         −½ Σ w v ∂W/∂f ∂f/∂θ is the inner product of this, t, with the derivative of the mode:
         the dual of t times ∂K_d times the dual of F̂, term by term.
@@ -190,7 +191,7 @@ class NodeMode:
         return -0.5 * self.posterior.solve(self.posterior.whiten(at_nodes))
 
     def through_mode(self, moved: Floats) -> list[dict[str, float]]:
-        """Part of the evidence's gradient, by logs of parameters, that comes by way of the mode."""
+        """Part of the evidence's gradient, by logs of parameters, due to the mode's change."""
         posterior = self.posterior
         weights = posterior.whites(self.values) if len(self.values) else self.values
         duals, moved_duals = posterior.duals(weights), posterior.duals(moved)
@@ -236,9 +237,9 @@ def node_mode(
         Without that of the constant.
     values : ndarray of shape (Σ M_d,)
     tol : float
-        It ends when a step would gain less than so many nats.
+        It ends when a step would gain less than this many nats.
     max_iter : int
-        Steps at most.
+        Largest number of steps.
     """
     kernels = model.kernels(kernels)
     linearised = model.linearised(values)

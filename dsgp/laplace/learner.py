@@ -1,11 +1,11 @@
 """Hyperparameters by Laplace's approximate marginal likelihood.
 
 At a mode the likelihood is that of a Gaussian *working model* with weights W, whose evidence costs
-no row. Its gradient by the hyperparameters lacks what comes by way of the mode, which moves W: that
-is computed at the mode and added as a straight line (``Tilt``). Where this surrogate has its
-maximum, a new mode is found, a handful of times. A surrogate touches the true evidence in value and
-gradient, so that a fixed point is a stationary point of the latter; it is trusted within bounds
-that shrink where the true evidence does not follow.
+no pass over the rows. Its gradient by the hyperparameters lacks the effect of the mode, which moves
+W: that is computed at the mode and added as a straight line (``Tilt``). A new mode is found at the
+maximum of this surrogate, a handful of times. A surrogate equals the true evidence in value and
+gradient at its mode, so that a fixed point is a stationary point of the evidence; it is trusted
+within bounds that shrink where the true evidence does not follow.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from dsgp.learning.search import Search
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Cells, Floats
 
-# Nodes a term begins with: a row says less than one with a little noise does.
+# Initial number of nodes of a term. A row is less informative than one with little Gaussian noise.
 NODES = {1: 64, 2: 32, 3: 24, 4: 20}
-# Hyperparameters are learned from so many rows first; more rows then change them little.
+# Hyperparameters are first learned from this many rows; further rows then change them little.
 FIRST_ROWS = 32_768
-# Logs of hyperparameters that a surrogate may move at first, at most and at least.
+# Trust radius of a surrogate, in logs of hyperparameters: initial, largest and smallest.
 _RADIUS, _MOST, _LEAST = 2.0, 3.0, 1e-3
-# Of the gain that the surrogate promised, what must come true, and what makes it trusted more.
+# Shares of the gain promised by the surrogate: with less than the first the radius shrinks, with
+# more than the second it grows.
 _POOR, _GOOD = 0.1, 0.7
-# Newton steps end when they gain less than this share of what a surrogate's step must gain.
+# Newton's iteration ends when a step gains less than this share of the smallest gain that a step of
+# the surrogate must promise.
 _NEWTON_SHARE = 0.01
 _SCANS = 2
-# Times that terms get more nodes.
+# Number of times that terms get more nodes.
 _GROWTHS = 2
 
 
@@ -67,11 +69,11 @@ class Learned:
     n_nodes : list of int
         Nodes of each term.
     open_variance : list of float
-        Prior variance of each term that its nodes leave open, averaged over the weights W, times
-        their mean. Half the number of rows times their sum is how much of the evidence's
+        Prior variance of each term that its nodes do not represent, averaged over the weights W,
+        times their mean. Half the number of rows times their sum is how much of the evidence's
         determinant the nodes may lack (the trace term of Titsias' bound).
     resolved : bool
-        Whether that is small enough to rely on.
+        Whether that is small enough for the result to be used.
     at_points : bool
         Whether the hyperparameters were learned again on every point (``laplace.working``), and
         kernels, likelihood, level and trace are of that search.
@@ -91,7 +93,7 @@ class Learned:
     at_points: bool = False
 
     def functions(self, cells: tuple[Cells, ...]) -> Floats:
-        """Functions of all terms at other cells of theirs, one after the other."""
+        """Return the functions of all terms at other cells of theirs, one after the other."""
         assert self.mode is not None
         basis = self.mode.model.basis
         functions = []
@@ -123,24 +125,24 @@ def learn(
     ----------
     binned : BinnedRows
     likelihood : Likelihood
-        Its free parameters are starts.
+        Its free parameters are initial values.
     searches : list of Search, one per term
     level : float
         A constant on the link scale.
     constant : float
-        If positive, one is to be found beside it; see ``NodeModel``.
+        If positive, another constant is to be found in addition; see ``NodeModel``.
     alone : bool
-        Take the determinant of terms as if independent (the paper's eq. ``mdl``).
+        Use the determinant of terms as if they were independent (the paper's eq. ``mdl``).
     tol : float
-        It ends when the surrogate promises to gain fewer nats.
+        It ends when the surrogate promises a gain of fewer nats.
     max_iter : int
-        Modes at most, of every level of rows.
+        Largest number of modes at each level of rows.
     random : Generator
         Chooses the rows of the first level.
     unit : float
-        Variance of what the terms are to explain.
+        Variance that the terms are to explain.
     watch : callable
-        Told the evidence at every mode.
+        Called with the evidence at every mode.
     """
     n_rows = binned.rows.n_rows
     levels = [binned]
@@ -196,7 +198,7 @@ class _Search:
         constant: float,
         before: State | None,
     ) -> State:
-        """Search on some rows, from what fewer rows gave."""
+        """Search on some rows, starting at the result of fewer rows."""
         self.trace, self.passes = [], 0
         kernels = [search.middle for search in self.searches]
         model = NodeModel(
@@ -219,12 +221,13 @@ class _Search:
             terms = len(self.searches)
             more = more_nodes(state.tables, counts[:terms], state.kernels, excess[:terms])
             model = _with_nodes(model, more)
-            # Bins of many rows may be chosen for several nodes: more need not be more.
+            # A bin of many rows may be chosen as several nodes, so that asking for more nodes may
+            # not give more.
             if growths == _GROWTHS or model.basis.size <= state.mode.model.basis.size:
                 break
             kernels = state.kernels
             values = _at_nodes(state.mode, model.basis)
-            self.trace = []  # values for other nodes do not compare
+            self.trace = []  # values with other nodes are not comparable
         return state
 
     def _mode(self, model: NodeModel, kernels: list[Kernel], values: Floats, tol: float) -> State:
@@ -287,7 +290,7 @@ class _Search:
         )
 
     def _refined(self, state: State, tol: float) -> State:
-        """Find the first mode, which was found roughly, to the tolerance of all others."""
+        """Find the first mode again, which was rough, to the tolerance of all others."""
         state = self._mode(state.mode.model, state.kernels, state.mode.values, tol)
         self.trace[-1] = state.value
         return state
@@ -322,7 +325,7 @@ def _at_nodes(mode: NodeMode, basis: Basis) -> Floats:
 
 
 def _open_per_row(state: State, binned: BinnedRows) -> list[float]:
-    """Prior variance that the nodes of each term leave open, times the mean weight W of a row."""
+    """Prior variance that each term's nodes do not represent, times the mean weight W of a row."""
     mode, tables = state.mode, state.tables
     variances = open_variances(tables, mode.model.basis, mode.posterior.kernels, 1.0)
     return [

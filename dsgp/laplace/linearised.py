@@ -1,4 +1,4 @@
-"""What rows with a likelihood sum to around given functions, and quadratic forms read for rows."""
+"""Sums of a likelihood over the rows around given functions, and quadratic forms of the rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Linearised:
         total = next(parts)
         row_weights = [total.row_weight]
         for number, part in enumerate(parts):
-            if number == 0:  # what came from another process cannot be added to
+            if number == 0:  # arrays from another process are read-only
                 total = total._copied()
             for mine, theirs in zip(total._sums, part._sums, strict=True):
                 np.add(mine, theirs, out=mine)
@@ -90,7 +90,7 @@ def _added(total: Any, table: Any) -> Any:
 
 @dataclass(frozen=True)
 class PairTables:
-    """A quadratic form of the terms at points of their axes, to be read for every row.
+    """A quadratic form of the terms at points of their axes, to be evaluated for every row.
 
     Attributes
     ----------

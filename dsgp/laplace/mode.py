@@ -1,6 +1,6 @@
 """The mode of the posterior by Newton's method, each step a weighted additive system.
 
-Any solver of the system will do: with backfitting this is local scoring (Hastie and Tibshirani;
+Any solver of the system can be used: with backfitting this is local scoring (Hastie and Tibshirani;
 Gilboa et al., section ``gamgp``). A step is halved until Ω does not fall.
 """
 
@@ -22,23 +22,25 @@ from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
-# As for ``AdditiveSystem``: a row of a likelihood says little, and fewer coarse points will do.
-UNFELT = 0.1
+# As in ``AdditiveSystem``. With a likelihood, a row is less informative, and fewer coarse points
+# are enough.
+LEAST_PRECISION = 0.1
 _HALVINGS = 40
-# Log density of a row below which functions to start from are compared with none.
+# If the log density per row is below minus this at the given initial functions, the iteration
+# starts from f = level instead.
 _HOPELESS = 1e6
-# Ω may fall by so much of itself through rounding.
+# Share of Ω by which rounding alone may make it fall.
 _ROUNDING = 1e-13
-# Of early steps: the error of their solution, in prior standard deviations, as a share of what the
-# step before moved.
+# The systems of early steps are solved to this share of the size of the previous step, in prior
+# standard deviations, and at worst to the second number.
 _SOLVE_SHARE, _LOOSEST = 0.03, 0.1
-# Ratio of the weights of two steps up to which they share smoothers: iterations then grow by its
-# root at most.
+# Steps share smoothers up to this ratio of their weights. The number of iterations then grows by
+# its square root at most.
 _NEAR = 2.0
-# Sweeps of backfitting in a step but the last: local scoring goes on as well with inner iterations
-# that are not complete, and their bound may stay above any tolerance for long.
+# Sweeps of backfitting in every step but the last. Local scoring converges as well with incomplete
+# inner iterations, whose error bound may stay above any tolerance for long.
 _SWEEPS = 20
-# Steps with as many sweeps as are allowed, once the steps are below the tolerance.
+# Number of complete solves allowed once the steps are below the tolerance.
 _CLOSINGS = 5
 
 
@@ -99,27 +101,27 @@ def find_mode(
     rows : ResponseRows
     likelihood : Likelihood
     level : float
-        Constant part of f, or where it begins if it is to be found.
+        Constant part of f, or its initial value if it is to be found.
     kernels : list of kernels, one per term
     spreads : list of ndarray, or None
         Variance of the inputs in each bin; None where points are distinct values.
     shift : ndarray of shape (Σ U_d,), optional
-        What the rows of a point see beside the function there: the bias of bins.
+        Added to the function at each point for its rows: the bias of bins.
     start : ndarray of shape (Σ U_d,), optional
         Functions to linearise around first; by default f is the level.
     constant : float, optional
-        The constant part of f is to be found, with so much prior precision around ``level``: 0 for
-        a flat prior, which the rows must bound. None: it is known.
+        Prior precision, around ``level``, of a constant part of f that is to be found: 0 for a flat
+        prior, in which case the rows must bound it. None: it is known.
     with_pairs : bool
         Hold the equations as two-way tables of the points, not row by row.
     solver : str
     tol : float
-        Newton's iteration ends when a step moves nothing by more than this many posterior standard
-        deviations; the last system is solved to an error of so many prior ones.
+        Newton's iteration ends when a step moves no linear functional of f by more than this many
+        posterior standard deviations; the last system is solved to an error of as many prior ones.
     max_iter, newton_max_iter : int
-        Iterations of the solver in a step, and steps.
+        Largest numbers of iterations of the solver in a step, and of steps.
     watch : callable
-        Told Ω after each step.
+        Called with Ω after each step.
     """
     size = rows.table.size
     shift = np.zeros(size) if shift is None else shift
@@ -146,17 +148,18 @@ def find_mode(
         closing += closing > 0
         if closing > _CLOSINGS and solve.inner < max_iter:
             break
-        if step_size <= tol:  # once more, as exactly as was asked for
+        if step_size <= tol:  # one more step, solved to the full tolerance
             solve_tol, closing = tol, max(closing, 1)
             continue
         better = posterior.along(at, step)
         if better is None:
-            # Rounding, or a kernel that float64 cannot hold: what there is stays.
+            # Rounding, or a kernel beyond the range of float64: keep the current functions.
             solution = replace(solution, mean=at.mean, dual=at.dual, converged=False)
             level_step = 0.0
             break
         if not trace and guessed and better.objective < at.rows.log_density:
-            # Of the first step from given functions Ω is not known before; F = 0 is no worse.
+            # At the first step from given functions Ω is not yet known. If it is below that of F =
+            # 0, start there instead.
             zero = posterior.zero()
             if better.objective < zero.objective:
                 at, guessed = zero, False
@@ -181,7 +184,7 @@ def find_mode(
 
 @dataclass(frozen=True)
 class _At:
-    """Functions with the constant, the rows linearised there, and Ω.
+    """Functions and the constant, the rows linearised there, and Ω.
 
     ``around`` are the functions that the rows are linearised around: those of ``mean``, but for a
     guess whose dual is not known.
@@ -207,7 +210,7 @@ class _Step:
         """Return the largest move of a linear functional of f in its posterior std."""
         slope = float(np.sum(self.mean * (at.rows.gradient - at.dual)))
         gain = 0.5 * (slope + self.level * pull)
-        return math.sqrt(2 * abs(gain))  # less than 0 by rounding only
+        return math.sqrt(2 * abs(gain))  # it is below 0 by rounding only
 
 
 @dataclass(frozen=True)
@@ -235,7 +238,7 @@ class _Posterior:
         )
 
     def begin(self, start: Floats | None) -> tuple[_At, bool]:
-        """Where the iteration begins, and whether that is a guess whose Ω is not known."""
+        """Return where the iteration begins, and whether that is a guess whose Ω is not known."""
         if start is None:
             return self.zero(), False
         nothing = np.zeros(len(self.shift))
@@ -247,20 +250,20 @@ class _Posterior:
         return _At(nothing, nothing, start, self.centre, rows, -math.inf), True
 
     def zero(self) -> _At:
-        """No function at all, and the constant where it begins."""
+        """Functions that are 0, and the constant at its initial value."""
         nothing = np.zeros(len(self.shift))
         rows = self.linearised(self.centre, nothing)
         return _At(nothing, nothing, nothing, self.centre, rows, rows.log_density)
 
     def system(self, at: _At) -> tuple[AdditiveSystem, float]:
-        """Return the system of a step, and what pulls at the constant, by its prior too."""
+        """Return the system of a step, and Ω's derivative by the constant, its prior included."""
         equations = self.likely.equations(at.rows, at.around, self.spreads)
         gradient, pull = at.rows.total_gradient, 0.0
         if self.constant is not None:
             pull = gradient - self.precision * (at.level - self.centre)
         total = equations.total_information + pull - gradient
         equations = replace(equations, total_information=total)
-        return AdditiveSystem(equations, self.kernels, 1.0, UNFELT, self.constant), pull
+        return AdditiveSystem(equations, self.kernels, 1.0, LEAST_PRECISION, self.constant), pull
 
     def along(self, at: _At, step: _Step) -> _At | None:
         """Go along a step, halved until Ω does not fall; None if it always does."""
@@ -288,13 +291,13 @@ class _StepSolver:
         self._preconditioned = solver == "multigrid" and bool(kernels)
         self._coarse: Callable[[], CoarseSpace] | None = None
         self._smoother: AdditiveSystem | None = None
-        # Iterations of a step that need not be complete.
+        # Iterations of a step that may end before the tolerance is met.
         self.inner = min(max_iter, _SWEEPS) if solver == "backfitting" else max_iter
 
     def __call__(
         self, system: AdditiveSystem, tol: float, pair: tuple[Floats, Floats], *, complete: bool
     ) -> Solution:
-        """Solve a system from where the last one's solution was."""
+        """Solve a system, starting at the previous solution."""
         extra: dict[str, Any] = {}
         if self._preconditioned:
             if self._smoother is None or not _are_near(self._smoother.weight, system.weight):
@@ -306,7 +309,7 @@ class _StepSolver:
 
 
 def _are_near(first: Floats, second: Floats) -> bool:
-    """Whether no weight is more than ``_NEAR`` times the other."""
+    """Whether no weight differs from its counterpart by a factor of more than ``_NEAR``."""
     return bool(np.all(first <= _NEAR * second) and np.all(second <= _NEAR * first))
 
 

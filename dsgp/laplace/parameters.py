@@ -1,7 +1,7 @@
 """Free parameters of a likelihood: dispersion, shape, scale, cutpoints.
 
 With the mode F̂ and the posterior variances v of the rows held, Laplace's evidence is, but for a
-constant, Σ w [log p(y | f̂, φ) − ½ v W(f̂, φ)] to first order in φ; what comes by way of the mode is
+constant, Σ w [log p(y | f̂, φ) − ½ v W(f̂, φ)] to first order in φ; the effect of the mode's move is
 added as a straight line.
 """
 
@@ -22,7 +22,7 @@ from dsgp.terms import Floats
 _TASK_ROWS = 32_768
 _DENSITY = 4e-7  # seconds per row
 _STEPS = 10
-# Of an unconstrained parameter, for the central difference of the gradient.
+# Step in an unconstrained parameter for the central difference of the gradient.
 _DIFFERENCE = 1e-5
 
 
@@ -35,11 +35,11 @@ def better_likelihood(
     ----------
     mode : NodeMode
     variance : PairTables
-        Gives the posterior variance of a row's f.
+        From which the posterior variance of each row's f is computed.
     moved : ndarray of shape (Σ M_d,)
         As for ``NodeMode.moved``.
     radius : float
-        Unconstrained parameters move by so much at most.
+        Largest change of an unconstrained parameter.
     unit : float
         As for ``Likelihood.limits``.
 
@@ -93,7 +93,7 @@ def likelihood_at(
     radius, unit : float
         As for ``better_likelihood``.
     tilt : ndarray of shape (n_parameters,), optional
-        Slope of what is added.
+        Slope of a straight line that is added.
 
     Returns
     -------
@@ -111,7 +111,7 @@ def likelihood_at(
         return -value, -(sums[1:] + tilt)
 
     low, high = likelihood.limits(unit)
-    # A start that was given beyond stays where it is.
+    # An initial value beyond the limits is kept as it is.
     lower = np.minimum(np.maximum(start - radius, low), start)
     upper = np.maximum(np.minimum(start + radius, high), start)
     before = objective(start)[0]
@@ -166,7 +166,7 @@ def _gradient_along(
     weight: Floats,
     response: Floats,
 ) -> Floats:
-    """Change of the rows' gradients by a parameter, along what the mode's evidence answers to."""
+    """Change of the rows' gradients by a parameter, along the direction of the mode's effect."""
     step = np.zeros(len(start))
     step[k] = _DIFFERENCE
     up, down = (

@@ -27,16 +27,16 @@ from dsgp.terms import Floats
 
 Result = TypeVar("Result")
 
-# Rows of one task.
+# Rows per task.
 _TASK_ROWS = 32_768
-# Seconds of compiled work per row: of the likelihood, and of each table that is read or added to.
+# Seconds of compiled work per row: for the likelihood, and for each table that is read or added to.
 _LIKELIHOOD = 1e-7
 _MOVE = 2e-9
 _NONE = np.empty(0)
-# Cells per row beyond which a table of pairs is mostly empty, and cells up to which it is dense
-# whatever the rows: making a sparse array costs more than small ones save.
+# Cells per row above which a table of pairs is mostly empty, and number of cells up to which it is
+# dense whatever the number of rows: making a small sparse array costs more than it saves.
 _CELLS_PER_ROW, _DENSE_CELLS = 5, 2**16
-# A constant where all that is left of a likelihood is what bounds it.
+# At a constant this far from 0, only the gradient of a likelihood that bounds the constant is left.
 _FAR = 300.0
 
 
@@ -69,12 +69,12 @@ class ResponseRows:
 
     @property
     def total_weight(self) -> float:
-        """Number of rows, each as often as it counts."""
+        """Sum of the weights: each row counts as often as its weight says."""
         return float(self.weight.sum()) if len(self.weight) else float(self.n_rows)
 
     @property
     def n_counted(self) -> int:
-        """The same as a whole number, 1 at least: sizes are chosen by it."""
+        """The same as a whole number, at least 1, by which sizes are chosen."""
         return max(round(self.total_weight), 1)
 
     def some(self, chosen: NDArray[np.intp]) -> ResponseRows:
@@ -142,7 +142,7 @@ class ResponseRows:
         table = self.table
         keys = pairs_of(table.n_terms) if with_pairs else []
         sizes = [len(cells) for cells in table.cells]
-        # Decided by all rows: tables of parts are added.
+        # The number of all rows decides, because the tables of the parts are added.
         pairs = {
             (d, e): PairCounts(
                 (sizes[d], sizes[e]), is_sparse=_is_sparse(sizes[d] * sizes[e], n_rows)

@@ -1,8 +1,8 @@
-"""The surrogate of Laplace's evidence near a mode, and what it says of better hyperparameters.
+"""The surrogate of Laplace's evidence near a mode, and better hyperparameters by it.
 
 The likelihood is replaced by the Gaussian working model of the mode, whose weights W move with the
-hyperparameters along a straight line (``Tilt``). What is tried of it, and whether it comes true, is
-in `dsgp.laplace.learner`.
+hyperparameters along a straight line (``Tilt``). `dsgp.laplace.learner` decides which of its steps
+are tried, and checks them by the evidence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dsgp.learning.search import Search
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats
 
-# Evaluations of a surrogate: it changes before its maximum is worth more.
+# Evaluations of one surrogate. It is replaced by the next one before its maximum is worth more.
 _EVALUATIONS = 7
 
 
@@ -49,7 +49,7 @@ class State:
 
     @property
     def rows(self) -> Rows:
-        """Rows of the working model; their scatter is a part of no comparison."""
+        """Rows of the working model; their scatter does not affect any comparison."""
         return Rows(0.0, self.mode.model.rows.n_counted, 0.0)
 
     def predicted(self, kernels: list[Kernel]) -> Floats:
@@ -59,7 +59,7 @@ class State:
 
 
 class Promise(NamedTuple):
-    """The surrogate's maximum within some distance: nats it gains, and hyperparameters there."""
+    """The surrogate's maximum within some distance: its gain in nats, and hyperparameters there."""
 
     gain: float
     kernels: list[Kernel]
@@ -76,9 +76,9 @@ def best_of_surrogate(
     state : State
     searches : list of Search, one per term
     radius : float
-        Logs of hyperparameters that it may move.
+        Largest change of the log of a hyperparameter.
     alone : bool
-        Take the determinant of terms as if independent.
+        Use the determinant of terms as if they were independent.
     tol : float
         Nats.
     unit : float
@@ -137,12 +137,12 @@ def largest_move(state: State, kernels: list[Kernel], likelihood: Likelihood) ->
 
 
 def _kept(kernel: Kernel) -> Search:
-    """Search of a kernel that stays as it is."""
+    """Return the search of a kernel that stays as it is."""
     return Search(kernel, kernel, (), 1.0, (), np.empty(0), np.empty(0))
 
 
 def _within(search: Search, kernel: Kernel, radius: float) -> Search:
-    """Keep a search within some distance of where it is."""
+    """Restrict a search to some distance from a kernel."""
     if not search.names:
         return search
     here = np.log([float(kernel.value(name) or 1.0) for name in search.names])

@@ -1,10 +1,10 @@
 """Hyperparameters by working models on every point of all axes: for functions beyond nodes.
 
-At a mode the likelihood is that of a Gaussian working model, which variational Bayes EM takes up on
-the points themselves (with one term that is exact). The mode and the model are found again in turn;
-the parameters of the likelihood are updated between. What depends on the
-hyperparameters by way of the mode's weights is left out, so that this is no ascent of Laplace's
-evidence: the best it has come to is kept.
+At a mode the likelihood is that of a Gaussian working model, whose hyperparameters are learned by
+variational Bayes EM on the points themselves (which is exact with one term). Mode and model are
+computed in turn, and the parameters of the likelihood are updated in between. The dependence of the
+mode's weights on the hyperparameters is neglected, so that Laplace's evidence need not increase:
+the best state is kept.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from dsgp.learning.vbem import vbem
 from dsgp.likelihoods import Likelihood
 from dsgp.terms import Floats, Observations
 
-# Iterations of EM on one working model: it changes before more are worth it.
+# Iterations of EM on one working model. It is replaced by the next one before more are worth their
+# time.
 _EM_STEPS = 4
-# Unconstrained parameters of a likelihood move by so much at most, from one mode to the next.
+# Largest change of an unconstrained parameter of a likelihood from one mode to the next.
 _RADIUS = 2.0
 
 Solve = Callable[[AdditiveSystem, Pair | None], Solution]
@@ -42,7 +43,7 @@ class State:
     kernels : list of kernels, one per term
     likelihood : Likelihood
     mode : Mode
-        The constant in it.
+        It includes the constant.
     value : float
         Log marginal likelihood, and the log density of the kernels' priors.
     """
@@ -55,7 +56,7 @@ class State:
 
 @dataclass(frozen=True)
 class Climb:
-    """The best state, and how it was come to.
+    """The best state, and the course of the search.
 
     Attributes
     ----------
@@ -98,11 +99,11 @@ def climb(
     tol : float
         In nats.
     max_iter : int
-        Modes at most.
+        Largest number of modes.
     unit : float
         As for ``Likelihood.limits``.
     watch : callable
-        Told the evidence at every mode.
+        Called with the evidence at every mode.
     """
     best, trace = state, [state.value]
     watch(state.value)
@@ -140,7 +141,7 @@ def _moved(
     solve: Solve,
     unit: float,
 ) -> State:
-    """Return better hyperparameters by the working model; mode and value are still the old ones."""
+    """Return better hyperparameters by the working model; mode and value are not yet updated."""
     equations = working_equations(rows, state.mode)
     starts = [
         replace(search, start=kernel, others=())

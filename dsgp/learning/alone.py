@@ -1,7 +1,7 @@
-"""Whether one term by itself explains few rows better than all terms together do.
+"""Whether a single term explains few rows better than all terms together do.
 
-Of few rows the likelihood of several terms has optima at which each explains a little of what one
-of them explains, and the rest is noise. No term gains there while the others are as they are.
+With few rows, the likelihood of several terms has optima at which each explains a little of what
+one of them explains, and the rest is noise. No term gains there while the others are fixed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from dsgp.learning.scales import (
 )
 from dsgp.terms import LOG_2PI
 
-# Rows up to which it is worth its time: a search for every term.
+# Number of rows up to which this is done: it takes a search per term.
 FEW_ROWS = 256
 # Prior variance of the other terms, as a share of the noise variance.
 _OTHERS = 1e-2
-# Nats below what all terms come to from which learning them all again may gain.
+# Learning all terms again may gain if a single term is at most this many nats below all of them.
 _SLACK = 2.0
 
 
@@ -51,7 +51,7 @@ def alone(
     Returns
     -------
     Start or None
-        None where no term by itself comes near it.
+        None if no single term comes near ``least``.
     """
     layout = equations.layout
     if layout.n_terms < 2 or equations.n_rows > FEW_ROWS:
@@ -82,7 +82,7 @@ def alone(
         return None
     term, chosen = best
     share = math.sqrt(_OTHERS * chosen.noise_variance)
-    # A variance that the user has fixed stays.
+    # A variance that the user has fixed stays as it is.
     start = [
         kernel.scaled(min(share / kernel.std, 1.0)) if moves_freely(kernel, names) else kernel
         for kernel, names in zip(kernels, free, strict=True)

@@ -1,8 +1,8 @@
-"""Curvature of the log marginal likelihood by the logs of hyperparameters, nearly.
+"""Approximate curvature of the log marginal likelihood by the logs of hyperparameters.
 
 The average of the observed and the expected information (Gilmour, Thompson and Cullis 1995): with
 P the inverse of the covariance of the targets, its entries are ½ yᵀP K′ᵢ P K′ⱼ P y. Traces cancel,
-so that a solve a parameter is all it costs once the mean is known.
+so that it costs only one solve per parameter once the mean is known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def average_information(
     by_term = {d: posterior.directions(d) for d, _ in free}
     for column, (d, name) in enumerate(free):
         directions[posterior.basis.parts[d], column] = by_term[d][name]
-    # What the residuals of the rows are to the nodes is the weights themselves.
+    # At the nodes, the counterpart of the residuals of the rows are the weights themselves.
     directions[:, -1] = posterior.weights
     solved = posterior.solve(directions)
     out = directions.T @ (directions - solved)

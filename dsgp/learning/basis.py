@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, issparse, vstack
 from dsgp.additive import TwoWayTables
 from dsgp.terms import Cells, Floats
 
-# Share of entries that a coupling to an eliminated term has at most to be kept sparse.
+# A coupling to an eliminated term is kept sparse up to this share of nonzero entries.
 _SPARSE = 0.15
 
 
@@ -115,7 +115,7 @@ class Basis:
     def between(self, d: int, table: Any, e: int) -> Floats:
         """C_dᵀ times a table of the bins of two terms times C_e."""
         left, right = self.splines[d], self.splines[e]
-        # The product with a sparse table comes first; of two dense ones the cheaper.
+        # The product with a sparse table comes first; if both are dense, the cheaper one.
         if right is not None and (left is None or table.shape[0] <= table.shape[1]):
             table, right = table @ right, None
         table = table if left is None else (table.T @ left).T

@@ -1,6 +1,6 @@
-"""Structure within the bins of a column, which a table that is summed by these has lost.
+"""Structure within the bins of a column, which a table of sums by these bins no longer has.
 
-As ``learning.scales`` with residuals, but before there is a model: with targets, by parts of bins.
+Like ``learning.scales`` for residuals, but before there is a model: for targets, by parts of bins.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from scipy.stats import chi2
 from dsgp.learning.scales import FEWEST_DIFFERENCES, SIGNIFICANCE
 from dsgp.terms import Floats
 
-# Bins must resolve the finest scale with this share of the strongest differences within bins, by so
-# many bins a block.
-_FELT = 0.1
+# Bins must resolve the finest scale whose differences within bins are at least this share of the
+# strongest ones, by this many bins per block.
+_STRONG = 0.1
 _BINS_PER_BLOCK = 2
 _ROUNDING = 1e-10
 _TINY = np.finfo(float).tiny
-# Rows of a bin whose scatter around its line says something.
+# A bin with more rows than this has a meaningful scatter around its line.
 _FEWEST_ROWS = 3
 
 
@@ -64,7 +64,7 @@ def bins_too_wide(
     slope = np.sum(rest * position, axis=1) / spread
     rest = rest - moment * slope[:, None]
     left = squares - total * mean**2
-    # What rounding leaves of targets far from 0 is no variance.
+    # Rounding errors of targets far from 0 do not count as variance.
     varies = (left > _ROUNDING * total * mean**2) & (n_rows > _FEWEST_ROWS)
     noise = np.maximum(left - slope**2 * spread, _ROUNDING * left) / np.maximum(n_rows - 2, 1)
     n_levels = n_cells.bit_length() - 1
@@ -88,5 +88,5 @@ def bins_too_wide(
         moment = moment[:, ::2] + moment[:, 1::2]
     if not significant or amplitudes.max() <= 0:
         return 1
-    finest = int(np.argmax(amplitudes >= _FELT * amplitudes.max()))
+    finest = int(np.argmax(amplitudes >= _STRONG * amplitudes.max()))
     return _BINS_PER_BLOCK * n_cells // 2**finest

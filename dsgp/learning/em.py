@@ -1,12 +1,12 @@
 """Variational EM for additive models as the paper has it (Gilboa et al., section "gpvb").
 
-The posterior is approximated as in ``vbem``, and the E-step is the same. Its M-step takes of each
-term the expected sufficient statistics of its chain of states, and maximises the expected log
-density of that chain in lengthscale and variance, with the states as they are. The bound never
-falls, and its steps are short: n states of m components determine the variance of what moves them
-to a relative sqrt(2 / (n m)), however little the targets say of it, so that a step is a share of
-what is missing that falls as 1 / n. ``vbem`` maximises the bound of a term itself, with the states
-integrated out: the same optima, in a fraction of the iterations.
+The posterior is approximated as in ``vbem``, and the E-step is the same. The M-step uses the
+expected sufficient statistics of each term's chain of states, and maximises the expected log
+density of that chain in lengthscale and variance, with the states fixed. The bound never falls, and
+its steps are short: n states of m components determine the variance of the process noise to a
+relative sqrt(2 / (n m)), however little informative the targets are, so that the share of the
+remaining distance that a step covers falls as 1 / n. ``vbem`` maximises the bound of a term itself,
+with the states integrated out: the same optima, in a fraction of the iterations.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from dsgp.terms import Axis, Cells, ExpectedChain, Floats, Posterior
 
 _M_STEP = 2e-5  # seconds of compiled work per point
 _M_STEP_ITERATIONS = 10
-# A term moves on at this share of the gradient that its M-step starts with.
+# The M-step of a term ends at this share of its initial gradient.
 _M_STEP_SHARE = 0.02
-# In the log of a lengthscale: how far away the gradient is seen for a second derivative.
+# Step in the log of a lengthscale for the second derivative by a difference of gradients.
 _AHEAD = 1e-3
-# Of the bulk of a column: lengthscales to start from.
+# Initial lengthscales, relative to the width of the bulk of the rows.
 _WIDTHS = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05)
-# A log this close to a bound of its search is there.
+# The log of a parameter is at its bound if it is this close to it.
 _EDGE = 1e-9
-# Rows up to which the noise has to meet the tolerance as it stands, as by ``marginal``.
+# Up to this number of rows the noise has to meet the tolerance as it is; beyond, its slope is
+# scaled as in ``marginal``.
 _FEW_ROWS = 50
 
 
@@ -85,7 +86,7 @@ def em(
             (state.solution.mean, state.solution.dual),
         )
         if found.bound < state.bound:
-            # Rounding, or a solve that had to stop early, is more than what there was to gain.
+            # Rounding, or a solve that had to stop early, exceeds what there was to gain.
             break
         state = found
         trace.append(state.bound)
@@ -117,9 +118,9 @@ def require_chains(layout: Layout, kernels: list[Kernel]) -> None:
 
 
 def _starts(searches: list[Search]) -> list[list[Kernel]]:
-    """Kernels of all terms to start from: the same multiple of the width of each column.
+    """Initial kernels of all terms: the same multiple of the width of each column.
 
-    Lengthscales that were given stay.
+    Lengthscales that were given are kept.
     """
     starts: list[list[Kernel]] = []
     for width in _WIDTHS:
@@ -185,7 +186,7 @@ def _steepest(
 
 
 def _is_stuck(value: float, slope: float, lower: float, upper: float) -> bool:
-    """Whether a bound of its log keeps a parameter from where its slope leads."""
+    """Whether a parameter is at a bound of its log that its slope points beyond."""
     log_value = math.log(value)
     return log_value >= upper - _EDGE if slope > 0 else log_value <= lower + _EDGE
 
@@ -198,9 +199,11 @@ def maximise_expected(search: Search, chain: ExpectedChain) -> Kernel:
     and nearly the same for any ℓ. The result is never worse than the kernel it starts from.
     """
     m = chain.kernel.order
-    unit = 0.5 * m * len(chain.tau)  # how sharply the log of the intensity is known
+    # How precisely the log of the intensity is known.
+    unit = 0.5 * m * len(chain.tau)
     origin = np.log([float(chain.kernel.value(name) or 1.0) for name in search.names])
-    basis = np.eye(len(origin))  # from what is searched to the logs of the parameters
+    # From the parameters of the search to the logs of the kernel's parameters.
+    basis = np.eye(len(origin))
     if len(origin) == 2:
         basis[search.names.index("variance"), search.names.index("lengthscale")] = 2 * m - 1
     best: tuple[float, Floats] = (-math.inf, origin)
@@ -213,14 +216,14 @@ def maximise_expected(search: Search, chain: ExpectedChain) -> Kernel:
         if density.value > best[0]:
             best = (density.value, logs)
         gradient = np.array([density.by_log[name] for name in search.names])
-        # Beyond its bounds a parameter stays there.
+        # A parameter stays at a bound that it would cross.
         inside = (logs >= search.lower) & (logs <= search.upper)
         return -density.value / unit, -(basis.T @ (gradient * inside)) / unit
 
     here = np.zeros(len(origin))
     start = loss(here)[1]
     if "lengthscale" in search.names:
-        # Scaled so that the loss is as bent along it as along the other.
+        # Scaled so that the curvature of the loss is the same in both directions.
         along = search.names.index("lengthscale")
         ahead = here.copy()
         ahead[along] = _AHEAD

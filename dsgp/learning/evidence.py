@@ -3,7 +3,7 @@
     −½ [N log 2πσ² − Σ log w + log det(I + K̃ G / σ²) + (yᵀWy − bᵀF) / σ²]
 
 with the statistics G and b of the nodes (`dsgp.learning.basis`) and the posterior mean F there
-costs one Cholesky factor of size Σ M_d: no row and no bin is looked at again.
+costs one Cholesky factor of size Σ M_d, whatever the number of rows and bins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dsgp.learning.basis import Nodes
 from dsgp.learning.node_posterior import NodePosterior
 from dsgp.terms import LOG_2PI, Floats
 
-# Rows that the degrees of freedom leave, as a share, while the noise is updated.
+# Smallest share of the rows that the degrees of freedom leave in an update of the noise.
 _LEAST_LEFT = 0.05
 
 
@@ -58,7 +58,7 @@ def evidence(
 ) -> Evidence:
     """Compute the log marginal likelihood, its gradient and the mean at the nodes.
 
-    ``alone`` takes the determinant of the terms as if independent.
+    ``alone`` uses the determinant of the terms as if they were independent.
     """
     posterior = NodePosterior(nodes, kernels, noise_variance)
     fit = float(np.sum(posterior.whitened * posterior.weights))

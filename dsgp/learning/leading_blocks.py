@@ -1,7 +1,7 @@
 """Cholesky factors of matrices whose leading part is block diagonal, and their inverses.
 
-Curves of a group meet no row of each other, so that their nodes come first and cost what each of
-them costs: of n nodes in k curves the share that factor and inverse take falls from n³ to n³/k².
+Curves of a group share no row, so that their nodes come first and each curve has a block of its
+own: for n nodes in k curves, the cost of factor and inverse falls from n³ to n³/k².
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cholesky(matrix: Floats, pieces: list[slice]) -> Floats:
 
 def inverse(factor: Floats, pieces: list[slice]) -> Floats:
     """Inverse of such a factor, zeros above."""
-    if not len(factor):  # LAPACK takes no empty matrix
+    if not len(factor):  # LAPACK does not accept an empty matrix
         return factor
     if len(pieces) < 2:
         return lapack.dtrtri(factor, lower=1)[0]

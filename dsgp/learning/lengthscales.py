@@ -1,4 +1,4 @@
-"""Lengthscales far from an optimum that was found: whether one of them is better.
+"""Whether a lengthscale far from the optimum of a search is better.
 
 For structure finer than anything tried see `dsgp.learning.scales`.
 """
@@ -14,9 +14,9 @@ from dsgp.kernels import Kernel
 from dsgp.learning.search import Search
 from dsgp.terms import Floats, Observations
 
-# Lengthscales tried for every single term at the optimum, in widths of the bulk of its rows.
+# Lengthscales tried for each single term at the optimum, in widths of the bulk of its rows.
 _SCAN = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-SCAN_GAIN = 1.0  # nats worth another search
+SCAN_GAIN = 1.0  # smallest gain, in nats, for which a search is repeated
 
 
 def other_lengthscales(
@@ -26,10 +26,10 @@ def other_lengthscales(
     kernels: list[Kernel],
     noise_variance: float,
 ) -> list[Kernel]:
-    """Try lengthscales far from the optimum for every single term, the other terms as they are.
+    """Try lengthscales far from the optimum for every single term, with the other terms fixed.
 
-    By the 1-D marginal likelihood of the term's partial residual; ``mean`` is that at the bins,
-    (Σ n_bins,).
+    They are compared by the 1-D marginal likelihood of the term's partial residual; ``mean`` is the
+    posterior mean at the bins, (Σ n_bins,).
     """
     fit = tables.multiply(mean[None])[0]
     better = list(kernels)
@@ -38,7 +38,7 @@ def other_lengthscales(
             continue
         part = slice(tables.offsets[d], tables.offsets[d + 1])
         weight = tables.weights[d]
-        # A bin whose rows all have weight 0 says nothing.
+        # A bin whose rows all have weight 0 is not informative.
         rest = (tables.information[d] - fit[part]) / np.where(weight > 0, weight, 1.0)
         target = rest + mean[part]
         value = partial(
@@ -50,8 +50,8 @@ def other_lengthscales(
             length = factor * search.width
             if not search.allows("lengthscale", length):
                 continue
-            # A term that has shrunk to nothing gains by no lengthscale unless its variance comes
-            # back.
+            # A term that has shrunk to nothing gains from no lengthscale unless its variance is
+            # reset.
             for start in (kernel, search.start) if "variance" in search.names else (kernel,):
                 tried = start.with_parameters(lengthscale=length)
                 if (found := value(tried)) > best_value:

@@ -1,15 +1,15 @@
 """Hyperparameters by the marginal likelihood, from sufficient statistics.
 
-What is maximised is the log marginal likelihood of the model at its nodes (``learning.evidence``),
-and the log densities of the priors that kernels have.
+The log marginal likelihood of the model at its nodes (``learning.evidence``) is maximised, plus the
+log densities of the priors that kernels have.
 
 It is the collapsed bound of Titsias (2009) without its trace term, and with the nodes' spline in
 the place of the kernel's own interpolation, which would have to be computed again for every
 lengthscale. The trace term, W/(2σ²) times the prior variance that the nodes do not represent, is
 not maximised because it would push every function towards longer lengthscales as soon as N is large
 (docs/mathematics.md has the figures). Instead it is measured at the optimum, and terms get more
-nodes until what they do not represent is far below the noise; where that takes more nodes than
-there is a budget for, the result says so (``resolved``) and the caller should learn otherwise.
+nodes until what they do not represent is far below the noise; where that takes more nodes than the
+budget allows, the result says so (``resolved``) and the caller should use another learner.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from dsgp.learning.search import Search
 from dsgp.terms import Floats
 
 _SCANS = 3
-# Nats by which other lengthscales may begin below what was found. Where bins promise a gain and the
-# nodes see such a loss, the nodes are too few for them, and the search only comes back.
+# Other lengthscales may begin this many nats below the optimum. If bins promise a gain and the
+# nodes show a larger loss, the nodes are too few to represent them, and the search would only
+# return.
 _FAR = 20.0
-# Largest first step in logs: from a start, where long steps end at other optima, and from where
-# fewer nodes had theirs.
+# Largest first step in logs: from initial values, from which long steps lead to other optima, and
+# from the optimum with fewer nodes.
 _RADIUS, _RADIUS_AGAIN = 0.5, 1.0
-# Nats that a step must promise, as a share of the slope per unit at which a search ends.
+# A step must promise this many nats per unit of the tolerance of the gradient.
 _ENOUGH = 0.01
-# Times the tolerance of a first search, of which only the number of nodes is of interest.
+# Factor on the tolerance of a first search, which only determines the number of nodes.
 _ROUGHER = 100.0
-# Nats that a search from other lengthscales has gained, below which it came back.
+# If a search from other lengthscales gains fewer nats, it has returned to the same optimum.
 _GAIN = 0.1
-# Updates of the noise alone before anything else moves (it is the parameter known best), and the
-# share of it below which one changes nothing.
+# Updates of the noise alone before anything else changes (it is the best known parameter), and the
+# relative change at which they end.
 _NOISE_UPDATES = 4
 _SAME_NOISE = 0.05
 
@@ -68,10 +69,10 @@ class Learned:
     n_nodes : list of int
         Nodes of each term.
     open_variance : list of float
-        Prior variance of each term that its nodes leave open, averaged over the rows, as a share of
-        the noise variance: the trace term of the bound is N/2 times their sum.
+        Prior variance of each term that its nodes do not represent, averaged over the rows, as a
+        share of the noise variance: the trace term of the bound is N/2 times their sum.
     resolved : bool
-        Whether that is small enough to rely on.
+        Whether that is small enough for the result to be used.
     """
 
     kernels: list[Kernel]
@@ -86,7 +87,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Tilt:
-    """What is added to the evidence of a working model so that its gradient is another one's.
+    """A linear function that corrects the gradient of a working model's evidence.
 
     Attributes
     ----------
@@ -133,11 +134,12 @@ class _Objective:
         self.of_priors: list[dict[str, tuple[float, float]]] = []
         self.best: tuple[float, Floats] | None = None
         """Value and mean of the best evaluation of a search."""
-        # The first step of L-BFGS-B is as long as the gradient, up to the bounds: of 10⁸ rows it
+        # The first step of L-BFGS-B is as long as the gradient, up to the bounds: with 10⁸ rows it
         # would end in a corner where float64 fails.
         self.size = 1.0
         self.free = [(d, name) for d, search in enumerate(searches) for name in search.names]
-        # The noise has N/2 for its curvature, the other parameters about their degrees of freedom.
+        # The curvature by the log of the noise is N/2, that of the other parameters about their
+        # degrees of freedom.
         self.scale = np.ones(len(self.free) + 1)
         self.scale[-1] = math.sqrt(max(rows.n_rows / 50.0, 1.0))
         lower = [b for search in searches for b in search.lower] + [self.noise_bounds[0]]
@@ -164,7 +166,7 @@ class _Objective:
         except LinAlgError:
             if not self.trace:
                 raise
-            # A step too far for float64: the line search comes back.
+            # The step was too long for float64: the line search shortens it.
             return 2 * abs(self.trace[0]) * self.size, np.zeros_like(x)
         return value * self.size, gradient * self.size
 
@@ -249,7 +251,7 @@ def marginal(
     max_iter : int
         Iterations of a search.
     watch : callable
-        Told the value at every evaluation.
+        Called with the value at every evaluation.
     counts : list of int, optional
         Nodes of each term to begin with; see ``enough_nodes``.
     """
@@ -270,7 +272,7 @@ def marginal(
             if abs(noise_variance / before - 1) < _SAME_NOISE:
                 break
         radius = _RADIUS_AGAIN if evaluations else _RADIUS
-        # Where nodes will not do, that shows long before all digits are there.
+        # A rough search is enough to show that there are too few nodes.
         best = _newton(objective, kernels, noise_variance, _ROUGHER * tol, max_iter, radius)
         more, open_variance = _wanted(tables, basis, counts, best)
         if more == counts:
@@ -287,7 +289,7 @@ def marginal(
     return Learned(
         kernels=kernels,
         noise_variance=noise_variance,
-        trace=objective.trace,  # values for other nodes do not compare
+        trace=objective.trace,  # values with other nodes are not comparable
         evaluations=evaluations,
         converged=best.converged,
         n_nodes=[len(nodes) for nodes in basis.cells],
@@ -297,7 +299,7 @@ def marginal(
 
 
 def _open_of_resolved(tables: TwoWayTables, open_variance: list[float]) -> float:
-    """What terms leave open that must not leave anything open."""
+    """Sum of the variances not represented, over terms that must represent all of theirs."""
     return sum(
         left for left, cells in zip(open_variance, tables.cells, strict=True) if cells.is_resolved
     )
@@ -346,7 +348,7 @@ def _require_finite(result: Evidence) -> None:
 
 def _value(kernel: Kernel, name: str) -> float:
     value = kernel.value(name)
-    assert value is not None  # kernels of a search are complete
+    assert value is not None  # all parameters of kernels in a search have values
     return value
 
 
@@ -369,7 +371,7 @@ def _newton(
     max_iter: int,
     radius: float = _RADIUS,
 ) -> Optimum:
-    """Search by the average information; by L-BFGS from where that does not get on."""
+    """Search by the average information, then by L-BFGS if that makes no further progress."""
     lower, upper = objective.bounds / objective.scale
     objective.best = None
     found = trust_region(
@@ -404,7 +406,7 @@ def _search(
         bounds=objective.bounds.T,
         options={"maxiter": max_iter, "gtol": tol * objective.size, "ftol": 1e-14, "maxcor": 20},
     )
-    # A line search that ends where rounding hides what is left is no failure.
+    # A line search that stops because rounding hides the remaining gain has not failed.
     small = np.abs(found.get("jac", np.zeros(1))).max(initial=0.0) <= 100 * tol * objective.size
     done = found.get("nit", 0) < max_iter and (bool(found.success) or bool(small))
     value = -float(found.fun) / objective.size
@@ -423,6 +425,6 @@ def maximise(
     max_iter: int,
     tilt: Tilt | None = None,
 ) -> Optimum:
-    """Maximise the marginal likelihood on nodes that are given, from a start."""
+    """Maximise the marginal likelihood on given nodes, from an initial value."""
     objective = _Objective(nodes, rows, searches, noise_bounds, lambda value: None, tilt)
     return _search(objective, kernels, noise_variance, tol, max_iter)

@@ -11,19 +11,21 @@ from scipy.linalg import cho_factor, cho_solve
 
 from dsgp.terms import Floats
 
-# Largest change of a parameter in a step, ever.
+# Largest change of a parameter in any step.
 _LARGEST_RADIUS = 4.0
-# Below, steps do no better than rounding.
+# With a smaller radius, steps only follow rounding errors.
 _SMALLEST_RADIUS = 1e-6
-# Decrease as a share of what the model promised: what is too little, and what is plenty.
+# Decrease as a share of what the model promised: below the first the radius shrinks, above the
+# second it grows.
 _POOR, _GOOD = 0.25, 0.75
-# Added to the diagonal of the curvature, as a share of it and as such.
+# Added to the diagonal of the curvature: a share of it, and a constant.
 _RIDGE = 1e-8
 _LEAST_CURVATURE = 0.1
 # Rounding errors of the function, as a share of it.
 _ROUNDING = 1e-14
 _ROUNDS = 30
-# Steps that correct the model, and the least share of its curvature that they may say.
+# Number of past steps that correct the model, and the smallest share of its curvature that the
+# gradients must show along a step.
 _PAIRS = 3
 _LEAST_ALONG = 0.02
 
@@ -55,14 +57,14 @@ def trust_region(
     Parameters
     ----------
     function : callable
-        Value and gradient; where the value is no number the step was too long.
+        Returns value and gradient; a value that is not finite means that the step was too long.
     curvature : callable
         Positive semi-definite matrix near the Hessian, where ``function`` was called last.
     start, lower, upper : ndarray of shape (q,)
     tol : ndarray of shape (q,)
-        Slopes, of those that point within the bounds, at which the search ends.
+        The search ends when all slopes that point within the bounds are below these.
     enough : float
-        What a step has to promise; with less the search ends too.
+        The search also ends when a step promises a smaller decrease.
     radius : float
         Largest change of a parameter in the first step.
     max_iter : int

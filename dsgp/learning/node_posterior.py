@@ -17,8 +17,8 @@ from dsgp.learning.basis import Nodes
 from dsgp.learning.prior_factors import Blocks, Scalar, factor_of, moved
 from dsgp.terms import Floats
 
-# Pairs of numbers within the columns of a sparse coupling, as a share of those of its numbers with
-# all rows, up to which loops over pairs are quicker than products.
+# Loops over pairs of entries within the columns of a sparse coupling are faster than matrix
+# products up to this number of pairs, as a share of the products' multiplications.
 _THIN = 0.3
 
 
@@ -47,7 +47,7 @@ class NodePosterior:
         self.basis = nodes.basis
         kept, cells = [(d, self.basis.parts[d]) for d in self.basis.kept], self.basis.cells
         self.lowers = {d: factor_of(kernels[d], cells[d]) for d, _ in kept}
-        # Its lower triangle alone: what is above stays 0.
+        # Only its lower triangle is used: the part above stays 0.
         matrix = np.zeros(nodes.matrix.shape)
         for d, part in kept:
             self.lowers[d].whiten_lower(matrix, nodes.matrix, part)
@@ -137,7 +137,7 @@ class NodePosterior:
         return np.concatenate([first, second])
 
     def _solve_kept(self, whitened: Floats) -> Floats:
-        if not len(whitened):  # LAPACK takes no empty matrix
+        if not len(whitened):  # LAPACK does not accept an empty matrix
             return whitened
         return lapack.dpotrs(self._factor, whitened, lower=1)[0]
 
@@ -182,7 +182,7 @@ class NodePosterior:
             coupled = np.empty(self._coupling.shape[1])
             quadratic_forms(*_columns(self._coupling), self.inverse, coupled)
         elif issparse(self._coupling):
-            # U vectors of M numbers, of which those that meet a row count.
+            # U vectors of M numbers, of which only those at nonzero entries are used.
             coupled = self._coupling.multiply(self.inverse @ self._coupling).sum(axis=0)
         else:
             coupled = np.einsum("ku,ku->u", self._coupling, self.inverse @ self._coupling)

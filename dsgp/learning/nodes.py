@@ -17,18 +17,20 @@ from dsgp.learning.basis import Basis
 from dsgp.learning.prior_factors import JITTER, prior_factor
 from dsgp.terms import Cells
 
-# Nodes a term begins with, by the order of its kernel, and all terms together at most: a Cholesky
-# factor of that size takes some 50 ms.
+# Initial number of nodes of a term, by the order of its kernel, and the largest number for all
+# terms together. A Cholesky factor of that size takes about 50 ms.
 NODES = {1: 64, 2: 64, 3: 40, 4: 32}
 ALL_NODES = 1200
-# Prior variance that the nodes of all terms leave open, as a share of the noise variance.
+# Prior variance that the nodes of all terms may fail to represent, as a share of the noise
+# variance.
 RESOLUTION = 2e-2
-# What a term leaves open beyond its share of that is worth more nodes from here on.
+# A term gets more nodes if it exceeds its share of that by this factor.
 _WORTH = 1.5
-# Cells of a term that are worth eliminating, and nodes of all other terms that a factor is made of.
+# Number of cells of a term from which it is worth eliminating.
 _ELIMINATED = 64
-# Nodes of a curve at least.
+# Smallest number of nodes of a curve.
 _FEWEST = 8
+# Largest number of nodes of all terms that are not eliminated, for which a factor is computed.
 MOST_NODES = 2600
 
 
@@ -37,7 +39,7 @@ def open_variances(
 ) -> list[float]:
     """Prior variance given the nodes, averaged over the rows, as a share of the noise variance.
 
-    Between the means of the bins, and within the bins.
+    It is the sum of the variance between the means of the bins and that within the bins.
     """
     found = []
     for d, (nodes, bins, weight, squares, kernel) in enumerate(
@@ -53,15 +55,15 @@ def open_variances(
             held[piece] = np.sum(features**2, axis=0)
             variance[piece] = kernel.diagonal(own.points)
         left = np.maximum(variance - held - 2 * JITTER * variance, 0.0)
-        left += bins.left_open(kernel, squares)
-        # The weights of confident rows may all vanish.
+        left += bins.variance_within_bins(kernel, squares)
+        # If all rows are fitted with certainty, all weights may be 0.
         total = max(float(np.sum(weight)), np.finfo(float).tiny)
         found.append(float(np.sum(weight * left)) / total / noise_variance)
     return found
 
 
 def first_nodes(kernels: list[Kernel], tables: TwoWayTables | None = None) -> list[int]:
-    """Nodes that the terms begin with; cells that are no points of a line are all nodes."""
+    """Initial numbers of nodes; of cells that are not points of a line, all are nodes."""
     if tables is None:
         most = max(8, ALL_NODES // (2 * max(len(kernels), 1)))
         return [min(NODES[kernel.order], most) for kernel in kernels]
@@ -83,7 +85,7 @@ def spread_nodes(
 
 
 def are_too_many(cells: Sequence[Cells]) -> bool:
-    """Whether levels and curves are more than a factor of all nodes can be made of.
+    """Whether levels and curves are more than the nodes for which a factor is feasible.
 
     The largest term of levels is eliminated, and does not count.
     """
@@ -97,7 +99,7 @@ def has_too_many_levels(cells: Sequence[Cells]) -> bool:
 
 
 def _fewest_nodes(cells: Sequence[Cells]) -> int:
-    """Nodes of all terms at least."""
+    """Smallest number of nodes of all terms together."""
     return sum(
         min(len(term), _FEWEST * term.n_lines) if term.is_interpolated else len(term)
         for term in cells
@@ -110,7 +112,7 @@ def eliminated_of(tables: TwoWayTables) -> int | None:
 
 
 def eliminated_among(cells: Sequence[Cells]) -> int | None:
-    """The term that is worth eliminating: of cells whose prior is diagonal, the one with most."""
+    """The term that is worth eliminating: among those with a diagonal prior, the largest."""
     sizes = [len(bins) if bins.is_diagonal else 0 for bins in cells]
     largest = int(np.argmax(sizes)) if sizes else 0
     return largest if sizes and sizes[largest] >= _ELIMINATED else None
@@ -136,15 +138,15 @@ def enough_nodes(
 def more_nodes(
     tables: TwoWayTables, counts: list[int], kernels: list[Kernel], open_variance: list[float]
 ) -> list[int]:
-    """More nodes for the terms that leave too much open, within the budget.
+    """More nodes for the terms whose nodes represent too little, within the budget.
 
-    What M nodes leave open falls like M^(−2ν).
+    The variance that M nodes do not represent falls like M^(−2ν).
     """
     share = RESOLUTION / max(len(counts), 1)
     granted = list(counts)
     free = [d for d in range(len(counts)) if tables.cells[d].is_interpolated]
     left = ALL_NODES - sum(counts[d] for d in free)
-    # Those that need them most come first.
+    # The terms that need nodes most come first.
     for d in np.argsort(open_variance)[::-1]:
         n_bins, excess = len(tables.cells[d]), open_variance[d] / share
         if excess <= _WORTH or counts[d] >= n_bins or not tables.cells[d].is_resolved:

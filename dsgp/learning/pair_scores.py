@@ -1,4 +1,4 @@
-r"""What an interaction of two columns would gain, from a two-way table of what a model leaves.
+r"""What an interaction of two columns would gain, from a two-way table of a model's residuals.
 
 A table holds, for each pair of coarse bins, the precision n of its rows and their score s, the
 derivative of the log likelihood by f: Σ w/σ² and Σ w (y − f)/σ² with Gaussian noise. An interaction
@@ -7,10 +7,10 @@ independent with variance v, so that with M = Φᵀ diag(n) Φ = Q diag(m) Qᵀ 
 
 .. math:: L(v) = \tfrac12 \sum_i \Bigl( \frac{v c_i^2}{1 + v m_i} - \log(1 + v m_i) \Bigr)
 
-is the gain of log marginal likelihood, all else as it is. Main effects are already subtracted,
-which leaves scores of less variance than M where columns are correlated: gains are rather too
-small. What they are with main effects of the two columns unknown follows from the same table: with
-Z the indicators of the bins of each column, and all but what they span,
+is the gain of log marginal likelihood, with all else fixed. Main effects are already subtracted,
+which leaves scores of less variance than M where columns are correlated: gains are somewhat too
+small. The gain with unknown main effects of the two columns follows from the same table: with Z the
+indicators of the bins of each column, whose span is projected out,
 
 .. math:: M = \Phi^\top (N - N Z (Z^\top N Z)^+ Z^\top N) \Phi, \quad
           c = Q^\top \Phi^\top (s - N Z (Z^\top N Z)^+ Z^\top s).
@@ -28,13 +28,14 @@ from scipy.linalg import eigh
 from dsgp.kernels import CentredProduct, Independent, Kernel, Margin, Matern52
 from dsgp.terms import Floats
 
-# Lengthscales of smooth columns that are tried, in shares of their rows: a hump, and finer waves.
+# Lengthscales tried for smooth columns, in shares of their rows: one for a single hump, one for
+# finer waves.
 _SCALES = (0.6, 0.15)
-# Share of a column's prior variance that its features hold.
+# Share of a column's prior variance that its features represent.
 _HELD = 0.98
-# Of the precision of main effects, as a share of the largest: with less they are not told apart.
-_TOLD = 1e-10
-# Prior variances that are tried, in units of what the rows tell of one feature.
+# Main effects whose precision is below this share of the largest are not determined by the rows.
+_DETERMINED = 1e-10
+# Prior variances tried, in units of the precision of the rows on one feature.
 _RATIOS = np.geomspace(1e-4, 1e4, 49)
 
 
@@ -55,7 +56,7 @@ class PairedColumn:
     def features(self) -> list[Floats]:
         """Features at the bins, (n_bins, n_features), for each of ``_SCALES``; one of levels."""
         filled = self.shares > 0
-        # Along a smooth column bins are where their rows are among all rows.
+        # The position of a bin along a smooth column is the share of rows below its middle.
         places = np.cumsum(self.shares) - self.shares / 2
         points = np.arange(float(len(self.shares))) if self.is_level else places
         margin = Margin(tuple(points[filled]), tuple(self.shares[filled]))
@@ -69,7 +70,7 @@ class PairedColumn:
         return out
 
 
-# A margin for a side that is not used.
+# The margin of the side that is not used.
 _ANY = Margin((0.0, 1.0), (0.5, 0.5))
 
 
@@ -99,7 +100,7 @@ def gain(
     first, other : sequence of ndarray
         Features of each column, one array a scale.
     main_effects_known : bool
-        Take main effects as they are; else they are unknown, with a flat prior.
+        Treat main effects as known; otherwise they are unknown, with a flat prior.
 
     Returns
     -------
@@ -133,8 +134,8 @@ class _MainEffects(NamedTuple):
         rows, columns = precision.sum(axis=1), precision.sum(axis=0)
         normal = np.block([[np.diag(rows), precision], [precision.T, np.diag(columns)]])
         values, vectors = eigh(normal, check_finite=False)
-        told = values > _TOLD * max(float(values[-1]), np.finfo(float).tiny)
-        half = vectors[:, told] / np.sqrt(values[told])
+        determined = values > _DETERMINED * max(float(values[-1]), np.finfo(float).tiny)
+        half = vectors[:, determined] / np.sqrt(values[determined])
         return cls(half, half.T @ np.concatenate([score.sum(axis=1), score.sum(axis=0)]))
 
     def shared(self, precision: Floats, first: Floats, other: Floats) -> Floats:
@@ -152,7 +153,7 @@ def effect(
     *,
     main_effects_known: bool = True,
 ) -> Floats:
-    """Posterior mean of the interaction that gains most, in each pair of bins, all else as it is.
+    """Posterior mean of the interaction that gains most, in each pair of bins, with all else fixed.
 
     Φ₁ B Φ₂ᵀ with vec B = (M + I / v)⁻¹ Q c, at the scales and the variance v of ``gain``.
 
@@ -202,7 +203,7 @@ def _gain(
     if largest <= 0:
         return 0.0, 0.0
     variances = _RATIOS / largest
-    told = 1.0 + np.outer(variances, values)
-    gains = 0.5 * np.sum(variances[:, None] * c**2 / told - np.log(told), axis=1)
+    ratios = 1.0 + np.outer(variances, values)  # of prior to posterior variances
+    gains = 0.5 * np.sum(variances[:, None] * c**2 / ratios - np.log(ratios), axis=1)
     at = int(np.argmax(gains))
     return max((float(gains[at]), float(variances[at])), (0.0, 0.0))

@@ -10,7 +10,7 @@ from scipy.linalg import LinAlgError, lapack
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Floats
 
-# Of the diagonal of a prior, added to it.
+# Share of the diagonal of a prior that is added to it.
 JITTER = 1e-9
 
 

@@ -1,12 +1,12 @@
-"""Structure at scales where the search for hyperparameters has not looked.
+"""Structure at scales that the search for hyperparameters has not covered.
 
 The learners start at lengthscales of the column's width, on few nodes: a function that goes up and
-down a hundred times is noise to them, and the likelihood is flat around there. What they leave
-behind shows in the residuals. *Screen*: along each axis, neighbouring blocks of 1, 2, 4, … points
+down a hundred times is noise to them, and the likelihood is flat around there. What they miss is
+left in the residuals. *Screen*: along each axis, neighbouring blocks of 1, 2, 4, … points
 have means that differ by noise alone if nothing is left (Haar's wavelets, O(n) for all scales).
 *Scan*: where they differ by more, the exact likelihood along the axis is computed for lengthscales
 from the spacing of the points to the width of the column. Curves of several levels are one axis,
-and no block is of two. What bins hide is seen by ``learning.bin_widths``.
+and no block spans two of them. ``learning.bin_widths`` looks for structure within bins.
 """
 
 from __future__ import annotations
@@ -24,30 +24,32 @@ from dsgp.additive import Equations
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Codes, DenseCells, Floats, Observations
 
-# Probability that the screen stops at white noise, for all scales and terms together.
+# Significance level of the screen, for all scales and terms together, if the residuals are white
+# noise.
 SIGNIFICANCE = 1e-3
-# Differences of blocks that a scale needs at least.
+# Smallest number of differences of blocks at a scale that is tested.
 FEWEST_DIFFERENCES = 4
-# Nats that a lengthscale must gain by the scan, the other terms as they are.
+# Smallest gain of a lengthscale in the scan, in nats, with the other terms fixed.
 LEAST_GAIN = 5.0
-# Kernels that are changed before all terms are learned again.
+# Largest number of kernels that are changed before all terms are learned again.
 _MOST_CHANGES = 32
-# Lengthscales tried per octave; factor between the ratios of variance to noise that are tried.
+# Lengthscales tried per octave, and the factor between the ratios of variance to noise that are
+# tried.
 _PER_OCTAVE = 2
 _RATIO_STEP = 4.0
 _SMALLEST_RATIO, _LARGEST_RATIO = 1e-6, 1e6
 _SMALLEST_START = 1e-2
-# The shortest lengthscale worth trying, in distances of the blocks that differ.
+# The shortest lengthscale tried, in distances of the blocks that differ.
 _SHORTER = 0.25
-# Lengthscales of an axis of no more points are tried whatever the screen says: of few points it can
-# tell little, and trying costs as little. A clear wave that was taken for noise varies least
-# between neighbours, and is seen by blocks of a quarter of its period only.
+# On axes of at most so many points, lengthscales are tried whatever the result of the screen: it
+# has little power with few points, and trying is cheap. A clear wave that was attributed to the
+# noise varies least between neighbours, and only blocks of a quarter of its period show it.
 _SCANNED_POINTS = 1024
-_SCANNED_DENSE_POINTS = 256  # of kernels whose covariances are made as matrices
-# Nats that they must gain where points are so few that a wave may be worth no more; what is learned
-# from them is kept only if the whole likelihood gains.
+_SCANNED_DENSE_POINTS = 256  # for kernels whose covariances are full matrices
+# On axes of few points, where even a real wave may gain little, this gain is enough. What is
+# learned from it is kept only if the whole likelihood gains.
 _FEW_POINTS, _LEAST_GAIN_OF_FEW = 256, 2.0
-# Points of an axis that is scanned; beyond, neighbours are merged as far as the scale allows.
+# Largest number of points in a scan. Beyond, neighbours are merged as far as the scale allows.
 _SCAN_POINTS = 2**16
 
 
@@ -59,7 +61,7 @@ class Structure(NamedTuple):
     level : int
         Blocks are of 2^level points.
     distance : float
-        Between neighbouring blocks, averaged over what they show; in units of the axis.
+        Typical distance of neighbouring blocks that differ, in units of the axis.
     """
 
     level: int
@@ -86,9 +88,9 @@ def structure(
     The difference of the weighted means of two neighbouring blocks of weights W₁ and W₂ has the
     variance 1/W₁ + 1/W₂ if residuals are noise, and all differences, of all scales, are
     independent: their squares over their variances add up to a χ² at each scale. Where the noise
-    variance holds what was missed, the differences of neighbouring points are more informative:
+    variance includes what was missed, the differences of neighbouring points are more informative:
     residuals of a fit that misses nothing vary most at the finest scale, so that the ratio of
-    another scale to that one exceeds Fisher's by chance only.
+    another scale to that one exceeds the F distribution only by chance.
     """
     used = weight > 0
     position, total, sums = points[used], weight[used], score[used]
@@ -107,7 +109,8 @@ def structure(
         if level == 0:
             finest = size, n_pairs
         if _tail(size, n_pairs, *finest) < SIGNIFICANCE / tests:
-            # What exceeds noise says where the structure is; gaps and outliers have no say.
+            # The squares in excess of the noise show where the structure is; gaps and outliers do
+            # not affect this.
             distance = position[odd] - position[even]
             order = np.argsort(distance)
             share = np.cumsum(np.maximum(squares - 1.0, 0.0)[order])
@@ -130,9 +133,9 @@ def places_in_curves(curve: Codes) -> Codes:
 
 
 def _tail(size: float, n_pairs: int, finest_size: float, n_finest: int) -> float:
-    """Probability of such a sum of squares of one scale, if residuals are noise, about."""
+    """Approximate tail probability of a scale's sum of squares if the residuals are noise."""
     probability = 1.0
-    # Below twice the standard deviation there is no need of more digits.
+    # Below twice the standard deviation the exact probability is not needed.
     if size - n_pairs > math.sqrt(8 * n_pairs):
         probability = float(chi2.sf(size, n_pairs))
     ratio = size / n_pairs / max(finest_size / n_finest, np.finfo(float).tiny)
@@ -150,11 +153,11 @@ class Start:
     kernels : list of kernels, one per term
     noise_variance : float
     mean : ndarray of shape (Σ U_d,)
-        Functions at the points, roughly.
+        Approximate functions at the points.
     terms : list of int
-        Those whose kernels are others than before.
+        The terms whose kernels have changed.
     gain : float
-        Nats, the other terms as they are.
+        In nats, with the other terms fixed.
     """
 
     kernels: list[Kernel]
@@ -194,7 +197,7 @@ def finer_start(
     squares : float, optional
         Weighted sum of squared residuals, where the equations do not know.
     by_screen : bool
-        Leave out lengthscales of axes of few points whose residuals may as well be noise.
+        On axes of few points too, try lengthscales only if the screen shows structure.
 
     Returns
     -------
@@ -265,7 +268,7 @@ def finer_start(
 
 
 class Candidate(NamedTuple):
-    """A kernel and a noise variance, and the log likelihood there but for a constant."""
+    """A kernel and a noise variance, and their log likelihood up to a constant."""
 
     kernel: Kernel
     noise_variance: float
@@ -303,7 +306,7 @@ class Scan:
         rest = score[used] / weight
         target = rest + mean[used]
         within = squares - float(np.sum(weight * rest**2))
-        # Blocks of fewer points than those that differ by a factor of four still show it.
+        # Blocks of a quarter of the points of those that differ still show the structure.
         merge = min(max(level - 2, 0), (len(cells) // _SCAN_POINTS).bit_length())
         if merge:
             neighbours = cells.neighbours
@@ -312,7 +315,8 @@ class Scan:
             total = np.add.reduceat(weight, first)
             merged = np.add.reduceat(weight * target, first) / total
             within += float(np.sum(weight * target**2) - np.sum(total * merged**2))
-            # Rounding of a mean may leave it at a neighbour; the first point will do as well.
+            # Rounding may move a mean to a neighbouring point; the first point of the block serves
+            # as well.
             cells, weight, target = cells.subset(first), total, merged
         return cls(cells, Observations(target, weight), max(within, 0.0), n_rows)
 
@@ -334,11 +338,11 @@ class Scan:
         ratio = kernel.std**2 / noise_variance
         as_it_is = noise_bounds if is_free else (noise_variance, noise_variance)
         before = self._value(_with_variance(kernel, ratio), as_it_is)[1] + kernel.log_prior
-        # A term that has shrunk to nothing is no place to start from.
+        # The search does not begin at a term that has shrunk to nothing.
         ratio = min(max(ratio, _SMALLEST_START), 1 / _SMALLEST_START)
         best = Candidate(kernel, noise_variance, before)
         lengths = np.geomspace(shortest, max(width, 2 * shortest), n_steps + 1).tolist()
-        # Of a kernel with several lengthscales one changes, the others as they are.
+        # If a kernel has several lengthscales, one changes and the others stay.
         for name in lengthscales_of(free):
             for length in (kernel.value(name) or width, *lengths):
                 tried = trial(kernel.with_parameters(**{name: length}), ratio, noise_bounds)
@@ -356,7 +360,7 @@ class Scan:
 
         def at(ratio: float) -> tuple[float, float]:
             noise, value = self._value(_with_variance(kernel, ratio), noise_bounds)
-            # Without priors the kernel itself is not asked for.
+            # Without priors the kernel itself need not be made.
             return noise, value + scaled(ratio, noise).log_prior if kernel.priors else value
 
         ratio, noise, value = _climbed(at, ratio)
@@ -375,7 +379,7 @@ class Scan:
         return Candidate(kernel, noise, value)
 
     def _value(self, unit: Kernel, noise_bounds: tuple[float, float]) -> tuple[float, float]:
-        """Best noise, and the log likelihood but for a constant; ``unit`` is of noise 1."""
+        """Best noise, and the log likelihood up to a constant; ``unit`` is of noise 1."""
         quadratic, log_det = self.cells.likelihood_terms(unit, self.seen)
         total = quadratic + self.within
         noise = min(max(total / self.n_rows, noise_bounds[0]), noise_bounds[1])

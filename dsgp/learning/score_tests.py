@@ -32,23 +32,24 @@ from dsgp.learning.prior_factors import prior_factor
 from dsgp.learning.search import search_for, without_starts
 from dsgp.terms import Cells, Codes, Floats
 
-# Lengthscales of the kernels tried, in widths of the bulk of the rows: a term that is zero has
-# none of its own.
+# Lengthscales of the kernels tried, in widths of the bulk of the rows. A term that is zero has no
+# lengthscale of its own.
 LENGTHSCALES = (2.0, 0.5, 0.125)
-# Nodes of a term at most. Of more levels, or of more curves with some nodes each, those with most
-# rows are taken.
+# Largest number of nodes of a term. If there are more levels, or more curves than have a few nodes
+# each, those with the most rows are used.
 MOST_NODES = 480
 _FEWEST_NODES = 8
-# Of the solves, in prior standard deviations of the widest term; forms are good to its square.
+# Tolerance of the solves, in prior standard deviations of the widest term. Quadratic forms are
+# accurate to its square.
 _TOLERANCE = 1e-4
 _MAX_ITER = 500
-# Share of what the rows say of a term that the other terms and the constant must leave.
+# Smallest share of the information on a term that the other terms and the constant must leave.
 _LEAST_LEFT = 1e-7
 
 
 @dataclass(frozen=True)
 class Score:
-    """What the rows say of the nodes of a term beyond a model without it.
+    """The score of a term at its nodes, from the rows and a model without the term.
 
     Attributes
     ----------
@@ -58,7 +59,7 @@ class Score:
     information : ndarray of shape (n_nodes, n_nodes)
         Cᵀ Zᵀ P Z C: the covariance of u where the term is zero.
     alone : ndarray of shape (n_nodes, n_nodes)
-        Cᵀ Zᵀ W Z C: the same, were neither constant nor other terms unknown.
+        Cᵀ Zᵀ W Z C: the same if the constant and the other terms were known.
     squares : float
         yᵀ P y.
     rank : int
@@ -83,9 +84,9 @@ class KernelTest(NamedTuple):
     ----------
     kernel : Kernel
     statistic : float
-        q over what is expected of it where the term is zero.
+        q over its expectation if the term is zero.
     p_value : float
-        NaN where constant and other terms leave nothing of what the rows say of the term.
+        NaN if constant and other terms leave no information on the term.
     """
 
     kernel: Kernel
@@ -141,7 +142,7 @@ def score_of(
     if others:
         system = AdditiveSystem(equations.without(term), list(others), noise_variance, constant=0.0)
         solved, residual, bound = _solved(system, np.vstack([beside, system.information]))
-        # Forms b' A⁻¹ c, to second order in what is left of the residual of b.
+        # Forms b' A⁻¹ c, correct to second order in the remaining residual of b.
         within -= solved[:-1] @ beside.T + residual[:-1] @ solved[:-1].T
         score = score - solved[:-1] @ system.information - residual[:-1] @ solved[-1]
         squares -= float(solved[-1] @ (system.information + residual[-1]))
@@ -173,7 +174,7 @@ def _nodes_of(cells: Cells, weight: Floats, kernel: Kernel) -> tuple[Codes, Cell
 
 def _solved(system: AdditiveSystem, rhs: Floats) -> tuple[Floats, Floats, float]:
     """Solve for several right-hand sides: solutions, residuals, and a bound on the errors."""
-    # Bounds are in prior standard deviations: those of the widest term.
+    # Error bounds are in prior standard deviations of the widest term.
     unit = max(kernel.std for kernel in system.kernels)
     coarse = cache(partial(CoarseSpace, system))
     together = together_of(system)
@@ -211,7 +212,7 @@ def kernels_tried(kernel: Kernel, cells: Cells, weight: Floats) -> list[Kernel]:
 def kernel_test(score: Score, kernel: Kernel, *, known_noise: bool) -> KernelTest:
     """Test one kernel; where the noise variance is known, q itself is referred to its tail."""
     factor = prior_factor(kernel, score.nodes)
-    # Their sums are the expectations of uᵀKu with and without the other terms.
+    # The sums of the weights are the expectations of uᵀKu with and without the other terms.
     weights = np.maximum(eigvalsh(factor.T @ score.information @ factor), 0.0)
     weights = np.sort(weights)[-score.rank :]
     alone = float(np.sum(factor * (score.alone @ factor)))
@@ -220,7 +221,7 @@ def kernel_test(score: Score, kernel: Kernel, *, known_noise: bool) -> KernelTes
         return KernelTest(kernel, math.nan, math.nan)
     if known_noise:
         return KernelTest(kernel, squares / expected, tail_of_sum(weights, squares))
-    if score.squares <= 0:  # the others and the constant fit the rows without noise
+    if score.squares <= 0:  # the other terms and the constant fit the rows exactly
         return KernelTest(kernel, math.nan, math.nan)
     ratio = squares / score.squares
     p_value = tail_of_ratio(weights, ratio, score.rank)

@@ -1,4 +1,4 @@
-"""Where the search for hyperparameters starts and where it may go.
+"""Initial values and bounds of the search for hyperparameters.
 
 Lengthscales are in the units of the data; the target has variance 1 and the weights mean 1.
 """
@@ -13,40 +13,41 @@ import numpy as np
 from dsgp.kernels import Kernel
 from dsgp.terms import Cells, Floats, Scale
 
-# Variances relative to that of the target. The lower end of a term's variance is as good as
-# no term at all.
+# Bounds of variances, relative to that of the target. At its lower bound a term is as good as
+# absent.
 VARIANCE = (1e-8, 1e4)
-# With less, a target without any noise leaves a system that float64 cannot solve to the tolerance.
+# With less noise than the lower bound, a target without any noise gives a system that float64
+# cannot solve to the tolerance.
 NOISE = (1e-6, 1e2)
 NOISE_START = 0.1
-# In extents of the column: a function this long is a polynomial of low degree, and longer ones only
-# cost digits.
+# In extents of the column. A function of this lengthscale is a polynomial of low degree, and longer
+# ones only cost digits.
 LONGEST = 10.0
 # In widths of the bulk of the rows.
 SHORTEST = 1e-2
 LENGTHSCALE_START = 8.0
 MIDDLE_LENGTHSCALE = 1.0
-# Of several lengthscales of one kernel, each to the one before.
+# For a kernel with several lengthscales: each one's initial value, relative to the one before.
 NEXT_LENGTHSCALE = 0.125
 OTHER_LENGTHSCALES = (0.5,)
 
 
 @dataclass(frozen=True)
 class Search:
-    """Start and bounds of the free parameters of one kernel, as logs.
+    """Initial values and bounds of the free parameters of one kernel, as logs.
 
     Attributes
     ----------
     start : kernel with all its parameters
     middle : kernel with all its parameters
-        The start of a learner that changes all terms at once.
+        The initial value for a learner that changes all terms at once.
     others : tuple of kernels
-        Further starts, tried when the learner begins and again when it would end: the likelihood
-        of one term often has an optimum at a long and one at a short lengthscale.
+        Further initial values, tried when the learner begins and again before it ends: the
+        likelihood of one term often has one optimum at a long and one at a short lengthscale.
     width : float
-        Of the bulk of the rows; see ``Cells.scale``.
+        Width of the bulk of the rows; see ``Cells.scale``.
     widths : dict of str to float
-        Over which functions vary that each lengthscale is of.
+        For each lengthscale, the width over which its function varies.
     names : tuple of str
         The free parameters.
     lower, upper : ndarray of shape (len(names),)
@@ -92,16 +93,16 @@ def search_for(
 ) -> Search:
     """Make the search for one term, from its cells and the rows (weights) there.
 
-    ``unit`` is the variance of what all terms together are to explain, and ``largest`` how many of
-    it the variance of one may be. Lengthscales are no shorter than ``shortest``, by default a share
-    of the width, nor than a typical bin of an interaction: of what is shorter, a new row would get
-    less than its bin is informative about.
+    ``unit`` is the variance that all terms together are to explain, and ``largest`` the largest
+    multiple of it that the variance of one term may be. Lengthscales are no shorter than
+    ``shortest``, by default a share of the width, nor than a typical bin of an interaction: bins
+    are not informative about a shorter one at a new row.
 
-    Given parameters are starts, and are left alone where the kernel says ``fixed``. Without one
-    the lengthscale starts far beyond the width of the bulk of the rows, so that a term becomes
-    rougher only as the data ask for it, and the variance at an equal share of the target's. Of
-    several lengthscales of one input each starts at a fraction of the one before; those of several
-    inputs start at the widths.
+    Given parameters are initial values, and do not change where the kernel says ``fixed``. By
+    default the initial lengthscale is far beyond the width of the bulk of the rows, so that a term
+    becomes rougher only as the data require, and the initial variance is an equal share of the
+    target's. With several lengthscales of one input, each initial value is a fraction of the one
+    before; those of several inputs are the widths.
     """
     whole, _ = _width_and_longest(kernel, cells.scale(counts), kernel.natural_width())
     widths: dict[str, float] = {}
@@ -132,7 +133,7 @@ def search_for(
         middles[name] = middle if given is None else given
         if name not in kernel.fixed:
             names.append(name)
-            # A given start outside the usual range widens it.
+            # An initial value outside the usual range widens it.
             lower.append(min(low, values[name]))
             upper.append(max(high, values[name]))
     start_kernel = kernel.with_parameters(**values)
@@ -156,7 +157,7 @@ def search_for(
 def _width_and_longest(
     kernel: Kernel, scale: Scale | None, natural: float | None
 ) -> tuple[float, float]:
-    """Width over which a function varies that a lengthscale is of, and the longest lengthscale."""
+    """Return the width over which a lengthscale's function varies, and the longest lengthscale."""
     width, extent = (1.0, 1.0) if scale is None else (scale.width, scale.extent)
     longest = LONGEST * extent
     if natural is not None:

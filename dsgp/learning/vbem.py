@@ -33,8 +33,8 @@ from dsgp.learning.search import Search
 from dsgp.terms import LOG_2PI, Cells, Floats, Observations, Posterior
 
 _SMOOTH = 1e-7  # seconds of compiled work per point
-# A term moves on after so many L-BFGS iterations, or at a gradient, in nats per unit of a log
-# parameter, that promises next to nothing: the other terms will move too.
+# The M-step of a term ends after this many L-BFGS iterations, or at a gradient, in nats per unit of
+# a log parameter, that promises next to nothing: the other terms will change too.
 _M_STEP_ITERATIONS = 8
 _M_STEP_GRADIENT = 0.05
 
@@ -73,7 +73,7 @@ def expectation(
         Of a row of weight 1.
     solve : callable (system, start) -> Solution
     start : (mean, dual), each ndarray of shape (Σ U_d,), optional
-        Where the solver starts.
+        Initial value of the solver.
     """
     system = AdditiveSystem(equations, kernels, noise_variance)
     layout = equations.layout
@@ -108,7 +108,7 @@ class Learned:
     trace : list of float
         The bound after each E-step; it never falls.
     pair : (mean, dual), each ndarray of shape (Σ U_d,)
-        A start for the solver.
+        An initial value for the solver.
     converged : bool
     """
 
@@ -145,14 +145,14 @@ def vbem(
         Smallest gain of the bound, in nats, worth another iteration.
     max_iter : int
     watch : callable
-        Told the bound after every E-step.
+        Called with the bound after every E-step.
     """
     start = [search.start for search in searches]
     state = expectation(equations, start, noise_variance, solve)
     trace = [state.bound]
     watch(state.bound)
     converged = False
-    everywhere = True  # try the other starts in this sweep
+    everywhere = True  # try the other initial values in this sweep
     for _ in range(max_iter):
         step = _m_step(equations, searches, state, everywhere)
         for noise_variance in step.noise_variances:
@@ -163,7 +163,8 @@ def vbem(
                 solve,
                 step.pair,
             )
-            # Not so where rounding, or a solve that had to stop early, is all that is left.
+            # The bound falls where only rounding, or a solve that had to stop early, is left to
+            # gain.
             if found.bound >= state.bound:
                 state = found
                 break
@@ -183,7 +184,7 @@ def vbem(
 
 
 class _Step(NamedTuple):
-    """Result of an M-step: kernels, noise variances to try in turn, where the solver continues."""
+    """Result of an M-step: kernels, noise variances to try in turn, the solver's initial value."""
 
     kernels: list[Kernel]
     noise_variances: tuple[float, float]
@@ -200,7 +201,7 @@ def _m_step(
 
     The bound's own noise update, σ² = (Σ w (y − f̂)² + Σ v) / N, keeps the variances v of the terms
     where they are and therefore creeps when the terms have many degrees of freedom. As v is nearly
-    proportional to σ², Σ w (y − f̂)² / (N − Σ v / σ²) is tried first: what the creep would lead to.
+    proportional to σ², the limit of these steps, Σ w (y − f̂)² / (N − Σ v / σ²), is tried first.
     """
     layout, noise = equations.layout, state.noise_variance
     kernels: list[Kernel] = []
@@ -261,5 +262,5 @@ def maximise(
         )
     else:
         loss(start)
-    assert best is not None  # the first evaluation is at the start
+    assert best is not None  # the first evaluation is at the initial value
     return best[1].kernel, best[1]

@@ -1,7 +1,7 @@
 """The protocol of a likelihood, and what all of them share.
 
-A likelihood knows one row's density given its latent and how that behaves under a Gaussian latent.
-It knows nothing of kernels, offsets or weights of rows: the caller adds and multiplies those.
+A likelihood provides the density of a row given its latent, and averages over a Gaussian latent. It
+does not depend on kernels, offsets or weights of rows: the caller adds and multiplies those.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dsgp.likelihoods.logconcave import latent_mode, log_concave_integral
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
-# Exponents are held here: exp(LARGEST_EXPONENT) and its square root's square stay finite.
+# Exponents are clipped here: exp(LARGEST_EXPONENT) and the square of its square root stay finite.
 LARGEST_EXPONENT = 700.0
 
 
@@ -153,7 +153,7 @@ class Likelihood(ABC):
         return result
 
     def _log_predictive_block(self, y: Array, mean: Array, std: Array, size: Array) -> Array:
-        # In z = (f − mean) / std, so that a variance of 0 is nothing special.
+        # In z = (f − mean) / std, so that a variance of 0 is not a special case.
         likely = self.working_start(y, size)
         mode, width = latent_mode(
             lambda f, rows: self.derivatives(y[rows], f, size[rows]), likely, mean, std
@@ -227,7 +227,7 @@ class Likelihood(ABC):
             "Ordered: use response_mean or log_predictive"
         )
 
-    # ------------------------------------------------------------------ where to start
+    # ------------------------------------------------------------------ initial values
 
     @abstractmethod
     def start(
@@ -263,7 +263,7 @@ class Likelihood(ABC):
         offset: Array,
         trials: ArrayLike | None = None,
     ) -> float:
-        """Maximise Σ w log p(y | constant + offset) from a first guess, halving what overshoots."""
+        """Maximise Σ w log p(y | constant + offset) from a guess, halving steps that overshoot."""
 
         def value(c: float) -> float:
             return float(np.sum(weight * self.log_density(y, c + offset, trials)))

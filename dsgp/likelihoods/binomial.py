@@ -123,7 +123,7 @@ class Binomial(Likelihood):
                 return y - p, weight, weight * (q - p)
             n = np.asarray(trials, dtype=float)
             weight = n * weight
-            # Of successes and failures, so that y = n at a large f leaves n q and not 0.
+            # The sum over successes and failures, so that y = n at a large f leaves n q and not 0.
             return y * q - (n - y) * p, weight, weight * (q - p)
         if trials is None:
             sign = 2 * y - 1
@@ -182,7 +182,8 @@ class Binomial(Likelihood):
         for rows in blocks(mean.size):
             m, v = mean[rows], variance[rows]
             narrow = v <= 1
-            if self.link == "probit":  # its tails are steep: p² may peak beyond the rule's nodes
+            # its tails are steep: p² may peak beyond the nodes of the rule
+            if self.link == "probit":
                 narrow &= (v <= 0.01) | (m > -4)
             out = np.empty_like(m)
             if narrow.any():

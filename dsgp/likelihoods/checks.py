@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError, ParameterError
 
 Array = NDArray[np.float64]
-# Counts and trials at most: beyond, float64 does not tell neighbouring ones apart.
+# Largest counts and trials: beyond, float64 does not distinguish neighbouring numbers.
 LARGEST_COUNT = 2.0**53
 
 

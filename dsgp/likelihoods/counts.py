@@ -26,7 +26,7 @@ from dsgp.likelihoods.lognormal import log_normal_mean, log_normal_variance
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
-# A learned dispersion at least.
+# Smallest learned dispersion.
 SMALLEST_DISPERSION = 1e-6
 # The samplers of numpy return 64-bit integers.
 LARGEST_RATE = 9e18
@@ -157,7 +157,7 @@ class Poisson(CountLikelihood):
 
     def log_density(self, y: ArrayLike, f: ArrayLike, trials: ArrayLike | None = None) -> Array:
         y, f = np.asarray(y, dtype=float), np.asarray(f, dtype=float)
-        # Around the saturated density, so that counts of 1e9 keep their digits.
+        # Relative to the saturated density, so that counts of 1e9 keep their digits.
         log_y = np.log(np.maximum(y, 1.0))
         difference = np.minimum(f, 680.0) - log_y
         return np.where(

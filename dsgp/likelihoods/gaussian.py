@@ -13,9 +13,9 @@ from dsgp.likelihoods.base import Likelihood, broadcast, prepared
 from dsgp.likelihoods.checks import check_level, check_positive, refuse_rows
 
 Array = NDArray[np.float64]
-# A learned scale at least, in standard deviations of the targets.
+# Smallest learned scale, in standard deviations of the targets.
 SMALLEST_SCALE = 1e-3
-# Targets at most: they are squared.
+# Largest target: they are squared.
 _LARGEST = 1e60
 
 

@@ -11,13 +11,14 @@ from scipy.special import ndtr, ndtri
 
 Array = NDArray[np.float64]
 
-# Mass beyond these is below 1e-13 of a Gaussian, and 1e-11 of a threshold.
+# The mass beyond these is below 1e-13 for a Gaussian, and below 1e-11 for a threshold.
 STDS, THRESHOLD_DROP = 7.5, 25.0
-# Rows that are worked on together, with their nodes: larger temporaries are mapped afresh by every
-# operation, at five times the cost.
+# Number of rows that are computed together, with their nodes: larger temporaries are mapped into
+# memory again by every operation, at five times the cost.
 ROWS = 128
-# Width of a panel of a quadrature, and panels at most. Thresholds of counts and proportions vary on
-# a scale of 1, and have poles π off the real line: over this width the rule is good to 1e-12.
+# Width of a panel of a quadrature, and the largest number of panels. Thresholds of counts and
+# proportions vary on a scale of 1, and have poles at a distance of π from the real axis: over this
+# width the rule is accurate to 1e-12.
 _PANEL, _MOST_PANELS = 20.0, 20
 
 
@@ -68,7 +69,7 @@ def averaged_cdf(
     upper = np.minimum(upper, mean + STDS * std)
     lower = np.minimum(np.maximum(lower, mean - STDS * std), upper)
     nodes, weights = legendre(64)
-    # Panels of a row depend on that row only, and so does its result; NaN passes through.
+    # The panels of a row depend on that row only, and so does its result; NaN stays NaN.
     panels = np.fmax(np.fmin(np.ceil((upper - lower) / _PANEL), _MOST_PANELS), 1.0)
     width = (upper - lower) / panels
     inside = np.zeros_like(mean)
@@ -77,7 +78,7 @@ def averaged_cdf(
         start = lower - mean + np.minimum(panel, panels - 1) * width
         from_mean = start[:, None] + width[:, None] * nodes
         score = from_mean / np.maximum(std, 1e-300)[:, None]
-        # Nothing below e^-250 counts; held there, as subnormal numbers are slow.
+        # Nothing below e^-250 counts; it is clipped there, as subnormal numbers are slow.
         density = np.exp(np.maximum(log_threshold(mean[:, None] + from_mean), -250.0))
         part = (density * ndtr(score) * weights).sum(axis=1) * width
         inside += np.where(panel < panels, part, 0.0)
@@ -124,7 +125,7 @@ def smallest_reaching(
         value = cdf(x[rows], rows)
         score = ndtri(value) - target
         reached = value >= probability
-        # Continuous: a value that hits the probability to the last digits closes the bracket.
+        # Continuous values: one that meets the probability to the last digits closes the bracket.
         hit = np.abs(score) < (0.0 if whole else 1e-9)
         up, down = rows[reached | hit], rows[~reached | hit]
         above[up], high_score[up] = x[up], score[reached | hit]

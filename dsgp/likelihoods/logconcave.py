@@ -1,6 +1,6 @@
 """Integrals of a log-concave density times a Gaussian, row by row.
 
-Arrays and callables in, arrays out; nothing here knows a likelihood by name.
+Arrays and callables in, arrays out; nothing here depends on a particular likelihood.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dsgp.likelihoods.quadrature import REACH
 Array = NDArray[np.float64]
 Rows = NDArray[np.int64]
 
-# A density e^-37 below its peak is beyond the sixteenth digit of the integral.
+# A density e^-37 below its peak affects no digit of the integral before the sixteenth.
 DROP = 37.0
 LARGEST_RULE = 1 << 14
 
@@ -65,7 +65,7 @@ def latent_mode(
         upper[rows] = np.where(gradient > 0, upper[rows], at)
         step = gradient / curvature
         following = at + step
-        # Newton's steps along an exponential are all of one length: halve the bracket then.
+        # Along an exponential, Newton's steps all have the same length: then the bracket is halved.
         poor = (following < lower[rows]) | (following > upper[rows])
         poor |= np.abs(step) > 0.5 * last[rows]
         middle = 0.5 * lower[rows] + 0.5 * upper[rows]

@@ -1,4 +1,4 @@
-"""Moments of eᶠ under a normal f, and of eᶠ where f cannot be higher than something."""
+"""Moments of eᶠ under a normal f, and under a normal f with an upper limit."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dsgp.likelihoods.base import broadcast, clipped_exp
 
 Array = NDArray[np.float64]
 # An average over eᶠ never counts more than exp(_REACH) ≈ 20 times the median, unless training rows
-# have been seen as high.
+# had values as high.
 _REACH = 3.0
-# Beyond so many standard deviations of the tilted normal distribution nothing is cut off.
+# Number of standard deviations of the tilted normal distribution beyond which nothing is cut off.
 _WHOLE = 8.3
 
 
@@ -25,7 +25,7 @@ def log_normal_mean(mean: ArrayLike, variance: ArrayLike, power: float = 1.0) ->
 def log_normal_variance(mean: ArrayLike, variance: ArrayLike) -> Array:
     """Var eᶠ under f ~ N(mean, variance), held below e^700."""
     mean, variance = np.asarray(mean, dtype=float), np.asarray(variance, dtype=float)
-    # In logarithms: the factors of the product may overflow where it does not.
+    # In logarithms: the factors of the product may overflow although the product does not.
     log_excess = variance + np.log(np.maximum(-np.expm1(-variance), 1e-300))
     return clipped_exp(2 * mean + variance + log_excess)
 
@@ -33,7 +33,7 @@ def log_normal_variance(mean: ArrayLike, variance: ArrayLike) -> Array:
 def supported_moments(
     mean: ArrayLike, variance: ArrayLike, highest: ArrayLike
 ) -> tuple[Array, Array]:
-    """Return mean and variance of a normal f whose eᶠ has the moments of what data support.
+    """Return mean and variance of a normal f whose eᶠ has the moments that the data support.
 
     Half of a large variance outweighs all else in E eᶠ = exp(mean + variance / 2): the average is
     then that of a tail which only the normal approximation, and no row, supports. Here f counts as

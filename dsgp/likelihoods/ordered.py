@@ -25,7 +25,7 @@ from dsgp.likelihoods.quadrature import (
 
 Array = NDArray[np.float64]
 
-# In place of the infinite outer cutpoints: its square is finite.
+# Replaces the infinite outer cutpoints: its square is finite.
 FAR = 1e30
 
 
@@ -67,7 +67,7 @@ class Ordered(Likelihood):
     """
 
     name: ClassVar[str] = "ordered"
-    has_level: ClassVar[bool] = False  # the cutpoints are one
+    has_level: ClassVar[bool] = False  # the cutpoints include one
 
     cutpoints: Iterable[float] | None = None
     link: str = "logit"
@@ -148,7 +148,7 @@ class Ordered(Likelihood):
     ) -> None:
         y = np.asarray(y, dtype=float)
         top = np.inf if self.n_levels is None else self.n_levels - 1
-        # Without a number of levels a stray code would be a request for that much memory.
+        # Without a given number of levels, a stray code would request as much memory.
         ceiling = min(top, 1e4)
         refuse_rows(
             ~((y >= 0) & (y <= ceiling) & (y == np.floor(y))),
@@ -270,13 +270,13 @@ class Ordered(Likelihood):
         if self.link == "probit":
             spread = np.sqrt(1 + variance)
             return log_normal_mass(below / spread, above / spread)
-        # Of the two tails the one in which both ends are small.
+        # Of the two tails, the one in which both ends are small.
         upper = above + below > 0
         far, near = np.where(upper, -above, below), np.where(upper, -below, above)
         log_near = log_expected_logistic(near, variance)
         log_ratio = log_expected_logistic(far, variance) - log_near
         result = log_near + np.log(-np.expm1(np.minimum(log_ratio, -1e-300)))
-        close = log_ratio > -1e-3  # cutpoints so close that the difference has lost digits
+        close = log_ratio > -1e-3  # for cutpoints so close that the difference has lost digits
         if close.any():
             result[close] = super().log_predictive(y[close], mean[close], variance[close])
         return result
@@ -304,12 +304,12 @@ class Ordered(Likelihood):
     ) -> Array:
         y, mean, variance = broadcast(y, mean, variance)
         beyond = self._beyond(mean, variance)
-        # Of K categories beyond[k] is the probability of one above k.
+        # With K categories, beyond[k] is the probability of one above k.
         at_most = np.concatenate([np.zeros((1, *y.shape)), 1 - beyond, np.ones((1, *y.shape))])
         place = np.clip(np.floor(y), -1, len(beyond)).astype(np.intp) + 1
         return np.asarray(np.take_along_axis(at_most, place[None], axis=0)[0])
 
-    # ------------------------------------------------------------------ where to start
+    # ------------------------------------------------------------------ initial values
 
     def start(
         self,

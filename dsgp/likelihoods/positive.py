@@ -16,9 +16,9 @@ from dsgp.likelihoods.lognormal import log_normal_mean, log_normal_variance
 from dsgp.likelihoods.quadrature import blocks
 
 Array = NDArray[np.float64]
-# A learned shape at most: a relative scatter of 10⁻³.
+# Largest learned shape: a relative scatter of 10⁻³.
 LARGEST_SHAPE = 1e6
-# Targets at most, and the inverse of the smallest: log f is that of a number of float64.
+# Largest target, and the inverse of the smallest: log f is that of a number of float64.
 _LARGEST = 1e150
 
 
@@ -162,7 +162,7 @@ class Gamma(Likelihood):
                 result[part] = self._averaged_cdf(x[part], m[rows[part]], std[rows[part]])
             return result
 
-        # In log y, about the latent's mean: the quantiles only move with it.
+        # In log y, about the latent's mean, which only shifts the quantiles.
         ends = []
         for tail in (0.5 * (1 - level), 0.5 * (1 + level)):
             infinite = np.full_like(m, np.inf)

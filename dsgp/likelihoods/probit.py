@@ -8,7 +8,7 @@ from scipy.special import erfcx, log_ndtr
 
 Array = NDArray[np.float64]
 
-# Below this, differences such as λ + z lose more digits than their series truncates.
+# Below this, differences such as λ + z lose more digits than the truncation of their series.
 ASYMPTOTE = -150.0
 
 
@@ -62,11 +62,11 @@ def normal_mass_derivatives(
     mass = log_normal_mass(below, above) + 0.5 * np.log(2 * np.pi)
     ratio_a, ratio_b = (np.exp(np.minimum(-0.5 * x * x - mass, 700.0)) for x in (below, above))
     gradient = ratio_a - ratio_b
-    # 1 − W is the variance of a truncated normal; rounding must not leave (0, 1).
+    # 1 − W is the variance of a truncated normal; rounding must not take it out of (0, 1).
     weight = np.clip(gradient * gradient + above * ratio_b - below * ratio_a, 0.0, 1.0)
     by_below = ratio_a * ((below - gradient) ** 2 - 1 + weight)
     by_above = -ratio_b * ((above - gradient) ** 2 - 1 + weight)
-    # In a tail where only the nearer end counts, its own stable derivatives.
+    # In a tail where only the nearer end counts, its stable derivatives are used.
     upper = above + below > 0
     far, near = np.where(upper, -above, below), np.where(upper, -below, above)
     alone = log_ndtr(near) - log_ndtr(far) > 40

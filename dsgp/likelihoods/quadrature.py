@@ -11,9 +11,9 @@ from scipy.special import log_ndtr, ndtr
 
 Array = NDArray[np.float64]
 
-# Rows that are worked on together: their temporaries stay within the processor's cache.
+# Number of rows that are computed together: their temporaries stay within the processor's cache.
 BLOCK = 8192
-# Standard deviations at which a Gaussian is e^-37 of its peak, beyond a sixteenth digit.
+# Standard deviations at which a Gaussian is e^-37 of its peak, beyond the sixteenth digit.
 REACH = 8.6
 
 

@@ -123,7 +123,7 @@ class StudentT(RealLikelihood):
         y, mean, variance = broadcast(y, mean, variance)
         square, v = ((y - mean) ** 2).ravel(), variance.ravel()
         left, right = self._log_u_reach()
-        # A far target is explained by a small u: the range goes down to there.
+        # A far target is explained by a small u: the range extends down to there.
         lower = left - np.log1p(square / (self.dof * self.scale**2))
         result = np.empty_like(square)
         for rows in blocks(square.size, ROWS):

@@ -1,8 +1,8 @@
 """A fitted sum of functions and a constant: its moments, draws and covariances at rows.
 
-A model knows no table: it is asked with ``Rows`` that hold the columns it names, and answers with
-arrays. What surrounds the sum, a transform of the target or a likelihood, is in ``gaussian_model``
-and ``response_model``.
+A model does not depend on a table: its arguments are ``Rows`` with the columns that it names, and
+its results are arrays. A transform of the target, or a likelihood, is in ``gaussian_model`` and
+``response_model``.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-_ROW_BLOCK = 4_096  # rows of one prediction task
+_ROW_BLOCK = 4_096  # rows per prediction task
 # Seconds of compiled work per row and term.
 _PREDICT = 1e-7
 _PREDICT_STD = 1e-6
-# Tolerance beyond which float64 has nothing to give.
+# Smallest tolerance that float64 can meet.
 _FINEST = 1e-11
 
 
 class Solved(NamedTuple):
-    """What solves came to, and whether all of them met their tolerance.
+    """Results of solves, and whether all of them met their tolerance.
 
     Samples of a model whose noise variance is uncertain have one each, (n_samples,).
     """
@@ -67,7 +67,7 @@ class AdditiveModel:
         Noise variance of a row of weight 1, with what bins add.
     information_scale : float
         The equations' targets are in this unit.
-    unfelt : float
+    least_precision : float
         As for ``AdditiveSystem``.
     """
 
@@ -77,7 +77,7 @@ class AdditiveModel:
     constant: float | None
     row_variance: float
     information_scale: float
-    unfelt: float = 0.0
+    least_precision: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -86,7 +86,7 @@ class AdditiveModel:
 
     @property
     def roles(self) -> list[str]:
-        """What each term is to a reader."""
+        """Role of each term in reports."""
         return [term.bound.role for term in self.terms]
 
     @property
@@ -111,7 +111,7 @@ class AdditiveModel:
             self.equations,
             [term.kernel for term in self.terms],
             self.row_variance,
-            self.unfelt,
+            self.least_precision,
         )
         with one_blas_thread():
             return Posterior.of(system, self.constant)
@@ -130,7 +130,7 @@ class AdditiveModel:
         return tuple(dict.fromkeys(name for term in self.terms for name in term.bound.columns))
 
     def inputs(self, columns: list[Floats]) -> list[Floats]:
-        """Turn ``used_columns`` of some rows into the inputs of the terms, in their order.
+        """Convert ``used_columns`` of some rows to the inputs of the terms, in their order.
 
         Called for blocks of rows, by several threads. Where an input is NaN its term gives nothing.
         """
@@ -138,7 +138,7 @@ class AdditiveModel:
         return [term.bound.joined(term.bound.read(by_name)) for term in self.terms]
 
     def deviations(self, columns: list[Floats]) -> Floats | None:
-        """What f may deviate by beyond constant and terms, (n, k), in units of the target.
+        """Deviations of f beyond those of constant and terms, (n, k), in units of the target.
 
         Each column is a function of the row, times a standard normal variable of its own. None of
         a model whose inputs are known.
@@ -159,7 +159,7 @@ class AdditiveModel:
     # ------------------------------------------------------------------ moments
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         for term in self.terms:
             term.mean  # noqa: B018
         if with_std:
@@ -341,7 +341,7 @@ class AdditiveModel:
             + together_of(system) * vector_bytes(system),
             "ask for fewer samples or rows",
         )
-        # The cells come along: the mean over the training rows is that of a draw there.
+        # The cells are included: the mean over the training rows is that of a draw there.
         extended = [
             np.concatenate([inputs, term.cells.points])
             for inputs, term in zip(columns, self.terms, strict=True)
@@ -367,7 +367,7 @@ class AdditiveModel:
             share = system.equations.share(d)
             out[:, :, d] = drawn[d][:, :n_rows] - (at_cells @ share)[:, None]
             constant = posterior.constant
-            if constant is not None:  # the term answers to the constant, which is unknown
+            if constant is not None:  # the term depends on the constant, which is unknown
                 seen = ~term.cells.is_missing(columns[d])
                 moved = np.zeros(n_rows)
                 moved[seen] = constant.centred_deviation(d, columns[d][seen])
@@ -400,10 +400,10 @@ class AdditiveModel:
             deviations = self._all_deviations(piece)
             if deviations is None:
                 return None
-            if normal is None:  # of a generator apart: a draw does not depend on their number
+            if normal is None:  # from a separate generator: a draw does not depend on their number
                 apart = np.random.default_rng(random.integers(2**63))
                 normal = apart.standard_normal((n_samples, deviations.shape[1]))
-            # Not by BLAS, which would round by the number of samples.
+            # Not by BLAS, whose rounding depends on the number of samples.
             drawn.append(np.einsum("sk,nk->sn", normal, deviations))
         return np.concatenate(drawn, axis=1)
 

@@ -1,4 +1,4 @@
-"""What every fitted sum of functions answers, whatever is known of it."""
+"""The interface of every fitted sum of functions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FittedModel(Protocol):
 
     @property
     def roles(self) -> list[str]:
-        """What each of them is to a reader: of main effects, interactions, projections, …"""
+        """Role of each of them in reports: main effects, interactions, projections, …"""
 
     @property
     def variances(self) -> list[float]:
@@ -83,7 +83,7 @@ class FittedModel(Protocol):
         """Count rows with a level that no training row had, for each term."""
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
 
     def moments(self, rows: Rows, with_variance: bool) -> tuple[Floats, Floats | None]:
         """Mean and variance of f, (n,) each."""

@@ -1,4 +1,4 @@
-"""Warnings of what a fit may have missed, whatever its noise is."""
+"""Warnings of structure that a fit may have missed, whatever its noise is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dsgp.kernels import Kernel
 from dsgp.terms import BoundTerm, Cells, Floats, TensorCells
 from dsgp.terms.dense import MOST_COLUMNS
 
-# Error of the bins in posterior standard deviations that is warned of.
+# Error of the bins, in posterior standard deviations, from which there is a warning.
 BIN_ERROR = 0.3
 
 
@@ -32,7 +32,7 @@ def warn_of_forms(
     weights: Sequence[Floats],
     stacklevel: int,
 ) -> None:
-    """Warn of kernels that, as learned, are held less exactly than was accepted.
+    """Warn of kernels that, as learned, are represented less exactly than was accepted.
 
     These are state-space forms and products of features of two columns; ``weights`` are those of
     the cells of each term, in units of the noise.
@@ -67,7 +67,7 @@ def warn_of_structure(
     bins: str | int | None,
     stacklevel: int,
 ) -> None:
-    """Warn of columns whose structure bins hide, or that the learner did not come to."""
+    """Warn of columns with structure that bins hide, or for which nothing was learned."""
     if too_wide:
         remedy = (
             "pass bins=None, which keeps every distinct value"

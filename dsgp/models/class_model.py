@@ -13,7 +13,7 @@ from dsgp.models.response_model import ResponseModel
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# The log of a probability that has none counts as this.
+# Log of a probability that is 0 in float64.
 _LEAST = -745.0
 
 # Mean and variance of f of each class, or of the second of two, at some rows.
@@ -46,7 +46,7 @@ class ClassModel:
         return max(len(self.models), 2)
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         for model in self.models:
             model.prepare(with_std)
 
@@ -65,7 +65,7 @@ class ClassModel:
         if len(moments) == 1:
             return list(self.models[0].likelihood.class_probabilities(*moments[0]).T)
         if not self.joint:
-            # By logs: far from all classes every one of them may be 0.
+            # In logs, because all probabilities may be 0 far from all classes.
             logs = [
                 model.likelihood.log_predictive(1.0, mean, variance)
                 for model, (mean, variance) in zip(self.models, moments, strict=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dsgp.progress import Bar
 
-# Told the stage, and the number of rows read in it so far.
+# Called with the stage, and the number of rows read in it so far.
 Watch = Callable[[str, int], None]
 
 
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Reading:
-    """Tells a bar and a clock how far reading has come."""
+    """Reports the progress of reading to a bar and a clock."""
 
     def __init__(self, bar: Bar, clock: Clock) -> None:
         self.bar, self.clock, self.stage, self.rows = bar, clock, "", 0
@@ -39,7 +39,7 @@ class Reading:
     def __call__(self, stage: str, rows: int) -> None:
         if stage != self.stage:
             self.clock.stage(stage)
-            if self.rows:  # the same rows again, from the first
+            if self.rows:  # the same rows are read again from the beginning
                 self.bar.begin()
             self.stage, self.rows = stage, 0
         self.bar.update(rows - self.rows, stage=stage)

@@ -1,4 +1,4 @@
-"""Columns that a fit was given: what a table to predict is matched with."""
+"""Columns that a fit was given, with which a table to predict is matched."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ class Columns:
 
     @classmethod
     def of(cls, source: Source) -> Columns:
-        """Take those of a source."""
+        """Return those of a source."""
         kinds = {name: kind for name, kind in source.kinds.items() if not kind.is_number}
         return cls(tuple(source.names), source.named, kinds)

@@ -17,16 +17,16 @@ from dsgp.kernels import Kernel
 from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
-# Chains agree up to this R-hat, and quantiles need as many effective draws.
+# Largest R-hat and smallest effective number of draws with which chains count as mixed.
 RHAT_LIMIT, LEAST_SIZE = 1.05, 50.0
 _NOISE = "noise_variance"
-# What the log likelihood of a method is given.
+# Name of the log likelihood of each method.
 LIKELIHOODS = {
     "gibbs": "log_likelihood",
     "plain-gibbs": "log_likelihood",
     "collapsed": "log_marginal_likelihood",
 }
-_TOLD = {
+_LONG_NAMES = {
     "log_likelihood": "log density of the targets given functions and noise",
     "log_marginal_likelihood": "log density of the targets, functions integrated out",
 }
@@ -69,25 +69,25 @@ class DrawnParameters:
 
     @property
     def n_chains(self) -> int:
-        """How many chains there were."""
+        """Number of chains."""
         return int(self.values.shape[0])
 
     def __len__(self) -> int:
         return int(self.values.shape[0] * self.values.shape[1])
 
     def chosen(self, number: int) -> NDArray[np.intp]:
-        """So many of the draws, evenly spread over all chains."""
+        """Some of the draws, evenly spread over all chains."""
         return np.linspace(0, len(self) - 1, number).round().astype(np.intp)
 
     def _some(self, number: int) -> Floats:
         return self.values.reshape(len(self), -1)[self.chosen(number)]
 
     def noise_variances(self, number: int) -> Floats:
-        """σ² of so many of the draws."""
+        """σ² of some of the draws."""
         return np.ascontiguousarray(self._some(number)[:, -1])
 
     def kernels(self, kernels: list[Kernel], number: int, r: int) -> list[Kernel]:
-        """Kernels of the r-th of so many draws, from those that the chains began at."""
+        """Kernels of the r-th of some draws, from the initial ones of the chains."""
         values: list[dict[str, float]] = [{} for _ in kernels]
         draw = self._some(number)[r]
         for position, name, value in zip(self.positions, self.parameters, draw[:-1], strict=True):
@@ -96,7 +96,7 @@ class DrawnParameters:
             kernel.with_parameters(**given) for kernel, given in zip(kernels, values, strict=True)
         ]
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reports
 
     def named(self) -> Iterator[tuple[str, Floats]]:
         """What was drawn, by name: chains of shape (n_chains, n_draws)."""
@@ -121,13 +121,13 @@ class DrawnParameters:
         return not self._complaints()
 
     def _complaints(self) -> list[str]:
-        """What is wrong with the worst mixed of the numbers."""
-        told = self.diagnostics()
-        if not told:
+        """Complaints about the parameters that have mixed worst."""
+        numbers = self.diagnostics()
+        if not numbers:
             return []
-        worst = max(told, key=lambda name: _or_infinite(told[name]["rhat"]))
-        least = min(told, key=lambda name: told[name]["effective_sample_size"])
-        rhat, size = told[worst]["rhat"], told[least]["effective_sample_size"]
+        worst = max(numbers, key=lambda name: _or_infinite(numbers[name]["rhat"]))
+        least = min(numbers, key=lambda name: numbers[name]["effective_sample_size"])
+        rhat, size = numbers[worst]["rhat"], numbers[least]["effective_sample_size"]
         if math.isnan(rhat):
             return [f"too few draws to judge whether {worst!r} has mixed"]
         complaints = []
@@ -159,13 +159,13 @@ class DrawnParameters:
             along = f"{parameter}_term"
             coords[along] = [self.terms[k] for k in which]
             variables[parameter] = (("chain", "draw", along), self.values[..., which])
-        told = {"long_name": "of a row of weight 1"}
-        variables[_NOISE] = (("chain", "draw"), self.values[..., -1], told)
+        attrs = {"long_name": "of a row of weight 1"}
+        variables[_NOISE] = (("chain", "draw"), self.values[..., -1], attrs)
         likelihood = LIKELIHOODS[self.method]
         variables[likelihood] = (
             ("chain", "draw"),
             self.log_likelihood,
-            {"long_name": _TOLD[likelihood]},
+            {"long_name": _LONG_NAMES[likelihood]},
         )
         numbers = {
             name: np.arange(self.values.shape[k]) for k, name in enumerate(("chain", "draw"))
@@ -174,7 +174,7 @@ class DrawnParameters:
 
     def lines(self, n_members: int) -> list[tuple[str, str]]:
         """Lines of a summary."""
-        told = self.diagnostics()
+        numbers = self.diagnostics()
         lines = [
             (
                 "sampling",
@@ -198,14 +198,14 @@ class DrawnParameters:
                     + ("" if exact else f"{self.left_open:.2g} of the noise variance"),
                 )
             )
-        if told:
-            worst = max(told, key=lambda name: _or_infinite(told[name]["rhat"]))
-            least = min(told, key=lambda name: told[name]["effective_sample_size"])
+        if numbers:
+            worst = max(numbers, key=lambda name: _or_infinite(numbers[name]["rhat"]))
+            least = min(numbers, key=lambda name: numbers[name]["effective_sample_size"])
             lines += [
-                ("R-hat", f"at most {told[worst]['rhat']:.3f} ({worst})"),
+                ("R-hat", f"at most {numbers[worst]['rhat']:.3f} ({worst})"),
                 (
                     "effective draws",
-                    f"at least {told[least]['effective_sample_size']:.0f} ({least})",
+                    f"at least {numbers[least]['effective_sample_size']:.0f} ({least})",
                 ),
             ]
         for position, (name, chains) in enumerate(self.named()):
@@ -214,7 +214,7 @@ class DrawnParameters:
             lines.append(("" if position else "median (90 %)", interval))
         return lines
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ storage
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return values that JSON can hold, and arrays, that ``restored`` takes."""

@@ -1,4 +1,4 @@
-r"""What each term of a fitted f does, from its lowest to its highest value, and whether it is zero.
+r"""The effect of each term of a fitted f, from its lowest to its highest value, and tests of zero.
 
 A band of the half width z(x) = c s(x), s the posterior standard deviation of a centred function,
 holds the whole function with the probability that \|f(x) − m(x)\| / s(x) stays below c at all x.
@@ -6,8 +6,8 @@ Zero lies in it everywhere if c ≥ max \|m(x)\| / s(x). The p-value of a term i
 the posterior has beyond the narrowest such band (a contour probability: Box and Tiao 1965, Held
 2004): below 0.05 where the 95 % band for the whole function leaves zero somewhere.
 
-Deviations are drawn in the coarse spaces of multigrid, as in ``shares``. What finer details deviate
-by is drawn independently at every point, so that each has the variance that ``components`` reports.
+Deviations are drawn in the coarse spaces of multigrid, as in ``shares``. Those of finer details are
+drawn independently at every point, so that each has the variance that ``components`` reports.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from dsgp.models.term import FittedTerm
 from dsgp.terms import Floats
 
 DRAWS = 1000
-# Points of a term at which it is compared with zero: of more, the levels with most rows, or values
-# evenly spread.
+# Largest number of points of a term at which it is compared with zero: beyond, the levels with most
+# rows are used, or values that are evenly spread.
 _MOST_POINTS = 400
-# Models given hyperparameters that the draws are shared among at most.
+# Largest number of members of a mixture that share the draws.
 _MEMBERS = 8
-# Of a straight line, how far from the middle of its column it is read, in standard deviations.
+# Where the effect of a straight line is read, in standard deviations from the middle of its column.
 _REACH = 2.0
 LEVEL = 0.05
-# Share of a variance that is no sign of details finer than the coarse spaces.
+# Share of a variance below which there is no sign of details finer than the coarse spaces.
 _ROUNDING = 1e-3
 # Digits of the largest effect of a table at least, and the share of it that still has some.
 _DIGITS, _LEAST = 3, 0.01
@@ -46,7 +46,7 @@ _DIGITS, _LEAST = 3, 0.01
 
 @dataclass(frozen=True)
 class Effect:
-    """How far one term moves f.
+    """The range of the effect of one term on f.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Effect:
 
     @property
     def verdict(self) -> str:
-        """Whether the term differs from zero as far as the data say, in a word."""
+        """Whether the data show that the term differs from zero, in a word."""
         if np.isnan(self.p_value):
             return "–"
         return "yes" if self.p_value < LEVEL else "unclear"
@@ -114,15 +114,15 @@ def effects_of(latent: FittedModel, n_draws: int = DRAWS, seed: int = 0) -> list
         means = [term.mean(at) - _centre_of(term) for term, at in zip(terms, points, strict=True)]
         stds = [np.sqrt(structure.posterior.centred_variance(k, at)) for k, at in enumerate(points)]
         farthest = _farthest(structure, points, means, stds, n_draws, np.random.default_rng(seed))
-    told = [
+    effects = [
         Effect(low, high, _p_value(mean, std, drawn))
         for (low, high), mean, std, drawn in zip(ends, means, stds, farthest, strict=True)
     ]
-    return told + [_UNKNOWN] * (len(latent.names) - len(told))
+    return effects + [_UNKNOWN] * (len(latent.names) - len(effects))
 
 
 def is_coefficient(term: FittedTerm) -> bool:
-    """Whether a column multiplies the function, which then is no effect by itself."""
+    """Whether a column multiplies the function, which then is not an effect by itself."""
     return term.bound.multiplier is not None and term.bound.family != "constant"
 
 
@@ -190,7 +190,7 @@ def _deviations_of(
         model.equations,
         [term.kernel for term in model.terms],
         model.row_variance,
-        model.unfelt,
+        model.least_precision,
         constant=model.constant,
     )
     coarse = CoarseSpace(system)
@@ -207,7 +207,8 @@ def _deviations_of(
         deviation = numbers[:, rows] @ features + (term.mean(at) - _centre_of(term) - mean)
         held = np.einsum("cn,cn->n", features, covariance[rows, rows] @ features)
         fine = model.posterior.centred_variance(k, at) - held
-        # Rounding, and what the variances themselves are good to, are no function.
+        # Values below rounding errors, and below the accuracy of the variances, do not count as a
+        # function.
         fine[fine < _ROUNDING * (held + fine)] = 0.0
         deviation += np.sqrt(fine) * random.standard_normal(deviation.shape)
         scaled = np.divide(deviation, std, out=np.zeros_like(deviation), where=std > 0)

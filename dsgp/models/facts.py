@@ -1,4 +1,4 @@
-"""What is reported of a fit, besides the model."""
+"""Facts of a fit that are reported beside the model."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from dsgp.models.mixture import MixtureModel
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Halvings of a bracket of a quantile: it is then as small as rounding.
+# Number of halvings of the bracket of a quantile, which is then as small as rounding.
 _HALVINGS = 60
 
 
 @dataclass(frozen=True)
 class GaussianMixture(GaussianModel):
-    """Answers in the unit of the target, as averages over draws of hyperparameters.
+    """Predictions in the unit of the target, as averages over draws of hyperparameters.
 
     Intervals are quantiles of the mixture of the conditional distributions, and log densities are
     logs of average densities.
@@ -46,7 +46,7 @@ class GaussianMixture(GaussianModel):
         ]
 
     def needs_variance(self, return_std: bool, statistic: str) -> bool:
-        """Tell whether ``predicted`` needs the variance of f."""
+        """Return whether ``predicted`` needs the variance of f."""
         return return_std or statistic == "median" or self.transform is not None
 
     def predicted(
@@ -93,7 +93,7 @@ class GaussianMixture(GaussianModel):
             return ends
         if include_noise:
             return [self.transform.inverse(end) for end in ends]
-        # An average over the noise grows with f; over noise of the mean variance.
+        # The average over the noise increases with f, at the mean noise variance.
         return [self.transform.average(end, self.noise_variance) for end in ends]
 
     def log_density_at(self, rows: Rows, observed: Floats) -> Floats:
@@ -104,7 +104,7 @@ class GaussianMixture(GaussianModel):
     def leave_one_out_at(
         self, rows: Rows, observed: Floats, weight: Floats
     ) -> tuple[Floats, Floats]:
-        """Log density of each training row given all others, and what the others leave, (n,) each.
+        """Log density of each training row given all others, and its information they leave, (n,).
 
         p(y_i | y_-i) is the harmonic mean of p(y_i | y_-i, θ) over draws of θ given all rows.
         """
@@ -114,7 +114,7 @@ class GaussianMixture(GaussianModel):
         return np.asarray(np.log(len(densities)) - logsumexp(-densities, axis=0)), left
 
     def covariance(self, rows: Sequence[Rows], include_noise: bool) -> Solved:
-        """Joint covariance of what is expected of the target, or of observations."""
+        """Joint covariance of the expected target, or of observations."""
         means, converged = [], True
         total = np.zeros(2 * (sum(map(len, rows)),))
         for member in self.members:

@@ -21,9 +21,9 @@ from dsgp.transforms import Transform
 
 @dataclass(frozen=True)
 class GaussianModel:
-    """Answers in the unit of the target.
+    """Predictions in the unit of the target.
 
-    With a transform g, y = g⁻¹(f + ε). Nothing is linearised: what is expected of y given f is an
+    With a transform g, y = g⁻¹(f + ε). Nothing is linearised: the expectation of y given f is an
     average over the noise ε, and its moments are those over f.
 
     Attributes
@@ -34,7 +34,7 @@ class GaussianModel:
         Of ε, in a row of weight 1; where it varies, in one where its terms are at their means.
     transform : Transform or None
     basis : Basis or None
-        What further rows can be added to; None where that cannot be.
+        Sums to which further rows can be added; None if that is not possible.
     noise : VaryingNoise or None
         What the noise variance depends on, where it varies; rows carry the inputs of it.
     """
@@ -46,13 +46,13 @@ class GaussianModel:
     noise: VaryingNoise | None = None
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         self.latent.prepare(with_std)
         if self.noise is not None and with_std:
             self.noise.prepare(with_std)
 
     def needs_variance(self, return_std: bool, statistic: str) -> bool:
-        """Tell whether ``predicted`` needs the variance of f."""
+        """Return whether ``predicted`` needs the variance of f."""
         return return_std or (self.transform is not None and statistic == "mean")
 
     def noise_at(self, rows: Rows) -> Noise:
@@ -101,7 +101,7 @@ class GaussianModel:
         ends = [mean + float(ndtri(p)) * std for p in probabilities]
         if self.transform is None:
             return ends
-        # An average over the noise grows with f: its quantiles are those of f.
+        # An average over the noise increases with f: its quantiles are those of f.
         noise_variance = self.noise_at(rows).mean
         return [self.transform.average(end, noise_variance) for end in ends]
 
@@ -167,7 +167,7 @@ class GaussianModel:
         return np.where(weight > 0, density, np.nan), left
 
     def _transformed(self, observed: Floats) -> tuple[Any, Floats]:
-        """Log slope of the transform at observations, and what they are on its scale."""
+        """Log slope of the transform at observations, and their values on its scale."""
         if self.transform is None:
             return 0.0, observed
         return self.transform.log_slope(observed), self.transform.forward(observed)
@@ -200,7 +200,7 @@ class GaussianModel:
         solved = self.latent.sample(rows, n_samples, random, tol)
         drawn = solved.values
         noise: Any = self.noise_variance
-        if solved.noise_variance is not None:  # a draw has its own
+        if solved.noise_variance is not None:  # each draw has its own
             noise = solved.noise_variance[:, None]
         if self.noise is not None and (include_noise or self.transform is not None):
             noise, converged = self.noise.sample(rows, n_samples, random, tol)

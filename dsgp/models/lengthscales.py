@@ -10,11 +10,11 @@ from dsgp.alike import format_alike
 from dsgp.kernels import Kernel
 from dsgp.models.base import FittedModel
 
-# Lengthscales that are written of a term: one of each input of a surface.
+# Largest number of lengthscales that are shown for a term: one per input of a surface.
 _LENGTHSCALES = 2
-# Lengthscales, in distances of neighbouring values, at which these tell little of one another.
+# In distances of neighbouring values: with shorter lengthscales, neighbours have little in common.
 _FINE = 1.001
-# As many distinct values are no curve.
+# A column with at most as many distinct values is not a curve.
 _FEW_VALUES = 10
 
 

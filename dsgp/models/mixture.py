@@ -69,7 +69,7 @@ class MixtureModel(StartedModel):
     @cached_property
     def members(self) -> list[AdditiveModel]:
         """The conditional models, of equal weight."""
-        # Counted before, the rows by bins are shared, not counted and kept by each of them.
+        # Counted here, so that the members share the counts by bins and do not each keep their own.
         orders = [term.kernel.order for term in self.start.terms]
         if orders:
             self.equations.tables(max(BINS[order] for order in orders))
@@ -114,7 +114,7 @@ class MixtureModel(StartedModel):
             row_variance=float(self.row_variances[r]),
         )
 
-    # ------------------------------------------------------------------ what the terms are
+    # ------------------------------------------------------------------ terms
 
     @cached_property
     def terms(self) -> list[FittedTerm]:
@@ -141,7 +141,7 @@ class MixtureModel(StartedModel):
     # ------------------------------------------------------------------ moments
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share.
+        """Prepare what all tasks of a prediction share.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class MixtureModel(StartedModel):
             np.mean(np.square(stds), axis=0) + np.var(means, axis=0)
         )
 
-    # ------------------------------------------------------------------ joint answers
+    # ------------------------------------------------------------------ joint predictions
 
     def covariance(self, rows: Sequence[Rows]) -> Solved:
         """Joint covariance of f at some rows, (n, n)."""
@@ -258,7 +258,7 @@ class MixtureModel(StartedModel):
             converged &= solved.converged
         return Solved(values, converged, self.noise_variances[chosen])
 
-    # ------------------------------------------------------------------ keeping
+    # ------------------------------------------------------------------ storage
 
     def stored(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return values that JSON can hold, and arrays, that ``restored`` takes."""

@@ -14,14 +14,15 @@ from dsgp.models.base import FittedModel
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Role of an input of the noise among the further numbers of rows, before its name.
+# Prefix of the roles of inputs of the noise among the further numbers of rows.
 _ROLE = "noise "
-# Values of log σ² at which predictions are averaged.
+# Number of values of log σ² over which predictions average.
 _NODES = 9
-# Share of a row's noise that other rows are taken to leave of it at least: beside next to no noise
-# the variance of f that is approximated may be above what one row allows.
+# Smallest share of a row's information that other rows are assumed to leave: if the noise is nearly
+# 0, the approximate variance of f may exceed what a single row allows.
 LEAST_LEFT = 1e-3
-# Steps of Newton's method for a quantile; it converges quadratically from below.
+# Steps of Newton's method for a quantile, and the relative change at which they end; it converges
+# quadratically from below.
 _STEPS, _CLOSE = 100, 1e-12
 
 
@@ -126,7 +127,7 @@ class VaryingNoise:
         return Rows(list(self.inputs(rows).values()), n_rows=len(rows))
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         self.latent.prepare(with_std)
 
     def typical(self, rows: Rows) -> Floats:

@@ -27,7 +27,7 @@ class ProjectedModel(AdditiveModel):
     unit : float
         Unit of the functions of ``projections``, in that of the terms.
     direction_uncertainty : bool
-        Whether what the directions leave open counts.
+        Whether the uncertainty of the directions counts.
     """
 
     projections: Projections | None = None
@@ -62,7 +62,7 @@ class ProjectedModel(AdditiveModel):
 
     @property
     def roles(self) -> list[str]:
-        """What each term is to a reader: functions of projections come first."""
+        """Role of each term in reports: functions of projections come first."""
         return [PROJECTIONS] * self.n_projections + [term.bound.role for term in self.others]
 
     @property
@@ -79,7 +79,7 @@ class ProjectedModel(AdditiveModel):
         return tuple(dict.fromkeys([*self.projected, *others]))
 
     def inputs(self, columns: list[Floats]) -> list[Floats]:
-        """Turn ``used_columns`` of some rows into the inputs of the terms, in their order."""
+        """Convert ``used_columns`` of some rows to the inputs of the terms, in their order."""
         if not self.terms:
             return []
         assert self.projections is not None
@@ -97,7 +97,7 @@ class ProjectedModel(AdditiveModel):
         return [term.bound.joined(term.bound.read(by_name)) for term in self.others]
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         super().prepare(with_std)
         if self.n_projections:
             assert self.projections is not None
@@ -107,7 +107,7 @@ class ProjectedModel(AdditiveModel):
         variance = super()._variance(rows, inputs)
         if not self.n_projections:
             return variance
-        # Beyond the training rows the mean stays what it is at their edge; how little is known does
+        # Beyond the training rows, the mean is constant, as at their edge, but the uncertainty is
         # not.
         assert self.projections is not None
         outside, there = self.projections.beyond(self._of_projections(rows.columns))
@@ -118,7 +118,7 @@ class ProjectedModel(AdditiveModel):
         return variance
 
     def deviations(self, columns: list[Floats]) -> Floats | None:
-        """What f may deviate by because directions are uncertain, (n, k), in units of the target.
+        """Deviations of f due to uncertain directions, (n, k), in units of the target.
 
         To first order around the best directions (Laplace's approximation).
         """
@@ -126,8 +126,8 @@ class ProjectedModel(AdditiveModel):
             return None
         assert self.projections is not None
         deviations = self.unit * self.projections.deviations(self._of_projections(columns))
-        # Far from the rows the linearised model, a line in the directions, knows no bounds, while f
-        # returns to its prior whatever the directions: they add no more than its variance.
+        # Far from the rows, the linearised model is an unbounded line in the directions, while f
+        # returns to its prior whatever the directions are: they add at most its variance.
         along = self.terms[: self.n_projections]
         most = math.sqrt(sum(term.kernel.std**2 for term in along))
         size = np.linalg.norm(deviations, axis=1, keepdims=True)

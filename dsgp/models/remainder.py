@@ -23,9 +23,9 @@ from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
 NAME = "remainder"
-# Training rows over which shares of variance are.
+# Number of training rows over which shares of variance are computed.
 _EXAMPLES = 1000
-# Seconds of compiled work of a row, by 64 neighbours.
+# Seconds of compiled work per row, with 64 neighbours.
 _PREDICT = 1.5e-4
 
 
@@ -185,9 +185,9 @@ def example_places(n_rows: int) -> NDArray[np.intp]:
 class RemainderModel:
     """A sum of terms with a remainder: see ``base.FittedModel``.
 
-    Means are those of the joint posterior. The terms vary as in a fit to which the remainder is
-    noise. What they may be wrong by in a row and its neighbours alike, the remainder corrects, as
-    far as the neighbours determine it; in addition it varies as given its neighbours and the terms.
+    Means are those of the joint posterior. The terms vary as in a fit in which the remainder is
+    noise. The remainder compensates their deviations that a row and its neighbours share, as far as
+    the neighbours determine it; in addition it varies as given its neighbours and the terms.
 
     Attributes
     ----------
@@ -199,7 +199,7 @@ class RemainderModel:
     structure: AdditiveModel
     remainder: FittedRemainder
 
-    # ------------------------------------------------------------------ of the terms
+    # ------------------------------------------------------------------ the terms
 
     @property
     def terms(self) -> list[FittedTerm]:
@@ -213,7 +213,7 @@ class RemainderModel:
 
     @property
     def roles(self) -> list[str]:
-        """What the terms are to a reader, and the remainder."""
+        """Role of each term in reports, and of the remainder."""
         return [*self.structure.roles, NAME]
 
     @property
@@ -271,7 +271,7 @@ class RemainderModel:
         return tuple(dict.fromkeys([*self.structure.used_columns, *self.remainder.columns]))
 
     def _split(self, rows: Rows) -> tuple[Rows, Floats]:
-        """Return the rows as the terms see them, and the inputs of the remainder."""
+        """Return the rows with the columns of the terms, and the inputs of the remainder."""
         by_name = dict(zip(self.used_columns, rows.columns, strict=True))
         columns = [by_name[name] for name in self.structure.used_columns]
         return replace(rows, columns=columns, n_rows=len(rows)), self.remainder.inputs(by_name)
@@ -297,7 +297,7 @@ class RemainderModel:
     # ------------------------------------------------------------------ moments
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         self.structure.prepare(with_std)
         self.remainder.function.prepare()
 
@@ -325,7 +325,8 @@ class RemainderModel:
         self.prepare(with_std)
         parts = row_blocks(n_rows)
         tasks = [partial(block, part) for part in parts]
-        if len(parts) > 1:  # a search for neighbours takes no threads beside the others
+        # a search for neighbours must not use threads at the same time as others
+        if len(parts) > 1:
             tasks = [partial(run_alone, task) for task in tasks]
         with one_blas_thread():
             run(tasks, _PREDICT * n_rows, in_place=True)
@@ -361,7 +362,7 @@ class RemainderModel:
         return solved._replace(values=solved.values + further)
 
     def _taken(self, rows: list[Rows], inputs: Floats, drawn: Floats) -> Floats:
-        """What the remainder takes back of how draws of the sum of the terms deviate."""
+        """The part of the deviations of draws of the terms' sum that the remainder compensates."""
         mean = np.concatenate([self.structure.moments(some, False)[0] for some in rows])
         return np.asarray(self.remainder.function.moments(inputs)[2] * (drawn - mean))
 

@@ -1,4 +1,4 @@
-"""What a fitted additive model says of itself, as text."""
+"""Summaries of fitted additive models, as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from dsgp.models.summary import (
 from dsgp.models.term import FittedTerm
 from dsgp.terms.bound import INTERACTIONS
 
-_TOLD = 0.02  # weights that are told of, as a share of the largest
+_LEAST_SHOWN = 0.02  # of the weights, as a share of the largest
 
 
 def of_gaussian(
@@ -46,7 +46,7 @@ def of_gaussian(
     Parameters
     ----------
     title : str
-        What it is called.
+        Its name.
     model : GaussianModel
     facts : FitFacts
     parameters : mapping
@@ -78,11 +78,11 @@ def of_response(
     title: str, model: ResponseModel, facts: FitFacts, n_steps: int, parameters: Mapping[str, Any]
 ) -> Summary:
     """Describe a model with a likelihood; ``n_steps`` are those of Newton's method."""
-    latent, likelihood, told = model.latent, model.likelihood, model.told
-    offset = ", with an offset or exposure" if told["offset"] else ""
-    exact = "exact determinant" if told["exact_determinant"] else "determinant on coarse spaces"
+    latent, likelihood, known = model.latent, model.likelihood, model.facts
+    offset = ", with an offset or exposure" if known["offset"] else ""
+    exact = "exact determinant" if known["exact_determinant"] else "determinant on coarse spaces"
     fields = {
-        "target": f"{told['target']}{offset}",
+        "target": f"{known['target']}{offset}",
         "likelihood": f"{likelihood!r}, {likelihood.link_name} link",
         "intercept": f"{latent.intercept:.6g} on the scale of the link",
         "effective dof": f"{facts.effective_dof:.1f} of all terms together",
@@ -121,7 +121,7 @@ def with_projections(
     legend: tuple[str, ...],
     method: str,
 ) -> Summary:
-    """Say of a model how its projections were found, and what they are.
+    """Add to a summary what the projections are, and how they were found.
 
     ``method`` is what the projections were found by.
     """
@@ -158,7 +158,7 @@ class Projected:
     ----------
     n_rows : int
     weights : pandas.DataFrame
-        A row a projection, a column an input.
+        One row per projection, one column per input.
     relevance : pandas.Series
         Share of each input.
     search_facts : SearchFacts
@@ -171,19 +171,19 @@ class Projected:
 
 
 def _directions_of(weights: pd.DataFrame) -> list[str]:
-    """Write down the largest weights of each projection."""
+    """Return the largest weights of each projection as text."""
     return [
         " ".join(
             f"{row[name]:+.2f} {name}"
             for name in row.abs().sort_values(ascending=False, kind="stable").index[:3]
-            if abs(row[name]) >= _TOLD * row.abs().max()
+            if abs(row[name]) >= _LEAST_SHOWN * row.abs().max()
         )
         for _, row in weights.iterrows()
     ]
 
 
 def _relevance_of(shares: pd.Series) -> str:
-    """Write down the inputs that matter most."""
+    """Return the most important inputs as text."""
     ranked = shares.sort_values(ascending=False, kind="stable")
     listed = ", ".join(f"{name} {share:.1%}" for name, share in ranked.head(8).items())
     rest = f", {len(ranked) - 8} others {ranked.iloc[8:].sum():.1%}"
@@ -206,7 +206,7 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
                 "points": len(term.cells),
                 "edf": term.effective_dof,
                 "share": term.explained_variance / target_variance,
-                **_told(effect, end),
+                **_effect_texts(effect, end),
                 OF_F: mean,
                 INTERVAL: f"{rounded_percent(first)} to {rounded_percent(last)}",
             }
@@ -223,8 +223,8 @@ def terms_table(latent: FittedModel, target_variance: float, shares: Shares) -> 
     return table.set_index("term")
 
 
-def _told(effect: Effect, ends: str) -> dict[str, str]:
-    """Write down what a term does, and whether that is zero."""
+def _effect_texts(effect: Effect, ends: str) -> dict[str, str]:
+    """Return the effect of a term as text, and whether it is zero."""
     if math.isnan(effect.lowest):
         return dict.fromkeys((EFFECT, P_VALUE, NOT_ZERO), "–")
     p_value = "–" if math.isnan(effect.p_value) else f"{effect.p_value:.3f}"
@@ -258,7 +258,7 @@ def _remainder_row(
 
 
 def kernel_name(term: FittedTerm) -> str:
-    """Name the kernel of a term, or its kind where that says it all."""
+    """Return the name of the kernel of a term, or its kind where that determines the kernel."""
     if term.bound.kind != "Smooth":
         return str(term.bound.kind)
     return _name_of(term.kernel)
@@ -305,9 +305,9 @@ def _gaussian_lines(
 
 
 def _remainder_lines(latent: FittedModel) -> list[tuple[str, str]]:
-    """Say in which inputs the remainder varies quickly, those of the shortest lengthscales first.
+    """List the inputs of the remainder by their lengthscales, the shortest first.
 
-    In standard deviations of the column; of levels, how far apart two different ones are.
+    In standard deviations of the column; for levels, the distance between two different ones.
     """
     if not isinstance(latent, RemainderModel):
         return []
@@ -320,7 +320,7 @@ def _remainder_lines(latent: FittedModel) -> list[tuple[str, str]]:
 
 
 def _form_lines(latent: FittedModel) -> list[tuple[str, str]]:
-    """Say of the kernels other than Matérn's which are in state-space form, and how exact it is."""
+    """List the kernels other than Matérn that are in state-space form, with its error."""
     lines: list[tuple[str, str]] = []
     for term in latent.terms:
         if term.bound.family == "markov":
@@ -365,12 +365,12 @@ def count_of(number: int, what: str = "iteration") -> str:
 
 
 def _explained(latent: FittedModel, facts: FitFacts) -> float:
-    """Share of the target's variance that the residuals do not have."""
-    # Of rows that have faded, as many as they count for.
+    """Share of the target's variance that is explained: 1 less that of the residuals."""
+    # Rows that have faded count as many as their weight says.
     n_rows = latent.equations.n_rows if isinstance(latent, AdditiveModel) else facts.n_rows
     rows = max(n_rows, 1)
     dof = facts.effective_dof
-    if isinstance(latent, RemainderModel):  # its noise counts what the terms have taken up
+    if isinstance(latent, RemainderModel):  # its noise includes what the terms have absorbed
         dof = 0.0
     left = latent.row_variance * (1 - dof / rows)
     return max(0.0, 1 - left / facts.target_variance)

@@ -1,4 +1,4 @@
-"""A fitted f with a likelihood around it: answers on the scale of the response."""
+"""A fitted f with a likelihood: predictions on the scale of the response."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from dsgp.models.base import FittedModel
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.terms import Floats
 
-# Latents at which every density is at its edge: of a mean of 0, or of one trial's 0 or 1.
+# Latents at which every density is at its edge: a mean of 0, or a trial that is certainly 0 or 1.
 _EDGE = 700.0
-# Level of an interval both of whose ends are the median.
+# Level of an interval whose ends are both the median.
 _MEDIAN = 1e-12
 
 
@@ -35,18 +35,18 @@ class ResponseModel:
     latent : FittedModel
     settings : mapping
         Of the likelihood, with its fitted parameters.
-    told : mapping
+    facts : mapping
         ``highest`` (the largest f of a training row), ``exact_determinant``, ``passes`` (of the
         learner), ``target`` (its name) and ``offset`` (whether there was one).
     """
 
     latent: FittedModel
     settings: Mapping[str, Any]
-    told: Mapping[str, Any]
+    facts: Mapping[str, Any]
 
     @classmethod
     def of(cls, outcome: LaplaceOutcome, latent: FittedModel | None = None) -> ResponseModel:
-        """Take what a fit came to; ``latent`` is f where it is not that of the outcome as it is."""
+        """Return the model of an outcome; ``latent`` is f if it differs from the outcome's."""
         learned = outcome.learned
         return cls(
             outcome.model() if latent is None else latent,
@@ -66,12 +66,12 @@ class ResponseModel:
         return from_settings(dict(self.settings))
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         self.latent.prepare(with_std)
 
     def supported(self, mean: Floats, variance: Floats, shift: Any) -> tuple[Floats, Floats]:
-        """Moments of f for averages of the response: on a log link without an unknown tail."""
-        highest = self.told.get("highest")  # stores of earlier versions lack it
+        """Moments of f for averages of the response; with a log link, without an unknown tail."""
+        highest = self.facts.get("highest")  # stores of earlier versions lack it
         if self.likelihood.link_name != "log" or highest is None:
             return mean, variance
         return supported_moments(mean, variance, highest + shift)
@@ -113,7 +113,7 @@ class ResponseModel:
         likelihood = self.likelihood
         if include_noise:
             return list(likelihood.interval(mean, variance, level, trials))
-        # The link is monotone: quantiles of f become those of the mean.
+        # The link is monotone: quantiles of f map to those of the mean.
         reach = NormalDist().inv_cdf(0.5 + level / 2) * np.sqrt(variance)
         ends = likelihood.inverse_link(mean - reach), likelihood.inverse_link(mean + reach)
         scale = 1.0 if trials is None else trials
@@ -129,7 +129,7 @@ class ResponseModel:
     ) -> Floats:
         """Quantile of the mean response given f, or of a new observation."""
         upper = probability >= 0.5
-        # An interval of a level is between two quantiles; that of the median has none.
+        # The ends of an interval are quantiles; the median is the interval of level 0.
         level = max(abs(2 * probability - 1), _MEDIAN)
         return self.interval(mean, variance, trials, level, include_noise)[int(upper)]
 

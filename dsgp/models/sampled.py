@@ -27,7 +27,7 @@ _DIMENSIONS = ("chain", "draw", "projection", "input")
 
 @dataclass(frozen=True)
 class DrawsModel(StartedModel):
-    """A posterior by draws; its terms are those of the model that the chains began at.
+    """A posterior by draws; its terms are those of the initial model of the chains.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class DrawsModel(StartedModel):
         if self.draws.directions.shape[2:] != (len(self.start.projected),):
             raise ValueError("the draws and the projections do not agree")
 
-    # What the terms are, the start says.
+    # The terms are those of the initial model.
 
     @property
     def terms(self) -> list[FittedTerm]:
@@ -83,14 +83,14 @@ class DrawsModel(StartedModel):
         return f"those of {len(self.draws)} draws, directions and hyperparameters unknown too"
 
     def _standard(self, columns: list[Floats]) -> Floats:
-        """Turn ``used_columns`` of some rows into inputs of the draws, (n, D)."""
+        """Convert ``used_columns`` of some rows to inputs of the draws, (n, D)."""
         assert self.start.projections is not None
         return self.start.projections.standard(columns)
 
-    # ------------------------------------------------------------------ answers
+    # ------------------------------------------------------------------ predictions
 
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
         if self.terms:
             self.draws.cubics  # noqa: B018
         else:
@@ -166,16 +166,16 @@ class DrawsModel(StartedModel):
         """Draw the terms of the model that the chains began at, each at inputs of its own."""
         return self.start.component_draws(columns, n_rows, n_samples, random, tol)
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reports and storage
 
     def dataset(self) -> xr.Dataset:
         """Return directions, variances and noise of the draws, by chain."""
         draws = self.draws
         per_chain = len(draws) // draws.n_chains
 
-        def variable(values: Floats, told: str) -> tuple[tuple[str, ...], Floats, dict[str, str]]:
+        def variable(values: Floats, name: str) -> tuple[tuple[str, ...], Floats, dict[str, str]]:
             shaped = values.reshape(draws.n_chains, per_chain, *values.shape[1:])
-            return _DIMENSIONS[: shaped.ndim], shaped, {"long_name": told}
+            return _DIMENSIONS[: shaped.ndim], shaped, {"long_name": name}
 
         return xr.Dataset(
             {
@@ -191,7 +191,7 @@ class DrawsModel(StartedModel):
             coords={"projection": self.names, "input": list(self.start.projected)},
         )
 
-    def told(self) -> dict[str, dict[str, float]]:
+    def named_diagnostics(self) -> dict[str, dict[str, float]]:
         """Return R-hat and effective sample size of noise, predictions and log likelihood."""
         return {
             name: {"rhat": float(rhat), "effective_sample_size": float(size)}

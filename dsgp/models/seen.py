@@ -1,4 +1,4 @@
-"""What is remembered of training rows: enough to recognise them, not what they held."""
+"""Digests of training rows, by which they are recognised without their values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from dsgp.compute import over_chunks
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import Floats
 
-# Digests that are kept, the smallest ones: of any other rows as large a share is as small.
+# Number of digests that are kept, the smallest ones. Of any other rows, the same share has digests
+# as small.
 _KEPT = 256
-# Digests are whole numbers that float64 holds exactly.
+# Digests are whole numbers that float64 represents exactly.
 _BITS = 52
 _LIMIT = np.uint64(1 << _BITS)
 _Hashes = NDArray[np.uint64]
@@ -58,13 +59,13 @@ class RowsSeen:
         return cls(len(hashes), total, tuple(map(int, kept)))
 
     def together(self, other: RowsSeen) -> RowsSeen:
-        """Return what is remembered of both sets of rows."""
+        """Return the digests of both sets of rows together."""
         total = (self.total + other.total) % int(_LIMIT)
         smallest = sorted([*self.smallest, *other.smallest])[:_KEPT]
         return RowsSeen(self.n_rows + other.n_rows, total, tuple(smallest))
 
     def is_same(self, digests: Floats) -> bool:
-        """Tell whether rows are all of these, whatever their order."""
+        """Return whether rows are exactly these, in any order."""
         other = RowsSeen.of_digests(digests)
         return other.n_rows == self.n_rows and other.total == self.total
 
@@ -72,8 +73,8 @@ class RowsSeen:
         """Count rows that are among these, and rows that can be recognised."""
         if not self.smallest:
             return 0, 0
-        told = digests[digests <= self.smallest[-1]]
-        return int(np.isin(told, np.array(self.smallest, dtype=np.float64)).sum()), len(told)
+        small = digests[digests <= self.smallest[-1]]
+        return int(np.isin(small, np.array(self.smallest, dtype=np.float64)).sum()), len(small)
 
     def to_settings(self) -> dict[str, Any]:
         """Return it as values that JSON can hold."""
@@ -90,7 +91,8 @@ def digests_of(columns: list[Floats], y: Floats) -> Floats:
     """Digest rows of some columns with their targets, (n,): whole numbers below 2⁵²."""
     state = np.zeros(len(y), dtype=np.uint64)
     for values in [*columns, y]:
-        plain = np.where(np.isnan(values), np.nan, values + 0.0)  # one NaN, and one 0
+        # one bit pattern for NaN, and one for 0
+        plain = np.where(np.isnan(values), np.nan, values + 0.0)
         state = _mixed(state * np.uint64(31) + plain.view(np.uint64))
     return (state >> np.uint64(64 - _BITS)).astype(np.float64)
 

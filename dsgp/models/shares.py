@@ -9,9 +9,9 @@ common with it: negative where a term mostly cancels others. A draw of all funct
 of each term, and the mean and the quantiles of these are reported.
 
 Draws are a posterior mean, which is exact, plus deviations in the coarse spaces of multigrid, where
-the posterior is a normal distribution of some hundred numbers: no draw passes over the rows. What
-finer details deviate by, which hardly correlates between terms, counts by its expectation: σ² for
-each degree of freedom that the coarse spaces do not hold.
+the posterior is a normal distribution of some hundred numbers: no draw passes over the rows. The
+deviations of finer details, which hardly correlate between terms, count by their expectation: σ²
+for each degree of freedom that the coarse spaces do not represent.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Draws of a summary, and models given hyperparameters that they are shared among at most.
+# Number of draws for a summary, and largest number of members of a mixture that share them.
 DRAWS, _MEMBERS = 400, 16
-# Draws beside a remainder that are in memory at a time, of every term at every example.
+# Draws that are in memory at a time if there is a remainder, for every term at every example.
 _DRAWN_TOGETHER = 100
-# Cells whose features are computed at a time.
+# Number of cells whose features are computed at a time.
 _TOGETHER = 4096
 _TINY = np.finfo(float).tiny
 
@@ -126,7 +126,7 @@ def _as_shares(covariances: Floats) -> Floats:
 
 
 def some_members(members: Sequence[AdditiveModel], number: int) -> list[AdditiveModel]:
-    """So many of the models, evenly spread."""
+    """Some of the models, evenly spread."""
     chosen = np.linspace(0, len(members) - 1, min(number, len(members))).round().astype(int)
     return [members[r] for r in chosen]
 
@@ -135,7 +135,7 @@ def _drawn(model: AdditiveModel, n_draws: int, random: np.random.Generator) -> F
     """Draws of w Cov(f_k, f) of all terms, (n_draws, n_terms)."""
     kernels = [term.kernel for term in model.terms]
     system = AdditiveSystem(
-        model.equations, kernels, model.row_variance, model.unfelt, constant=model.constant
+        model.equations, kernels, model.row_variance, model.least_precision, constant=model.constant
     )
     coarse = CoarseSpace(system)
     of_means, with_features = _of_means(model, coarse)
@@ -178,7 +178,7 @@ def _of_means(model: AdditiveModel, coarse: CoarseSpace) -> tuple[Floats, Floats
     for k, mean in enumerate(means):
         alone = np.zeros(layout.size)
         alone[layout.offsets[k] : layout.offsets[k + 1]] = mean
-        # ZᵀWZ m_k less what a constant has of it.
+        # ZᵀWZ m_k less the part of a constant.
         product = equations.multiply(alone[None])[0]
         product -= float(np.sum(alone * equations.ones)) / total * equations.ones
         of_means[k] = float(np.sum(product * together))
@@ -206,7 +206,7 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
         structure.equations,
         [term.kernel for term in structure.terms],
         structure.row_variance,
-        structure.unfelt,
+        structure.least_precision,
         constant=structure.constant,
     )
     weight = 1 / function.relative_noise[some]
@@ -232,8 +232,8 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
             drawn = np.empty((len(model.names), len(rest[batch]), len(some)))
             for values, (part, at_examples) in zip(drawn, features, strict=False):
                 np.matmul(deviations[batch, part], at_examples, out=values)
-            # The remainder takes back what the terms deviate by, as far as its neighbours tell;
-            # their level is that of the constant, which is no part of these draws.
+            # The remainder compensates deviations of the terms, as far as its neighbours determine
+            # it; their level is that of the constant, which is not part of these draws.
             together = drawn[:-1].sum(axis=0)
             together -= np.average(together, axis=1, weights=weight)[:, None]
             drawn[-1] = rest[batch] - taken * together
@@ -245,7 +245,7 @@ def beside_remainder(model: RemainderModel, n_draws: int, random: np.random.Gene
 
 
 def _features_at(term: FittedTerm, space: TermSpace, inputs: Floats) -> Floats:
-    """What each number of a coarse space does to rows, (n_numbers, n); 0 where one is missing."""
+    """Effect of each number of a coarse space on rows, (n_numbers, n); 0 where one is missing."""
     seen = ~term.cells.is_missing(inputs)
     features = space.at(term.cells, term.kernel, inputs[seen])
     multipliers = term.cells.multipliers(inputs[seen])

@@ -20,18 +20,19 @@ from dsgp.jit.spline import evaluate_spline, filter_points, smooth_points
 from dsgp.kernels import Wiener
 from dsgp.terms import LOG_2PI, Floats
 
-# Ratios of roughness to noise that are looked at, a decade apart: from a polynomial, up to where
-# neighbouring points have nothing in common but what they are told, in units of their noise.
+# Range of the ratios of roughness to noise, in decades: from a polynomial to a function whose
+# neighbouring points are independent, in units of the noise.
 _SMOOTHEST, _ROUGHEST = -8.0, 6.0
-# What a variance may come to, some decades below the largest number.
+# Largest variance, some decades below the largest number of float64.
 _FARTHEST = 1e280
 _NONE_2D = np.empty((0, 0))
-# Decades beyond the roughest that is looked at, up to which effective degrees of freedom and the
-# noise keep digits.
+# Decades beyond the roughest ratio up to which effective degrees of freedom and the noise keep
+# digits.
 _BEYOND = 3.0
-# Points are filtered once the state is known to so many noise variances: a variance much larger
-# would cancel against itself. Until then, and of so many points at most, by dense algebra; what is
-# known then must be less than the last, which leaves six digits.
+# Points are filtered once the variance of the state is at most the first number, in noise
+# variances: a much larger variance would cancel against itself. Until then, and for at most as many
+# points as the second number, dense algebra is used. The variance must be below the last number
+# then, which leaves six digits.
 _KNOWN, _MOST_FIRST, _BARELY_KNOWN = 1e9, 512, 1e14
 
 
@@ -79,12 +80,12 @@ class SplineData:
 
     @cached_property
     def n_first(self) -> int:
-        """Points that say enough of the state at the last of them: m, or more if they are close.
+        """Number of points that determine the state at the last of them: m, or more if close.
 
         Raises
         ------
         DataError
-            If all that may be taken do not.
+            If the largest allowed number of points does not.
         """
         most = min(len(self.points), _MOST_FIRST)
         count = self.order
@@ -123,7 +124,7 @@ class SplineData:
 
     @cached_property
     def beginning(self) -> Beginning:
-        """What the first points say of the state at the last of them."""
+        """The state at the last of the first points, given these."""
         return Beginning.of(self, self.n_first)
 
 
@@ -195,7 +196,7 @@ def restricted_likelihood(data: SplineData, rate: float) -> tuple[float, float]:
     noise = (squares + of_first + data.within) / data.degrees
     rest = float(np.log(data.weight[data.n_first :]).sum())
     constant = data.log_weights + 0.5 * (rest - log_det_of_first)
-    # A perfect fit has no noise, and no bound.
+    # A perfect fit has no noise, and its likelihood no bound.
     noise = max(noise, 1e-300)
     value = -0.5 * (data.degrees * (LOG_2PI + math.log(noise) + 1.0) + log_det) + constant
     return value, noise
@@ -232,7 +233,7 @@ class SplineModel:
         def negative(log_rate: float) -> float:
             try:
                 return -restricted_likelihood(data, 10.0**log_rate)[0]
-            except np.linalg.LinAlgError:  # so rough that the first points are all that counts
+            except np.linalg.LinAlgError:  # so rough that only the first points matter
                 return math.inf
 
         values = np.array([negative(decade) for decade in decades])
@@ -372,5 +373,5 @@ def _cross_moment(size: int, derivative: int, distance: Floats, seen: Floats) ->
     u = 0.5 * near[..., None] * (nodes + 1.0)
     product = (distance[:, None, None] - u) ** power * (seen[None, :, None] - u) ** (size - 1)
     integral = 0.5 * near * (product @ weights)
-    sign = (-1.0) ** derivative  # the input falls as the distance grows
+    sign = (-1.0) ** derivative  # the input decreases as the distance grows
     return sign * integral / (math.factorial(power) * math.factorial(size - 1))

@@ -18,7 +18,7 @@ from dsgp.models.spline import SplineData
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Weights that are less than this share of the largest are taken for a mistake.
+# Weights below this share of the largest are treated as a mistake.
 LEAST_WEIGHT = 1e-10
 
 
@@ -53,7 +53,7 @@ class SplineRows:
         return cls(rows.columns[0][kept], rows.y[kept], weight)
 
     def seen(self) -> RowsSeen:
-        """Return what is remembered of them."""
+        """Return their digests."""
         return RowsSeen.of_digests(digests_of([self.inputs], self.target))
 
 

@@ -1,4 +1,4 @@
-"""What models by draws have in common: the model that their chains began at."""
+"""The common base of models by draws: the initial model of their chains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StartedModel:
 
     @property
     def roles(self) -> list[str]:
-        """What each term is to a reader."""
+        """Role of each term in reports."""
         return self.start.roles
 
     @property
@@ -81,7 +81,7 @@ class StartedModel:
 
     @abstractmethod
     def prepare(self, with_std: bool) -> None:
-        """Make once what all tasks of a prediction share."""
+        """Prepare what all tasks of a prediction share."""
 
     def by_blocks(self, block: Callable[[slice], None], n_rows: int, with_std: bool) -> None:
         """Call a function for blocks of rows, on threads where that pays."""

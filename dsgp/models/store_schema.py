@@ -1,4 +1,4 @@
-"""What a stored model of a table must say: schemas of its settings, declarations of its arrays."""
+"""Schemas of the settings, and declarations of the arrays, of a stored model of a table."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Fitted(_Facts):
     sampling: Annotated[dict[str, float] | None, Field(alias="_sampling")] = None
     mixture: Annotated[MixtureNumbers | None, Field(alias="_mixture")] = None
     likelihood: Annotated[dict[str, Any] | None, Field(alias="_likelihood_settings")] = None
-    told: Annotated[dict[str, Any] | None, Field(alias="_told")] = None
+    facts: Annotated[dict[str, Any] | None, Field(alias="_told")] = None
     transform: Annotated[dict[str, Any] | None, Field(alias="_transform_settings")] = None
     interactions: Annotated[InteractionSettings | None, Field(alias="_interactions")] = None
     remainder: Annotated[RemainderSettings | None, Field(alias="_remainder")] = None

@@ -38,11 +38,11 @@ from dsgp.terms.spec import from_settings as term_from_settings
 from dsgp.transforms import Transform
 from dsgp.transforms import from_settings as transform_from_settings
 
-# Of the equations, beside their arrays.
+# Numbers of the equations, beside their arrays.
 EQUATION_NUMBERS = ("quadratic", "n_rows", "log_weight")
-# The same, which stores of earlier versions lack.
+# More of these, which stores of earlier versions lack.
 EQUATION_TOTALS = ("total_weight", "total_information")
-# Of a term, beside its kernel and its arrays.
+# Numbers of a term, beside its kernel and its arrays.
 TERM_NUMBERS = ("centre", "explained_variance", "effective_dof")
 
 
@@ -93,7 +93,7 @@ def described(
         "terms": [
             {"name": term.name, "kernel": term.kernel.to_settings()}
             | {number: getattr(term, number) for number in TERM_NUMBERS}
-            # A function of one column of numbers is told by its name.
+            # A function of one column of numbers is identified by its name.
             | ({} if term.bound.is_plain else {"bound": term.bound.to_settings()})
             for term in start.terms
         ],
@@ -128,10 +128,12 @@ def described(
     return settings, tree
 
 
-def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> FittedModel:
+def latent_of(
+    settings: dict[str, Any], tree: dict[str, Any], least_precision: float
+) -> FittedModel:
     """Return the fitted f of ``described``.
 
-    ``unfelt`` is that of ``AdditiveSystem``.
+    ``least_precision`` is that of ``AdditiveSystem``.
 
     Raises
     ------
@@ -147,7 +149,7 @@ def latent_of(settings: dict[str, Any], tree: dict[str, Any], unfelt: float) -> 
         constant=constant(settings),
         row_variance=fitted["_row_variance"],
         information_scale=fitted["_information_scale"],
-        unfelt=unfelt,
+        least_precision=least_precision,
     )
     if "_mixture" in fitted:
         return MixtureModel.restored(model, fitted["_mixture"], tree["fitted"]["_mixture"])
@@ -177,7 +179,7 @@ def _projected_of(
         model,
         projections,
         projected,
-        # Stores of earlier versions have the unit of the functions of a likelihood only.
+        # Stores of earlier versions only have the unit of the functions if there is a likelihood.
         fitted.get("_response_unit", math.sqrt(fitted["target_variance_"])),
         settings["parameters"].get("direction_uncertainty", True),
     )
@@ -351,7 +353,7 @@ def _parameter_settings(value: Any) -> Any:
         return {"priors": value.to_settings()}
     if isinstance(value, Mapping) and all(isinstance(kernel, Kernel) for kernel in value.values()):
         return {name: kernel.to_settings() for name, kernel in value.items()}
-    if isinstance(value, Mapping):  # of labels, which need not be text
+    if isinstance(value, Mapping):  # mappings of labels, which need not be text
         return {"by_label": [[_plain(label), float(number)] for label, number in value.items()]}
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(one) for one in value]
@@ -369,7 +371,8 @@ def _parameter_from(stored: Any) -> Any:
         return tuple(stored)
     if not isinstance(stored, dict):
         return stored
-    if isinstance(stored.get("type"), str):  # of a kernel; a column called so would have a kernel
+    # a kernel; a column of that name would have a kernel as its value
+    if isinstance(stored.get("type"), str):
         return _kernel_from(stored)
     if isinstance(stored.get("likelihood"), dict) and "name" in stored["likelihood"]:
         return from_settings(stored["likelihood"])

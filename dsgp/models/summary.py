@@ -108,7 +108,7 @@ class Summary:
     lines : list of (label, text)
         The rest. A line without a label continues the line before it.
     nothing : str
-        What to say where there is no term.
+        Shown if there is no term.
     """
 
     heading: str
@@ -129,7 +129,7 @@ class Summary:
         return replace(self, heading=f"{self.heading}; those that vary most first", terms=terms)
 
     def text(self) -> str:
-        """Write it all down."""
+        """Return it as plain text."""
         table = self.terms.assign(std=self._stds).to_string(formatters=_FORMATS, na_rep="–")
         return "\n".join(
             [
@@ -144,7 +144,7 @@ class Summary:
         )
 
     def html(self) -> str:
-        """Write it down for a notebook: the table, and the lines folded below it."""
+        """Return it as HTML for a notebook: the table, and the lines folded below it."""
         head = "".join(f"<th>{escape(str(name))}</th>" for name in ["term", *self.terms.columns])
         rows = "".join(
             f'<tr><th style="text-align:left">{escape(str(name))}</th>'
@@ -169,8 +169,8 @@ class Summary:
             f"<details><summary>The fit</summary><pre>{escape(lines)}</pre></details>"
         )
 
-    def told(self) -> SummaryText:
-        """Return both."""
+    def both(self) -> SummaryText:
+        """Return plain text and HTML, with many terms in order."""
         summary = self.in_order()
         return SummaryText(summary.text(), summary.html())
 

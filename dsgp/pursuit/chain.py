@@ -1,7 +1,7 @@
-"""One Markov chain of ``pursuit.gibbs``: what it knows of the rows, its state and its sweeps.
+"""One Markov chain of ``pursuit.gibbs``: its model, its state and its sweeps.
 
-The ellipses of its slice updates begin with the curvature at the start and become mean and
-covariance of the later half of the warm-up; then they stay.
+The ellipses of its slice updates begin with the curvature at the initial values, take mean and
+covariance from the later half of the warm-up, and are fixed from then on.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dsgp.pursuit.splines import evaluate_splines, natural_splines, place_nodes
 from dsgp.sampling.slices import Ellipse
 from dsgp.terms import LOG_2PI, Axis, Floats, Observations
 
-# Where rows are put into bins, these are at most so many lengthscales wide.
+# Largest width of the bins of rows, in lengthscales.
 _WIDEST_BIN = 1 / 128
-# Draws that the curvature counts for beside those of the warm-up, per parameter.
+# Number of draws, per parameter, that the curvature counts for beside those of the warm-up.
 _TRUST = 2.0
 _ADAPT_EVERY = 5
-# Sweeps that find the functions which go with the start, before anything else moves.
+# Sweeps in which the functions adapt to the initial directions, before anything else moves.
 _SETTLE = 5
-# Guesses of the curvature by the squares of log length and log variance, in nats.
+# Approximate curvature by the squares of log length and log variance, in nats.
 _LENGTH_CURVATURE, _VARIANCE_CURVATURE = 50.0, 5.0
-# Log variances beyond are impossible.
+# Log variances beyond this are rejected.
 _LARGEST_LOG = 300.0
 _BLOCK = 2**13
 
@@ -52,9 +52,9 @@ class Priors:
     noise_shape, noise_rate : float
         1/σ² ~ Gamma(shape, rate).
     fixed_noise : bool
-        Keep σ² where it begins instead.
+        Keep σ² at its initial value instead.
     constant : bool
-        Draw a constant beside the functions, of flat prior. Without, it is 0.
+        Draw a constant in addition to the functions, with a flat prior. Otherwise it is 0.
     """
 
     precision: ArrayLike | None = None
@@ -69,7 +69,7 @@ class Priors:
 
 
 class Draw(NamedTuple):
-    """The arrays of ``gibbs.Draws``, for one of them."""
+    """The arrays of ``gibbs.Draws``, for a single draw."""
 
     directions: Floats
     nodes: Floats
@@ -84,7 +84,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """What all chains have in common."""
+    """The rows, kernel and priors that all chains share."""
 
     rows: Rows
     kernel: Matern
@@ -128,7 +128,7 @@ class Model:
     def seen(
         self, codes: NDArray[np.int32], n_points: int, residual: Floats, noise_variance: float
     ) -> Observations:
-        """Return what the residual says of one function."""
+        """Return the residual as observations of one function."""
         return Observations.from_rows(codes, n_points, residual, self.weight / noise_variance)
 
     def log_marginal(self, theta: Floats, residual: Floats, noise_variance: float) -> float:
@@ -138,7 +138,7 @@ class Model:
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 axis, codes = self.along(theta[:-1])
-            except ValueError:  # beyond float64
+            except ValueError:  # beyond the range of float64
                 return -math.inf
         value = axis.log_marginal_likelihood(
             self.kernel_of(theta[-1]), self.seen(codes, len(axis), residual, noise_variance)
@@ -170,13 +170,13 @@ class Chain:
         self.constant = 0.0
         self.functions = np.zeros((len(directions), len(model.rows)))
         self.ellipses: list[Ellipse] = []
-        self.begun: list[Ellipse] = []  # those of the curvature
+        self.begun: list[Ellipse] = []  # the first ellipses, from the curvature
         self.history: list[Floats] = []
         self.kept: list[Draw] = []
         self.sweeps = self.updates = self.evaluations = 0
 
     def advance(self, end: int, n_warmup: int, thin: int, n_nodes: int) -> Self:
-        """Go on until ``end`` sweeps are done."""
+        """Continue until ``end`` sweeps are done."""
         if not self.ellipses:
             self.settle()
         while self.sweeps < end:
@@ -189,20 +189,20 @@ class Chain:
         return self
 
     def settle(self) -> None:
-        """Find functions that go with the start, and ellipses from the curvature there."""
+        """Draw functions at the initial values, and find ellipses from the curvature there."""
         for _ in range(_SETTLE):
             for m in range(len(self.theta)):
                 self._draw_function(m, self._residual(m))
         self._draw_precision()
         self.begun = [self._curved(m) for m in range(len(self.theta))]
         self.ellipses = list(self.begun)
-        # Chains begin apart, so that their agreement says something.
+        # Chains begin at different places, so that their agreement is informative.
         for m, ellipse in enumerate(self.ellipses):
             step = ellipse.factor @ self.random.standard_normal(len(ellipse.mean))
             self.theta[m] = self.theta[m] + step
 
     def sweep(self, n_nodes: int = 0) -> None:
-        """Draw everything once; keep it, with so many nodes, if there are any."""
+        """Draw everything once; keep the draw, with ``n_nodes`` nodes, if that is not 0."""
         nodes = np.empty((len(self.theta), n_nodes))
         values = np.empty_like(nodes)
         for m, ellipse in enumerate(self.ellipses):
@@ -227,7 +227,7 @@ class Chain:
             self._keep(nodes, values, total, squares)
 
     def _draw_constant(self, total: Floats) -> None:
-        """Draw the constant beside the functions, whose prior is flat."""
+        """Draw the constant, whose prior is flat."""
         rows, weight = self.model.rows, float(self.model.weight.sum())
         mean = float(self.model.weight @ (rows.target - total)) / weight
         std = math.sqrt(self.noise_variance / weight)
@@ -255,7 +255,7 @@ class Chain:
             + squares / self.noise_variance
         )
         directions = self.theta[:, :-1].copy()
-        if len(values):  # a constant of the sum, whichever function has it
+        if len(values):  # a constant belongs to the sum: any function may include it
             values[0] += self.constant
         cubics = natural_splines(nodes, values)
         centres, error = np.zeros(len(nodes)), 0.0
@@ -280,7 +280,7 @@ class Chain:
 
     def _residual(self, m: int) -> Floats:
         """Target less the constant and all functions but one, (n,)."""
-        # Summed anew: what is added and subtracted many times drifts.
+        # Summed again each time: repeated additions and subtractions accumulate rounding errors.
         others = self.functions.sum(axis=0) - self.functions[m]
         return np.asarray(self.model.rows.target - self.constant - others)
 
@@ -294,14 +294,15 @@ class Chain:
         axis, codes = model.along(self.theta[m, :-1])
         nodes, places = np.empty(0), np.empty(0, dtype=np.intp)
         if n_nodes:
-            # They are points without observations.
+            # The nodes are points without observations.
             nodes = place_nodes(axis.points, axis.points[0], axis.points[-1], n_nodes)
             points = np.union1d(axis.points, nodes)
             codes = np.searchsorted(points, axis.points).astype(np.int32)[codes]
             axis, places = Axis(points), np.searchsorted(points, nodes)
         kernel = model.kernel_of(self.theta[m, -1])
         seen = model.seen(codes, len(axis), residual, self.noise_variance)
-        # A draw of the prior, plus what the data say of the difference (Durbin & Koopman 2002).
+        # A draw of the prior, plus the posterior mean given the targets less that draw and a draw
+        # of the noise (Durbin & Koopman 2002).
         prior = axis.sample(kernel, self.random)
         noise = self.random.standard_normal(len(axis))
         observed = seen.weight > 0
@@ -312,7 +313,7 @@ class Chain:
         return nodes, function[places]
 
     def _curved(self, m: int) -> Ellipse:
-        """Return an ellipse about the state, from a guess of the curvature of the posterior.
+        """Return an ellipse about the state, from an approximate curvature of the posterior.
 
         Changes of w that the projection does not determine cost w_i/σ² f'² per row (Gauss–Newton),
         those of its length next to nothing.
@@ -344,7 +345,7 @@ class Chain:
         return Ellipse(theta.copy(), inverse)
 
     def _adapt(self, last: bool) -> None:
-        """Take mean and covariance of the later half of the warm-up so far."""
+        """Use mean and covariance of the later half of the warm-up so far."""
         self.history.append(self.theta.copy())
         if len(self.history) % _ADAPT_EVERY and not last:
             return

@@ -31,13 +31,13 @@ from dsgp.pursuit.splines import evaluate_splines, natural_splines
 from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
-# From so many rows on they are put into so many bins along a projection, or more.
+# Number of rows from which they are put into bins along a projection, and the least number of bins.
 _MANY_ROWS, _BINS = 20_000, 8192
 _SEGMENTS = 20
 _SWEEP = 1e-6  # seconds per row and term
 _EVALUATE = 5e-8  # seconds per row, term and draw
 _BLOCK = 2**13
-# What the numbers of ``sample`` are at least.
+# Smallest allowed values of the arguments of ``sample``.
 _LEAST = {"n_samples": 1, "n_warmup": 0, "n_chains": 1, "thin": 1, "n_nodes": 4}
 
 
@@ -45,8 +45,8 @@ _LEAST = {"n_samples": 1, "n_warmup": 0, "n_chains": 1, "thin": 1, "n_nodes": 4}
 class Draws:
     """Draws from the posterior; S of them, chain after chain.
 
-    A function is kept as its values at K nodes, drawn together with those at the rows, and goes on
-    between as a natural cubic spline, beyond as a line.
+    A function is kept as its values at K nodes, drawn together with those at the rows. Between the
+    nodes it is a natural cubic spline, and beyond them a straight line.
 
     Attributes
     ----------
@@ -63,8 +63,8 @@ class Draws:
     log_likelihood : ndarray of shape (S,)
         Log density of the targets given functions and noise.
     interpolation_error : ndarray of shape (S,)
-        Root of the weighted mean square, over the rows, of what splines change in the sum. With 48
-        nodes and Matérn 5/2 it was at most 0.008 noise standard deviations on pumadyn8-nm.
+        Root of the weighted mean square, over the rows, of the error of the splines in the sum.
+        With 48 nodes and Matérn 5/2 it was at most 0.008 noise standard deviations on pumadyn8-nm.
     n_chains : int
     evaluations : float
         Likelihoods computed per update of a direction.
@@ -99,8 +99,8 @@ class Draws:
     def diagnostics(self) -> dict[str, tuple[float, float]]:
         """Split R-hat and effective sample size of noise variance and log likelihood.
 
-        Other numbers need not have mixed: functions exchange what their sum does not determine, and
-        chains begin near each other, so that this says nothing about other modes.
+        Other numbers may not have mixed: parts of the functions that their sum does not determine
+        move between them. Chains begin near each other, so that nothing is known of other modes.
         """
         chains = {
             "noise_variance": self.noise_variance.reshape(self.n_chains, -1),
@@ -133,11 +133,11 @@ def sample(
     rows : Rows
         Inputs in standard units, (n, D), and a centred target of variance about 1, (n,).
     directions : array_like of shape (M, D)
-        Start: a direction of unit projection divided by its kernel's lengthscale.
+        Initial values: directions of unit projections divided by their kernels' lengthscales.
     variances : array_like of shape (M,)
-        Start of s_m².
+        Initial values of s_m².
     noise_variance : float
-        Start of σ², of a row of weight 1.
+        Initial value of σ², of a row of weight 1.
     kernel : kernel, optional
         Only its type matters, Matérn 3/2 or smoother. Default Matérn 5/2.
     priors : Priors, optional
@@ -155,7 +155,7 @@ def sample(
         Bins along a projection. None: 8192 from 20 000 rows on, and none below.
     random : Generator
     watch : callable
-        Told how many sweeps all chains have done.
+        Called with the number of sweeps that all chains have done.
 
     Returns
     -------
@@ -163,12 +163,12 @@ def sample(
 
     Notes
     -----
-    A term moves while the others stay, and smooth functions of projections can make up for each
-    other's: a sum of squares has many axes. Then directions, and with them the log likelihood, mix
-    slowly, the sum of the functions and the noise much sooner. On pumadyn8-nm (7168 rows) with 6
-    terms, 2 chains and 200 + 200 sweeps of 0.06 to 0.1 s each, the effective sample size of the
-    noise variance was 250, of the function at a test row 26 (median), of the log likelihood 5 (its
-    R-hat 1.3); the NMSE of the two chains was 0.0350 and 0.0352.
+    A term moves while the others are fixed, and smooth functions of projections can compensate each
+    other's changes: a sum of squares has many axes. Then directions, and with them the log
+    likelihood, mix slowly, the sum of the functions and the noise much faster. On pumadyn8-nm (7168
+    rows) with 6 terms, 2 chains and 200 + 200 sweeps of 0.06 to 0.1 s each, the effective sample
+    size of the noise variance was 250, of the function at a test row 26 (median), of the log
+    likelihood 5 (its R-hat 1.3); the NMSE of the two chains was 0.0350 and 0.0352.
 
     Examples
     --------
@@ -221,16 +221,16 @@ def _run_chains(
     advance: Callable[..., Chain],
     watch: Callable[[int], None],
 ) -> list[Chain]:
-    """Advance all chains side by side to so many sweeps, and report on the way."""
+    """Advance all chains side by side to ``n_sweeps`` sweeps, and report progress."""
     ends = np.unique(np.linspace(0, n_sweeps, _SEGMENTS + 1).round().astype(int))[1:]
     terms = max(len(chains[0].theta), 1)
-    # What has been seen of the rows is seen before tasks share them.
+    # Cached properties of the rows are computed before tasks share them.
     _ = rows.share, rows.n_positive, rows.log_weight
     with one_blas_thread():
         for end in ends:
             tasks = [partial(advance, chain, int(end)) for chain in chains]
             seconds = _SWEEP * len(rows) * terms * n_sweeps / len(ends) * len(chains)
-            # Here: a chain is as long as the rows, and would have to travel both ways.
+            # In this process: a chain is as long as the rows, and would have to travel both ways.
             chains = run(tasks, seconds, in_place=True)
             watch(int(end))
     return chains
@@ -259,7 +259,7 @@ def evaluate(draws: Draws, inputs: Floats, chosen: ArrayLike | None = None) -> F
     draws : Draws
     inputs : ndarray of shape (n, D)
     chosen : array_like of int, shape (k,), optional
-        Draws to take. None: all of them.
+        Draws to use. None: all of them.
 
     Returns
     -------
@@ -274,7 +274,7 @@ def evaluate(draws: Draws, inputs: Floats, chosen: ArrayLike | None = None) -> F
             part = slice(start, start + _BLOCK)
             out[k, part] = _values(draws, int(chosen[k]), inputs[part]).sum(axis=1)
 
-    _ = draws.cubics  # made before tasks share them
+    _ = draws.cubics  # computed before tasks share them
     seconds = _EVALUATE * out.size * draws.nodes.shape[1]
     run([partial(fill, k) for k in range(len(chosen))], seconds, in_place=True)
     return out

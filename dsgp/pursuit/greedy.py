@@ -1,8 +1,8 @@
 """Greedy projection pursuit, the paper's PPGPR-greedy (Section "Efficient Projected Additive GP").
 
 y = Σ_m f_m(x·w_m) + ε (Equations ppadd to ppr), one term after the other: each direction, with the
-variance of its function and of the noise, maximises the one-dimensional marginal likelihood of what
-the terms before leave; its posterior mean is subtracted; no term is visited again.
+variance of its function and of the noise, maximises the one-dimensional marginal likelihood of the
+residual of the terms before; its posterior mean is subtracted; no term is changed later.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from dsgp.pursuit.projection_fit import (
 )
 from dsgp.terms import Floats
 
-# Terms that the automatic choice goes up to.
+# Largest number of terms of the automatic choice.
 AUTO_LIMIT = 64
-# Share of the rows that choose the number of terms; of few rows more, but never above a third.
+# Share of the rows that are held out to choose the number of terms, and their smallest number;
+# never more than a third of the rows.
 _HELD_OUT, _FEWEST_HELD_OUT = 0.1, 10
-# From so many rows on they are put into so many bins along a projection.
+# Number of rows from which they are put into bins along a projection, and the number of bins.
 _MANY_ROWS, _BINS = 20_000, 4096
-# A start runs for so many iterations; the best ones go on to the end.
+# Every start gets this many iterations; the best ones are then optimised to convergence.
 _RACE, _FINALISTS = 12, 2
-# Precision of the prior of directions. Without it a term may find a lengthscale of less than the
-# distance of rows, in which it takes up half of the noise: on pumadyn8-nm with a gain of 500 nats,
-# as 8 numbers chose which rows are neighbours. A lengthscale of 0.1 costs 15 nats.
+# Precision of the prior of directions. Without it a term may have a lengthscale shorter than the
+# distance of rows, and thereby fit half of the noise: on pumadyn8-nm with a gain of 500 nats,
+# because 8 numbers decided which rows are neighbours. With it, a lengthscale of 0.1 costs 15 nats.
 _PRECISION = 0.3
-# Relative to the target's mean square: less is rounding.
+# Relative to the target's mean square: smaller residuals are rounding errors.
 _NOTHING = 1e-14
 _EVALUATION = 5e-7  # seconds per row
 
 
 class Step(NamedTuple):
-    """What one more term did.
+    """The result of adding one term.
 
     Attributes
     ----------
@@ -70,16 +71,17 @@ class GreedyFit:
     Attributes
     ----------
     directions : ndarray of shape (M, D)
-        As long as gives each projection a weighted standard deviation of 1, and such that the part
-        of the input that matters most is positive.
+        Scaled so that each projection has a weighted standard deviation of 1, with the sign that
+        makes the weight of the most important input positive.
     kernels : list of M kernels
         With their lengthscales along these projections.
     noise_variance : float
-        Of a row of weight 1, as the last term found it.
+        Of a row of weight 1, as learned with the last term.
     trace : list of Step
-        Of the search for the number of terms where that was automatic, also of terms dropped after.
+        Steps of the search for the number of terms if that was automatic, including terms that were
+        dropped later.
     n_searched : int
-        Rows of positive weight that the trace is of.
+        Number of rows of positive weight in that search.
     fitted : ndarray of shape (n,)
         Sum of the posterior means at the rows.
     """
@@ -113,22 +115,23 @@ def greedy(
     kernel : kernel
         Its type, Matérn 3/2 or smoother, and a fixed variance are those of all terms.
     n_projections : int, optional
-        Terms; fewer where nothing is left to explain. None: as many as lower the NMSE on a tenth of
-        the rows, held out; all rows then fit so many again, each from the direction found before
-        and from the linear one.
+        Number of terms; fewer if nothing is left to explain. None: as many as lower the NMSE on a
+        tenth of the rows, held out; as many are then fitted to all rows, each from the direction
+        found before and from the linear one.
     n_starts : int
-        Directions that each term is fitted from: that of a linear regression, as the paper has it,
-        and random ones.
+        Number of initial directions of each term: that of a linear regression, as in the paper, and
+        random ones.
     noise_variance : float, optional
         Of a row of weight 1, kept as it is. None: learned with every term.
     patience : int
-        Terms in turn without a gain on the rows held out, after which the automatic choice ends.
+        Number of consecutive terms without a gain on the held-out rows, after which the automatic
+        choice ends.
     tolerance : float
         A gain lowers the NMSE by more than this share of it.
     random : Generator
         The result is the same for the same generator, whatever the number of threads.
     watch : callable
-        Told each step.
+        Called with each step.
 
     Returns
     -------
@@ -182,10 +185,10 @@ def _chosen_terms(
     random: np.random.Generator,
     watch: Callable[[Step], None],
 ) -> tuple[_Pursuit, list[_Term]]:
-    """Add terms while they predict rows held out better; return the search, and those that do."""
+    """Add terms while they improve held-out predictions; return the search, and those that do."""
     held_out = _held_out(rows, random)
     weight = rows.weight if rows.weight.size else np.ones(len(rows))
-    # A row of weight 0 has a prediction and no influence.
+    # A row of weight 0 gets a prediction but has no influence.
     part = replace(rows, weight=np.where(held_out, 0.0, weight))
     validation = np.where(held_out, weight, 0.0)
     search = _Pursuit(part, kernel, n_starts, random, noise_variance, validation)
@@ -211,7 +214,7 @@ def _held_out(rows: Rows, random: np.random.Generator) -> NDArray[np.bool_]:
 
 
 class _Pursuit:
-    """Terms found so far, and what they leave."""
+    """Terms found so far, and their residual."""
 
     def __init__(
         self,
@@ -227,12 +230,12 @@ class _Pursuit:
         self.n_starts = n_starts
         self.random = random
         self.noise_variance = noise_variance
-        self.validation = validation  # weights of the rows held out
+        self.validation = validation  # weights of the held-out rows
         self.n_bins = _BINS if len(rows) >= _MANY_ROWS else None
         self.mean_square = float(rows.share @ rows.target**2)
         fixed = noise_variance
         self.noise_bounds = NOISE if fixed is None else (fixed, fixed)
-        # Only the last fit keeps what is as long as the rows.
+        # Only the last fit keeps arrays as long as the rows.
         self.fits: list[_Term] = []
         self.trace: list[Step] = []
         self.fitted = np.zeros(len(rows))
@@ -240,15 +243,15 @@ class _Pursuit:
     def extend(self, known: _Term | None = None) -> bool:
         """Add a term to fit the residual; return whether there was anything to fit.
 
-        A term ``known`` from other rows begins the search, beside the linear regression.
+        A term ``known`` from other rows is a further initial value.
         """
         residual = self.rows.target - self.fitted
         left = float(self.rows.share @ residual**2)
-        # Where no row has weight, the shares are equal, but there is nothing to fit.
+        # If all weights are 0 the shares are equal, but there is nothing to fit.
         something = self.rows.inputs.shape[1] > 0 and self.rows.n_positive > 0
         if left <= _NOTHING * self.mean_square or not something:
             return False
-        # Not ``replace``: what the rows know of their inputs is carried along.
+        # Not ``replace``: cached properties of the inputs are copied.
         rows = Rows(self.rows.inputs, residual, self.rows.weight)
         for name in ("share", "centre", "deviation", "correlation", "n_positive", "log_weight"):
             rows.__dict__[name] = getattr(self.rows, name)
@@ -256,7 +259,7 @@ class _Pursuit:
         if self.n_starts > 1:
             drawn = random_starts(starts.shape[1], self.n_starts - 1, self.random)
             starts = np.vstack([starts, drawn / rows.scale])
-        # A constant input says nothing, and must not count in the length of a direction.
+        # A constant input is not informative, and must not count in the length of a direction.
         starts = np.where(rows.deviation > 0, starts, 0.0)
         noise = NOISE_START * left if self.noise_variance is None else self.noise_variance
         begins = [_Term(start, self.kernel, noise) for start in starts]
@@ -282,10 +285,10 @@ class _Pursuit:
                 )
                 for begin in begins
             ]
-            # Here: every task would take all rows with it.
+            # In this process: every task would have to send all rows.
             work = _EVALUATION * len(rows) * max_iter * len(tasks)
             fitted = run(tasks, work, in_place=True)
-            # The first of equals: sorted() is stable.
+            # The first of equal ones, because sorted() is stable.
             return sorted(fitted, key=lambda fit: -fit.value)
 
         if len(begins) > 1:
@@ -306,9 +309,9 @@ class _Pursuit:
         for m, fit in enumerate(self.fits):
             scaled = fit.direction * self.rows.scale
             spread = math.sqrt(max(float(scaled @ self.rows.correlation @ scaled), 0.0))
-            # Where no input varies, no direction has a length.
+            # If no input varies, a direction has no length.
             spread = spread if spread > 0 else 1.0
-            # x·w and −x·w are alike: the largest part is positive.
+            # x·w and −x·w are equivalent: the sign makes the largest weight positive.
             sign = 1.0 if scaled[np.argmax(np.abs(scaled))] >= 0 else -1.0
             directions[m] = sign * fit.direction / spread
             kernels.append(fit.kernel.with_parameters(lengthscale=1 / spread))
@@ -320,7 +323,7 @@ class _Pursuit:
 
 
 class _Term(NamedTuple):
-    """A fitted projection, its kernel with lengthscale 1, or where to begin one."""
+    """A fitted projection, its kernel with lengthscale 1, or initial values of one."""
 
     direction: Floats
     kernel: Matern

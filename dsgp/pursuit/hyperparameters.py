@@ -1,4 +1,4 @@
-"""Kernels, noise variance and parameters of the likelihood, the directions as they are."""
+"""Kernels, noise variance and parameters of the likelihood, with the directions fixed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dsgp.terms import Axis, Floats
 # those of the target.
 LENGTHSCALE = (8.0 / MOST_NODES, 30.0)
 VARIANCE = (1e-7, 1e5)
-_DESIGN_ROWS = 1024  # of one product
+_DESIGN_ROWS = 1024  # per product
 
 
 def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
-    """Learn kernels and noise variance by the marginal likelihood, the directions as they are."""
+    """Learn kernels and noise variance by the marginal likelihood, with the directions fixed."""
     ridges, n = state.ridges, state.ridges.n_nodes
     if not len(ridges):
         return state
@@ -62,12 +62,12 @@ def with_hyperparameters(rows: RowSet, state: State, max_iter: int) -> State:
 
 
 def _nearest(rows: RowSet, state: State, kernels: list[Kernel], values: Floats) -> State:
-    """Give the functions new kernels, and move towards the values that go with them.
+    """Give the functions new kernels, and move towards the best values with these.
 
-    Those are the best ones of the linearised model; what the likelihood allows may be less.
+    These are the best values of the linearised model; with a likelihood the step may be shorter.
     """
     now = state.ridges.values
-    # The rows' sums depend on values and directions only.
+    # The sums over the rows depend on values and directions only.
     begun = replace(state, ridges=state.ridges.with_kernels(kernels, now))
     for share in shares():
         moved = begun.ridges.with_kernels(kernels, now + share * (values - now))
@@ -78,10 +78,10 @@ def _nearest(rows: RowSet, state: State, kernels: list[Kernel], values: Floats) 
 
 
 def with_parameters(rows: RowSet, state: State, some: Block) -> State:
-    """Learn the free parameters of the likelihood from some of the rows, all else as it is.
+    """Learn the free parameters of the likelihood from some of the rows, with all else fixed.
 
-    They maximise Σ w [log p(y | f) − ½ v W], with v the posterior variance of f: what Laplace's
-    evidence says of them, but for their effect on the mode.
+    They maximise Σ w [log p(y | f) − ½ v W], with v the posterior variance of f: the part of
+    Laplace's evidence that depends on them, except for their effect on the mode.
     """
     if state.response is None or not state.response.likelihood.free:
         return state

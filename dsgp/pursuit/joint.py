@@ -31,20 +31,22 @@ from dsgp.pursuit.ridges import Ridge, Ridges, normalised
 from dsgp.pursuit.rows import RowSet
 from dsgp.terms import LOG_2PI, Floats
 
-# Gamma prior of the precisions α of the inputs: irrelevant ones end near SHAPE / RATE, which leaves
-# them a weight of about 1 %: enough to come back when another term needs them.
+# Gamma prior of the precisions α of the inputs. Those of irrelevant inputs end near SHAPE / RATE,
+# which leaves them a weight of about 1 %: enough to grow again when another term needs them.
 _SHAPE, _RATE = 0.5, 1e-4
 _DAMPING, _LEAST_DAMPING = 1e-2, 1e-8
-_TRIES = 6  # of a step, with 4, 8, 16, … times the damping of the one before
+_TRIES = 6  # per step, with 4, 8, 16, … times the damping of the one before
 _NOISE_UPDATES = 3
 _FEWEST_LEFT = 0.05
-# A direction with less variance than this share of the inputs' is none.
+# A direction whose variance is below this share of the inputs' has vanished.
 _VANISHED = 1e-12
-# Nats below which a function does nothing.
+# A function that explains less than this, in nats, is dropped.
 _IDLE = 0.01
-# Newton steps on the values of a likelihood's functions at most, and nats that end them.
+# Largest number of Newton steps on the values of a likelihood's functions, and the gain in nats at
+# which they end.
 _VALUE_STEPS, _VALUE_GAIN = 20, 1.0
-# Nats that other nodes may cost before a likelihood's functions are fitted to those before.
+# If new nodes cost more than this, in nats, a likelihood's functions are fitted to those on the old
+# nodes.
 _WORSE = 100.0
 
 
@@ -93,7 +95,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class State:
-    """A model with all that it is weighed by.
+    """A model with all that its evidence needs.
 
     Attributes
     ----------
@@ -106,9 +108,9 @@ class State:
     moments : Moments
         Of the ridges.
     damping : float
-        Of the next step.
+        Damping of the next step.
     gain : float
-        Nats of the log posterior that the last step gained.
+        Gain of the log posterior by the last step, in nats.
     response : Response, optional
         The likelihood; then noise variance is 1 and fixed. None is normal noise.
     """
@@ -211,7 +213,7 @@ class State:
         return matrix, vector
 
     def _blocks(self) -> list[tuple[slice, slice, Floats]]:
-        """Where each term's values and direction are, after and before, and what maps them."""
+        """Positions of each term's values and direction, after and before, and the maps between."""
         ridges, r, d = self.ridges, self.frame.size, self.ridges.n_features
         n = ridges.n_nodes
         values = [
@@ -242,7 +244,7 @@ class State:
         return _inverse(self.system[0] / self.noise_variance, self.prior)[0]
 
     def factor(self, whitened: Floats) -> Floats:
-        """Turn columns of whitened values and coordinates into those of values and directions."""
+        """Convert columns of whitened values and coordinates to those of values and directions."""
         out = np.empty((self.ridges.n_parameters, whitened.shape[1]))
         for after, before, factor in self._blocks():
             out[before] = factor @ whitened[after]
@@ -263,7 +265,7 @@ class State:
             constant = self.n_rows * (LOG_2PI + math.log(self.noise_variance)) - self.log_weight
         value = -0.5 * (constant + self.objective + log_det)
         if self.frame.relevance and len(self.ridges):
-            # Relative to the prior's mode, where the precisions of no term at all would be.
+            # Relative to the prior's mode, which the precisions would have without any term.
             ratio = self.precision * (_RATE / _SHAPE)
             value += _SHAPE * float(np.sum(np.log(ratio) - ratio + 1.0))
         return value
@@ -293,7 +295,7 @@ def opened(precision: Floats, direction: Floats) -> Floats:
 
 
 def _inverse(matrix: Floats, prior: Floats, want: bool = True) -> tuple[Floats, float]:
-    """Inverse and log determinant of a matrix plus a diagonal; the matrix is used up."""
+    """Inverse and log determinant of a matrix plus a diagonal; the matrix is overwritten."""
     if not len(prior):
         return matrix, 0.0
     matrix[np.diag_indices_from(matrix)] += prior
@@ -309,10 +311,10 @@ def _inverse(matrix: Floats, prior: Floats, want: bool = True) -> tuple[Floats, 
 
 
 def direction_factor(state: State) -> Floats:
-    """What the uncertainty of the directions adds to predictions, (Σ K + M D, M r).
+    """Factor of the variance that uncertain directions add to predictions, (Σ K + M D, M r).
 
-    A row of the linearised model (``jit.ridge.fill_design`` without the target) times this has for
-    its squared length the variance of f beyond that for given directions: with S the posterior
+    The squared length of a row of the linearised model (``jit.ridge.fill_design`` without the
+    target) times this is the variance of f beyond that for given directions: with S the posterior
     covariance of values z and directions v, and g = J_v + J_z S_zv S_vv⁻¹ the derivative by v of
     the mean that the functions have for given directions, g S_vv gᵀ.
     """
@@ -366,7 +368,8 @@ def _step(rows: RowSet, state: State) -> State | None:
 def lower(rows: RowSet, state: State, ridges: Ridges) -> State | None:
     """Return the state of other ridges if its objective is lower."""
     if state.response is not None:
-        # Many steps of a likelihood are rejected: first by a pass that needs no products.
+        # Many steps of a likelihood are rejected: a cheap pass without matrix products does that
+        # first.
         penalty = replace(state, ridges=ridges).penalty
         if not deviance(rows, ridges, state.response) + penalty < state.objective:
             return None
@@ -375,7 +378,7 @@ def lower(rows: RowSet, state: State, ridges: Ridges) -> State | None:
 
 
 def with_values(rows: RowSet, state: State) -> State:
-    """Give the functions the values that fit best, the directions as they are."""
+    """Give the functions the values that fit best, with the directions fixed."""
     if not len(state.ridges):
         return state
     if state.response is None:
@@ -392,7 +395,7 @@ def with_values(rows: RowSet, state: State) -> State:
 
 
 def _nearer_values(rows: RowSet, state: State) -> State | None:
-    """Take a Newton step on the values, or a part of one: the likelihood is no parabola."""
+    """Take a Newton step on the values, or a part of one, as the likelihood is not quadratic."""
     now = np.concatenate([state.whitened, state.coordinates.ravel()])
     move = _best_values(state) - now
     for share in shares():
@@ -403,12 +406,12 @@ def _nearer_values(rows: RowSet, state: State) -> State | None:
 
 
 def shares() -> list[float]:
-    """Parts of a step to try, one after the other."""
+    """Return the shares of a step to try, one after the other."""
     return [3.0**-k for k in range(_TRIES)]
 
 
 def _best_values(state: State) -> Floats:
-    """Position of the linearised model's best values, the directions as they are."""
+    """Position of the linearised model's best values, with the directions fixed."""
     n = state.ridges.n_nodes
     matrix, vector = state.system
     inverse, _ = _inverse(matrix[:n, :n] / state.noise_variance, np.ones(n))
@@ -447,7 +450,8 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
         squares = float(term.values @ state.moments.matrix[part, part] @ term.values)
         idle = squares < _IDLE * state.noise_variance
         if idle and state.response is not None:
-            # Where all rows are as good as certain, a large function seems to do nothing.
+            # If all rows are fitted with near certainty, dropping a large function seems to change
+            # nothing.
             idle = float(np.sum(state.whitened[part] ** 2)) < _IDLE
         if idle or variance <= _VANISHED or not high > low:
             continue
@@ -456,7 +460,8 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
         )
     renewed_state = state.at(rows, replace(state.ridges, terms=tuple(terms)))
     if state.response is not None and renewed_state.objective > state.objective + 2 * _WORSE:
-        # Where rows tell much, splines through other nodes are too far from the functions.
+        # Where rows are very informative, splines through other nodes are too far from the
+        # functions.
         near = moments(rows, renewed_state.ridges, state.response, around=state.ridges)
         better = _best_values(replace(renewed_state, moments=near))
         renewed_state = lower(rows, renewed_state, _moved(renewed_state, better)) or renewed_state
@@ -466,8 +471,8 @@ def renewed(rows: RowSet, state: State, sample: Floats) -> State:
 def rescaled(state: State) -> State:
     """Give every projection variance 1: the same functions, in other units, without a pass.
 
-    The prior of the directions, and so the evidence, is for projections of that variance. Steps do
-    not keep it.
+    The prior of the directions, and so the evidence, is for projections of that variance, which
+    steps change.
     """
     ridges = state.ridges
     stds = [max(state.frame.variance(w), _VANISHED) ** 0.5 for w in ridges.directions]
@@ -476,7 +481,7 @@ def rescaled(state: State) -> State:
         lengthscale = float(term.kernel.lengthscale or 1.0) / std
         kernel = term.kernel.with_parameters(lengthscale=lengthscale)
         terms.append(Ridge(term.direction / std, term.nodes / std, term.values, kernel))
-    # Of the design only the slopes change.
+    # Only the slopes in the design change.
     factor = np.ones(len(state.moments.matrix))
     factor[ridges.n_nodes : -1] = np.repeat(stds, ridges.n_features)
     matrix = state.moments.matrix * factor[:, None] * factor

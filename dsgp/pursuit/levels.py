@@ -33,22 +33,22 @@ from dsgp.rows.usable import (
     require_usable_range,
     require_usable_scale,
     require_usable_target,
-    tell_constant,
+    warn_of_constant,
 )
 from dsgp.terms import Floats
 
-# Rows of the first level, and how many times as many the next ones have. Directions begin, and
-# nodes are placed, by so many rows of any level.
+# Rows of the first level, and the ratio of the rows of each further level to those of the one
+# before. At every level, directions begin and nodes are placed by that many rows.
 FIRST_ROWS, _RATIO = 2**14, 8
-# Shares of the rows below the bulk of a column and below its end, and how many times its width the
-# column counts beyond.
+# Quantiles that bound the bulk of a column, and the number of its widths up to which values count.
 _BULK, _REACH = (0.1, 0.9), 5.0
-# Half ranges of the bulk beyond which values are told of.
+# Number of half ranges of the bulk beyond which values are reported.
 _FAR = 100.0
-# Standardised rows kept in memory, in bytes and as a share of what is free; more are read again for
-# every pass.
+# Memory for standardised rows, in bytes and as a share of what is free. Beyond, rows are read again
+# for every pass.
 KEPT_BYTES, _KEPT_SHARE = 2e9, 0.25
-_ARRAYS = ("inputs", "target", "root_weight", "offset", "trials")  # of a block
+# Fields of a block.
+_ARRAYS = ("inputs", "target", "root_weight", "offset", "trials")
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,9 @@ def prepare_rows(
     source : Source
     random : Generator
     watch : callable
-        Told the stage, and the number of rows read in it so far.
+        Called with the stage, and the number of rows read in it so far.
     likelihood : Likelihood, optional
-        Of the target, which then stays as it is; None is normal noise.
+        Likelihood of the target, which is then not standardised; None is normal noise.
     view : callable, optional
         With a likelihood: applied to the rows first.
 
@@ -129,10 +129,10 @@ def prepare_rows(
     constant = _constant(source, varying)
     sketches = [surveyed.sketches[j] for j in varying]
     limits = [_bulk(sketch.values, sketch.counts, sketch.low, sketch.high) for sketch in sketches]
-    told = _tell_codes(source, surveyed.extremes)
+    coded = _warn_of_codes(source, surveyed.extremes)
     for j, bulk in zip(varying, limits, strict=True):
-        if source.names[j] not in told:
-            _tell_far(source.names[j], bulk, *ends[j])
+        if source.names[j] not in coded:
+            _warn_of_far_values(source.names[j], bulk, *ends[j])
     pilot = _pilot(varying, limits, (surveyed.target.low, surveyed.target.high))
     share = min(1.0, FIRST_ROWS * _RATIO / n_rows)
     totals, pieces, n_read = None, [], 0
@@ -158,7 +158,7 @@ def prepare_rows(
         )
     rows = StreamedRows(source, surveyed.lengths, standard, counted, log_weight)
     kept = np.array([ends[j] for j in varying]).reshape(-1, 2)
-    if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows are without weight
+    if share < 1.0 and counted <= FIRST_ROWS * _RATIO:  # most rows have weight 0
         blocks = rows.total(_listed, list.__add__, 0.0)
         block = Block(*(np.concatenate([getattr(b, name) for b in blocks]) for name in _ARRAYS))
         levels = _levels(block, random)
@@ -178,7 +178,7 @@ def _listed(block: Block) -> list[Block]:
 
 
 def _bulk(values: Floats, counts: Floats | None, low: float, high: float) -> tuple[float, float]:
-    """Range of a column without what is far from all else: outliers, or numbers for "missing".
+    """Range of a column without values far from all others: outliers, or codes for "missing".
 
     ``values`` are in increasing order. Units and directions are measured within this range, so that
     a single far value does not make the others indistinguishable.
@@ -188,15 +188,15 @@ def _bulk(values: Floats, counts: Floats | None, low: float, high: float) -> tup
     else:
         share = np.cumsum(counts) / np.sum(counts)
         first, last = values[np.minimum(np.searchsorted(share, _BULK), len(values) - 1)]
-    # Of the difference only a part cannot overflow.
+    # Halves are subtracted because the whole difference may overflow.
     reach = _REACH * (float(last) / 2 - float(first) / 2)
     if not 0 < reach < np.inf:
         return low, high
     return max(low, float(first) - 2 * reach), min(high, float(last) + 2 * reach)
 
 
-def _tell_far(name: str, limits: tuple[float, float], low: float, high: float) -> None:
-    """Warn of values so far from the others that they look like something else."""
+def _warn_of_far_values(name: str, limits: tuple[float, float], low: float, high: float) -> None:
+    """Warn of values so far from the others that they may stand for something else."""
     half = limits[1] / 2 - limits[0] / 2
     far = low if limits[0] / 2 - low / 2 > high / 2 - limits[1] / 2 else high
     if max(limits[0] / 2 - low / 2, high / 2 - limits[1] / 2) > _FAR * half:
@@ -209,17 +209,17 @@ def _tell_far(name: str, limits: tuple[float, float], low: float, high: float) -
         )
 
 
-def _tell_codes(source: Source, extremes: Sequence[Extremes]) -> list[str]:
+def _warn_of_codes(source: Source, extremes: Sequence[Extremes]) -> list[str]:
     """Warn of values that look like codes; return the names of the inputs that have some."""
     inputs = [f"input column {name!r}" for name in source.names]
     target = f"the target {source.target!r}"
-    told = report_columns(dict(zip([*inputs, target], extremes, strict=True)), False)
-    return [name for name, what in zip(source.names, inputs, strict=True) if what in told]
+    coded = report_columns(dict(zip([*inputs, target], extremes, strict=True)), False)
+    return [name for name, what in zip(source.names, inputs, strict=True) if what in coded]
 
 
 def _constant(source: Source, varying: list[int]) -> list[str]:
     constant = [name for j, name in enumerate(source.names) if j not in varying]
-    tell_constant(constant)
+    warn_of_constant(constant)
     return constant
 
 
@@ -260,11 +260,11 @@ def _in_memory(
         offset, spread = location_and_scale(rows.y, weight)
     centre, scale = np.empty(len(varying)), np.empty(len(varying))
     limits = np.empty((len(varying), 2))
-    told = _tell_codes(source, [Extremes().add(values) for values in (*rows.columns, rows.y)])
+    coded = _warn_of_codes(source, [Extremes().add(values) for values in (*rows.columns, rows.y)])
     for position, j in enumerate(varying):
         limits[position] = bulk = _bulk(np.sort(rows.columns[j]), None, *ends[j])
-        if source.names[j] not in told:
-            _tell_far(source.names[j], bulk, *ends[j])
+        if source.names[j] not in coded:
+            _warn_of_far_values(source.names[j], bulk, *ends[j])
         centre[position], scale[position] = _moments_of(rows.columns[j], weight, *limits[position])
     response = None
     if likelihood is None:
@@ -323,7 +323,7 @@ def _levels(block: Block, random: np.random.Generator) -> list[Level]:
 def _pilot(
     varying: list[int], limits: list[tuple[float, float]], target: tuple[float, float]
 ) -> Standard:
-    """Middle and half of the bulk: sums are taken around them, and within them."""
+    """Middle and half width of each column's bulk, around and within which sums are taken."""
     low, high = np.array(limits).reshape(-1, 2).T
     half = target[1] / 2 - target[0] / 2
     return Standard(
@@ -361,7 +361,7 @@ class _Sums:
         sums[:-1, :-1] = (table * weight[:, None]).T @ table
         sums[-1, 0] = len(block)
         sums[-1, 1] = float(np.sum(np.log(weight)))
-        # Other rows of every block, whatever periods the table has.
+        # Random rows of every block, whatever periods the table has.
         seeding_values = (
             rows.y if self.likelihood is None else sum(rows.columns, np.zeros(len(rows)))
         )

@@ -1,4 +1,4 @@
-"""What the rows of a pursuit sum to around given ridge functions."""
+"""Sums over the rows of a pursuit around given ridge functions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dsgp.pursuit.ridges import Ridges
 from dsgp.pursuit.rows import Block, RowSet
 from dsgp.terms import Floats
 
-# Rows of one matrix product: the design of so many stays in the cache of a core.
+# Rows per matrix product: the design of this many stays in the cache of a core.
 _PRODUCT_ROWS = 1024
 _FLOP = 4e-11  # seconds of one multiplication and addition within a matrix product
 _FILL = 3e-9  # seconds of one entry of the design
-_EVALUATE, _LIKELIHOOD = 2e-9, 1e-7  # of an input of a function, and of a likelihood
-# Rows whose gradient and weight are both below this are as good as certain. They count in the
-# deviance, and are left out of the matrix: mostly half of the rows of a classifier, and less than a
-# tenth of a nat.
+_EVALUATE, _LIKELIHOOD = 2e-9, 1e-7  # per input of a function, and per row of a likelihood
+# Rows whose gradient and weight are both below this are fitted with near certainty. They count in
+# the deviance and are left out of the matrix: often half of the rows of a classifier, and less than
+# a tenth of a nat.
 _CERTAIN = 1e-5
-# Weights are at least this, so that nothing is divided by 0. Gradients stay what they are.
+# Weights are at least this, so that nothing is divided by 0. Gradients are not changed.
 _LEAST_WEIGHT = 1e-10
 
 
@@ -37,8 +37,8 @@ class Moments:
     matrix : ndarray of shape (P + 1, P + 1)
         Jᵀ W J with J of a row as in ``jit.ridge.fill_design``: nodes, directions, and the residual
         in place of the target. Functions may be far larger than their sum: squares of residuals
-        that are taken from those of the target would lose all their digits. With a likelihood W is
-        its curvature, and the residual its gradient divided by that.
+        computed from those of the target would lose all their digits. With a likelihood, W is its
+        curvature, and the residual its gradient divided by that.
     low, high : ndarray of shape (M,)
         Range of each projection.
     deviance : float
@@ -132,11 +132,11 @@ def _linearised(
     """
     f = ridges.evaluate(block.inputs)[0].sum(axis=1)
     density, gradient, weight = response.linearised(block, f)
-    told = np.flatnonzero(np.maximum(np.abs(gradient), weight) > _CERTAIN)
-    weight = np.maximum(weight[told], _LEAST_WEIGHT)
-    target = gradient[told] / weight + (f[told] if whole else 0.0)
-    telling_rows = Block(block.inputs[told], target, np.sqrt(weight))
-    return telling_rows, -2 * float(density.sum())
+    informative = np.flatnonzero(np.maximum(np.abs(gradient), weight) > _CERTAIN)
+    weight = np.maximum(weight[informative], _LEAST_WEIGHT)
+    target = gradient[informative] / weight + (f[informative] if whole else 0.0)
+    rows = Block(block.inputs[informative], target, np.sqrt(weight))
+    return rows, -2 * float(density.sum())
 
 
 def fill_rows(ridges: Ridges, block: Block, out: Floats) -> None:

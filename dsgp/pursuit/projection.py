@@ -23,10 +23,10 @@ from dsgp.jit.projection import bin_rows, differentiate, project_rows
 from dsgp.kernels import Matern
 from dsgp.terms import Axis, AxisPosterior, Floats, Observations, sum_by
 
-# In lengthscales. Within wider bins the function is not a line.
+# In lengthscales. The function is not approximately linear within wider bins.
 WIDEST_BIN = 1 / 32
 _BLOCK = 2**16
-# A point this close to the upper end of its bin still differs from the next bin's first.
+# A point this close to the upper end of its bin is still distinct from the first of the next bin.
 _INSIDE = 1 - 1e-9
 
 
@@ -92,7 +92,7 @@ class Rows:
         for start in range(0, len(self), _BLOCK):
             part = slice(start, start + _BLOCK)
             squares += self.share[part] @ (self.inputs[part] - self.centre) ** 2
-        # The mean of equal numbers is off by rounding.
+        # The mean of equal numbers may have a rounding error.
         return np.where(squares <= (1e-14 * self.centre) ** 2, 0.0, np.sqrt(squares))
 
     @property
@@ -163,9 +163,10 @@ def projected_evidence(
     noise_variance : float
         Of a row of weight 1.
     n_bins : int, optional
-        Put the rows into so many bins of equal width instead of sorting them; into more where bins
+        Put the rows into this many bins of equal width instead of sorting them; into more if bins
         would be wider than 1/32 of the lengthscale, unless that takes as many as there are rows.
-        Within a bin the posterior mean is taken as a line, in the value and in the gradient alike.
+        Within a bin the posterior mean is treated as a line, in the value and in the gradient
+        alike.
 
     Returns
     -------
@@ -215,7 +216,7 @@ def projected_evidence(
     seen = Observations(
         target=points.target,
         weight=points.weight / noise_variance,
-        # The scatter of the rows around their points comes with the pass over them below.
+        # The scatter of the rows around their points is added in the pass over the rows below.
         within=0.0,
         log_weight=rows.log_weight - rows.n_positive * math.log(noise_variance),
         n_rows=rows.n_positive,
@@ -260,7 +261,7 @@ class _Points:
     Attributes
     ----------
     axis : Axis
-        Begins at ``origin``.
+        The axis, which begins at ``origin``.
     codes : ndarray of shape (n_rows,)
         The point of each row, or its bin.
     target, weight : ndarray of shape (n_points,)
@@ -286,9 +287,9 @@ class _Points:
 def _points_of(
     rows: Rows, position: Floats, low: float, high: float, kernel: Matern, n_bins: int | None
 ) -> _Points:
-    """Put rows into bins, if there are fewer than rows, or else sort them by their projection.
+    """Put rows into bins if there are fewer than rows, otherwise sort them by their projection.
 
-    Of bins, ``position`` becomes the place of the rows within theirs.
+    With bins, ``position`` is overwritten by the position of each row within its bin.
     """
     n_bins = None if n_bins is None else _enough_bins(n_bins, high - low, kernel)
     if n_bins is not None and n_bins < len(rows) and high - low > np.finfo(float).tiny * n_bins:
@@ -299,7 +300,7 @@ def _points_of(
 def _enough_bins(n_bins: int, extent: float, kernel: Matern) -> int:
     """Return a number of bins so narrow that the function is a line within each."""
     lengthscale = math.sqrt(2 * kernel.smoothness) / kernel.rate
-    # Beyond any number of rows the ratio says no more.
+    # Bounded, because the ratio may exceed any number of rows.
     return max(n_bins, math.ceil(min(extent / lengthscale, 1e15) / WIDEST_BIN))
 
 

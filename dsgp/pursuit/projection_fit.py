@@ -1,7 +1,7 @@
 """The best single projection: direction, variance and noise that maximise its evidence.
 
-What a direction is worth is computed in `dsgp.pursuit.projection`. A search only finds the optimum
-near its start; starts are here, too.
+The evidence of a direction is computed in `dsgp.pursuit.projection`. A search only finds the
+optimum near its initial value; initial directions are here, too.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dsgp.learning.search import NOISE, VARIANCE
 from dsgp.pursuit.projection import ProjectedEvidence, Rows, projected_evidence
 from dsgp.terms import Floats
 
-# Relative to the correlation of a column with itself.
+# Ridge penalty, relative to the correlation of a column with itself.
 _RIDGE = 1e-3
-# Guesses, in nats per squared log, of what turns an L-BFGS step along the length and the variance
-# into one of the right size.
+# Approximate curvatures, in nats per squared log, that give an L-BFGS step along the length and the
+# variance the right size.
 _LENGTH_CURVATURE = 100.0
 _VARIANCE_CURVATURE = 10.0
-# In nats: a search that gained less is the last.
+# In nats: the search ends after a round that gained less.
 _GAIN = 1.0
-# Relative to the log likelihood: where the two kinds of searches end.
+# Tolerances of the two kinds of searches, relative to the log likelihood.
 _ROUGHLY, _FINELY = 1e-7, 1e-9
 
 
 @dataclass(frozen=True)
 class ProjectionFit:
-    """The best projection found from one start.
+    """The best projection found from one initial value.
 
     Attributes
     ----------
@@ -73,18 +73,18 @@ def fit_projection(
 ) -> ProjectionFit:
     """Maximise the log marginal likelihood over direction, variance and noise variance.
 
-    The result is never worse than the start (put within the bounds).
+    The result is never worse than the initial value (moved within the bounds).
 
     Parameters
     ----------
     rows : Rows
     direction : array_like of shape (n_inputs,)
-        Start. At 0 the gradient vanishes, and the search would stay there.
+        Initial value. At 0 the gradient vanishes, and the search would not move.
     kernel : kernel
-        Start of the variance (None: the mean square of the target), which stays as given if it is
+        Initial value of the variance (None: the mean square of the target), which is kept if it is
         ``fixed``. The lengthscale becomes 1.
     noise_variance : float
-        Start, of a row of weight 1.
+        Initial value, of a row of weight 1.
     n_bins : int, optional
         See ``projected_evidence``.
     relevance : array_like of shape (n_inputs,), optional
@@ -106,7 +106,8 @@ def fit_projection(
     bounds = np.log([variance_bounds, noise_bounds])
     search = _Search(rows, unit, n_bins, precision, bounds)
     logs = np.clip(np.log([variance, noise_variance]), *bounds.T)
-    # First in standard deviations of the inputs, then by the curvature near the optimum.
+    # The units are first the standard deviations of the inputs, then those of the curvature near
+    # the optimum.
     metric = _Metric(np.diag(1 / rows.scale), np.ones(2), 1.0)
     start = np.array(direction, dtype=np.float64), logs
     left = max_iter - search.run(start, metric, (max_iter + 1) // 2, _ROUGHLY)
@@ -133,7 +134,7 @@ class _Search:
 
     @property
     def best(self) -> ProjectionFit:
-        """The best of all evaluations, the first of which is at the start."""
+        """The best of all evaluations, the first of which is at the initial value."""
         assert self._best is not None
         return self._best
 
@@ -151,7 +152,7 @@ class _Search:
         return -value, self.precision * w - evidence.by_direction, by_logs
 
     def run(self, start: tuple[Floats, Floats], metric: _Metric, max_iter: int, ftol: float) -> int:
-        """Minimise over w in a basis and logs in their sizes; return the iterations."""
+        """Minimise over w and the logs, in the units of a metric; return the iterations."""
         basis, sizes, scale = metric.basis, metric.sizes, metric.scale
 
         def scaled_loss(theta: Floats) -> tuple[float, Floats]:
@@ -163,7 +164,8 @@ class _Search:
             np.append(np.linalg.solve(basis, start[0]), start[1] / sizes),
             jac=True,
             method="L-BFGS-B",
-            # Without bounds on w the first step has at most length 1, not that of the gradient.
+            # Without bounds on w the first step has at most length 1, whatever the length of the
+            # gradient.
             bounds=[(None, None)] * len(basis) + [tuple(b) for b in self.bounds / sizes[:, None]],
             options={"maxiter": max_iter, "ftol": ftol},
         )
@@ -192,7 +194,7 @@ def _curvature(rows: Rows, fit: ProjectionFit, precision: Floats) -> _Metric:
     assert posterior.slope is not None
     steepness = float(posterior.seen.weight @ posterior.slope**2)
     along = rows.correlation @ (fit.direction * rows.scale)
-    # A projection narrower than this has no curvature anyway.
+    # A projection with a smaller variance has no curvature in any case.
     spread = max(float(fit.direction * rows.scale @ along), 1e-12)
     length = np.outer(along, along) / spread
     hessian = steepness * (rows.correlation - length) + _LENGTH_CURVATURE / spread * (
@@ -200,7 +202,7 @@ def _curvature(rows: Rows, fit: ProjectionFit, precision: Floats) -> _Metric:
     )
     hessian += np.diag(precision / rows.scale**2)
     values, vectors = np.linalg.eigh(hessian / n)
-    # Rounding may make the least negative.
+    # Rounding may make the smallest eigenvalues negative.
     floor = max(_RIDGE * _LENGTH_CURVATURE / (spread * n), 1e-15 * float(values[-1]))
     basis = vectors / np.sqrt(np.maximum(values, floor)) / rows.scale[:, None]
     return _Metric(basis, np.sqrt([n / _VARIANCE_CURVATURE, 2.0]), float(n))
@@ -217,7 +219,7 @@ def linear_start(rows: Rows) -> Floats:
         slope += (rows.share[part] * (rows.target[part] - mean)) @ scaled
     beta = np.linalg.solve(correlation + _RIDGE * np.eye(len(slope)), slope)
     if not beta.any():
-        beta = np.ones_like(slope)  # the target has no linear part: any direction
+        beta = np.ones_like(slope)  # the target has no linear part: any direction will do
     beta /= np.abs(beta).max()
     spread = math.sqrt(max(float(beta @ correlation @ beta), 0.0))
     return np.asarray(beta / rows.scale / (spread if spread > 0 else 1.0))

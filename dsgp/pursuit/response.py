@@ -1,4 +1,4 @@
-"""How the target of a row depends on the sum of the functions: a likelihood around it."""
+"""The likelihood of a target given the sum of the functions, and its linearisation."""
 
 from __future__ import annotations
 
@@ -20,15 +20,17 @@ from dsgp.rows.response import (
 from dsgp.rows.sources import Rows
 from dsgp.terms import Floats
 
-# Of a working residual, so that rows that tell nothing stay finite.
+# Smallest weight of a working residual, so that rows that are not informative stay finite.
 _LEAST_WEIGHT = 1e-6
-# Of what is left to explain, in units of the functions.
+# Bounds of the variance that is left to explain, in units of the functions.
 _VARIANCE = (1e-6, 1e4)
-# Unconstrained parameters of a likelihood move by so much at a time, in so many iterations.
+# Largest change of an unconstrained parameter of a likelihood in one update, and iterations of
+# that.
 _RADIUS, _ITERATIONS = 2.0, 20
-# Of the first parameters: rows that they are for, rounds, and a change that ends these.
+# For the initial parameters: number of rows, of rounds, and the change at which these end.
 _START_ROWS, _ROUNDS, _SETTLED = 2**14, 20, 0.01
-# Of an identity link: the bulk of the targets that tells their scale, and that of a normal one.
+# For an identity link: quantiles of the bulk of the targets, by which their scale is estimated, and
+# the width of the same bulk of a standard normal distribution.
 _BULK, _NORMAL_BULK = (0.1, 0.9), 2.563
 
 
@@ -41,8 +43,8 @@ class Response:
     likelihood : Likelihood
         With all its parameters.
     unit : float
-        Of the functions and offsets, on the scale of the link: such that functions are of the order
-        of 1.
+        Unit of the functions and offsets on the scale of the link, chosen so that functions are of
+        the order of 1.
     """
 
     likelihood: Likelihood
@@ -69,13 +71,13 @@ class Response:
         return self.unit * (f + block.offset)
 
     def working(self, block: Block) -> Block:
-        """Least squares that stand for the likelihood around the offsets."""
+        """Least-squares targets and weights that approximate the likelihood around the offsets."""
         _, gradient, weight = self.linearised(block, np.zeros(len(block)))
         weight = np.maximum(weight, _LEAST_WEIGHT)
         return Block(block.inputs, gradient / weight, np.sqrt(weight))
 
     def left(self, block: Block) -> float:
-        """Variance, about, of what the offsets leave to explain."""
+        """Approximate variance that the offsets leave to explain."""
         bare = replace(block, root_weight=block.root_weight[:0])
         _, gradient, weight = self.linearised(bare, np.zeros(len(block)))
         squares = float(np.average(gradient**2, weights=block.weight))
@@ -104,7 +106,7 @@ def response_of(
 ) -> tuple[Response, float]:
     """Set the parameters of a likelihood from the targets alone, and find the constant part of f.
 
-    A search moves the parameters on (``hyperparameters.with_parameters``).
+    A search later improves the parameters (``hyperparameters.with_parameters``).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A sum of ridge functions Σ_m f_m(x·w_m), each a cubic spline through a few nodes.
 
-The inputs are in standard units (mean 0, variance 1), and every direction is as long as gives its
-projection variance 1: the lengthscale of a kernel then is in standard deviations of the projection.
+The inputs are in standard units (mean 0, variance 1), and every direction is scaled so that its
+projection has variance 1: the lengthscale of a kernel is in standard deviations of the projection.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dsgp.kernels import Matern
 from dsgp.pursuit.splines import natural_splines, place_nodes
 from dsgp.terms import Floats
 
-# Nodes of a function: two a lengthscale, within these limits.
+# Bounds of the number of nodes of a function, and their number per lengthscale.
 FEWEST_NODES, MOST_NODES = 16, 64
 _NODES_PER_LENGTHSCALE = 2.0
-# The range of a projection, in standard deviations, that nodes are counted for at most.
+# Largest range of a projection, in standard deviations, over which nodes are counted.
 _WIDEST = 8.0
 _JITTER = 1e-9
 
@@ -50,7 +50,7 @@ class Ridge(NamedTuple):
 
 @dataclass(frozen=True)
 class Ridges:
-    """Some ridge functions, with what compiled loops need of them."""
+    """Some ridge functions, in the arrays that compiled loops need."""
 
     terms: tuple[Ridge, ...]
     n_features: int
@@ -104,14 +104,14 @@ class Ridges:
 
     @cached_property
     def cardinal(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Splines that are 1 at one node and 0 at the others, as ``jit.ridge`` wants them."""
+        """Splines that are 1 at one node and 0 at the others, in the layout of ``jit.ridge``."""
         tables = [_cardinal(term.nodes) for term in self.terms]
         starts = np.cumsum([0, *(table.size for table in tables)], dtype=np.int64)
         return _joined([table.ravel() for table in tables]), starts
 
     @cached_property
     def functions(self) -> Floats:
-        """The functions as cubics, as ``jit.ridge`` wants them."""
+        """The functions as cubics, in the layout of ``jit.ridge``."""
         flat, starts = self.cardinal
         pieces = []
         for m, term in enumerate(self.terms):
@@ -141,14 +141,14 @@ class Ridges:
             for term, direction, part in zip(self.terms, directions, self.parts, strict=True)
         )
         ridges = replace(self, terms=terms)
-        # What depends on the nodes alone is carried along.
+        # Cached properties that depend on the nodes alone are copied.
         for name in ("nodes", "starts", "parts", "factors", "cardinal"):
             if name in self.__dict__:
                 ridges.__dict__[name] = self.__dict__[name]
         return ridges
 
     def with_kernels(self, kernels: Sequence[Any], values: Floats) -> Ridges:
-        """Return ridges with other priors, and the values (Σ K,) that go with them."""
+        """Return ridges with other priors, and other values (Σ K,)."""
         terms = tuple(
             term._replace(kernel=kernel, values=values[part])
             for term, kernel, part in zip(self.terms, kernels, self.parts, strict=True)
@@ -160,7 +160,7 @@ class Ridges:
         return ridges
 
     def joined(self, other: Ridges) -> Ridges:
-        """Put other terms behind these."""
+        """Append other terms."""
         return replace(self, terms=self.terms + other.terms)
 
     def kept(self, wanted: NDArray[np.bool_]) -> Ridges:
@@ -170,7 +170,7 @@ class Ridges:
 
 
 def normalised(term: Ridge, std: float, sample: Floats, low: float, high: float) -> Ridge:
-    """Give a term's projection variance 1, and the nodes that it then needs.
+    """Scale a term so that its projection has variance 1, and place the nodes that it then needs.
 
     Parameters
     ----------

@@ -15,12 +15,13 @@ from dsgp.rows.sources import Rows, Source
 from dsgp.terms import Floats
 from dsgp.worker_blocks import WorkerBlocks, workers_that_keep
 
-# Rows in memory are summed in so many parts, whatever the number of threads.
+# Number of parts in which rows in memory are summed, whatever the number of threads.
 _PARTS = 8
-# Matrices of the linearised model that exist at a time: one of each part, and those of the step.
+# Number of matrices of the linearised model that exist at a time: one per part, and those of the
+# step.
 MATRICES = _PARTS + 8
-_FEWEST_ROWS = 2048  # of a part
-STREAM_BLOCK = 2**17  # rows of a logical block
+_FEWEST_ROWS = 2048  # per part
+STREAM_BLOCK = 2**17  # rows per logical block
 
 Result = TypeVar("Result")
 NO_WEIGHT = np.empty(0)
@@ -35,10 +36,10 @@ class Block:
     inputs : ndarray of shape (n, D)
         In standard units.
     target : ndarray of shape (n,)
-        In standard units too, but as it is where it has a likelihood (``Response``).
+        In standard units too, but unchanged if it has a likelihood (``Response``).
     root_weight : ndarray of shape (n,), or of length 0 for ones
     offset : ndarray of shape (n,), or of length 0 without a likelihood
-        What is added to the functions, in their units.
+        Added to the functions, in their units.
     trials : ndarray of shape (n,), or of length 0 for ones
         Of a binomial target.
     """
@@ -53,7 +54,7 @@ class Block:
         return len(self.target)
 
     def __sizeof__(self) -> int:
-        """Bytes with those of the arrays, by which dask counts what a worker keeps."""
+        """Size in bytes, with the arrays: dask uses it for the memory of a worker."""
         return sum(getattr(self, each.name).nbytes for each in fields(self))
 
     def part(self, rows: slice | np.ndarray) -> Block:
@@ -72,7 +73,7 @@ class Block:
 
 
 class RowSet(Protocol):
-    """All rows that a step looks at."""
+    """All rows that a step uses."""
 
     @property
     def n_rows(self) -> int:
@@ -90,9 +91,9 @@ class RowSet(Protocol):
     ) -> Result:
         """Apply a function to all rows, block by block, and add its results up, in order.
 
-        ``add`` may use up its first argument. ``seconds`` is an estimate of the function's compiled
-        work for all rows. Blocks, and the order of the sums, do not depend on the number of threads
-        or workers.
+        ``add`` may overwrite its first argument. ``seconds`` is an estimate of the function's
+        compiled work for all rows. Blocks, and the order of the sums, do not depend on the number
+        of threads or workers.
         """
 
 
@@ -129,7 +130,7 @@ class MemoryRows:
 
 
 def standardised(columns: list[Floats], centre: Floats, scale: Floats) -> Floats:
-    """Bring columns to standard units, (n, D)."""
+    """Convert columns to standard units, (n, D)."""
     out = np.empty((len(columns[0]), len(columns)))
     for j, column in enumerate(columns):
         np.subtract(column, centre[j], out=out[:, j])
@@ -139,7 +140,7 @@ def standardised(columns: list[Floats], centre: Floats, scale: Floats) -> Floats
 
 @dataclass(frozen=True)
 class Standard:
-    """How raw columns and the target become standard ones; it travels to workers.
+    """The standardisation of raw columns and the target; it travels to workers.
 
     Attributes
     ----------
@@ -184,12 +185,12 @@ class View(Protocol):
     """Another target and other weights of the same rows; it travels to workers."""
 
     def __call__(self, rows: Rows) -> Rows:
-        """Return the rows as seen; no weight becomes 0 or ceases to be."""
+        """Return the rows with these; weights of 0 stay 0, and others stay positive."""
 
 
 @dataclass(frozen=True)
 class ResponseStandard(Standard):
-    """Likewise where the target has a likelihood: it stays as it is, and weights do.
+    """The same for a target with a likelihood: target and weights are not changed.
 
     ``offset`` is then the constant part of f, and ``spread`` the unit of the functions.
 
@@ -247,11 +248,11 @@ class StreamedRows:
     standard: Standard
     n_rows: int
     log_weight: float
-    # Of the client that the first pass has found, standardised.
+    # Kept by the workers of the client that the first pass used, standardised.
     _kept: list[WorkerBlocks] = field(default_factory=list, compare=False, repr=False)
 
     def __reduce__(self) -> Any:
-        """Travel without what workers keep, which belongs to the caller."""
+        """Pickle without the blocks that workers keep, which belong to the caller."""
         return StreamedRows, (
             self.source,
             self.lengths,

@@ -19,30 +19,32 @@ from dsgp.pursuit.rows import MATRICES, Block, RowSet
 from dsgp.pursuit.starts import best_start, random_directions
 from dsgp.terms import Floats
 
-# "auto" goes up to so many projections, and to so many parameters of all of them: the cost grows
-# with the squares of both.
+# Limits of "auto": the number of projections, and the number of parameters of all of them. The cost
+# grows with the squares of both.
 AUTO_LIMIT, AUTO_PARAMETERS = 64, 2048
-# A round adds half as many projections as there are, and is repeated with fewer if the evidence
-# does not gain so many nats a projection; after so many rounds in turn the search ends. The rows of
-# later levels are many, and rarely ask for what the first level did not: one round decides.
+# A round adds this share of the number of projections, and is repeated with fewer if the evidence
+# does not gain this many nats per projection. After the given number of failed rounds in a row the
+# search ends. Later levels have many rows, and rarely need what the first level did not find: there
+# one failed round is enough.
 _SHARE, _GAIN, _PATIENCE = 0.5, 3.0, 2
-# The first terms are found so often: once where levels of more rows follow, whose seconds count.
+# Number of attempts at the first terms: three with a single level, one if levels of more rows
+# follow, because of the time they take; and the number of these terms.
 _BEGINNINGS, _FIRST_TERMS = (3, 1), 5
-# From so many projections on a round also tries as many that begin anew, until that was in vain so
-# often.
+# From this number of projections on, a round also tries as many from new random directions, until
+# that has failed this many times.
 _FRESH_FROM, _FRESH_LOSSES = 8, 2
 _FRESH_LENGTHSCALE, _FRESH_VARIANCE, _FRESH_NOISE = 2.0, 0.3, 0.5
 # Rounds of fewer projections are refitted twice before they are judged.
 _LARGE = 32
-# A likelihood's steps are many, and most of what later levels try is dropped again: a round of
-# theirs adds so many projections at most, as a share, and all rounds together.
+# With a likelihood, steps are many, and most of what later levels try is dropped again. Limits of
+# the projections added there, as a share of those present: in a round, and in all rounds together.
 _LATER_SHARE, _LATER_GROWTH = 0.25, 0.5
-# Of a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
+# In a refit: evaluations of the kernels' evidence, and Gauss–Newton steps before and after them.
 _SEARCH_ITERATIONS, _STEPS = 8, 6
-# And after the last refit if it was not at its end, of one level and of many rows.
+# Further steps after the last refit if it has not converged: with a single level, and with several.
 _LAST_STEPS = (20, 1)
-# Nats a parameter of a step, and in all, below which the steps end: a fraction of what the
-# posterior leaves open.
+# Gain in nats per parameter, and in all, below which the steps end: a fraction of the posterior
+# uncertainty.
 _GAIN_OF_STEP, _LEAST_GAIN = 0.02, 0.5
 _POLISHES, _POLISH_GAIN = 2, 2.0
 
@@ -54,9 +56,9 @@ class Level:
     Attributes
     ----------
     rows : RowSet
-        All rows of the level: they decide.
+        All rows of the level, by which terms are judged.
     search : Block
-        Some of them, in memory: directions begin there, and nodes are placed by them.
+        Some of them, in memory, from which directions begin and nodes are placed.
     """
 
     rows: RowSet
@@ -65,7 +67,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes
     ----------
@@ -86,7 +88,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Options:
-    """How a search goes.
+    """Options of a search.
 
     Attributes
     ----------
@@ -97,7 +99,7 @@ class Options:
     n_starts : int
         Directions fitted for each new term.
     noise_variance : float
-        Of a row of weight 1, with ``fixed_noise``; else its start.
+        Of a row of weight 1: fixed with ``fixed_noise``, otherwise an initial value.
     fixed_noise : bool
     response : Response, optional
         The likelihood; then the noise variance is 1 and fixed.
@@ -127,14 +129,15 @@ def pursue(
     Parameters
     ----------
     levels : sequence of Level
-        Each has the rows of the one before and more: where a step costs much, little is left to do.
+        Each has the rows of the one before and more, so that few steps are left where they are
+        expensive.
     frame : Frame
     options : Options
     random : Generator
     watch : callable
-        Told terms and evidence after each refit.
+        Called with the number of terms and the evidence after each refit.
     start : State, optional
-        Of nearly the same rows, with projections that the search begins with.
+        State for nearly the same rows, with whose projections the search begins.
     """
     log = Log(watch)
     state = State.of(
@@ -179,9 +182,9 @@ def _begun(
     random: np.random.Generator,
     log: Log,
 ) -> State:
-    """Find the first terms so many times, and take those of the highest evidence.
+    """Find the first terms several times, and return those with the highest evidence.
 
-    What comes later is found beside them, and seldom makes up for a bad beginning.
+    Later terms are found in addition to these, and seldom make up for bad first ones.
     """
     limit = projections_at_most(state.ridges.n_features, options.n_projections)
     tries = []
@@ -194,7 +197,7 @@ def _begun(
 
 
 def _continued(level: Level, state: State, start: State, log: Log) -> State:
-    """Refit projections that were found for nearly the same rows."""
+    """Refit projections that were found with nearly the same rows."""
     begun = State.of(
         level.rows,
         start.ridges,
@@ -213,7 +216,7 @@ def _continued(level: Level, state: State, start: State, log: Log) -> State:
 
 @dataclass
 class Log:
-    """What happens on the way."""
+    """The course of a search."""
 
     watch: Watch
     trace: list[tuple[int, float]] = field(default_factory=list)
@@ -221,18 +224,18 @@ class Log:
     limited: bool = False
 
     def add(self, state: State) -> None:
-        """Note a state."""
+        """Record a state."""
         self.trace.append((len(state.ridges), state.evidence))
         self.watch(*self.trace[-1])
 
 
 def entered(level: Level, state: State, log: Log) -> State:
-    """Take a state over to the rows of the next level, in as few passes as that needs."""
+    """Transfer a state to the rows of the next level, in as few passes as possible."""
     low, high = ranges(level.rows, state.ridges)
     begun = replace(state, moments=replace(state.moments, low=low, high=high))
     try:
         return refitted(level, begun, renew_first=True)
-    except LinAlgError:  # the directions stay as the level before found them
+    except LinAlgError:  # the directions of the level before are kept
         log.failed = True
         return with_values(level.rows, state.at(level.rows, state.ridges))
 
@@ -287,14 +290,14 @@ def _grown(
 
 
 def projections_at_most(n_features: int, n_projections: int | None) -> int:
-    """How many projections a search may have."""
+    """Return the largest number of projections of a search."""
     if n_projections is not None:
         return n_projections
     return max(1, min(AUTO_LIMIT, AUTO_PARAMETERS // (FEWEST_NODES + n_features)))
 
 
 def _refitted_often(level: Level, state: State, rounds: int) -> State | None:
-    """Refit; None where float64 gives up."""
+    """Refit; None if float64 cannot solve the equations."""
     try:
         for _ in range(rounds):
             state = refitted(level, state)
@@ -306,10 +309,10 @@ def _refitted_often(level: Level, state: State, rounds: int) -> State | None:
 def _fresh(
     level: Level, state: State, options: Options, n_terms: int, random: np.random.Generator
 ) -> State:
-    """Begin again with as many ridge functions of random directions, to be fitted together.
+    """Start with as many ridge functions of random directions, to be fitted together.
 
-    Terms found one after the other may end where none can be improved, though others would do
-    better together: products of inputs need several.
+    Terms found one after the other may end where no single one can be improved, though others would
+    be better together: products of inputs need several.
     """
     block, frame = level.search, state.frame
     precision = np.full(frame.size, 1.0)
@@ -342,7 +345,7 @@ def _fresh(
 def _with_best(
     level: Level, state: State, options: Options, n_terms: int, random: np.random.Generator
 ) -> State:
-    """Add ridge functions, each fitted to what the ones before leave."""
+    """Add ridge functions, each fitted to the residual of the ones before."""
     ridges, precision, response = state.ridges, state.precision, state.response
     block = _without(level.search, ridges, response)
     for _ in range(n_terms):
@@ -359,7 +362,7 @@ def _with_best(
 
 
 def _without(block: Block, ridges: Ridges, response: Response | None) -> Block:
-    """Take functions out of what is to be explained: off the target, or on to the offset."""
+    """Subtract functions from the target, or add them to the offset of a likelihood."""
     f = ridges.evaluate(block.inputs)[0].sum(axis=1)
     if response is None:
         return replace(block, target=block.target - f)
@@ -367,12 +370,12 @@ def _without(block: Block, ridges: Ridges, response: Response | None) -> Block:
 
 
 def step_tolerance(state: State) -> float:
-    """Nats of a step below which the directions and functions of a state count as found."""
+    """Gain of a step, in nats, below which the directions and functions have converged."""
     return max(_LEAST_GAIN, _GAIN_OF_STEP * state.ridges.n_parameters)
 
 
 def refitted(level: Level, state: State, renew_first: bool = False) -> State:
-    """Take Gauss–Newton steps on all terms, weigh noise and relevance, learn all parameters."""
+    """Take Gauss–Newton steps on all terms, update noise and relevance, learn all parameters."""
     tol = step_tolerance(state)
     if not renew_first:
         state = improved(level.rows, state, _STEPS, tol).weighed()
@@ -383,7 +386,7 @@ def refitted(level: Level, state: State, renew_first: bool = False) -> State:
 
 
 def polished(level: Level, state: State, log: Log) -> State:
-    """Refit until the evidence grows no more."""
+    """Refit until the evidence no longer increases."""
     for _ in range(_POLISHES if len(state.ridges) else 0):
         better = _refitted_often(level, state, 1)
         gain = -math.inf if better is None else better.evidence - state.evidence
@@ -420,7 +423,7 @@ def from_directions(
     noise_variance: float,
     fixed_noise: bool,
 ) -> State:
-    """Return the state of directions and kernels that were found otherwise."""
+    """Return the state of directions and kernels from another method."""
     terms = []
     for direction, kernel in zip(directions, kernels, strict=True):
         projection = level.search.inputs @ direction
@@ -439,7 +442,7 @@ def from_directions(
 
 
 def ordered(level: Level, state: State) -> State:
-    """Put the terms that explain most first, each with its largest weight positive."""
+    """Sort the terms by what they explain, each with its largest weight positive."""
     ridges, matrix = state.ridges, state.moments.matrix
     explained = [
         -float(term.values @ matrix[part, part] @ term.values)
@@ -467,6 +470,6 @@ def search_bytes(n_features: int, n_projections: int | None) -> float:
     """Estimate the memory that a search takes beside the rows."""
     most = projections_at_most(n_features, n_projections)
     size = most * (2 * FEWEST_NODES + n_features)
-    if n_projections is None:  # a round may end half as much beyond
+    if n_projections is None:  # the last round may exceed the limit by half
         size = min(size, AUTO_PARAMETERS + AUTO_PARAMETERS // 2)
     return MATRICES * 8.0 * size**2

@@ -1,4 +1,4 @@
-"""Natural cubic splines, and the nodes that they go through."""
+"""Natural cubic splines, and the choice of their nodes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import numpy as np
 from dsgp.jit.ridge import evaluate_ridges
 from dsgp.terms import Floats
 
-# Share of the range by which nodes go beyond the rows.
+# Share of the range by which nodes extend beyond the rows.
 _MARGIN = 0.02
-# Shares of the values below the ends and the middle of their bulk, and how many times as far an
-# even grid reaches from the middle, or as a share of the range: of normal values, four deviations.
+# Quantiles at the ends and the middle of the bulk. Distances from the middle, in widths of the
+# bulk: the reach of an even grid, its least value as a share of the range, and the largest distance
+# that counts. For normal values the reach is four standard deviations.
 _BULK = (0.05, 0.5, 0.95)
 _REACH, _LEAST_REACH, _WIDE = 1.2, 0.01, 5.0
 
@@ -33,15 +34,17 @@ def place_nodes(values: Floats, low: float, high: float, count: int) -> Floats:
     margin = _MARGIN * (high - low) + 1e-3
     share = np.linspace(0.0, 1.0, len(values))
     first, middle, last = (values[int(part * (len(values) - 1))] for part in _BULK)
-    # Distance counts as far as values are not alone: between them and one far away a line will do.
+    # Distance counts only within the dense part of the values: between it and a value far away a
+    # straight line is enough.
     wide = max(_WIDE * (last - first), _LEAST_REACH * (high - low) + 1e-3)
     start, stop = max(low, middle - wide), min(high, middle + wide)
     distance = (np.clip(values, start, stop) - start) / max(stop - start, np.finfo(float).tiny)
     position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
     values = np.concatenate([[low], values, [high]])
     nodes = np.interp(np.linspace(0.0, 1.0, count), position, values)
-    # Where many values are close, nodes would coincide: a tenth of an even grid keeps them apart.
-    # It is no wider than the bulk, so that a few values far away do not draw all nodes apart.
+    # Where many values are close, nodes would coincide: a tenth of an even grid is mixed in to
+    # separate them. It is no wider than the bulk, so that a few values far away do not spread all
+    # nodes.
     reach = max(_REACH * (last - first), _LEAST_REACH * (high - low) + 1e-3)
     even = np.linspace(max(low - margin, middle - reach), min(high + margin, middle + reach), count)
     nodes = 0.9 * nodes + 0.1 * even
@@ -59,11 +62,11 @@ def natural_splines(nodes: Floats, values: Floats) -> Floats:
     Returns
     -------
     ndarray of shape (..., K − 1, 4)
-        Of 1, d, d² and d³, d the distance to the lower node.
+        Coefficients of 1, d, d² and d³, d the distance to the lower node.
     """
     width = np.diff(nodes, axis=-1)
     rise = np.diff(values, axis=-1) / width
-    # Tridiagonal equations of the second derivatives, by elimination along the last axis.
+    # Solve the tridiagonal equations of the second derivatives by elimination along the last axis.
     bend = np.zeros_like(values)
     ratio = np.zeros_like(values)
     for k in range(1, nodes.shape[-1] - 1):
@@ -87,7 +90,7 @@ def natural_splines(nodes: Floats, values: Floats) -> Floats:
 
 
 def evaluate_splines(inputs: Floats, directions: Floats, nodes: Floats, cubics: Floats) -> Floats:
-    """Evaluate splines of projections of rows, each beyond its ends as a line.
+    """Evaluate splines of projections of rows; beyond its ends each is a straight line.
 
     Parameters
     ----------

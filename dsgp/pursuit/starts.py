@@ -1,9 +1,9 @@
-"""Where a new projection may begin: candidate directions of the residual, and the best of them.
+"""Initial directions of a new projection: candidates from the residual, and the best of them.
 
-A linear regression, as the paper has it, sees nothing where the linear part of the residual is
-null. Principal Hessian directions, the eigenvectors of Σ r x xᵀ (Li 1992), see curvature and
-products of inputs. Random directions see the rest. All are screened by how much of the residual a
-step function of their projection explains; the best are fitted each, and compared by the evidence.
+A linear regression, as in the paper, finds nothing where the linear part of the residual is zero.
+Principal Hessian directions, the eigenvectors of Σ r x xᵀ (Li 1992), find curvature and products of
+inputs. Random directions cover other structure. All are screened by how much of the residual a step
+function of their projection explains; the best ones are fitted and compared by the evidence.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from dsgp.terms import Floats, sum_by
 
 _HESSIAN_DIRECTIONS = 4
 _RANDOM_DIRECTIONS = 48
-_SPARSE_INPUTS = 2.5  # of some random directions with relevance, on average
+_SPARSE_INPUTS = 2.5  # expected number of inputs of the sparse random directions, with relevance
 _BINS = 24  # of the step function
 _FAR = 10.0  # standard deviations
-_PRIOR_ROWS = 5.0  # that pull each of its steps to zero
+_PRIOR_ROWS = 5.0  # of the prior that shrinks each of its steps to zero
 _RIDGE = 1e-3
-# Precision that a new direction has at most, whatever the terms before say of an input: it must be
-# free to find another one.
+# Largest prior precision of a new direction in an input, even if the earlier terms do not use that
+# input: a new direction must be free to depend on it.
 _OPEN_PRECISION = 1.0
-# Lengthscales of the functions that races begin with, in turn: smooth ones see farther. The
-# direction that explains most as it is also tries shorter ones.
+# Initial lengthscales of the functions in a race, in turn: smooth functions are optimised more
+# easily from far away. The most promising direction is also tried with shorter ones.
 _LENGTHSCALES = (4.0, 4.0, 1.0)
 _SHORT = (1.0, 0.3)
-_SHARE = 0.3  # of the residual's variance, their prior variance
+_SHARE = 0.3  # prior variance of a new function, as a share of the residual's
 _RACE_STEPS, _FINAL_STEPS, _SEARCH_STEPS = 10, 8, 5
 _FINALISTS = 2
-_RACE_ROWS = 10_240  # at most, chosen at random; finalists see all
+_RACE_ROWS = 10_240  # at most, chosen at random; finalists use all rows
 _STEP_TOL = 1.0  # nats
 _FIT = 2e-5  # seconds per row of fitting one start
 
@@ -62,8 +62,8 @@ def best_start(
     Parameters
     ----------
     block : Block
-        Inputs, residual and weights of the rows to search; with a likelihood, targets and what
-        the functions so far say, as offsets.
+        Inputs, residual and weights of the rows to search; with a likelihood, targets, and the sum
+        of the functions so far as offsets.
     frame : Frame
     precision : ndarray of shape (r,)
         Of the prior of directions.
@@ -106,7 +106,7 @@ def best_start(
 
 
 def open_precision(frame: Frame, precision: Floats) -> Floats:
-    """Precision of the prior of new directions: free to find inputs that no term has needed."""
+    """Precision of the prior of new directions: they may depend on inputs that no term uses yet."""
     return np.minimum(precision, _OPEN_PRECISION) if frame.relevance else precision
 
 
@@ -115,7 +115,7 @@ def _run(tasks: list[Callable[[], State | None]], n_rows: int) -> list[State]:
 
 
 def _near(block: Block) -> Block:
-    """Bring in inputs that are far from all others: candidates are for the bulk."""
+    """Clip inputs that are far from all others: candidates are for the bulk."""
     if np.abs(block.inputs).max(initial=0.0) <= _FAR:
         return block
     return replace(block, inputs=np.clip(block.inputs, -_FAR, _FAR))
@@ -143,7 +143,8 @@ def linear_direction(block: Block) -> Floats:
     """Coefficients of a slightly penalised linear regression of the target, (D,)."""
     weighted = block.inputs * block.weight[:, None]
     matrix = weighted.T @ block.inputs
-    # A multiple of the matrix' own size, so that rotated inputs give the rotated direction.
+    # The penalty is a multiple of the matrix's own size, so that rotated inputs give the rotated
+    # direction.
     matrix[np.diag_indices_from(matrix)] += _RIDGE * max(np.trace(matrix) / len(matrix), 1e-300)
     return np.asarray(np.linalg.solve(matrix, weighted.T @ block.target))
 
@@ -161,10 +162,10 @@ def random_directions(
 ) -> Floats:
     """Draw directions, (n, D)."""
     if not frame.relevance:
-        # From one row to another: these turn with the inputs when those are rotated.
+        # Steps from one row to another, which rotate with the inputs.
         pairs = random.integers(len(block), size=(2, n))
         steps = block.inputs[pairs[0]] - block.inputs[pairs[1]]
-        # Where the inputs are white, the direction of a step is its own normal.
+        # Where the inputs are white, the gradient along a step has the direction of the step.
         return steps @ frame.inverse.T @ frame.basis.T
     drawn = random.standard_normal((n, frame.size))
     drawn[::2] /= np.sqrt(precision)
@@ -175,7 +176,7 @@ def random_directions(
 
 
 def _explained(block: Block, projection: Floats) -> float:
-    """Squares of the target that a step function of the projection explains, shrunk a little."""
+    """Squares of the target explained by a slightly shrunk step function of the projection."""
     low, high = float(projection.min()), float(projection.max())
     if not high > low:
         return 0.0
@@ -195,7 +196,7 @@ def _raced(
     direction: Floats,
     lengthscale: float,
 ) -> State | None:
-    """Move a direction with a function whose hyperparameters are fixed: the noise need not win."""
+    """Improve a direction with a function of fixed hyperparameters, which noise cannot explain."""
     block = rows.block
     projection = block.inputs @ direction
     low, high = float(projection.min()), float(projection.max())
@@ -213,11 +214,11 @@ def _raced(
         state = State.of(rows, ridges, frame, precision, noise, response is not None, response)
         return improved(rows, with_values(rows, state), _RACE_STEPS, _STEP_TOL)
     except LinAlgError:
-        return None  # beyond float64: the other starts remain
+        return None  # beyond float64; the other directions remain
 
 
 def _fitted(rows: MemoryRows, state: State) -> State | None:
-    """Learn hyperparameters too."""
+    """Improve a direction and learn the hyperparameters of its function."""
     try:
         for _ in range(2):
             state = renewed(rows, state, rows.block.inputs)

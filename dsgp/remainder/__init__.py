@@ -1,4 +1,4 @@
-"""What a sum of terms leaves: a Gaussian process of all inputs, by nearest neighbours (Vecchia)."""
+"""The remainder of a sum of terms: a GP of all inputs, by nearest neighbours (Vecchia)."""
 
 from dsgp.remainder.function import NeighbourFunction
 from dsgp.remainder.joint import Joint, RowTerm, solve

@@ -14,9 +14,10 @@ from dsgp.remainder.precision import require_factorised
 from dsgp.remainder.search import Finder, Places, earlier, others
 from dsgp.terms import Floats
 
-# Rows by which the error of the neighbours is estimated.
+# Number of rows at which the error of the nearest-neighbour approximation is estimated.
 _CHECKED = 500
-# Of the variance, added to that of points that are given the function at points before them.
+# Share of the variance that is added at points that are conditioned on the function at earlier
+# points.
 _JITTER = 1e-10
 
 
@@ -27,7 +28,7 @@ class NeighbourFunction:
     Attributes
     ----------
     inputs : ndarray of shape (n, D)
-        Of the training rows; levels are codes.
+        Inputs of the training rows; levels are codes.
     target : ndarray of shape (n,)
         What the other terms leave of the target.
     relative_noise : ndarray of shape (n,)
@@ -58,7 +59,7 @@ class NeighbourFunction:
         return Finder(self.metric.coordinates(self._x))
 
     def prepare(self) -> None:
-        """Make once what all predictions share."""
+        """Prepare what all predictions share."""
         self.finder.prepare()
         self._noise  # noqa: B018
 
@@ -69,8 +70,8 @@ class NeighbourFunction:
     def moments(self, inputs: Floats) -> tuple[Floats, Floats, Floats]:
         """Posterior mean and variance at inputs (k, D), without the noise, (k,) each.
 
-        And, third, the share of a constant error in the targets that the mean takes over, between 0
-        and 1: the sum of the neighbours' coefficients.
+        The third result is the share of a constant error in the targets that is passed on to the
+        mean, between 0 and 1: the sum of the neighbours' coefficients.
         """
         points = self.metric.scaled(inputs)
         near = self.finder.nearest(self.metric.coordinates(points), self.n_neighbours)
@@ -111,14 +112,14 @@ class NeighbourFunction:
     # ------------------------------------------------------------------ joint answers
 
     def _among(self, inputs: Floats) -> tuple[Floats, Floats]:
-        """Give each of the inputs (k, D) training rows and the inputs before it.
+        """Condition each of the inputs (k, D) on training rows and on the inputs before it.
 
         Returns
         -------
         inverse : ndarray of shape (k, k)
-            (I − B)⁻¹, B what each says of those after it; lower triangular.
+            (I − B)⁻¹, B the coefficients of earlier inputs; lower triangular.
         left : ndarray of shape (k,)
-            Variance of each given those.
+            Conditional variance of each.
         """
         points = self.metric.scaled(inputs)
         k, n = len(points), len(self.target)
@@ -129,7 +130,7 @@ class NeighbourFunction:
         both = np.concatenate([trained, before], axis=1)
         near = np.take_along_axis(both, np.argsort(both < 0, axis=1, kind="stable"), axis=1)
         x = np.concatenate([self._x, points])
-        # Values of the function itself have no noise, but points may be equal.
+        # Values of the function itself have no noise, but points may coincide.
         noise = np.concatenate([self._noise, np.full(k, _JITTER * self.metric.variance)])
         weights, left = np.empty(near.shape), np.empty(k)
         require_factorised(
@@ -149,5 +150,5 @@ class NeighbourFunction:
         """Draw the function at inputs (k, D), (n_samples, k)."""
         inverse, left = self._among(inputs)
         normal = random.standard_normal((n_samples, len(left))) * np.sqrt(left)
-        # Not by BLAS, which would round by the number of samples.
+        # Not by BLAS, whose rounding depends on the number of samples.
         return np.asarray(self.moments(inputs)[0] + np.einsum("sk,nk->sn", normal, inverse))

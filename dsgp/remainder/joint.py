@@ -1,4 +1,4 @@
-"""The terms of a sum and a remainder as one posterior: what each says given the other."""
+"""The joint posterior of the terms of a sum and a remainder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dsgp.compute import run
 from dsgp.remainder.precision import Precision
 from dsgp.terms import Cells, Floats, sum_by
 
-_SECONDS = 1e-7  # of a row and a term
+_SECONDS = 1e-7  # per row and term
 
 
 @dataclass(frozen=True)
 class RowTerm:
-    """What rows get of one term: the value at a cell, times a multiplier where there is one.
+    """The contribution of one term to rows: the value at a cell, times a multiplier if any.
 
     Attributes
     ----------
@@ -42,17 +42,17 @@ class RowTerm:
     ) -> RowTerm:
         """Find the cells of rows by the inputs of the term, (n,) or (n, k).
 
-        ``level_axes`` are the inputs that hold levels: a row is in a cell of its own levels, the
-        one that is nearest in the others.
+        ``level_axes`` are the inputs that hold levels: a row is in a cell of the same levels, the
+        nearest one in the other inputs.
         """
         multiplier = cells.multipliers(inputs)
         points = cells.points.reshape(len(cells), -1)
         asked = inputs.reshape(len(inputs), -1)
-        if multiplier is not None:  # the last input
+        if multiplier is not None:  # the multiplier is the last input
             points, asked = points[:, :-1], asked[:, :-1]
             multiplier = np.nan_to_num(multiplier)
         known = ~cells.is_missing(inputs)
-        # Levels are so far apart that no number makes up for it.
+        # Different levels are farther apart than any two numbers.
         points, asked = points.copy(), asked.copy()
         for axis in range(points.shape[1]):
             if axis in level_axes:
@@ -62,7 +62,7 @@ class RowTerm:
                 points[:, axis], asked[:, axis] = 10.0 * place, 10.0 * at
             else:
                 spread = np.ptp(points[:, axis]) or 1.0
-                # Beyond the cells a row is at their edge.
+                # A row beyond the cells is placed at their edge.
                 low, high = points[:, axis].min(), points[:, axis].max()
                 asked[:, axis] = np.clip(asked[:, axis], low, high) / spread
                 points[:, axis] /= spread
@@ -91,7 +91,7 @@ class RowTerm:
 
 @dataclass(frozen=True)
 class Joint:
-    """What a solve came to.
+    """The result of a solve.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class Joint:
     iterations : int
     converged : bool
     solutions : ndarray of shape (n, 2)
-        P⁻¹ α of the targets, and of ones: where a solve with another P may begin.
+        P⁻¹ α of the targets, and of ones: an initial value for a solve with another P.
     """
 
     alpha: Floats
@@ -135,10 +135,11 @@ def solve(
     start : ndarray of shape (n, 2), optional
         As ``solutions``.
     tol : float
-        Of the residuals, in standard deviations of an observation, root mean square over the rows.
+        Tolerance of the residuals, in standard deviations of an observation, as a root mean square
+        over the rows.
     max_iter : int
     """
-    unit = float(np.std(target)) or 1.0  # so that the units of the target are no matter
+    unit = float(np.std(target)) or 1.0  # the result must not depend on the units of the target
     both = np.column_stack([target, np.full_like(target, unit)])
     u = both.copy() if start is None or not terms else start.copy()
     alpha = precision.multiply(u)

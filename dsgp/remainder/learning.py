@@ -1,7 +1,7 @@
 """Hyperparameters of a Gaussian process of many inputs, from some rows and their neighbours.
 
 Vecchia's likelihood: the density of each of the sampled rows given its nearest neighbours among
-*all* rows, in the metric that is learned, which moves meanwhile.
+*all* rows. Neighbours are nearest in the metric that is learned, so that they change with it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ from dsgp.remainder.metric import SMOOTHNESSES, Metric
 from dsgp.remainder.search import Finder, Places, others
 from dsgp.terms import Floats
 
-# Rows of the likelihood, neighbours of each, and times that neighbours are looked for again.
+# Number of rows of the likelihood, of neighbours of each, and of repeated searches for neighbours.
 SAMPLED, NEIGHBOURS, ROUNDS = 2000, 24, 8
-# Gain in the log density of a row, with neighbours looked for again, that is not worth the time.
+# Gain in the log density per row, after a new search for neighbours, that is not worth another
+# round.
 _SETTLED = 3e-3
-# An ascent begins within these, beyond which the likelihood is flat in the log of a parameter: it
-# would stay there.
+# Bounds of the initial values of an ascent. Beyond them the likelihood is so flat in the log of a
+# parameter that the ascent would not move.
 _LEAST_NOISE, _LONGEST = 0.03, 30.0
 _BLOCK = 125
-_SECONDS = 6e-5  # of a row, by 24 neighbours
-# Of the target's variance, and of the inputs' standard deviations. A remainder of much more
-# variance, and longer lengthscales, is a polynomial, which neighbours hardly tell apart from it.
+_SECONDS = 6e-5  # per row, with 24 neighbours
+# Bounds, relative to the target's variance and to the inputs' standard deviations. A remainder of
+# much more variance and longer lengthscales is practically a polynomial: neighbours hardly
+# distinguish the two.
 _NOISE, _VARIANCE, _LENGTHSCALE = (1e-7, 4.0), (1e-4, 4.0), (1e-2, 3e3)
 
 
@@ -42,11 +44,11 @@ class Learned:
     ----------
     metric : Metric
     log_density : float
-        Of a row given its neighbours, on average.
+        Mean over the rows, each given its neighbours.
     rounds : int
-        Times that neighbours were looked for.
+        Number of searches for neighbours.
     converged : bool
-        Whether the metric had settled.
+        Whether the metric no longer changed.
     """
 
     metric: Metric
@@ -57,7 +59,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows whose hyperparameters are looked for, in units where targets and inputs are about 1.
+    """Rows from which hyperparameters are learned, in units where targets and inputs are about 1.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class Problem:
         return others(finder, self.sample, self.n_neighbours)
 
     def compact(self, neighbours: Places) -> tuple[Problem, Places]:
-        """Keep the rows that are looked at only."""
+        """Keep only the sampled rows and their neighbours."""
         used, places = np.unique(
             np.concatenate([self.sample[:, None], neighbours], axis=1), return_inverse=True
         )
@@ -124,7 +126,7 @@ def learn(
     smoothness: int | None = None,
     watch: Callable[[float], None] = lambda value: None,
 ) -> Learned:
-    """Maximise the likelihood, with neighbours in the metric that it ends with.
+    """Maximise the likelihood, with neighbours that are nearest in the final metric.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def learn(
     smoothness : {1, 3, 5}, optional
         None: that of the largest likelihood.
     watch : callable
-        Told the log density of a row.
+        Called with the mean log density of the rows.
     """
     metric = start if smoothness is None else replace(start, smoothness=smoothness)
     best: tuple[Metric, float] | None = None
@@ -146,7 +148,7 @@ def learn(
             return Learned(*max(best, (metric, value), key=lambda pair: pair[1]), rounds, True)
         best = (metric, value)
         choices = [metric.smoothness]
-        if smoothness is None and rounds == 1:  # the neighbours are about right by now
+        if smoothness is None and rounds == 1:  # the neighbours are approximately right by now
             choices = list(SMOOTHNESSES)
         ascended = [
             _ascended(problem, neighbours, replace(metric, smoothness=one), fixed_noise)

@@ -12,9 +12,9 @@ import numpy as np
 from dsgp.errors import ParameterError
 from dsgp.terms import Floats
 
-# 2ν of the Matérn covariances that there are.
+# 2ν of the available Matérn covariances.
 SMOOTHNESSES = (1, 3, 5)
-# Axes in which the levels of one column are told apart where neighbours are looked for.
+# Number of axes that represent the levels of one column in the search for neighbours.
 _LEVEL_AXES = 8
 
 
@@ -63,7 +63,7 @@ class Metric:
         return 1.0 / np.square(self.lengthscales)
 
     def scaled(self, inputs: Floats) -> Floats:
-        """Inputs (n, D) with the numbers divided by their lengthscales, as ``jit.nearest`` asks."""
+        """Inputs (n, D) with the numbers divided by their lengthscales, as for ``jit.nearest``."""
         x = np.ascontiguousarray(inputs, dtype=np.float64)
         factors = np.ones(x.shape[1])
         factors[: self.n_numbers] = 1.0 / self.lengthscales[: self.n_numbers]
@@ -74,16 +74,17 @@ class Metric:
         return x, self.n_numbers, self.apart, self.smoothness, self.variance
 
     def coordinates(self, x: Floats) -> Floats:
-        """Return where scaled inputs lie in a space in which neighbours are looked for.
+        """Return coordinates of scaled inputs in the space in which neighbours are searched.
 
-        Numbers are as they are; a level is the corner of a simplex, so that distances are those of
-        the metric, up to as many levels as there are axes for; beyond it is a random direction.
+        Numbers are unchanged. A level is a corner of a simplex, so that distances are those of the
+        metric, up to as many levels as there are axes; beyond, it is a random direction.
         """
         if not self.n_levels:
             return x
         axes = [x[:, : self.n_numbers]]
         for d, count in zip(range(self.n_numbers, x.shape[1]), self.n_levels, strict=True):
-            # A level that was never seen, whose number is negative, is as far from all others.
+            # A level that training did not see has a negative number; it is equally far from all
+            # others.
             codes = np.where(x[:, d] < 0, count, x[:, d]).astype(np.int64)
             axes.append(math.sqrt(0.5 * self.apart[d]) * _corners(count, d)[codes])
         return np.concatenate(axes, axis=1)

@@ -15,7 +15,7 @@ from dsgp.remainder.search import Places, earlier
 from dsgp.terms import Floats
 
 _BLOCK = 512
-_SECONDS = 6e-5  # of a row, by 24 neighbours
+_SECONDS = 6e-5  # per row, with 24 neighbours
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Precision:
     Attributes
     ----------
     order : ndarray of int, shape (n,)
-        The rows, in the order in which each is given those before.
+        The rows, in the order in which each is conditioned on those before.
     neighbours, weights : ndarray of shape (n, m)
         B: places in that order, -1 where there are fewer, and coefficients.
     left : ndarray of shape (n,)
@@ -52,7 +52,7 @@ class Precision:
         count : int
             Neighbours of each row.
         seed : int
-            Of the order.
+            Random seed of the order.
         """
         n = len(inputs)
         order = np.random.default_rng(seed).permutation(n)

@@ -13,11 +13,12 @@ from dsgp.terms import Floats
 
 Places = NDArray[np.int64]
 
-# Dimensions beyond which a tree looks at nearly every row.
+# Number of dimensions beyond which a tree would visit nearly every row.
 MOST_TREE_DIMENSIONS = 24
 _BLOCK = 2048
-_DISTANCES = 2**21  # numbers of one block of all distances; a thread holds three such arrays
-_SECONDS = 1e-4  # of a query
+# Numbers in one block of the table of all distances. A thread holds three such arrays.
+_DISTANCES = 2**21
+_SECONDS = 1e-4  # per query
 
 
 class Finder:
@@ -39,7 +40,7 @@ class Finder:
         return self.coordinates.shape[1] <= MOST_TREE_DIMENSIONS
 
     def prepare(self) -> None:
-        """Make once what all searches share."""
+        """Prepare what all searches share."""
         if self._by_tree_is_quick:
             self._tree  # noqa: B018
         else:
@@ -80,7 +81,7 @@ class Finder:
             some = np.argpartition(squares, count - 1, axis=1)[:, :count]
         else:
             some = np.broadcast_to(np.arange(count), (len(points), count))
-        some = np.sort(some, axis=1)  # so that rows at the same distance come in their order
+        some = np.sort(some, axis=1)  # rows at the same distance keep their order
         order = np.argsort(np.take_along_axis(squares, some, axis=1), axis=1, kind="stable")
         out[:, :count] = np.take_along_axis(some, order, axis=1)
 
@@ -99,7 +100,7 @@ def others(finder: Finder, rows: Places, count: int) -> Places:
 def earlier(coordinates: Floats, count: int) -> Places:
     """Return the nearest of the rows before each row, (n, count), -1 where there are fewer.
 
-    Quick where rows are in random order: they are found among twice as many at a time.
+    Fast if rows are in random order: neighbours are searched among twice as many rows at a time.
     """
     n = len(coordinates)
     out = np.full((n, count), -1, dtype=np.int64)

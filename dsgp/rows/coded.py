@@ -1,4 +1,4 @@
-"""Numbers that seem to stand for a missing value, though nothing says so: −999, 1e20, …"""
+"""Numbers that seem to stand for a missing value without being declared: −999, 1e20, …"""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ import numpy as np
 from dsgp.errors import DataWarning
 from dsgp.terms import Floats
 
-# Codes in use; a value of 9.96921e36, say, is netCDF's own.
+# Common codes; 9.96921e36, for example, is netCDF's default.
 _KNOWN = np.array(
     [99, 999, 9999, 99999, 999999, 99.99, 999.9, 999.99, 9999.9, 9999.99]
     + [2.0**7, 2.0**8, 2.0**15, 2.0**16, 2.0**31, 2.0**32, 2.0**63]
     + [2.0**n - 1 for n in (7, 8, 15, 16, 31, 32)]
     + [1e10, 1e15, 1e20, 1e30, 1e34, 1e35, 1e36, 1e37, 9.96921e36, 3.4e38, 1.7e308]
 )
-# A value counts as extreme if it is so many ranges of the others away from them, if it is a known
-# code, and if it is none, …
+# A value counts as extreme at this many ranges of the other values from them: if it is a common
+# code, and if it is not, …
 _FAR_KNOWN, _FAR = 1.0, 5.0
-# … and then as repeated if so many cells hold it.
+# … and as repeated if this many cells hold it.
 _MANY, _SHARE, _SHARE_OF_COLUMN = 3, 1e-3, 5e-3
-# Codes that no measured value of a table is.
+# Codes from this size on are not measured values of any table.
 _HUGE = 1e10
-# Distinct values looked at from either end.
+# Number of distinct values that are looked at from either end.
 _DEPTH = 4
 
 IsCode = Callable[[float, int, float, float], bool]
@@ -40,7 +40,7 @@ class Extremes:
     Attributes
     ----------
     low, high : dict of value to number of cells
-        From either end, to the first that one cell holds alone, five at most.
+        From either end, up to the first value that only one cell holds, and five at most.
     n_values : int
     """
 
@@ -62,7 +62,8 @@ class Extremes:
                 same = rest == end
                 n = int(np.count_nonzero(same))
                 counts[end] += n
-                if n < 2 and not is_known_code(end):  # which another block may hold
+                # a single common code may recur in another block
+                if n < 2 and not is_known_code(end):
                     break
                 rest = rest[~same]
         return self
@@ -75,8 +76,8 @@ class Extremes:
     def codes(self, is_code: IsCode | None = None) -> dict[float, int]:
         """Return exact values far from all others that many cells hold.
 
-        ``is_code`` takes a value, how many hold it, how far it is from all others, and the range of
-        these.
+        The arguments of ``is_code`` are a value, the number of cells that hold it, its distance
+        from all others, and the range of these.
         """
         is_code = self._is_code if is_code is None else is_code
         low, high = sorted(self.low), sorted(self.high, reverse=True)
@@ -96,7 +97,7 @@ class Extremes:
         return best
 
     def _is_code(self, value: float, n: int, distance: float, inner: float) -> bool:
-        """Whether a value that n cells hold is one, so far from all others, which have a range."""
+        """Whether a value that n cells hold is a code, by its distance from all others."""
         if is_known_code(value):
             return n > 1 and distance > _FAR_KNOWN * inner
         enough = n >= max(_MANY, _SHARE * self.n_values)
@@ -105,8 +106,8 @@ class Extremes:
     def codes_of_column(self) -> dict[float, int]:
         """Return the same for a column of a table, in which few levels and caps are common.
 
-        Neither 0, ±1 nor one of two values is a code. One that is not a usual one is no code among
-        levels, and a positive one, which may be a measured one, is so only at a great distance.
+        Neither 0, ±1 nor one of two values is a code. Among levels only common codes count, and a
+        positive value, which may be measured, counts only at a great distance.
         """
 
         def is_code(value: float, n: int, distance: float, inner: float) -> bool:
@@ -122,7 +123,7 @@ class Extremes:
 
     @property
     def _has_levels(self) -> bool:
-        """Whether no value at either end is there once only."""
+        """Whether every value at either end occurs more than once."""
         return min([*self.low.values(), *self.high.values()]) > 1
 
     def inner(self, codes: Mapping[float, int]) -> tuple[float, float]:
@@ -134,7 +135,7 @@ class Extremes:
 
 
 def is_known_code(value: float) -> bool:
-    """Whether a number is in use for missing values: −999, 1e20, the ends of integers, …"""
+    """Whether a number is commonly used for missing values: −999, 1e20, the ends of integers, …"""
     return bool(np.isclose(abs(value), _KNOWN, rtol=3e-6, atol=0.0).any())
 
 
@@ -153,13 +154,13 @@ def report_columns(extremes: Mapping[str, Extremes], can_be_missing: bool = True
     set of str
         The columns that were warned of.
     """
-    told_of = set()
+    reported = set()
     for what, ends in extremes.items():
         codes = ends.codes_of_column()
         if not codes:
             continue
         least, most = ends.inner(codes)
-        told = " and ".join(f"{n} values are exactly {value:.7g}" for value, n in codes.items())
+        counts = " and ".join(f"{n} values are exactly {value:.7g}" for value, n in codes.items())
         listed = ", ".join(f"{value:.7g}" for value in codes)
         remedy = "leave such rows out"
         if what.startswith("input") and can_be_missing:
@@ -169,10 +170,10 @@ def report_columns(extremes: Mapping[str, Extremes], can_be_missing: bool = True
                 f"ignore), or {remedy}"
             )
         warnings.warn(
-            f"{what}: {told}, and all others lie from {least:.7g} to {most:.7g}; if that is a code "
-            f"for missing values, {remedy}",
+            f"{what}: {counts}, and all others lie from {least:.7g} to {most:.7g}; if that is a "
+            f"code for missing values, {remedy}",
             DataWarning,
             stacklevel=2,
         )
-        told_of.add(what)
-    return told_of
+        reported.add(what)
+    return reported

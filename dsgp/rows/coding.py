@@ -16,8 +16,9 @@ from dsgp.rows.encode import MOST_BINS, Bins, Sketch, encode
 from dsgp.terms import BoundTerm, Cells, Floats, Input, TensorCells, sum_by
 from dsgp.terms.spreading import increasing
 
-# Bins of a smooth input beside levels at least; pairs of bins and levels; pairs of levels; those of
-# them that have rows; levels of one column.
+# Limits for interactions: least number of bins of a smooth input with levels, usual and largest
+# number of pairs of bins and levels, number of pairs of levels, number of levels of one column, and
+# number of pairs that have rows.
 FEWEST_OF_PAIRS = 8
 USUAL_PAIRS, MOST_PAIRS = 1024, 2048
 MOST_PAIRS_OF_LEVELS = 2**20
@@ -26,14 +27,14 @@ MOST_FILLED_PAIRS = 2048
 
 
 def code_type(n_cells: int) -> Any:
-    """Smallest type of codes of so many cells; its largest number stands for a missing input."""
+    """Smallest type of codes of ``n_cells`` cells; its largest number means a missing input."""
     return np.uint16 if n_cells < MOST_BINS else np.uint32
 
 
 def encode_term(
     term: BoundTerm, inputs: list[Floats]
 ) -> tuple[Cells | None, NDArray[np.unsignedinteger[Any]]]:
-    """Turn the inputs of a term into its cells and the code of each row, without bins.
+    """Convert the inputs of a term to its cells and the code of each row, without bins.
 
     Parameters
     ----------
@@ -76,14 +77,14 @@ def encode_term(
 
 
 def multiplier_of(term: BoundTerm, inputs: list[Floats]) -> Floats | None:
-    """What the function is multiplied by in each row, 0 where it is missing; None for 1."""
+    """Multiplier of the function in each row, 0 where it is missing; None for 1."""
     if term.multiplier is None:
         return None
     return np.nan_to_num(inputs[-1], nan=0.0)
 
 
 def placed(term: BoundTerm, location: float, spread: float) -> BoundTerm:
-    """Return a straight line that goes through the mean of its column, in units of its spread."""
+    """Return a straight line through the mean of its column, in units of its spread."""
     if term.family != "constant" or term.multiplier is None:
         return term
     multiplier = Input(term.multiplier.column, centre=location, scale=spread or 1.0)
@@ -91,13 +92,13 @@ def placed(term: BoundTerm, location: float, spread: float) -> BoundTerm:
 
 
 def with_margins(term: BoundTerm, sketches: Mapping[Input, Sketch]) -> BoundTerm:
-    """Return an interaction that knows how the rows are along its inputs."""
+    """Return an interaction with the distributions of the rows along its inputs."""
     if not isinstance(term.kernel, CentredProduct) or term.value is None or term.other is None:
         return term
     margins = []
     for term_input in (term.value, term.other):
         sketch = sketches[term_input]
-        if not len(sketch.values):  # nothing is known of it, and the term is left out
+        if not len(sketch.values):  # nothing is known of the input, and the term is left out
             return term
         is_level = term_input in term.level_inputs
         if is_level and not (sketch.complete and len(sketch.values) <= MOST_LEVELS_OF_PAIRS):
@@ -126,7 +127,7 @@ class BinsOfRows:
 
     @classmethod
     def of(cls, bins: Bins, sketch: Sketch) -> BinsOfRows:
-        """Take both from a sketch; a bin that it has no value of is where it begins."""
+        """Compute both from a sketch; a bin without a value in it has its lower edge as mean."""
         if bins.exact:
             return cls(bins, bins.origin, np.zeros(len(bins)), sketch.high)
         codes = np.searchsorted(bins.edges, sketch.values, side="right")
@@ -155,7 +156,7 @@ class PairedBins:
         return self.first.bins.exact and self.other.bins.exact
 
     def points(self, filled: NDArray[np.bool_]) -> Floats:
-        """Where pairs are, (n_filled, 2)."""
+        """Positions of the pairs, (n_filled, 2)."""
         first, other = np.divmod(np.flatnonzero(filled), len(self.other.bins))
         return np.column_stack([self.first.mean[first], self.other.mean[other]])
 
@@ -173,13 +174,13 @@ class TermCut:
     ----------
     term : BoundTerm
     bins : Bins
-        Of its value.
+        Bins of its value.
     high : float
         Greatest value.
     levels : ndarray of shape (n_levels,), or None
-        Of its group.
+        Levels of its group.
     pairs : PairedBins or None
-        Of both inputs of an interaction, whose cells are all pairs.
+        Bins of both inputs of an interaction, whose cells are all pairs.
     """
 
     term: BoundTerm
@@ -196,7 +197,7 @@ class TermCut:
         levels: Mapping[Input, Floats],
         n: int,
     ) -> TermCut:
-        """Cut into about ``n`` bins a curve; levels are kept as they are.
+        """Cut into about ``n`` bins per curve; levels are not merged.
 
         ``levels`` are the distinct values of inputs that are levels.
         """
@@ -218,7 +219,7 @@ class TermCut:
         levels: Mapping[Input, Floats],
         n: int,
     ) -> TermCut:
-        """Cut both inputs of an interaction, into fewer bins beside many levels."""
+        """Cut both inputs of an interaction, into fewer bins if the levels are many."""
         assert term.value is not None
         assert term.other is not None
         known: dict[Input, Bins] = {
@@ -300,7 +301,7 @@ class TermCut:
         return self.term.cells(np.column_stack([level, values]))
 
     def ordered(self, filled: NDArray[np.bool_], values: Floats) -> Floats:
-        """Part values that rounding has made equal, in place, curve by curve."""
+        """Separate values that rounding has made equal, in place, curve by curve."""
         if self.pairs is not None:
             return values
         if self.levels is None:

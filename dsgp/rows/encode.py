@@ -1,7 +1,7 @@
-"""One column of inputs: numbers become an axis and the code of each row on it.
+"""One column of inputs as an axis, and the code of each row on it.
 
-``encode`` keeps every distinct value. ``Bins`` has a limited number of them and needs no sorted
-column: a ``Sketch`` of the column says where its values are, block by block in any order.
+``encode`` keeps every distinct value. ``Bins`` limits their number and needs no sorted column: they
+are chosen by a ``Sketch`` of the column, which is made block by block in any order.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from dsgp.jit.rows import find_bins
 from dsgp.jit.sketch import count_distinct, hash_of, reinsert
 from dsgp.terms import Axis, Floats, sum_by
 
-# Distinct values that a sketch keeps: 512 bins of a continuous column are then equal to some 20 %.
+# Number of distinct values that a sketch keeps. The rows in 512 bins of a continuous column are
+# then equal to about 20 %.
 SKETCH = 2**14
-# Codes are stored in the smallest type; its largest number stands for a missing input.
+# Codes are stored in the smallest type that holds them; its largest number stands for a missing
+# input.
 MOST_BINS = 2**16 - 1
 MISSING = np.uint16(MOST_BINS)
 _CELLS = 4096
@@ -47,7 +49,7 @@ def require_finite(name: str, values: NDArray[np.float64], first_row: int = 0) -
 
 
 def encode(column: Floats) -> tuple[Axis | None, NDArray[np.unsignedinteger[Any]]]:
-    """Turn a column into its axis of distinct values and the code of each row (exact: no bins).
+    """Convert a column to its axis of distinct values and the code of each row (no bins).
 
     Parameters
     ----------
@@ -87,7 +89,7 @@ class Sketch:
     low, high : float
         Least and greatest of all values.
     complete : bool
-        Whether all distinct values are there.
+        Whether all distinct values are included.
     """
 
     values: Floats
@@ -104,7 +106,7 @@ class Sketch:
         """Sketch one block of a column, without its NaN."""
         column = column[~np.isnan(column)] + 0.0  # −0 and 0 are one value
         bits = column.view(np.uint64)
-        # Of many values that differ, three times as many as are kept will do.
+        # If most values differ, it is enough to admit three times as many as are kept.
         threshold = _EVERYTHING
         if len(bits) > 4 * SKETCH:
             threshold = np.uint64(int(_EVERYTHING) // len(bits) * 3 * SKETCH)
@@ -124,7 +126,8 @@ class Sketch:
         """Sketch of both blocks together."""
         values, where = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
         counts = sum_by(where, len(values), np.concatenate([self.counts, other.counts]))
-        # A value that one of them dropped has a larger hash than all it kept, and is dropped here.
+        # A value that one of them dropped has a larger hash than all it kept, and is dropped here
+        # too.
         return self._smallest(
             values,
             counts,
@@ -153,7 +156,7 @@ def _hashes(values: Floats) -> NDArray[np.uint64]:
 def _count(bits: NDArray[np.uint64], threshold: np.uint64) -> tuple[Floats, Floats]:
     """Distinct values below a threshold of their hashes, and how often each occurs.
 
-    At least all those of the ``SKETCH`` smallest hashes are there, while ever fewer are admitted.
+    At least those of the ``SKETCH`` smallest hashes are included; the threshold may be lowered.
     """
     capacity = 8 * SKETCH
     keys, hashes = np.empty(capacity, np.uint64), np.empty(capacity, np.uint64)
@@ -177,7 +180,7 @@ def _count(bits: NDArray[np.uint64], threshold: np.uint64) -> tuple[Floats, Floa
 
 @dataclass(frozen=True)
 class Bins:
-    """How a column is cut.
+    """The bins of a column.
 
     Attributes
     ----------
@@ -206,10 +209,11 @@ class Bins:
         share = np.cumsum(sketch.counts) / sketch.counts.sum()
         half = np.maximum(sketch.high / 2 - sketch.low / 2, np.finfo(float).tiny)
         distance = (values / 2 - sketch.low / 2) / half
-        # The ends are no values of an incomplete sketch, and tails need bins as well.
+        # The ends may not be among the values of an incomplete sketch, and tails need bins as well.
         position = np.concatenate([[0.0], 0.5 * share + 0.5 * distance, [1.0]])
         values = np.concatenate([[sketch.low], values, [sketch.high]])
-        # An eighth of each, as differences may overflow; of the subnormal that would lose digits.
+        # An eighth of each value, because differences may overflow; subnormal values would lose
+        # digits by that.
         unit = 8.0 if half > 1.0 else 1.0
         edges = np.interp(np.arange(1, n_bins) / n_bins, position, values / unit) * unit
         edges = np.unique(edges)
@@ -218,8 +222,8 @@ class Bins:
 
     @classmethod
     def of_values(cls, values: Floats) -> Bins:
-        """Make a bin of each of some values, increasing; all others count as their neighbours."""
-        # Half of each, as the sum may overflow; rounding may meet the lower value.
+        """Make a bin of each of some increasing values; other values go to the nearest bin."""
+        # Half of each value, because the sum may overflow; rounding may give the lower value.
         middle = values[:-1] / 2 + values[1:] / 2
         return cls(np.where(middle > values[:-1], middle, values[1:]), values, True)
 
@@ -227,12 +231,12 @@ class Bins:
         return len(self.origin)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made of the edges."""
+        """Leave out what is computed from the edges."""
         return {name: part for name, part in self.__dict__.items() if name != "_lookup"}
 
     @cached_property
     def _lookup(self) -> tuple[NDArray[np.int64], float, float]:
-        """For each of equal cells the number of edges below it; where cells begin; their number."""
+        """Number of edges below each of some equal cells; where the cells begin; their number."""
         if len(self.edges) < 2:
             return np.zeros(1, dtype=np.int64), 0.0, 0.0
         low, high = float(self.edges[0]), float(self.edges[-1])
@@ -250,11 +254,12 @@ class Bins:
         return codes
 
 
-# Cells of all columns together; rows per cell at least; cells of one bin and curve at most.
+# Limits of cells: all columns together, rows per cell, and cells per bin and curve.
 ALL_CELLS = 2**20
 ROWS_PER_CELL = 4
 BIN_CELLS = 64
-# A straight line explains fewer cells of a bin; so many are made even where rows are few.
+# A straight line explains the differences of fewer cells in a bin: at least this many are made even
+# if rows are few. And the limit per column.
 _FEWEST_CELLS = 4
 _COLUMN_CELLS = 2**15
 
@@ -284,9 +289,9 @@ class Cells:
 
     @classmethod
     def of(cls, bins: Bins, high: float, n_rows: int, n_all_bins: int, n_curves: int = 1) -> Cells:
-        """Part the bins of a column that ends at ``high``, beside so many bins of all columns.
+        """Divide the bins of a column that ends at ``high``, given the bins of all columns.
 
-        Of several curves each has these bins, one curve after the other.
+        With several curves each has these bins, one curve after the other.
         """
         n_bins = len(bins) * n_curves
         with_rows = n_rows // (ROWS_PER_CELL * n_bins)
@@ -299,7 +304,7 @@ class Cells:
             return cls.none()
         n_cells = 1 << (most.bit_length() - 1)
         low = np.concatenate([bins.origin[:1], bins.edges])
-        # Half of each, as the difference may overflow.
+        # Half of each value, because the difference may overflow.
         half_width = np.append(bins.edges, high) / 2 - low / 2
         with np.errstate(divide="ignore", over="ignore"):
             scale = np.where(half_width > 0, n_cells / half_width / 2, 0.0)

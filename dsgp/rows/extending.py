@@ -1,8 +1,7 @@
 """Cuts of the inputs of terms, extended to rows that come later.
 
-What rows before were summed by stays: bins keep their edges, and whole bins are all that is ever
-put together. So the sums of rows before, moved to the extended cut, are those of one pass over all
-rows with that cut.
+Bins of earlier rows keep their edges, and only whole bins are merged. Therefore the sums of earlier
+rows, moved to the extended cut, are those of one pass over all rows with that cut.
 """
 
 from __future__ import annotations
@@ -19,24 +18,25 @@ from dsgp.rows.coding import MOST_PAIRS_OF_LEVELS, BinsOfRows, PairedBins, TermC
 from dsgp.rows.encode import Bins, Sketch
 from dsgp.terms import Codes, Floats, Input, sum_by
 
-# Bins of an input at most, in those that a cut of all rows would have: more are put together.
+# Largest number of bins of an input, relative to a cut of all rows; neighbouring bins beyond that
+# are merged.
 _MOST = 1.5
-# The last bin may be so many mean widths wide before there are new ones beyond it: bins that are
+# Largest width of the last bin, in mean widths, before new bins are added beyond it: bins that are
 # cut half by distance are at most twice as wide as the mean.
 _WIDEST = 2.0
-# A bin without rows counts for so little, in shares of the heaviest.
+# Weight of a bin without rows, as a share of the heaviest.
 _LEAST = 1e-12
 
 
 @dataclass(frozen=True)
 class Extended:
-    """A cut that holds further rows too.
+    """A cut that also covers further rows.
 
     Attributes
     ----------
     cut : TermCut
     move : ndarray of int, shape (n_cells,)
-        Where each cell of the cut before is in it.
+        The new position of each cell of the earlier cut.
     """
 
     cut: TermCut
@@ -57,11 +57,11 @@ class Extended:
         ----------
         cut : TermCut
         weight : ndarray of shape (n_cells,)
-            Of the rows before in each cell of the cut; 0 where there is none.
+            Weight of the earlier rows in each cell of the cut; 0 where there is none.
         sketches, levels
-            Of the further rows, as for ``TermCut.of``.
+            Those of the further rows, as for ``TermCut.of``.
         most : int
-            About as many bins a curve as a cut of all rows would have.
+            Approximate number of bins per curve, as in a cut of all rows.
         """
         term = cut.term
         if term.value is None:
@@ -120,7 +120,7 @@ def _with_levels(known: Floats, new: Floats) -> tuple[Floats, Codes]:
 def _with_inputs(
     side: BinsOfRows, weight: Floats, sketch: Sketch, levels: Floats | None, most: int
 ) -> tuple[BinsOfRows, Codes]:
-    """Extend the bins of an input of an interaction; those there are stay where they are."""
+    """Extend the bins of an input of an interaction; existing bins do not change."""
     if levels is not None:
         values, move = _with_levels(side.bins.origin, levels)
         return BinsOfRows(Bins.of_values(values), values, np.zeros(len(values)), values[-1]), move
@@ -139,14 +139,14 @@ def _with_inputs(
 def _with_values(
     bins: Bins, high: float, weight: Floats, sketch: Sketch, most: int
 ) -> tuple[Bins, float, Codes]:
-    """Extend bins of numbers: new ones beyond both ends, or of values that were not there."""
-    if not len(sketch.values):  # all are missing
+    """Extend bins of numbers: by new ones beyond both ends, or for values that are new."""
+    if not len(sketch.values):  # all values are missing
         return bins, high, np.arange(len(bins))
     if bins.exact:
         return _with_distinct(bins, high, weight, sketch, most)
     low = float(bins.origin[0])
     width = (high - low) / len(bins)
-    # A single bin goes from end to end.
+    # A single bin has no inner edge: it extends from end to end.
     inner = (bins.edges[0], bins.edges[-1]) if len(bins.edges) else (high, low)
     below = _beyond(sketch, width, most, above=False, end=low, edge=float(inner[0]))
     above = _beyond(sketch, width, most, above=True, end=high, edge=float(inner[1]))
@@ -170,7 +170,8 @@ def _beyond(
     distance = reach - end if above else end - reach
     if not distance > 0 or abs(reach - edge) <= max(_WIDEST * width, abs(end - edge)):
         return np.empty(0)
-    # Values on an edge belong to the upper bin, and the greatest so far to the last one.
+    # Values on an edge belong to the upper bin, but the greatest one so far belongs to the last
+    # bin.
     border = float(np.nextafter(end, np.inf)) if above else end
     some = sketch.values >= border if above else sketch.values < border
     n_bins = int(np.clip(np.ceil(distance / max(width, distance / most)), 1, most))
@@ -184,7 +185,7 @@ def _beyond(
 def _with_distinct(
     bins: Bins, high: float, weight: Floats, sketch: Sketch, most: int
 ) -> tuple[Bins, float, Codes]:
-    """Take further values beside distinct ones, or cut all of them where they are too many."""
+    """Add further distinct values, or cut all values into bins if there are too many."""
     values = np.union1d(bins.origin, sketch.values)
     known = np.searchsorted(values, bins.origin)
     if sketch.complete and len(values) <= max(most, len(bins)):
@@ -199,7 +200,7 @@ def _with_distinct(
 def _put_together(
     bins: Bins, high: float, move: Codes, weight: Floats, sketch: Sketch, most: int
 ) -> tuple[Bins, float, Codes]:
-    """Put whole neighbouring bins together, so that about as many as wanted are left."""
+    """Merge whole neighbouring bins, so that about as many as wanted are left."""
     counts = sum_by(move, len(bins), weight)
     codes = np.searchsorted(bins.edges, sketch.values, side="right")
     counts += sum_by(codes, len(bins), sketch.counts)

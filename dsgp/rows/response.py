@@ -1,7 +1,7 @@
-"""What rows have beside inputs, target and weight: offsets, exposures, trials; once for all models.
+"""Offsets, exposures and trials of rows, beside inputs, target and weight, for all models.
 
 An offset is added to f, an exposure through its logarithm, and trials are those of a binomial
-target. A source holds them as its ``extra`` numbers, under these roles.
+target. A source has them as its ``extra`` numbers, under these roles.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from dsgp.likelihoods.checks import LARGEST_COUNT
 from dsgp.terms import Floats
 
 OFFSET, EXPOSURE, TRIALS = ("offset", "exposure", "trials")
-# What may be added to f: to a logarithm that of 1e100, to a target what targets themselves may be.
+# Largest offset: on a logarithmic scale the log of 1e100, on the scale of the target the largest
+# target.
 _FURTHEST, _LARGEST = float(np.log(1e100)), 1e60
-# Exposure of a training row beside the geometric mean of all, as a logarithm: what a row tells of f
-# grows with it, and is squared.
+# Largest log of a training row's exposure relative to the geometric mean of all: the information of
+# a row about f is proportional to it, and is squared.
 _MOST_UNEVEN = float(np.log(1e40))
 
 
 def beside(offset: Any, exposure: Any, trials: Any) -> dict[str, Any]:
-    """Return what a user gave by its role; None where nothing was given."""
+    """Return the user's values by their roles, without those that are None."""
     return {OFFSET: offset, EXPOSURE: exposure, TRIALS: trials}
 
 
 def require_meaning(likelihood: Likelihood, extra: Mapping[str, Any]) -> None:
-    """Raise ``ParameterError`` for numbers of rows that a likelihood does not know."""
+    """Raise ``ParameterError`` for numbers of rows that a likelihood does not use."""
     if extra.get(EXPOSURE) is not None and likelihood.link_name != "log":
         raise ParameterError(
             f"exposure is for likelihoods with a log link, and {likelihood!r} has the "
@@ -51,14 +52,14 @@ def shift_of(extra: Mapping[str, Floats]) -> Floats | float:
 def require_usable(
     likelihood: Likelihood, extra: Mapping[str, Floats], names: Mapping[str, str], first_row: int
 ) -> None:
-    """Raise ``DataError`` for an exposure, an offset or a number of trials that is of no use.
+    """Raise ``DataError`` for an exposure, an offset or a number of trials that is not valid.
 
     Parameters
     ----------
     likelihood : Likelihood
     extra : mapping of role to ndarray of shape (n,)
     names : mapping of role to str
-        What messages call them.
+        Their names in messages.
     first_row : int
         Number of the first of the rows in the table.
     """
@@ -79,7 +80,7 @@ def require_shift(
     *,
     is_training: bool = False,
 ) -> None:
-    """Raise ``DataError`` for offsets and exposures beside which f is beyond float64.
+    """Raise ``DataError`` for offsets and exposures that take f beyond the range of float64.
 
     Parameters
     ----------
@@ -89,11 +90,11 @@ def require_shift(
     roles : collection of str
         Which of offset and exposure were given.
     names : mapping of role to str, optional
-        What messages call them.
+        Their names in messages.
     first_row : int or callable
-        Number of the first of the rows in the table, or what numbers a row.
+        Number of the first of the rows in the table, or a function that numbers a row.
     is_training : bool
-        Whether functions are to be fitted to the rows: none may outweigh all others.
+        Whether functions are to be fitted to the rows, of which none may outweigh all others.
     """
     is_identity = likelihood.link_name == "identity"
     limit = _LARGEST if is_identity else _FURTHEST
@@ -149,7 +150,7 @@ def require_trials(values: Floats, what: str, first_row: int = 0) -> None:
 
 
 def named_roles(extra: Mapping[str, Any]) -> dict[str, str]:
-    """Name further numbers of the rows for messages: by their columns where these have names."""
+    """Return the names of further numbers in messages: those of their columns, if they have any."""
     return {role: _named(role, values) for role, values in extra.items()}
 
 

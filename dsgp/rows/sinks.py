@@ -1,4 +1,4 @@
-"""Where rows go: CSV and Parquet files, written block by block aside and moved into place."""
+"""Output of rows: CSV and Parquet files, written to a temporary place and moved when complete."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ Table: TypeAlias = pd.DataFrame | pa.Table
 Write = Callable[[Table], None]
 
 _PART = re.compile(r"part-\d{5,}\.parquet")
-# Columns, in this order, of predictions of numbers.
+# Columns of predicted numbers, in this order.
 MOMENTS = ("mean", "std", "lower", "upper")
 MEDIANS = ("median", *MOMENTS[1:])
-# And of explanations; the label of a class may follow.
+# Columns of explanations; the label of a class may follow.
 EXPLAINED = ("prediction", "intercept")
 
 
 @contextmanager
 def table_writer(name: str, path: Path) -> Iterator[Write]:
-    """Give a function that adds rows to ``path``, in the format of the extension of ``name``.
+    """Yield a function that adds rows to ``path``, in the format of the extension of ``name``.
 
-    Every call takes a table of the same columns; row labels are not written.
+    Every call adds a table of the same columns; row labels are not written.
     """
     if name.lower().endswith((".csv", ".csv.gz")):
         opened = gzip.open if name.lower().endswith(".gz") else open
@@ -77,12 +77,12 @@ def _arrow(table: Table, schema: pa.Schema | None) -> pa.Table:
 
 @contextmanager
 def written_aside(place: Place, overwrite: bool) -> Iterator[Path]:
-    """Give a file aside, which is put at ``place`` once the block has filled it.
+    """Yield a temporary file, which is moved to ``place`` once the block has filled it.
 
     Raises
     ------
     ParameterError
-        If the ending names no format.
+        If the extension names no format.
     StorageError
         If something is there already, or the place cannot be written; before the block runs.
     """
@@ -99,7 +99,7 @@ def written_aside(place: Place, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def written_parts(folder: Place, overwrite: bool = False) -> Iterator[Callable[[Table, int], None]]:
-    """Give a function that writes tables as parts of a folder, put into place at the end.
+    """Yield a function that writes tables as parts of a folder, moved into place at the end.
 
     ``write(table, number)`` makes part-00000.parquet and so on. All parts have the types of the
     one written first.
@@ -141,7 +141,7 @@ def _require_replaceable(path: Place, ours: bool, overwrite: bool) -> None:
 
 
 def _is_predicted(path: Place) -> bool:
-    """Whether a file is empty, or has columns as predictions have them, after those copied."""
+    """Whether a file is empty, or ends with the columns of predictions."""
     if not path.stat().st_size:
         return True
     try:
@@ -150,7 +150,7 @@ def _is_predicted(path: Place) -> bool:
                 names = list(map(str, pd.read_csv(file, nrows=0).columns))
             else:
                 names = pq.read_schema(file).names
-    # Readers raise many types at what is no table; all mean the same here.
+    # Readers raise many types of errors for a file that is not a table; all mean the same here.
     except Exception:
         return False
     for at, name in enumerate(names):

@@ -21,7 +21,8 @@ from dsgp.errors import DataError
 from dsgp.jit.rows import gather, gather_add, gather_multiplied, scatter_add
 from dsgp.terms import Cells, Floats
 
-# Rows that are moved at a time: their sums stay in the cache, and codes on disk never come whole.
+# Number of rows that are processed at a time: their sums stay in the cache, and codes on disk are
+# never in memory as a whole.
 BLOCK = 2**18
 
 
@@ -69,7 +70,7 @@ class Layout:
 
 
 class CodesElsewhere(ABC):
-    """Codes of rows that other processes keep, part by part, and work on.
+    """Codes of rows that other processes keep, and process, part by part.
 
     Attributes
     ----------
@@ -90,11 +91,11 @@ class CodesElsewhere(ABC):
     def changed(
         self, function: Callable[[NDArray[Any]], NDArray[Any]], dtype: np.dtype[Any]
     ) -> CodesElsewhere:
-        """Make other codes of these, where they are; a part's are a function of those it has."""
+        """Compute other codes from these, where they are, as a function of each part's codes."""
 
     @abstractmethod
     def chosen(self, terms: Sequence[int]) -> CodesElsewhere:
-        """Make the codes of some of the terms."""
+        """Return the codes of some of the terms."""
 
     @abstractmethod
     def fit(self, layout: Layout, mean: Floats) -> RowsFit:
@@ -105,12 +106,12 @@ class CodesElsewhere(ABC):
         """Bring all codes into this process's memory, or to its disk."""
 
     def __getitem__(self, key: tuple[Any, slice]) -> NDArray[Any]:
-        """Bring some codes into memory: for what is not done part by part."""
+        """Bring some codes into memory, for work that is not done part by part."""
         return np.asarray(self.here()[key])
 
 
 class RowsFit(ABC):
-    """What every row gets of all tables, while single ones change."""
+    """The sum of all tables at every row, while single tables change."""
 
     @abstractmethod
     def scatter(self, term: int, weight: Floats) -> Floats:
@@ -118,7 +119,7 @@ class RowsFit(ABC):
 
     @abstractmethod
     def add(self, term: int, table: Floats) -> None:
-        """Add what each row gets of a change (n_cells,) of one term's table."""
+        """Add a change (n_cells,) of one term's table to each row's sum."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,10 @@ class RowTable(Layout):
         In memory, or anything that gives a block of columns when sliced, as a zarr array does. A
         code that is not below the number of cells stands for a missing input.
     multipliers : dict of int to ndarray of shape (n_rows,)
-        What a term's function is multiplied by in each row, where that is not 1.
+        Multiplier of a term's function in each row, if that is not 1.
     ends : tuple of int
-        Rows up to which each part goes that is summed by itself, the last one n_rows; the parts'
-        sums are added in their order, wherever they are made. Empty: all rows are one part.
+        Ends of the parts of rows that are summed separately, the last one n_rows; the parts' sums
+        are added in their order, wherever they are computed. Empty: all rows are one part.
     """
 
     codes: Any
@@ -185,7 +186,7 @@ class RowTable(Layout):
             Takes a table, arrays of its rows, and a slice: the part's rows in both. It travels to
             where the codes are.
         arrays : sequence of ndarray of shape (n_rows,), or (0,) for none
-            What the function needs beside the codes.
+            Further arguments of the function.
 
         Yields
         ------
@@ -210,7 +211,7 @@ class RowTable(Layout):
             yield rows, np.asarray(self.codes[:, rows])
 
     def multiplier(self, term: int, rows: slice = slice(None)) -> Floats | None:
-        """What one term is multiplied by in some rows; None for 1."""
+        """Multiplier of one term in some rows; None for 1."""
         return self.multipliers[term][rows] if term in self.multipliers else None
 
     def gather_part(
@@ -234,13 +235,13 @@ class RowTable(Layout):
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def fit(self, mean: Floats) -> RowsFit:
-        """Start with what every row gets of the tables of a flat vector, where the codes are."""
+        """Start with the sum at every row of the tables of a flat vector, where the codes are."""
         if isinstance(self.codes, CodesElsewhere):
             return self.codes.fit(self.layout, mean)
         return _FitHere(self, mean)
 
     def gather_add(self, term: int, table: Floats, scale: float, out: Floats) -> None:
-        """Add scale times what each row gets of one term's table to ``out`` (n_rows,)."""
+        """Add scale times the entries of one term's table at each row to ``out`` (n_rows,)."""
         multiplier = self.multiplier(term)
         total = out if multiplier is None else np.zeros(self.n_rows)
         for rows, codes in self.blocks():

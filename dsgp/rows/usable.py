@@ -1,4 +1,4 @@
-"""Whether the numbers of a table are of a size that can be worked with."""
+"""Checks that the numbers of a table have a size that float64 can handle."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dsgp.errors import DataError, DataWarning
 from dsgp.kernels.base import LARGEST, SMALLEST
 from dsgp.terms import Floats
 
-# Targets whose variance, times what a search may try, is a number that kernels accept.
+# Range of targets whose variance, and its multiples in a search, kernels accept.
 _TARGET_RANGE = (1e-60, 1e60)
-# Columns whose lengthscales, likewise.
+# Range of columns whose lengthscales, and their multiples in a search, kernels accept.
 _COLUMN_RANGE = (SMALLEST * 1e10, LARGEST * 1e-10)
 
 
@@ -26,7 +26,7 @@ def require_usable_target(size: float) -> None:
 
 
 def constant_target(value: float, n_rows: int) -> tuple[float, float]:
-    """Warn of a constant target; return its location, and a scale that does no harm."""
+    """Warn of a constant target; return its location, and a scale that is safe to divide by."""
     warnings.warn(
         f"the target is constant ({value:g} in all {n_rows} rows): every component is 0",
         DataWarning,
@@ -44,7 +44,7 @@ def require_usable_scale(scale: float) -> None:
         )
 
 
-def tell_constant(constant: list[str]) -> None:
+def warn_of_constant(constant: list[str]) -> None:
     """Warn of columns that do not vary."""
     if constant:
         warnings.warn(
@@ -55,8 +55,8 @@ def tell_constant(constant: list[str]) -> None:
 
 
 def require_usable_range(name: str, low: float, high: float) -> None:
-    """Raise ``DataError`` if a column spans what lengthscales cannot."""
-    extent = high / 2 - low / 2  # of the difference only the half cannot overflow
+    """Raise ``DataError`` if the range of a column is beyond what lengthscales can be."""
+    extent = high / 2 - low / 2  # half, because the difference may overflow
     smallest, largest = _COLUMN_RANGE
     if high > low and not smallest < extent < largest:
         raise DataError(

@@ -1,1 +1,1 @@
-"""Markov chains: slice updates, samplers of additive models, and what their draws say of them."""
+"""Markov chains: slice updates, samplers of additive models, and diagnostics of their draws."""

@@ -1,4 +1,4 @@
-"""Chains side by side, and the draws that they come to."""
+"""Chains side by side, and their draws."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dsgp.sampling.plain import PlainGibbsChain
 from dsgp.sampling.state import ChainState
 from dsgp.terms import Floats
 
-# After how many parts of a run the caller is told.
+# Number of parts of a run, after each of which progress is reported.
 _SEGMENTS = 20
-# Rough seconds of a sweep: per point of a term, and per node cubed.
+# Approximate seconds of a sweep: per point of a term, and per node cubed.
 _POINT, _NODE = 1e-6, 2e-9
-# Draws at which the resolution of the nodes is judged.
+# Number of draws at which the resolution of the nodes is checked.
 _JUDGED = 20
 
 
@@ -37,10 +37,10 @@ class Chain(Protocol):
 
     @property
     def model(self) -> HyperModel:
-        """What it is a chain of."""
+        """The model whose posterior is drawn."""
 
     def settle(self) -> None:
-        """Begin."""
+        """Begin the chain."""
 
     def sweep(self) -> None:
         """Draw everything once."""
@@ -49,10 +49,10 @@ class Chain(Protocol):
         """Learn from a sweep of the warm-up."""
 
     def state(self) -> ChainState:
-        """Return all that its model does not have."""
+        """Return all that the chain has and its model does not."""
 
     def restore(self, state: ChainState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class HyperDraws:
     n_nodes : int
         Nodes of all terms in the evidence; 0 where the likelihood needs none.
     left_open : float
-        Prior variance that the nodes leave open, as a share of the noise variance, the largest of
-        some draws; 0 where the likelihood is exact.
+        Prior variance that the nodes do not represent, as a share of the noise variance, the
+        largest of some draws; 0 where the likelihood is exact.
     """
 
     theta: Floats
@@ -106,11 +106,11 @@ def gibbs(
         not depend on how many run at once, or where.
     seed : int
     watch : callable
-        Told how many sweeps all chains have done.
+        Called with the number of sweeps that all chains have done.
     plain : bool
         Draw the hyperparameters of a term given its function; see ``sampling.plain``.
     checkpoint : Checkpoint, optional
-        Where the chains are kept on the way, and taken up again.
+        Where the chains are saved during the run, and from where they resume.
     """
     kind = PlainGibbsChain if plain else GibbsChain
     makers = [partial(_made, partial(kind, model), seed, k) for k in range(n_chains)]
@@ -181,10 +181,10 @@ def _collected(
 
 
 def _advanced(make: Callable[[], Chain], kept: Kept, end: int, n_warmup: int) -> Kept:
-    """Go on with a chain until ``end`` sweeps are done; only its state travels back."""
+    """Advance a chain until ``end`` sweeps are done; only its state travels back."""
     chain = make()
     theta, log_likelihood = list(kept.theta), list(kept.log_likelihood)
-    # Here too: a worker is a process of its own.
+    # Also here, because a worker is a process of its own.
     with one_blas_thread():
         if kept.state is None:
             chain.settle()

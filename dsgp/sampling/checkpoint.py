@@ -48,19 +48,19 @@ class Checkpoint:
     ----------
     place : str or Path
     identity : mapping of str to str
-        What must be the same when the run is taken up again, by what people call it.
+        What must be the same when the run is resumed, by the names that users know.
     """
 
     place: str | Place
     identity: Mapping[str, str]
 
     def load(self) -> list[Kept] | None:
-        """Return the chains as they were kept; None where nothing is there.
+        """Return the chains as they were saved; None if there is no store yet.
 
         Raises
         ------
         StorageError
-            If something else is there, it is damaged, or the chains are of another run.
+            If the place holds something else, or the store is damaged or of another run.
         """
         if not exists(storage.place_of(self.place)):
             return None
@@ -86,7 +86,7 @@ class Checkpoint:
         ]
 
     def save(self, chains: Sequence[Kept]) -> None:
-        """Write all chains, which have done as many sweeps, aside, and move them into place."""
+        """Write all chains, at the same sweep, to a temporary place, and move them into place."""
         states = [each.state for each in chains if each.state is not None]
         settings = {
             "identity": dict(self.identity),
@@ -99,13 +99,13 @@ class Checkpoint:
                 for state in states
             ],
         }
-        # One array a chain: each costs a file and some milliseconds.
+        # One array per chain, because each costs a file and some milliseconds.
         tree: dict[str, Any] = {
             f"state{k}": np.concatenate([values.ravel() for values in state.arrays.values()])
             for k, state in enumerate(states)
         }
         n_draws = len(chains[0].theta)
-        # Of no draws the number of parameters is not known.
+        # Without draws the number of parameters is not known.
         size = len(chains[0].theta[0]) if n_draws else 1
         tree["theta"] = np.array([each.theta for each in chains]).reshape(
             len(chains), n_draws, size
@@ -138,7 +138,7 @@ def seed_of(place: str | Place) -> int | None:
 
 
 def identity_of(model: HyperModel, method: str, n_warmup: int, n_chains: int, seed: int) -> Any:
-    """Tell a run from others, by what people change."""
+    """Return what distinguishes a run from others: what users may have changed."""
     equations = model.equations
     layout = equations.layout
     kernels = [(repr(term.kernel), term.names) for term in model.terms]

@@ -2,14 +2,14 @@
 
 The log marginal likelihood is that of the learner (``learning.evidence``): every term is held by
 its values at nodes, with a spline between. Where all points are nodes it is exact; beyond it is as
-good as the nodes resolve the kernels, which ``HyperDraws`` reports. What bins and nodes leave of
-the functions in the noise is subtracted, as it is at the initial values; nothing corrects for the
-rest. The constant beside the terms is integrated out too. An evaluation costs a Cholesky factor of
-the nodes, whatever the number of rows.
+good as the nodes resolve the kernels, which ``HyperDraws`` reports. The part of the functions that
+bins and nodes do not represent would count as noise: it is subtracted as it is at the initial
+values, and later changes of it are not corrected. The constant beside the terms is integrated out
+too. An evaluation costs a Cholesky factor of the nodes, whatever the number of rows.
 
 A sweep updates the hyperparameters of one term after the other and the noise, twice, and then all
-of them together, along ellipses that have the curvature at the start, and later the covariance of
-the warm-up.
+of them together, along ellipses that have the curvature at the initial values, and later the
+covariance of the warm-up.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ from dsgp.sampling.state import (
 )
 from dsgp.terms import LOG_2PI, Floats
 
-# Lengthscales are drawn below their best values, too: nodes resolve so much shorter ones.
+# Lengthscales are drawn below their best values too: nodes must resolve lengthscales shorter by
+# this factor.
 _SHORTER = 0.6
-# Of the solve at the start, in prior standard deviations.
+# Tolerance of the initial solve, in prior standard deviations.
 _SOLVE_TOL = 1e-4
-# Steps of differences for the curvature, and the standard deviations that it may come to.
+# Step of the differences for the curvature, and bounds of the standard deviations that follow from
+# it.
 _STEP = 0.05
 _NARROWEST, _WIDEST = 1e-3, 1.5
 _TINY = np.finfo(float).tiny
@@ -68,10 +70,10 @@ class NodeEvidence:
 
     @classmethod
     def of(cls, model: HyperModel) -> NodeEvidence | None:
-        """Choose nodes that resolve the kernels of the start; None where there are too few.
+        """Choose nodes that resolve the initial kernels; None if that is not possible.
 
-        They are too few where the levels are too many for a factor of all nodes, where functions
-        are too rough for the budget, and where float64 cannot factor a prior.
+        It is not if the levels are too many for a factor of all nodes, if functions are too rough
+        for the budget, or if float64 cannot factor a prior.
         """
         equations = model.equations
         if are_too_many(equations.layout.cells):
@@ -104,7 +106,7 @@ class NodeEvidence:
         return self.basis.size == self.model.equations.layout.size and not binned
 
     def _excess(self) -> float:
-        """Weighted squares that bins and nodes leave of the functions, at the start.
+        """Weighted squares of the functions that bins and nodes do not represent, initially.
 
         They would be drawn as noise: as in the learner, they are subtracted.
         """
@@ -135,7 +137,7 @@ class NodeEvidence:
         return value if math.isfinite(value) else -math.inf
 
     def _of_constant(self, posterior: NodePosterior) -> float:
-        """What integrating the constant out adds."""
+        """Change of the log likelihood by integrating the constant out."""
         if self.model.constant is None:
             return 0.0
         equations, noise = self.model.equations, posterior.noise_variance
@@ -154,14 +156,14 @@ class NodeEvidence:
         return prior if prior == -math.inf else prior + self.log_likelihood(theta)
 
     def left_open(self, theta: Floats) -> float:
-        """Prior variance that the nodes leave open, as a share of the noise variance."""
+        """Prior variance that the nodes do not represent, as a share of the noise variance."""
         if self.is_exact:
             return 0.0
         kernels, noise = self.model.kernels(theta), math.exp(theta[-1])
         return float(sum(open_variances(self.tables, self.basis, kernels, noise)))
 
     def curvature(self) -> Floats:
-        """Guess the covariance of the free numbers of θ, from differences at the start."""
+        """Estimate the covariance of the free numbers of θ, from differences at the start."""
         start, free = self.model.start, self.model.free
         centre = self.log_density(start)
         hessian = np.zeros((len(free), len(free)))
@@ -195,7 +197,7 @@ class CollapsedChain:
     ----------
     evidence : NodeEvidence
     covariance : ndarray of shape (n_free, n_free)
-        Guess of that of the free numbers of θ.
+        Initial covariance of the free numbers of θ.
     random : Generator
         Of this chain alone.
 
@@ -224,10 +226,10 @@ class CollapsedChain:
         return self.value - self.model.log_prior(self.theta)
 
     def settle(self) -> None:
-        """Spread the chains about the start."""
+        """Spread the chains about the initial values."""
         self.value = self.evidence.log_density(self.theta)
         factor = self.adapted.ellipse.factor
-        for _ in range(20):  # within the bounds
+        for _ in range(20):  # until the draw is within the bounds
             theta = self.theta.copy()
             theta[self.free] += factor @ self.random.standard_normal(len(self.free))
             value = self.evidence.log_density(theta)
@@ -236,13 +238,13 @@ class CollapsedChain:
                 return
 
     def state(self) -> ChainState:
-        """Return all that the evidence does not have."""
+        """Return all that the chain has and the evidence does not."""
         arrays = {"theta": self.theta.copy(), "value": np.array([self.value])}
         numbers = {"random": of_generator(self.random), "evaluations": self.evaluations}
         return ChainState(numbers, arrays | of_adapted(self.adapted, "adapted"))
 
     def restore(self, state: ChainState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self.theta = state.arrays["theta"].copy()
         self.value = float(state.arrays["value"][0])
         put_into_generator(self.random, state.numbers["random"])
@@ -260,7 +262,7 @@ class CollapsedChain:
     def _blocks(self) -> list[tuple[NDArray[np.intp], Ellipse]]:
         """Numbers of θ that are drawn together, with their ellipses, in the order of a sweep.
 
-        The parameters of a term come twice: that is worth its time.
+        The parameters of each term are updated twice, which is worth the time.
         """
         mean, covariance = self.adapted.ellipse.mean, self.adapted.ellipse.covariance
         several = [np.arange(part.start, part.stop) for part in self.model.parts]

@@ -1,4 +1,4 @@
-"""What draws say of the chains they are from: R-hat and effective sample size."""
+"""Convergence diagnostics of chains, from their draws: R-hat and effective sample size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def split_rhat(draws: ArrayLike) -> float:
     Returns
     -------
     float
-        About 1 where the chains agree; NaN with fewer than 4 draws a chain.
+        About 1 where the chains agree; NaN with fewer than 4 draws per chain.
     """
     halves = _split(draws)
     if halves.shape[1] < 2:
@@ -41,7 +41,7 @@ def effective_sample_size(draws: ArrayLike) -> float:
     Returns
     -------
     float
-        NaN with fewer than 4 draws a chain.
+        NaN with fewer than 4 draws per chain.
     """
     scores = _normal_scores(_split(draws))
     n_chains, n = scores.shape
@@ -53,7 +53,7 @@ def effective_sample_size(draws: ArrayLike) -> float:
     within = autocovariance[0] * n / (n - 1)
     total = autocovariance[0] + (scores.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
     if not total > 0:
-        return float(n_chains * n)  # constant
+        return float(n_chains * n)  # constant draws
     correlation = 1 - (within - autocovariance) / total
     correlation[0] = 1.0
     # Geyer's initial monotone sequence of sums of pairs.

@@ -4,13 +4,13 @@ A sweep visits the terms. With r_d the targets less the constant and all other t
 
 1. θ_d given r_d and σ², f_d integrated out: slice updates along ellipses on the 1-D marginal
    likelihood, O(n) per evaluation;
-2. the constant and f_d together given θ_d. f_d by a draw of its prior and of the noise, plus what
-   the targets say of the difference (Durbin & Koopman 2002): the law is that of forward filtering,
-   backward sampling, and it works for every kind of term;
+2. the constant and f_d together given θ_d. f_d is a draw of its prior, plus the posterior mean
+   given the targets less that draw and a draw of the noise (Durbin & Koopman 2002): the law is that
+   of forward filtering, backward sampling, and it works for every kind of term;
 
 and then σ² given all functions, from its inverse gamma distribution. Steps 1 and 2 draw (θ_d, f_d)
-together. Given f_d, as the plain Gibbs sampler of ``sampling.plain`` has it, θ_d hardly moves where
-there are many points.
+together. If θ_d is drawn given f_d, as in the plain Gibbs sampler of ``sampling.plain``, it hardly
+moves where there are many points.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from dsgp.sampling.state import (
 )
 from dsgp.terms import LOG_2PI, Cells, Floats, Observations, Solver
 
-# Sweeps that find functions which go with the start, before hyperparameters move.
+# Sweeps in which the functions adapt to the initial hyperparameters, before these move.
 _SETTLE = 5
-# Slice updates of the parameters of a term each time that it is visited: they are worth their time.
+# Slice updates of the parameters of a term per visit; a second one is worth its time.
 _UPDATES = 2
-# Guesses of the standard deviations of logs, with which the ellipses begin.
+# Initial standard deviations of the logs of hyperparameters, for the first ellipses.
 _GUESS = 0.4
 _TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the rows say about a term, given all other terms.
+class PartialResidual:
+    """The targets less all other terms, summed over the rows in each cell of a term.
 
     Attributes
     ----------
     information : ndarray of shape (n_cells,)
-        Z_dᵀ W (y − Σ_{e≠d} f_e): the constant is still in it.
+        Z_dᵀ W (y − Σ_{e≠d} f_e): the constant is not subtracted.
     weight : ndarray of shape (n_cells,)
     ones : ndarray of shape (n_cells,)
         The information of a target of ones.
@@ -102,7 +102,7 @@ class GibbsChain:
         self.adapted: list[Adapted] = []
 
     def settle(self) -> None:
-        """Find functions that go with the start, and spread the chains about it."""
+        """Draw functions at the initial hyperparameters, and spread the chains about these."""
         for _ in range(_SETTLE):
             self.sweep(with_parameters=False)
         for part in self.model.parts:
@@ -120,7 +120,7 @@ class GibbsChain:
             adapted.add(self.theta[part], last)
 
     def state(self) -> ChainState:
-        """Return all that the model does not have."""
+        """Return all that the chain has and the model does not."""
         arrays = {
             "theta": self.theta.copy(),
             "functions": self.functions.copy(),
@@ -136,7 +136,7 @@ class GibbsChain:
         return ChainState(numbers, arrays)
 
     def restore(self, state: ChainState) -> None:
-        """Go on from a state."""
+        """Continue from a state."""
         self.theta = state.arrays["theta"].copy()
         self.functions = state.arrays["functions"].copy()
         self.constant, self.log_likelihood = map(float, state.arrays["numbers"])
@@ -159,13 +159,13 @@ class GibbsChain:
         parts = layout.parts(self.functions)
         ones = layout.parts(equations.ones)
         weights = layout.parts(equations.weight)
-        # Σ w of what all terms give to the rows.
+        # Σ w of the contributions of each term to the rows.
         sums = np.array([float(np.sum(a * b)) for a, b in zip(ones, parts, strict=True)])
         for d, cells in enumerate(layout.cells):
             information = fitted.residual(d) + weights[d] * parts[d]
             others = equations.total_information - (float(np.sum(sums)) - sums[d])
-            told = Told(information, weights[d], ones[d], others)
-            drawn = self._draw_term(d, cells, told, with_parameters)
+            residual = PartialResidual(information, weights[d], ones[d], others)
+            drawn = self._draw_term(d, cells, residual, with_parameters)
             fitted.add(d, drawn - parts[d])
             parts[d][:] = drawn
             sums[d] = float(np.sum(ones[d] * drawn))
@@ -184,15 +184,17 @@ class GibbsChain:
             + squares / self.noise_variance
         )
 
-    def _draw_term(self, d: int, cells: Cells, told: Told, with_parameters: bool) -> Floats:
+    def _draw_term(
+        self, d: int, cells: Cells, residual: PartialResidual, with_parameters: bool
+    ) -> Floats:
         """Draw θ_d, the constant and f_d given all other terms and the noise; return f_d."""
         if with_parameters and self.model.terms[d].names:
-            self._draw_parameters(d, cells, told)
-        return self._draw_function(d, cells, told)
+            self._draw_parameters(d, cells, residual)
+        return self._draw_function(d, cells, residual)
 
-    def _draw_parameters(self, d: int, cells: Cells, told: Told) -> None:
+    def _draw_parameters(self, d: int, cells: Cells, residual: PartialResidual) -> None:
         """Draw θ_d given all other terms, the constant and the noise; f_d is integrated out."""
-        seen = told.observations(self.constant, self.noise_variance)
+        seen = residual.observations(self.constant, self.noise_variance)
         self._slice(d, partial(log_conditional, self.model.terms[d], cells, seen))
 
     def _slice(self, d: int, log_density: Callable[[Floats], float]) -> None:
@@ -207,26 +209,27 @@ class GibbsChain:
             self.evaluations += tries
         self.theta[part] = theta
 
-    def _draw_function(self, d: int, cells: Cells, told: Told) -> Floats:
+    def _draw_function(self, d: int, cells: Cells, residual: PartialResidual) -> Floats:
         """Draw the constant and f_d given all other terms, the kernel and the noise."""
         noise = self.noise_variance
         kernel = self.model.terms[d].kernel_of(self.theta[self.model.parts[d]])
-        solver = cells.solver(kernel, told.weight / noise)
-        self._draw_constant_beside(solver, told)
+        weight = residual.weight
+        solver = cells.solver(kernel, weight / noise)
+        self._draw_constant_beside(solver, residual)
         prior = cells.sample(kernel, self.random)
-        perturbed = np.sqrt(told.weight * noise) * self.random.standard_normal(len(cells))
-        left = told.information - self.constant * told.ones - told.weight * prior - perturbed
+        perturbed = np.sqrt(weight * noise) * self.random.standard_normal(len(cells))
+        left = residual.information - self.constant * residual.ones - weight * prior - perturbed
         return np.asarray(prior + solver.solve(left / noise)[0])
 
-    def _draw_constant_beside(self, solver: Solver, told: Told) -> None:
+    def _draw_constant_beside(self, solver: Solver, residual: PartialResidual) -> None:
         """Draw the constant given all other terms, f_d integrated out."""
         if self.model.constant is None:
             return
-        # What f_d makes of a target of ones.
-        answer, _ = solver.solve(told.ones / self.noise_variance)
+        # The response of f_d to a target of ones.
+        response, _ = solver.solve(residual.ones / self.noise_variance)
         self._draw_constant(
-            told.total - float(np.sum(answer * told.information)),
-            self.model.equations.total_weight - float(np.sum(answer * told.ones)),
+            residual.total - float(np.sum(response * residual.information)),
+            self.model.equations.total_weight - float(np.sum(response * residual.ones)),
         )
 
     def _draw_constant(self, information: float, weight: float) -> None:

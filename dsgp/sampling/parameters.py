@@ -22,9 +22,9 @@ from dsgp.learning.search import SHORTEST, search_for
 from dsgp.priors import HyperPriors
 from dsgp.terms import Cells, Floats
 
-# Standard deviation of the log of a parameter without a unit.
+# Standard deviation of the log of a parameter that has no unit.
 _UNITLESS_STD = 1.0
-# Draws of a prior until one is within its bounds.
+# Largest number of draws of a prior until one is within its bounds.
 _MOST_TRIES = 10_000
 
 
@@ -184,7 +184,7 @@ class HyperModel:
     terms : tuple of TermPrior
     noise : NoisePrior
     noise_variance : float
-        Where chains begin.
+        Initial value of the chains.
     constant : float or None
         As for ``AdditiveSystem``: precision of the prior of a constant beside the terms, 0 for a
         flat one. None: there is no constant.

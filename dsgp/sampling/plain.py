@@ -6,10 +6,10 @@ updates of
 
     log p(θ_d) + log p(z_d1 | θ_d) + Σ_t log p(z_dt | z_d,t−1, θ_d),
 
-the Markov factorisation of the prior, in O(n). The rows have no part in it. It is what the paper's
-FFBS suggests, and a reference: n states of m components determine the variance of what moves them
-to a relative sqrt(2 / (n m)), so that a draw of θ_d moves as little, however little the rows say of
-it. Effects of levels are their own states.
+the Markov factorisation of the prior, in O(n). The rows do not enter it. It is what the paper's
+FFBS suggests, and serves as a reference: n states of m components determine the variance of the
+process noise to a relative sqrt(2 / (n m)), so that a draw of θ_d moves as little, however little
+informative the rows are about it. Effects of levels are their own states.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel, Matern
-from dsgp.sampling.gibbs import GibbsChain, Told
+from dsgp.sampling.gibbs import GibbsChain, PartialResidual
 from dsgp.sampling.parameters import HyperModel, TermPrior
 from dsgp.terms import Axis, Cells, ExpectedChain, Floats
 
@@ -32,19 +32,21 @@ METHOD = "plain-gibbs"
 class PlainGibbsChain(GibbsChain):
     """One Markov chain of the plain sampler; parameters and attributes are those of GibbsChain."""
 
-    def _draw_term(self, d: int, cells: Cells, told: Told, with_parameters: bool) -> Floats:
+    def _draw_term(
+        self, d: int, cells: Cells, residual: PartialResidual, with_parameters: bool
+    ) -> Floats:
         term = self.model.terms[d]
         if not with_parameters or not term.names:
-            return self._draw_function(d, cells, told)
+            return self._draw_function(d, cells, residual)
         if not isinstance(cells, Axis):
-            drawn = self._draw_function(d, cells, told)
+            drawn = self._draw_function(d, cells, residual)
             self._slice(d, partial(_of_levels, term, len(drawn), float(np.sum(drawn**2))))
             return drawn
         kernel = term.kernel_of(self.theta[self.model.parts[d]])
         assert isinstance(kernel, Matern)
         noise = self.noise_variance
-        self._draw_constant_beside(cells.solver(kernel, told.weight / noise), told)
-        seen = told.observations(self.constant, noise)
+        self._draw_constant_beside(cells.solver(kernel, residual.weight / noise), residual)
+        seen = residual.observations(self.constant, noise)
         drawn, chain = cells.draw_states(kernel, seen, self.random)
         self._slice(d, partial(_of_density, term, partial(_of_states, chain)))
         return drawn

@@ -3,9 +3,9 @@
 Elliptical slice sampling (Murray, Adams & MacKay 2010) takes its ellipses from the prior. With
 thousands of rows the posterior of a direction is a thousand times narrower, and not in all
 directions alike: along its length and log s² it is wide. A step then is as small as the narrowest
-width, and mixing takes for ever. The generalised form (Nishihara, Murray & Adams 2014) takes the
-ellipses from any Student t distribution T and slices π/T instead of the likelihood, which leaves
-the posterior π invariant whatever T is.
+width, and mixing is too slow to be of use. The generalised form (Nishihara, Murray & Adams 2014)
+takes the ellipses from any Student t distribution T and slices π/T instead of the likelihood, which
+leaves the posterior π invariant whatever T is.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from scipy.linalg import solve_triangular
 
 from dsgp.terms import Floats
 
-# Degrees of freedom of the ellipses: heavy tails reach what the warm-up has not seen.
+# Degrees of freedom of the ellipses: heavy tails reach values that the warm-up has not visited.
 _FREEDOM = 5.0
-# An interval shrunk so often is a point.
+# An interval that has been shrunk this often is a point.
 _MOST_SHRINKS = 200
-# Draws of a warm-up from one adaptation to the next, and those that the guess of a covariance
-# counts for beside them, per parameter.
+# Draws of a warm-up between adaptations, and the number of draws, per parameter, that the initial
+# covariance counts for beside them.
 _ADAPT_EVERY, _TRUST = 5, 2.0
 
 
@@ -96,16 +96,16 @@ class Adapted:
     ----------
     mean : ndarray of shape (d,)
     covariance : ndarray of shape (d, d)
-        The guess to begin with. It counts for some draws beside those of the warm-up.
+        The initial one. It counts for some draws beside those of the warm-up.
     """
 
     def __init__(self, mean: Floats, covariance: Floats) -> None:
         self.begun = covariance
-        self.ellipse = Ellipse(mean.copy(), covariance)  # a view would move with the state
+        self.ellipse = Ellipse(mean.copy(), covariance)  # a view would change with the state
         self.history: list[Floats] = []
 
     def add(self, theta: Floats, last: bool) -> None:
-        """Learn from a draw of the warm-up; after the last one nothing changes any more."""
+        """Learn from a draw of the warm-up; after the last one nothing changes."""
         self.history.append(theta.copy())
         if len(self.history) % _ADAPT_EVERY and not last:
             return

@@ -14,7 +14,7 @@ import numpy as np
 from dsgp.sampling.slices import Adapted, Ellipse
 from dsgp.terms import Floats
 
-# Integers of a generator have 128 bits, more than all readers of JSON take.
+# Integers of a generator have 128 bits, more than all readers of JSON support.
 _WORDS = ("state", "inc")
 
 
@@ -25,7 +25,7 @@ class ChainState:
     Attributes
     ----------
     numbers : dict
-        What JSON holds.
+        Values that JSON can hold.
     arrays : dict of str to ndarray
     """
 
@@ -34,15 +34,15 @@ class ChainState:
 
 
 def of_generator(random: np.random.Generator) -> dict[str, Any]:
-    """Return where a PCG64 generator is, as JSON holds it."""
-    told: dict[str, Any] = dict(random.bit_generator.state)
-    return told | {"state": {name: hex(told["state"][name]) for name in _WORDS}}
+    """Return the state of a PCG64 generator, in values that JSON can hold."""
+    state: dict[str, Any] = dict(random.bit_generator.state)
+    return state | {"state": {name: hex(state["state"][name]) for name in _WORDS}}
 
 
-def put_into_generator(random: np.random.Generator, told: dict[str, Any]) -> None:
+def put_into_generator(random: np.random.Generator, state: dict[str, Any]) -> None:
     """Undo ``of_generator``."""
-    words = {name: int(told["state"][name], 16) for name in _WORDS}
-    random.bit_generator.state = dict(told) | {"state": words}
+    words = {name: int(state["state"][name], 16) for name in _WORDS}
+    random.bit_generator.state = dict(state) | {"state": words}
 
 
 def of_adapted(adapted: Adapted, name: str) -> dict[str, Floats]:

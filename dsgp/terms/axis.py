@@ -165,14 +165,15 @@ class Axis(PassedLine):
     ) -> tuple[Floats, ExpectedChain]:
         """Draw the whole chain of states from its posterior (section ``sec:MCMC``), in O(n_points).
 
-        By a draw of the prior and of the noise, and what the targets say of the difference (Durbin
-        and Koopman 2002): the law of forward filtering, backward sampling.
+        A draw of the prior, plus the posterior mean given the targets less that draw and a draw of
+        the noise (Durbin and Koopman 2002): the law is that of forward filtering, backward
+        sampling.
 
         Returns
         -------
         function : ndarray of shape (n_points,)
         chain : ExpectedChain
-            Whose states are known to be those drawn.
+            Its states are those drawn, without uncertainty.
         """
         n, m = len(self), kernel.order
         dynamics = _dynamics(kernel)
@@ -214,7 +215,7 @@ class Axis(PassedLine):
         """Like ``kernel_sum`` for several vectors (r, n_points) at once."""
         shape = (len(self), kernel.order, len(vectors))
         forward, backward = np.empty(shape), np.empty(shape)
-        # The vectors last, so that one input reads neighbouring numbers.
+        # The vectors are the last axis, so that one input reads neighbouring numbers.
         columns = np.ascontiguousarray(vectors.T)
         accumulate_many(*_dynamics(kernel), self.step, columns, forward, backward)
         return KernelSums(self, kernel, forward, backward)

@@ -1,8 +1,8 @@
-"""What the rest of the house knows of a term: the contract of its cells.
+"""The interface of a term to all other packages: the contract of its cells.
 
 A term owns a table of *cells* (distinct values of a column, bins, levels, pairs of level and value)
 and knows the algebra of a kernel on them. A row is the code of a cell, and a multiplier where the
-function is multiplied by a column. Solvers, learners, variances, draws and stores see terms through
+function is multiplied by a column. Solvers, learners, variances, draws and stores use terms through
 ``Cells`` only; a new kind of term is one file that inherits from it.
 """
 
@@ -190,7 +190,7 @@ class Solver(ABC):
     def smooth(self, information: Floats) -> tuple[Floats, Floats]:
         """Return the same up to a symmetric positive operator near the identity.
 
-        What a preconditioner needs, and may cost less.
+        That is all a preconditioner needs, and may cost less.
         """
         return self.solve(information)
 
@@ -208,18 +208,18 @@ Function = Callable[[Floats], Floats]
 
 @dataclass(frozen=True)
 class Scale:
-    """How the inputs of a term spread, in their units: where a search for lengthscales looks.
+    """The spread of the inputs of a term, in their units, by which lengthscales are searched.
 
     Attributes
     ----------
     width : float
-        Of the bulk of the rows.
+        Width of the bulk of the rows.
     extent : float
-        Of all of them.
+        Width of all rows.
     spacing : float
-        Of neighbouring points.
+        Distance of neighbouring points.
     bin_width : float
-        Of a typical bin, where these are few: they hold nothing shorter.
+        Width of a typical bin if there are few: they cannot represent shorter lengthscales.
     """
 
     width: float
@@ -230,16 +230,16 @@ class Scale:
 
 @dataclass(frozen=True)
 class BinShift:
-    """How a function differs from what bins see of it; see ``additive.bins``.
+    """How a function differs from its representation by bins; see ``additive.bins``.
 
     Attributes
     ----------
     bias : ndarray of shape (n_cells,)
         Mean of the function over a bin minus its value at the mean input.
     rest : float
-        Mean square over the rows of what that leaves out.
+        Mean square over the rows of what the bias leaves out.
     noise : float
-        What the slopes within bins add to the variance of the residuals.
+        Variance of the residuals that is due to the slopes within bins.
     """
 
     bias: Floats
@@ -249,7 +249,7 @@ class BinShift:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Where cells are along curves: those next to each other on one are alike.
+    """Positions of cells along curves: cells next to each other on a curve have similar values.
 
     Attributes
     ----------
@@ -386,11 +386,11 @@ class Cells(ABC):
 
     @abstractmethod
     def chosen(self, weight: Floats, number: int) -> Codes:
-        """Codes of about ``number`` cells, spread over the rows: a coarse space is made of them."""
+        """Codes of about ``number`` cells, spread over the rows, for a coarse space."""
 
     @abstractmethod
     def nodes(self, weight: Floats, number: int) -> Codes:
-        """Codes of about ``number`` cells that hold the function; it is interpolated elsewhere."""
+        """Codes of about ``number`` cells as nodes, between which the function is interpolated."""
 
     @abstractmethod
     def interpolation(self, nodes: Codes) -> Floats | None:
@@ -398,7 +398,7 @@ class Cells(ABC):
 
     @abstractmethod
     def interpolated(self, values: Floats, others: Cells) -> Floats:
-        """Carry values at these cells to others of the same term, roughly."""
+        """Interpolate values at these cells to others of the same term, approximately."""
 
     def state_bytes(self, kernel: Any) -> float:
         """Bytes of the states that passes along the cells keep, beyond a few numbers per cell."""
@@ -418,12 +418,12 @@ class Cells(ABC):
         """Derivatives by the input of functions (r, n_cells) at the cells, if there are any."""
         return None
 
-    def left_open(self, kernel: Any, spread: Floats) -> Floats:
-        """Prior variance within bins whose inputs have a variance, given the function there."""
+    def variance_within_bins(self, kernel: Any, spread: Floats) -> Floats:
+        """Prior variance within bins, given the function at them; ``spread`` is the inputs'."""
         return np.zeros(len(self))
 
     def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
-        """How the posterior mean differs from what bins see of it."""
+        """How the posterior mean differs from its representation by bins."""
         return BinShift(np.zeros(len(self)), 0.0, 0.0)
 
     @property
@@ -447,7 +447,7 @@ class Cells(ABC):
 
     @property
     def n_lines(self) -> int:
-        """How many times the nodes of one curve hold the function."""
+        """Number of nodes of the function as a multiple of those of one curve."""
         return self.n_curves
 
     @property
@@ -461,7 +461,7 @@ class Cells(ABC):
 
     @property
     def is_interpolated(self) -> bool:
-        """Whether the function is held by its values at some cells, and interpolated elsewhere."""
+        """Whether nodes can be some of the cells, between which the function is interpolated."""
         return self.line is not None
 
     @property
@@ -471,11 +471,11 @@ class Cells(ABC):
 
     @property
     def line(self) -> Floats | None:
-        """Points along which neighbours are alike, increasing; None where there is no order."""
+        """Points along which neighbours have similar values, increasing; None without an order."""
         return None
 
     @property
     def neighbours(self) -> Neighbours | None:
-        """Which cells are alike, curve by curve; None where there is no order."""
+        """Which cells are neighbours, curve by curve; None without an order."""
         points = self.line
         return None if points is None else Neighbours(points, np.zeros(len(self), dtype=np.int64))

@@ -19,8 +19,8 @@ from dsgp.terms.markov import MarkovCells
 from dsgp.terms.multiplied import MultipliedCells
 from dsgp.terms.tensor import LevelPairs, SmoothByLevels, TensorCells
 
-# The cells of each family of terms, of one function and of one for each level of a group. A kind of
-# term with cells of its own adds its family here.
+# The cells of each family of terms: for one function, and for a function of each level of a group.
+# A kind of term with cells of its own adds its family here.
 CELLS: dict[tuple[str, bool], type[Any]] = {
     ("axis", False): Axis,
     ("axis", True): GroupedAxis,
@@ -34,7 +34,7 @@ CELLS: dict[tuple[str, bool], type[Any]] = {
     ("tensor by levels", False): SmoothByLevels,
     ("tensor of levels", False): LevelPairs,
 }
-# What terms are to a reader, by their family; those that are not here are effects of single inputs.
+# Roles of terms in reports, by their family; families that are not listed are main effects.
 MAIN_EFFECTS, INTERACTIONS, PROJECTIONS = "main effects", "interactions", "projections"
 ROLES: dict[str, str] = {
     "tensor": INTERACTIONS,
@@ -53,17 +53,17 @@ class BoundTerm:
     kernel : Kernel
         Its parameters may be missing.
     family : str
-        What its cells are, a key of ``CELLS``; "constant" is one number.
+        The kind of its cells, a key of ``CELLS``; "constant" is one number.
     value : Input or None
-        Along which the function varies, or the level; None of a constant.
+        The input along which the function varies, or the level; None for a constant.
     group : Input or None
-        Whose levels have a function each.
+        The input whose levels have a function each.
     multiplier : Input or None
-        What the function is multiplied by.
+        The input that the function is multiplied by.
     other : Input or None
         The second input of an interaction.
     bins : int or None
-        Of each smooth input of an interaction, where these are given.
+        Number of bins of each smooth input of an interaction, if given.
     kind : str
         What the term is called, for people.
     """
@@ -85,7 +85,7 @@ class BoundTerm:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What it reads of a row, in the order of the inputs of its cells."""
+        """Its inputs, in the order of the inputs of its cells."""
         return tuple(
             term_input
             for term_input in (self.group, self.value, self.other, self.multiplier)
@@ -95,7 +95,7 @@ class BoundTerm:
     @property
     def level_axes(self) -> tuple[int, ...]:
         """Which of the joined inputs hold levels."""
-        first = 1 if self.value is None else 0  # a place of their own, see ``joined``
+        first = 1 if self.value is None else 0  # the value comes first, see ``joined``
         levels = self.level_inputs
         return tuple(first + k for k, one in enumerate(self.inputs) if one in levels)
 
@@ -116,10 +116,10 @@ class BoundTerm:
 
     @property
     def role(self) -> str:
-        """What the term is to a reader, in the plural: terms of one role are reported together.
+        """The role of the term in reports, in the plural: terms of one role come together.
 
-        A curve for each level of a group, or a coefficient that a column multiplies, has an
-        effect of its first input in it and counts as a main effect.
+        A curve for each level of a group, or a coefficient that a column multiplies, includes an
+        effect of its first input and counts as a main effect.
         """
         return ROLES.get(self.family, MAIN_EFFECTS)
 
@@ -130,7 +130,7 @@ class BoundTerm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a function along an axis of the column of its name, as that is."""
+        """Whether it is a function along the axis of the column of its name, unchanged."""
         along_column = self.family == "axis" and self.value == Input(self.name)
         return along_column and self.group is self.multiplier is None
 
@@ -143,7 +143,7 @@ class BoundTerm:
         return [term_input.of(columns[term_input.column]) for term_input in self.inputs]
 
     def joined(self, inputs: list[Floats]) -> Floats:
-        """Put ``inputs`` together as the cells take them: (n,), or (n, k)."""
+        """Join ``inputs`` to the inputs of cells: (n,), or (n, k)."""
         if self.value is None:
             inputs = [np.zeros(len(inputs[0])), *inputs]
         return inputs[0] if len(inputs) == 1 else np.column_stack(inputs)

@@ -1,7 +1,7 @@
-"""The states along an axis as EM sees them: their expected statistics, and what these say of θ.
+"""The states along an axis for EM: their expected statistics, and expected log densities by θ.
 
 The latent variables are the function and its derivatives at every point, z_t = (f, f′, …) of
-section ``sec:gmp``, which no hyperparameter is part of.
+section ``sec:gmp``; hyperparameters are not part of them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ExpectedChain:
             self.cross,
             self.previous,
         )
-        # M takes up volume, ρ^{-m (m − 1) / 2} for each state.
+        # The determinant of M is a change of volume, ρ^{-m (m − 1) / 2} for each state.
         volume = n * m * (m - 1) / 2
         quadratic = trace / variance
         value = -0.5 * (n * m * (LOG_2PI + math.log(variance)) + log_det + quadratic)
@@ -97,7 +97,7 @@ def empty_statistics(n: int, m: int) -> tuple[Floats, Floats, Floats, Floats, Fl
 
 
 def of_path(kernel: Matern, tau: Floats, states: Floats, moved: Floats) -> ExpectedChain:
-    """Return the chain of states (n, m) that are known, and of what moved each of them, (n, m)."""
+    """Return the chain of known states (n, m), from these and their process noise (n, m)."""
     before = np.zeros_like(states)
     before[1:] = states[:-1]
 

@@ -1,8 +1,8 @@
-"""Cells of a kernel that has no state-space form, by the factor K = V Vᵀ that rounding allows.
+"""Cells of a kernel that has no state-space form, by a factor K = V Vᵀ exact to rounding.
 
 Smooth kernels have few directions, whatever the number of cells: a pivoted Cholesky factorisation
-stops where what is left is below rounding (or at a largest number of columns, and then says what is
-left). All else is algebra with V (n, r):
+stops where what is left is below rounding (or at a largest number of columns, in which case what is
+left is reported). All else is algebra with V (n, r):
 
     (K⁻¹ + W)⁻¹ b = V S⁻¹ Vᵀ b,  S = I + Vᵀ W V,  with the dual b − W times that.
 """
@@ -34,15 +34,15 @@ from dsgp.terms.base import (
 )
 from dsgp.terms.line import Line
 
-# Share of the largest prior variance below which what a factor leaves out is rounding.
+# What a factor leaves out is a rounding error below this share of the largest prior variance.
 _ROUNDING = 1e-13
-# Cells whose prior matrix is made as a whole; beyond, it is made column by column, as many as
-# matter and no more than these.
+# Number of cells up to which the prior matrix is computed as a whole. Beyond, columns are computed
+# one by one, as many as matter and at most the second number.
 _AT_ONCE = 1024
 MOST_COLUMNS = 2048
 # Prior variance in units of the noise beyond which solves are corrected once.
 _STEEP = 1e6
-# Share of the prior variance that may be left out without a word.
+# Share of the prior variance that may be left out without a warning.
 REPORTED = 1e-6
 
 
@@ -61,7 +61,8 @@ class Factored(Cells):
         factored: tuple[Floats, NDArray[np.intp]] | None = kept.get(kernel)
         if factored is None:
             factored = self._factored(kernel)
-            # Another thread may be at another kernel: what is returned is not looked up again.
+            # Another thread may use another kernel at the same time: what is returned is not looked
+            # up again.
             kept.clear()
             kept[kernel] = factored
         return factored
@@ -279,8 +280,8 @@ class DenseSolver(Solver):
         solved = cho_solve((self.inner, True), columns.T @ information, check_finite=False)
         dual = information - self.weight * (columns @ solved)
         if self._is_steep:
-            # The dual has what rounding left of the mean times the weights: Vᵀ dual is c again, up
-            # to that, and one correction takes it back.
+            # The dual has the rounding error of the mean times the weights. Without it Vᵀ dual is c
+            # again: one correction removes the difference.
             wrong = solved - columns.T @ dual
             solved -= cho_solve((self.inner, True), wrong, check_finite=False)
             dual = information - self.weight * (columns @ solved)
@@ -298,7 +299,7 @@ def inner_factor(columns: Floats, weight: Floats) -> Floats:
     """Cholesky factor of I + Vᵀ W V."""
     inner = (columns.T * weight) @ columns
     inner[np.diag_indices_from(inner)] += 1.0
-    # Beside a huge weight, rounding could outweigh the identity.
+    # Beside a huge weight, rounding errors could exceed the identity.
     inner[np.diag_indices_from(inner)] *= 1.0 + 1e-14
     return np.asarray(cholesky(inner, lower=True, overwrite_a=True, check_finite=False))
 
@@ -322,10 +323,10 @@ class DenseSum:
 
 @dataclass(frozen=True)
 class DenseVariance:
-    """The posterior variance: what the cells leave open, and what is not known of them.
+    """The posterior variance: that given the function at the cells, and theirs given the rows.
 
-    Two sums of positive parts, of which neither is the small difference of large numbers beside a
-    tiny noise: k − |v|² with L v the covariance with the cells of the triangle L, and vᵀ S⁻¹ v.
+    Two sums of positive parts, neither of which is a small difference of large numbers if the noise
+    is tiny: k − |v|² with L v the covariance with the cells of the triangle L, and vᵀ S⁻¹ v.
     """
 
     cells: Factored

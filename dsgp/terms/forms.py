@@ -1,4 +1,4 @@
-"""Which form a kernel is computed with: cells are made accordingly."""
+"""The form of algebra that a kernel is computed with, which decides the kind of cells."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dsgp.errors import ParameterError
 from dsgp.kernels import Kernel, Matern
 
 FORMS = ("state-space", "dense")
-# Components of a state up to which its passes take less time than a dense factor.
+# Number of components of a state up to which its passes take less time than a dense factor.
 MOST_STATES = 16
 
 
 def family_of(kernel: Kernel, form: str | None, column: str) -> str:
-    """Say what the cells of a kernel are, by cost if no form is specified."""
+    """Return the kind of cells of a kernel, by cost if no form is specified."""
     if form == "dense":
         return "dense"
     if isinstance(kernel, Matern):

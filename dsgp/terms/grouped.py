@@ -1,7 +1,7 @@
-"""A curve for each level: cells are pairs of level and value, and levels have nothing in common.
+"""A curve for each level: cells are pairs of level and value, and levels are independent.
 
-The cells are sorted by level, then value, so that a Matérn kernel sees one axis whose steps are
-infinite between levels: its compiled passes forget there, and all levels together take one pass.
+The cells are sorted by level, then value, so that for a Matérn kernel they are one axis whose steps
+are infinite between levels: compiled passes reset the state there, and all levels take one pass.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dsgp.terms.line import Line
 from dsgp.terms.markov import MarkovCells
 from dsgp.terms.passed import PassedLine
 
-# Bins of each level at least, and of all of them at most.
+# Smallest number of bins of each level, and largest number of bins of all levels together.
 _FEWEST_BINS = 16
 _MOST_BINS = 4096
 
 
 class _Grouped(Cells):
-    """What groups of points of lines have in common, whatever their kernel."""
+    """Methods that groups of points of lines have in common, whatever their kernel."""
 
     line_type: type[Line]
 
@@ -204,8 +204,10 @@ class _Grouped(Cells):
                 out[:, part] = line_slopes
         return out
 
-    def left_open(self, kernel: Any, spread: Floats) -> Floats:
-        return np.concatenate([line.left_open(kernel, spread[part]) for part, line in self._each()])
+    def variance_within_bins(self, kernel: Any, spread: Floats) -> Floats:
+        return np.concatenate(
+            [line.variance_within_bins(kernel, spread[part]) for part, line in self._each()]
+        )
 
     def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
         bias, rest, noise = np.zeros(len(self)), 0.0, 0.0
@@ -220,12 +222,12 @@ class _Grouped(Cells):
 
 
 def _least(weight: Floats) -> float:
-    """A weight that counts next to nothing: a level without any has no distribution."""
+    """A negligible weight for levels that have none, as these need a distribution too."""
     return max(float(weight.max(initial=0.0)) * 1e-12, np.finfo(float).tiny)
 
 
 class _GroupedPasses(_Grouped, PassedLine):
-    """Pairs of level and value that compiled passes go along: one line, with infinite steps."""
+    """Pairs of level and value for compiled passes: one line, with infinite steps."""
 
     @cached_property
     def coordinates(self) -> Floats:
@@ -245,7 +247,7 @@ class _GroupedPasses(_Grouped, PassedLine):
 
     def locate(self, inputs: Floats) -> tuple[Floats, NDArray[np.intp], NDArray[np.intp]]:
         inputs = np.atleast_2d(inputs)
-        # Complex numbers are in the order of their real parts first.
+        # Complex numbers are ordered by their real parts first.
         after = np.searchsorted(
             self.points[:, 0] + 1j * self.points[:, 1],
             inputs[:, 0] + 1j * inputs[:, 1],
@@ -298,7 +300,7 @@ class GroupedDense(_Grouped, DenseCells):
         return np.asarray(kernel.by_log(name, self.points[:, 1], some[:, 1])) * same
 
     def likelihood_terms(self, kernel: Any, seen: Observations) -> tuple[float, float]:
-        # Level by level, as there are no covariances between them.
+        # Level by level, as there are no covariances between levels.
         parts = [
             line.likelihood_terms(kernel, Observations(seen.target[part], seen.weight[part]))
             for part, line in self._each()

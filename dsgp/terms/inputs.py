@@ -1,7 +1,7 @@
-"""What a term reads of its columns: numbers, folded by a period, or parts of a date.
+"""Inputs of terms from their columns: numbers, folded by a period, or parts of a date.
 
-Dates are days since 1970-01-01 here. Everything is elementwise, so that each row depends on itself
-only.
+Dates are days since 1970-01-01 here. All functions are elementwise, so that each row depends on
+itself only.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ PARTS: dict[str, Callable[[Floats], Floats]] = {
 
 @dataclass(frozen=True)
 class Input:
-    """One number that a term reads of a row.
+    """One number of a row that is an input of a term.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The term of an interaction: what two columns do together beyond what each does by itself."""
+"""The term of an interaction: the joint effect of two columns beyond their main effects."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dsgp.terms.forms import leaves_of
 from dsgp.terms.inputs import PARTS, Input
 from dsgp.terms.spec import Term, with_days
 
-# Bins of each smooth column, and the most that can be asked for.
+# Default and largest number of bins of each smooth column.
 PAIR_BINS, MOST_PAIR_BINS = 24, 64
-# What cells of an interaction are called, by how many of the two columns are levels.
+# Families of the cells of an interaction, by how many of the two columns are levels.
 FAMILIES = ("tensor", "tensor by levels", "tensor of levels")
 
 
@@ -139,7 +139,7 @@ class Tensor(Term):
         part: str | None,
         default: Kernel,
     ) -> tuple[Input, Kernel]:
-        """What is read of a column, and its kernel."""
+        """Return the input of a column, and its kernel."""
         kind = columns[column]
         if part is not None and not kind.is_date:
             raise ParameterError(f"{self!r}: input column {column!r} holds no dates")

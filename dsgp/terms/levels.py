@@ -20,7 +20,7 @@ from dsgp.terms.base import (
     Solver,
 )
 
-# Entries of the tables of a coarse space, which has a row for each of its levels.
+# Largest number of entries in the tables of a coarse space, which has a row for each of its levels.
 _COARSE_ENTRIES = 2e7
 
 
@@ -30,8 +30,8 @@ class LevelCells(Cells):
     Parameters
     ----------
     points : ndarray of shape (n_levels,)
-        Increasing numbers. An input that is not among them is an unknown level, whose effect has
-        its prior.
+        Increasing numbers. An input that is not among them is an unknown level, whose effect is
+        distributed as its prior.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class LevelCells(Cells):
         quadratic = float(np.sum(dual * seen.target))
         log_det = float(np.sum(np.log(ratio)))
         observed = seen.weight > 0
-        # Where there is no weight, dual and shrinkage are 0 and do not count.
+        # Where the weight is 0, dual and shrinkage are 0 and add nothing.
         by_noise = float(np.sum(dual * seen.target / ratio) - np.sum(1.0 / ratio[observed]))
         by_variance = float(variance * np.sum(dual**2) - np.sum(1.0 - 1.0 / ratio))
         evidence = Evidence(
@@ -140,7 +140,7 @@ class LevelCells(Cells):
         number = max(8, min(number, int(_COARSE_ENTRIES / len(self))))
         if len(self) <= number:
             return np.arange(len(self))
-        # Those with most rows: the solvers' own step does well for the others.
+        # The levels with the most rows: for the others, the solvers' own steps converge fast.
         return np.sort(np.argsort(-weight, kind="stable")[:number])
 
     def nodes(self, weight: Floats, number: int) -> Codes:

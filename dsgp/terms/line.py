@@ -1,4 +1,4 @@
-"""What cells that are points of a line have in common, whatever their kernel."""
+"""Methods that cells on a line have in common, whatever their kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsgp.terms.spreading import (
     typical_width,
 )
 
-# Of a uniform density: its fourth central moment over its squared variance.
+# Fourth central moment of a uniform density over its squared variance.
 FOURTH_MOMENT = 9 / 5
 
 
@@ -61,7 +61,7 @@ class Line(Cells):
         within = np.zeros(len(self)) if spread is None else spread
         if size == len(self):
             return self, within
-        # Around one of its points, so that inputs far from 0 lose no digits.
+        # Sums are taken around one of the points, so that inputs far from 0 lose no digits.
         origin = self.points[np.searchsorted(bin_of_cell, np.arange(size))]
         away = self.points - origin[bin_of_cell]
         total = sum_by(bin_of_cell, size, weight)
@@ -106,7 +106,7 @@ class Line(Cells):
         """Derivatives of functions (r, n_points) by differences."""
         return np.gradient(values, self.points, axis=1) if len(self) > 1 else None
 
-    def left_open(self, kernel: Any, spread: Floats) -> Floats:
+    def variance_within_bins(self, kernel: Any, spread: Floats) -> Floats:
         """Prior variance midway between two known points a bin's width apart."""
         width = np.sqrt(12 * spread)
         variance = kernel.std**2
@@ -122,7 +122,7 @@ class Line(Cells):
         noise = float(np.sum(share * slope**2 * spread))
         bias = np.zeros(len(self))
         if kernel.order < 3:
-            left = self.left_open(kernel, spread)
+            left = self.variance_within_bins(kernel, spread)
             noise += float(np.sum(share * left)) if kernel.order == 1 else 0.0
         else:
             bias = 0.5 * bent * spread

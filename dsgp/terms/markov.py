@@ -1,7 +1,7 @@
 """Cells of any kernel with a state-space form, in O(n) time and O(n m²) memory.
 
-As ``Axis``, for states of any meaning: sums and products of Matérn kernels, damped oscillations,
-and what is cut to finitely many states by a stated error.
+As ``Axis``, for any states: sums and products of Matérn kernels, damped oscillations, and kernels
+that are approximated by finitely many states with a stated error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _NONE_3D = np.empty((0, 0, 0))
 class MarkovCells(PassedLine):
     """Points of a line with any stationary kernel that has a state-space form.
 
-    Where that form is an approximation its covariance is the one that everything here is of.
+    If that form is an approximation, everything here uses the covariance of the approximation.
 
     Parameters
     ----------
@@ -91,13 +91,13 @@ class MarkovCells(PassedLine):
         return np.full(len(inputs), self._process(kernel)[0].variance)
 
     def _process(self, kernel: Any) -> tuple[Process, Transitions]:
-        """Return the process of a kernel, and how its state moves; the last ones are kept."""
+        """Return the process of a kernel, and its transitions; the last ones are kept."""
         kept: tuple[Any, tuple[Process, Transitions]] | None = self.__dict__.get("_kept")
         if kept is not None and kept[0] == kernel:
             return kept[1]
         process = Process.of_kernel(kernel)
         made = process, Transitions.of(process, self.step)
-        # As one, for chains on threads that share the cells.
+        # One assignment, because chains on several threads share the cells.
         self.__dict__["_kept"] = kernel, made
         return made
 
@@ -106,7 +106,8 @@ class MarkovCells(PassedLine):
 
     def state_bytes(self, kernel: Any) -> float:
         size = len(self._process(kernel)[0].h)
-        # Transitions, predicted covariances and what comes back of them, gains and moments.
+        # Transitions, predicted covariances and the results of the backward pass, gains and
+        # moments.
         return 8.0 * len(self) * (size**2 + size * (size + 1) + 6 * size)
 
     # ------------------------------------------------------------------ algebra at the cells
@@ -208,19 +209,19 @@ class MarkovCells(PassedLine):
 
 
 class DigitsError(ParameterError, LinAlgError):
-    """So many points within a lengthscale, beside so little noise, that float64 fails.
+    """So many points within a lengthscale, with so little noise, that float64 fails.
 
-    A learner takes it for a step too far.
+    A learner treats it as a step that was too long.
     """
 
 
 def _require_digits(
     kernel: Any, *numbers: Floats, variance: Floats | None = None, prior: float = 0.0
 ) -> None:
-    """Raise ``DigitsError`` where rounding has eaten what the passes compute."""
+    """Raise ``DigitsError`` where the results of the passes are lost to rounding errors."""
     lost = not all(np.isfinite(each).all() for each in numbers)
     if variance is not None:
-        # Where the prior variance itself is all but 0, so may be this.
+        # If the prior variance itself is nearly 0, this one may be 0 too.
         lost = lost or (not (variance > 0).all() and prior > _LEAST_VARIANCE)
     if lost:
         raise DigitsError(
@@ -320,7 +321,7 @@ class MarkovVariance:
 def _covariance(process: Process, x: Floats, y: Floats) -> Floats:
     """Covariances of a process between two sets of inputs, (n, k)."""
     if not np.array_equal(x, y):
-        # Of predictions, which must not depend on what else is predicted.
+        # A prediction must not depend on the other inputs that are predicted.
         between = np.empty((len(x), len(y)))
         inputs = np.ascontiguousarray(x), np.ascontiguousarray(y)
         covariance_between(*process.observed, process.terms, process.norm, *inputs, between)

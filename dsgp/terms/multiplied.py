@@ -25,7 +25,7 @@ from dsgp.terms.base import (
 
 
 class MultipliedCells(Cells):
-    """Cells whose rows get the function times a number, the last of their inputs.
+    """Cells of a function that is multiplied by a number in each row, the last of its inputs.
 
     At the cells themselves the number is 1.
 
@@ -154,8 +154,8 @@ class MultipliedCells(Cells):
     def slopes(self, values: Floats) -> Floats | None:
         return self.inner.slopes(values)
 
-    def left_open(self, kernel: Any, spread: Floats) -> Floats:
-        return self.inner.left_open(kernel, spread)
+    def variance_within_bins(self, kernel: Any, spread: Floats) -> Floats:
+        return self.inner.variance_within_bins(kernel, spread)
 
     def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
         return self.inner.bin_shift(kernel, dual, weight, spread)

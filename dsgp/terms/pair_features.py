@@ -1,8 +1,8 @@
 """Interactions by products of functions of each input: their features, and solves by the first.
 
-Of the features few matter beside the noise of the rows, whatever the number of pairs. Solves use
+Few of the features matter beside the noise of the rows, whatever the number of pairs. Solves use
 these and products with the whole covariance, which cost one matrix of each input; determinants and
-variances use as many as leave out no more than is said here.
+variances use enough features to leave out no more than a stated limit.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from dsgp.kernels import CentredProduct
 from dsgp.terms.base import Floats, Solver
 from dsgp.terms.dense import MOST_COLUMNS, inner_factor
 
-# Eigenvalues of one input's factor, and products of them, that are rounding beside the largest.
+# Eigenvalues of one input's factor, and products of them, below these shares of the largest are
+# rounding errors.
 _EIGEN_ROUNDING = 1e-13
 _ROUNDING_OF_PAIRS = 1e-12
-# Features that are made at a time, until those are found that matter.
+# Number of features that are computed at a time, until all that matter are known.
 _TOGETHER = 128
-# Of what the features of a solver leave out, the largest eigenvalue in units of the noise: a solve
-# takes some ten iterations then.
+# Largest eigenvalue, in units of the noise, of what the features of a solver leave out. A solve
+# then takes about ten iterations.
 _LEFT_BY_SOLVER = 0.5
-# Squared norm of an error beside that at the start, at which an iteration ends; and their number.
+# Squared norm of the error, relative to its initial value, at which an iteration ends, and the
+# largest number of iterations.
 _SOLVED, _MOST_ITERATIONS = 1e-20, 500
 _CORRECTIONS = 2
-# Rows whose variances are computed at a time.
+# Number of rows whose variances are computed at a time.
 _ROWS = 1024
 
 
@@ -41,9 +43,9 @@ class PairFeatures:
     ----------
     kernel : CentredProduct
     values : tuple of two ndarray
-        Of each input, at which features are those of the eigenvectors of its factor k̂.
+        Values of each input, at which features are those of the eigenvectors of its factor k̂.
     weights : tuple of two ndarray of shape (n_values, n_features)
-        By which k̂(x, values) becomes the features.
+        The features are k̂(x, values) times these.
     sizes : ndarray of shape (n_features + 1,)
         Eigenvalues of the covariance of all pairs of values, the largest first, and of the next.
     """
@@ -98,15 +100,15 @@ class PairFeatures:
         weight : ndarray of shape (n_points,)
             W, without the diagonal matrix.
         limit : float
-            Of what is left of W^½ K W^½: of its trace, a bound on degrees of freedom and on the
-            log determinant, or of its largest eigenvalue.
+            Limit of what is left of W^½ K W^½: of its trace, which bounds degrees of freedom and
+            the log determinant, or of its largest eigenvalue.
         of_trace : bool
 
         Returns
         -------
         columns : ndarray of shape (n_points, n_leading)
         left : float
-            A bound on what the limit is of.
+            A bound on the trace or eigenvalue that is left.
         """
         total = float(np.sum(weight * self.kernel.diagonal(points)))
         largest = float(weight.max(initial=0.0))
@@ -179,8 +181,8 @@ class PairSolver(Solver):
         return self.product(vector) - self.columns @ (self.columns.T @ vector)
 
     def smooth(self, information: Floats) -> tuple[Floats, Floats]:
-        # S b = V g + K₂ d and d = b − W (V g + K₂ b), with W / (1 + c) for W: beside little noise
-        # K d itself would be the small difference of large numbers.
+        # S b = V g + K₂ d and d = b − W (V g + K₂ b), with W / (1 + c) for W: with little noise, K
+        # d itself would be a small difference of large numbers.
         columns, left = self.columns, self._left(information)
         of_columns = self._solved(columns.T @ information - columns.T @ (self.reduced * left))
         known = columns @ of_columns
@@ -190,7 +192,7 @@ class PairSolver(Solver):
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
         mean, dual = self._iterated(information)
         for _ in range(_CORRECTIONS):
-            # Mean and dual belong together but for rounding, which a large W makes much of.
+            # Mean and dual match up to rounding errors, which a large W amplifies.
             mean = self.product(dual)
             _, more = self._iterated(information - dual - self.weight * mean)
             dual = dual + more
@@ -219,7 +221,7 @@ class PairSolver(Solver):
 
 @dataclass(frozen=True)
 class PairVariance:
-    """The posterior variance: what the features leave open, and what is not known of them.
+    """The posterior variance: the prior variance beyond the features, and theirs given the rows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Points of a line along which compiled passes go, and where other inputs are among them."""
+"""Points of a line for compiled passes, and the positions of other inputs among them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dsgp.terms.base import Floats
 from dsgp.terms.line import Line
 
-# Beyond so many points an axis leaves the cache, and inputs in ascending order halve the time.
+# An axis of more points does not fit into the cache, and sorting the inputs halves the time.
 _LONG = 2**14
 
 
@@ -20,7 +20,7 @@ class PassedLine(Line):
     @cached_property
     def step(self) -> Floats:
         """Distance to the point before, (n_points,); 0 for the first."""
-        with np.errstate(over="ignore"):  # an infinite step only forgets
+        with np.errstate(over="ignore"):  # an infinite step only resets the state
             return np.diff(self.points, prepend=self.points[:1])
 
     @property
@@ -29,7 +29,7 @@ class PassedLine(Line):
         return self.points
 
     def ordered(self, inputs: ArrayLike) -> tuple[Floats, NDArray[np.intp] | None]:
-        """Sort inputs where that pays: neighbours on a long axis are then neighbours in memory."""
+        """Sort inputs if that saves time: neighbours on a long axis are then close in memory."""
         inputs = np.ascontiguousarray(inputs, dtype=np.float64)
         if len(self) < _LONG or len(inputs) < _LONG // 16:
             return inputs, None

@@ -1,4 +1,4 @@
-"""The state-space form of a kernel as compiled passes take it."""
+"""The state-space form of a kernel in the arrays that compiled passes use."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dsgp.jit.exponential import N_TERMS, transitions
 from dsgp.kernels import StateSpace
 from dsgp.terms.base import Floats
 
-# Of the log of a parameter, for derivatives by four values: good to some 1e-13.
+# Step in the log of a parameter for derivatives by four values, which are accurate to about 1e-13.
 _STEP = 1e-3
 _WEIGHTS = {1: 2 / 3, -1: -2 / 3, 2: -1 / 12, -2: 1 / 12}
-# Of a block that stays as it is.
+# Norm for a block whose drift is 0.
 _STILL = 1e-300
 
 
@@ -71,7 +71,7 @@ class Process:
 
     @classmethod
     def of_kernel(cls, kernel: Any) -> Process:
-        """Return that of a kernel.
+        """Return the process of a kernel.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class Process:
 
     @cached_property
     def noise_terms(self) -> Floats:
-        """What the powers of τ = norm · step are multiplied by in Q, (N_TERMS, m, m)."""
+        """Coefficients of the powers of τ = norm · step in Q, (N_TERMS, m, m)."""
         scaled = self.space.drift / self.norm[:, None]
         out = np.zeros((N_TERMS, *scaled.shape))
         term = self.space.diffusion / self.norm[:, None]
@@ -156,7 +156,7 @@ class Process:
         return out
 
     def score(self, slope: Numbers, by_terms: Floats, by_stationary: Floats, by_h: Floats) -> float:
-        """Derivative of the log likelihood, from those of F, P∞ and h and what the passes found."""
+        """Derivative of the log likelihood, from those of F, P∞ and h and the passes' results."""
         scaled, moved = self.space.drift / self.norm[:, None], slope.drift / self.norm[:, None]
         term = np.zeros_like(scaled)
         total = float(np.sum(by_stationary * slope.stationary) + by_h @ slope.h)

@@ -76,13 +76,13 @@ class Term(ABC):
 
     @abstractmethod
     def bind(self, columns: Mapping[str, Any], default: Kernel) -> BoundTerm:
-        """Say what is read of the columns.
+        """Return the term with its columns and kernel known.
 
         Parameters
         ----------
         columns : mapping of str to Column
         default : Kernel
-            Of a smooth function without one.
+            Kernel of a smooth function without one.
 
         Raises
         ------
@@ -160,11 +160,12 @@ class Smooth(Term):
         if self.column is not None and not isinstance(self.column, str):
             if self.kernel is not None:
                 raise ParameterError(f"Smooth: column must be text, got {self.column!r}")
-            object.__setattr__(self, "kernel", self.column)  # Smooth(Matern52())
+            object.__setattr__(self, "kernel", self.column)  # as in Smooth(Matern52())
             object.__setattr__(self, "column", None)
         if self.kernel is not None:
             object.__setattr__(self, "kernel", kernel_of(self.kernel))
-        # A season that grows with time is no function of time alone.
+        # A season that grows with time is not a function of time alone, so it may use the same
+        # column.
         _require_other_column(self, may_be_same=_period_of(self.kernel) is not None)
 
     def _label(self) -> str:

@@ -3,7 +3,7 @@
 A cubic spline is linear in its values at the nodes, but where neighbouring gaps between nodes
 differ by orders of magnitude it overshoots by about their ratio. Statistics of rows that such a
 spline carries to the nodes lose every digit. The splines here are the usual ones while these are
-bounded; elsewhere they fall into pieces at gaps without points, and have limited slopes.
+bounded; elsewhere they are cut into pieces at gaps without points, and have limited slopes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from scipy.linalg import solve_banded
 
 from dsgp.terms.base import Floats
 
-# Largest Lebesgue constant (sum of the absolute values of all cardinal splines) of a spline that is
-# taken as it is. On even nodes it is below 2.
+# Largest Lebesgue constant (maximum of the sum of the absolute values of all cardinal splines) of a
+# spline that is used unchanged. On even nodes it is below 2.
 LEBESGUE_BOUND = 10.0
-# Gaps without points are left out of the spline when they are so many times a neighbour: always
-# (the first), or where the spline is not bounded (the second).
+# A gap without points is left out of the spline if it is this many times as long as a neighbouring
+# gap: always (first factor), or if the spline is not bounded (second factor).
 _ALWAYS_SPLIT, _SPLIT = 1e3, 3.0
-# Nodes whose two gaps differ by more than this ratio get limited slopes: one ratio after the other,
-# until the spline is bounded. With all slopes limited (ratio 0) it is: the constant is below 2.
+# Nodes whose two gaps differ by more than this ratio get limited slopes. The ratios are tried in
+# turn until the spline is bounded. With all slopes limited (ratio 0) the constant is below 2.
 _RATIOS = (100.0, 30.0, 10.0, 5.0, 3.0, 2.0, 0.0)
-# The Lebesgue function is looked at here, in every gap between nodes that has points.
+# Positions, in every gap between nodes that has points, at which the Lebesgue function is
+# evaluated.
 _WITHIN_GAP = np.array([0.15, 0.5, 0.85])
 
 
@@ -91,7 +92,7 @@ class BoundedSpline:
         occupied = np.zeros(len(gaps), dtype=bool)
         occupied[interval[inner]] = True
         probes = (nodes[:-1, None] + gaps[:, None] * _WITHIN_GAP)[occupied].ravel()
-        relative = np.ones(len(gaps))  # to the shorter neighbour
+        relative = np.ones(len(gaps))  # relative to the shorter neighbour
         relative[1:] = gaps[1:] / gaps[:-1]
         relative[:-1] = np.maximum(relative[:-1], gaps[:-1] / gaps[1:])
         for split, limit in [(_ALWAYS_SPLIT, np.inf), *((_SPLIT, ratio) for ratio in _RATIOS)]:
@@ -179,7 +180,7 @@ def _slopes(nodes: Floats, values: Floats, limited: NDArray[np.bool_]) -> Floats
     secants = np.diff(values, axis=0) / gaps.reshape(columns)
     if len(nodes) == 2:
         return np.concatenate([secants, secants])
-    bands = np.zeros((3, len(nodes)))  # of a tridiagonal matrix, as solve_banded wants them
+    bands = np.zeros((3, len(nodes)))  # a tridiagonal matrix, in the layout of solve_banded
     right = np.empty_like(values, dtype=float)
     before, after = 1 / gaps[:-1], 1 / gaps[1:]
     scale = before + after

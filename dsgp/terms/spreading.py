@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dsgp.terms.base import Floats
 
-# Gaps that are no part of a column's width: so many at most, and so many times the other gaps
-# together.
+# Gaps that do not count in a column's width: at most this many, each longer than this multiple of
+# all shorter gaps together.
 _MOST_GAPS = 8
 _EXTRAORDINARY = 3.0
 
@@ -28,7 +28,7 @@ def measure(points: Floats, weight: Floats) -> Floats:
 
 
 def bins_of(points: Floats, weight: Floats, n_bins: int) -> NDArray[np.int64]:
-    """Bin of each point: its own while there are few, else equal parts of ``measure``."""
+    """Bin of each point: its own if there are few points, else equal parts of ``measure``."""
     if len(points) <= n_bins:
         return np.arange(len(points))
     bins = np.minimum((measure(points, weight) * n_bins).astype(np.int64), n_bins - 1)
@@ -44,8 +44,8 @@ def spread(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
 def spread_beside_gaps(points: Floats, weight: Floats, n_points: int) -> NDArray[np.int64]:
     """Indices of about ``n_points`` points as ``spread`` has them, but few for wide gaps.
 
-    A gap counts as no more of the distance than two of the points that are chosen: nothing is to be
-    gained within it. The points on both sides of such a gap are among those chosen.
+    A gap counts for at most the distance between two chosen points, as nothing is to be gained
+    within it. The points on both sides of such a gap are among those chosen.
     """
     gaps = np.diff(points)
     widest = _widest_gap(gaps, n_points)
@@ -60,7 +60,7 @@ def _widest_gap(gaps: Floats, n_points: int) -> float:
     if len(gaps) <= n_points // 2:
         return float(np.max(gaps, initial=0.0))
     longest = np.sort(gaps)[::-1]
-    rest = np.cumsum(longest[::-1])[::-1]  # of this gap and all shorter ones
+    rest = np.cumsum(longest[::-1])[::-1]  # this gap and all shorter ones
     n_longer = np.arange(min(n_points // 2, len(gaps) - 1))
     lengths = 2 * rest[n_longer] / np.maximum(n_points - 2 * n_longer, 1)
     fits = longest[n_longer] <= lengths
@@ -70,10 +70,10 @@ def _widest_gap(gaps: Floats, n_points: int) -> float:
 def typical_width(points: Floats, counts: Floats) -> float:
     """Distance between the 10 % and the 90 % quantile of the rows, without extraordinary gaps.
 
-    Outliers and heavy tails do not move it, unlike a standard deviation. Gaps that by far exceed
-    all others together do not count: a number that stands for a missing value, or clusters far
-    apart, say nothing of how a function varies where the rows are. It is the range if the quantiles
-    are equal.
+    Unlike a standard deviation, it is robust against outliers and heavy tails. Gaps that by far
+    exceed all others together do not count: a number that stands for a missing value, or clusters
+    far apart, are not informative about how a function varies where the rows are. It is the range
+    if the quantiles are equal.
     """
     share = np.cumsum(counts) / np.sum(counts)
     ends = np.searchsorted(share, [0.1, 0.9])
@@ -91,12 +91,12 @@ def typical_width(points: Floats, counts: Floats) -> float:
 
 
 def spacing(points: Floats) -> float:
-    """Distance of neighbouring points where they are close: a quarter are no farther apart."""
+    """Distance of close neighbouring points: the lower quartile of the distances."""
     return float(np.quantile(np.diff(points), 0.25))
 
 
 def increasing(points: Floats) -> Floats:
-    """Part means of neighbouring bins that rounding has made equal, in place."""
+    """Separate means of neighbouring bins that rounding has made equal, in place."""
     if (np.diff(points) <= 0).any():
         for i in range(1, len(points)):
             points[i] = max(points[i], np.nextafter(points[i - 1], np.inf))

@@ -22,24 +22,25 @@ from dsgp.terms.line import FOURTH_MOMENT
 from dsgp.terms.pair_features import PairFeatures, PairSolver, PairVariance
 from dsgp.terms.spreading import bins_of, measure, spacing, typical_width
 
-# Nodes of an interaction of two smooth inputs, in those of a curve.
+# Nodes of an interaction of two smooth inputs, as a multiple of those of a curve.
 _LINES = 4
-# Of curves of levels, and of pairs of levels beyond so many.
+# The same for curves by levels, at most, and for more pairs of levels than the second number.
 _MOST_LINES, _FEW_PAIRS = 8, 200
-# Between nodes the function is that of least norm for this kernel, in shares of each input.
+# Between nodes the function is interpolated with the least norm for this kernel, whose inputs are
+# the shares of rows along each axis.
 _BETWEEN = Matern52(0.5, 1.0)
 _ROUNDING = 1e-10
-# Share of a cell's variance that is rounding where the others are known.
+# Share of a cell's variance that is a rounding error once the other cells are known.
 _ROUNDING_OF_PIVOTS = 1e-12
-# Distinct values of an input up to which features are products of those of each input.
+# Number of distinct values of an input up to which features are products of those of each input.
 _MOST_VALUES = 128
-# Pairs up to which their covariance is factored as it is.
+# Number of pairs up to which their covariance is factored directly.
 _FEW_CELLS = 512
-# Degrees of freedom that features may leave out: of determinants, in nats, and of variances, which
-# count them as not known.
+# Degrees of freedom that features may leave out: for determinants (in nats), and for variances,
+# where they count as unknown.
 _LEFT_OF_DETERMINANT, _LEFT_OF_VARIANCE = 0.01, 0.1
-# Of sums of kernels at inputs, cell by cell: what a cell costs beside one of each vector, and cells
-# of all inputs at a time.
+# For sums of kernels at inputs, cell by cell: the cost of a cell relative to that of one number of
+# a vector, and the number of cells times inputs at a time.
 _PER_CELL, _AT_ONCE = 16, 2**18
 
 _Made = TypeVar("_Made")
@@ -93,7 +94,7 @@ class TensorCells(Factored):
         return self._of_values(kernel, kernel.slope_factors(name, first, second))
 
     def _of_values(self, kernel: Any, factors: tuple[Floats, Floats]) -> Floats:
-        """Carry factors among the distinct values of each input to the pairs, which are more."""
+        """Return factors among the pairs, from those among the fewer distinct values of each."""
         (_, rows), (_, columns) = self._values
         product = factors[0][np.ix_(rows, rows)]
         product *= factors[1][np.ix_(columns, columns)]
@@ -120,11 +121,12 @@ class TensorCells(Factored):
         return self._features(kernel).at(self.points), np.empty(0, dtype=np.intp)
 
     def _of_kernel(self, kernel: Any, name: str, make: Callable[[], _Made]) -> _Made:
-        """Return what is made of a kernel, which the last one keeps."""
+        """Return what ``make`` computes for a kernel; results are kept for the last kernel."""
         kept: dict[tuple[Any, str], Any] = self.__dict__.setdefault("_made", {})
         if (made := kept.get((kernel, name))) is None:
             made = make()
-            # Another thread may be at another kernel: what is returned is not looked up again.
+            # Another thread may use another kernel at the same time: what is returned is not looked
+            # up again.
             for key in [key for key in kept if key[0] != kernel]:
                 kept.pop(key, None)
             kept[kernel, name] = made
@@ -137,7 +139,7 @@ class TensorCells(Factored):
     def left_out(self, kernel: Any, weight: Floats) -> float:
         """Degrees of freedom that all features leave out, if more than variances may."""
         if not self._is_a_table:
-            return 0.0  # ``Factored`` warns of its columns itself
+            return 0.0  # ``Factored`` itself warns of columns that it leaves out
         features = self._features(kernel)
         _, left = features.leading(self.points, weight, _LEFT_OF_VARIANCE, of_trace=True)
         return left if left > _LEFT_OF_VARIANCE else 0.0
@@ -202,7 +204,7 @@ class TensorCells(Factored):
             return np.arange(len(self))
         smooth = [k for k in (0, 1) if not self.are_levels[k]]
         if not smooth:
-            return np.arange(len(self))  # levels do not merge
+            return np.arange(len(self))  # levels are not merged
         sizes = [len(values) for values, _ in self._values]
         for_smooth = n_bins / np.prod([sizes[k] for k in (0, 1) if k not in smooth])
         each = max(int(for_smooth ** (1 / len(smooth))), 2)
@@ -231,7 +233,7 @@ class TensorCells(Factored):
             [sum_by(bin_of_cell, n_bins, counted * self.points[:, k]) / total for k in (0, 1)]
         )
         for k in (0, 1):
-            if self.are_levels[k]:  # a mean of equal numbers may be rounded
+            if self.are_levels[k]:  # the mean of equal numbers may have a rounding error
                 points[bin_of_cell, k] = self.points[:, k]
         within = (self.points - points[bin_of_cell]) ** 2
         if self._within is not None:
@@ -245,7 +247,7 @@ class TensorCells(Factored):
         return len(self) if all(self.are_levels) else min(len(self), 4 * self.n_lines)
 
     def _shares(self, points: Floats, weight: Floats | None = None) -> Floats:
-        """Where inputs are along each of these cells', from 0 to 1; levels as they are."""
+        """Positions of inputs along those of the cells, from 0 to 1; levels are unchanged."""
         out = np.empty((len(points), 2))
         for k, (values, places) in enumerate(self._values):
             if self.are_levels[k] or len(values) < 2:
@@ -257,7 +259,7 @@ class TensorCells(Factored):
         return out
 
     def _alike(self, first: Floats, second: Floats) -> Floats:
-        """Covariances by which values are carried from some cells to others."""
+        """Covariances by which values are interpolated from some cells to others."""
         out = np.ones((len(first), len(second)))
         for k in (0, 1):
             x, y = first[:, k], second[:, k]
@@ -269,8 +271,8 @@ class TensorCells(Factored):
         if len(self) <= number:
             return np.arange(len(self))
         places = self._shares(self.points, weight)
-        # Cells that tell most of the others; those of few rows matter less. By pivots of the
-        # Cholesky factor, of which no more columns are made than are wanted.
+        # A pivoted Cholesky factor chooses the cells that are most informative about the others;
+        # those of few rows matter less. Only as many columns are computed as are wanted.
         rows = np.sqrt(np.maximum(weight, _least(weight)))
         left = rows**2
         columns = np.zeros((number, len(self)))
@@ -301,13 +303,14 @@ class TensorCells(Factored):
         return self._carried(known, new) @ values
 
     def _carried(self, known: Floats, new: Floats) -> Floats:
-        """C, (n_new, n_known): the function of least norm that has values at known places."""
+        """C, (n_new, n_known): interpolation by the function of least norm through known places."""
         prior = self._alike(known, known)
         prior[np.diag_indices_from(prior)] += _ROUNDING
         lower = np.linalg.cholesky(prior)
         half = solve_triangular(lower, self._alike(known, new), lower=True, check_finite=False)
         carried = solve_triangular(lower, half, lower=True, trans=1, check_finite=False).T
-        # At the places themselves without what the digits of the factor leave.
+        # At the known places themselves the values are exact, without the rounding errors of the
+        # factor.
         same = (new[:, None, :] == known[None]).all(axis=2)
         at_known = same.any(axis=1)
         carried[at_known] = same[at_known]
@@ -355,7 +358,7 @@ class TensorCells(Factored):
             float(self._bin_widths[k]),
         )
 
-    def left_open(self, kernel: Any, spread: Floats) -> Floats:
+    def variance_within_bins(self, kernel: Any, spread: Floats) -> Floats:
         """Prior variance midway between known points a bin's width apart, along each input."""
         out = np.zeros(len(self))
         if self._within is None:
@@ -370,7 +373,7 @@ class TensorCells(Factored):
         return out * np.asarray(kernel.diagonal(self.points))
 
     def bin_shift(self, kernel: Any, dual: Floats, weight: Floats, spread: Floats) -> BinShift:
-        """Estimate from differences of the posterior mean over what bins spread."""
+        """Estimate from differences of the posterior mean over the spread of the bins."""
         bias, rest, noise = np.zeros(len(self)), np.zeros(len(self)), np.zeros(len(self))
         if self._within is None:
             return BinShift(bias, 0.0, 0.0)
@@ -385,14 +388,14 @@ class TensorCells(Factored):
                 bias += (up - 2 * middle + down) / 2
                 rest += (FOURTH_MOMENT / 24 * (down2 - 4 * (down + up) + 6 * middle + up2)) ** 2
         if kernel.order < 3:
-            rest = self.left_open(kernel, spread)
+            rest = self.variance_within_bins(kernel, spread)
             noise += rest if kernel.order == 1 else 0.0
         share = weight / weight.sum()
         return BinShift(bias, float(np.sum(share * rest)), float(np.sum(share * noise)))
 
 
 class SmoothByLevels(TensorCells):
-    """Pairs of a value and a level, for a curve of each level less what they have in common."""
+    """Pairs of a value and a level, for a curve of each level less their common curve."""
 
     are_levels = (False, True)
 
@@ -435,7 +438,7 @@ class PairSum:
             for r, table in enumerate(self._tables):
                 out[:, r] += np.einsum("ik,ik->i", left @ table, right)
             return
-        # Most pairs of values are of no cell: cell by cell, of some inputs at a time.
+        # Most pairs of values are not cells: sum cell by cell, for some inputs at a time.
         weights = self.kernel.std**2 * self.vectors.T
         step = max(_AT_ONCE // max(n_cells, 1), 1)
         for start in range(0, len(inputs), step):
@@ -444,5 +447,5 @@ class PairSum:
 
 
 def _least(weight: Floats) -> float:
-    """A weight that counts next to nothing: a cell without any has no place among the others."""
+    """A negligible weight for cells that have none, as these need a mean too."""
     return max(float(weight.max(initial=0.0)) * 1e-12, np.finfo(float).tiny)

@@ -1,4 +1,4 @@
-"""Terms from what a user gives instead: a kernel, or text of the command line and of YAML."""
+"""Terms from other things that users pass: a kernel, or text of the command line and of YAML."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMN = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([^:]+?))\s*(?::\s*(.+))?\s*"
 
 
 def parse_term(text: str) -> Term:
-    """Read a term as it is written on the command line and in YAML.
+    """Parse a term from its text on the command line or in YAML.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _evaluated(node: ast.expr, text: str, top: bool = False) -> Any:
         values = [_evaluated(argument, text) for argument in node.args]
         named: dict[str, Any] = {}
         for keyword in node.keywords:
-            if keyword.arg in named:  # the parser of Python takes the last one
+            if keyword.arg in named:  # Python's own parser would use the last one
                 raise ParameterError(f"{text!r} has {keyword.arg}= more than once")
             named[str(keyword.arg)] = _evaluated(keyword.value, text)
         if values and node.func.id in TERMS and _is_kernel(values[0]):

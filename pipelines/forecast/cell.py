@@ -52,7 +52,7 @@ class Settings:
     quick: bool
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What this is, for people."""
         return f"{self.series}, {METHODS[self.method].label}"
 

@@ -99,7 +99,7 @@ def image(
     Both are done without and with added noise, as in the paper's figure fig:GPMLpic.
     """
     name = pictures.default_image() if name is None else name
-    told = {"image": name, "size": size, "noise": noise, "kernel": kernel}
+    settings = {"image": name, "size": size, "noise": noise, "kernel": kernel}
     exit_on_termination()
     with plain_errors():
         own_kernel = _kernel(kernel)
@@ -111,7 +111,7 @@ def image(
         with clock.stage("load"):
             picture = pictures.picture_of(name, size)
         with written(
-            out, "image", picture.name, overwrite, clock, seed, told, inputs=[name]
+            out, "image", picture.name, overwrite, clock, seed, settings, inputs=[name]
         ) as run:
             with clock.stage("reconstruct", shown=False):
                 tasks = imaging.tasks_of(picture, noise, own_kernel, seed)
@@ -179,7 +179,7 @@ def field(
 
     Hyperparameters are learned. Linear interpolation and DINEOF fill the same gaps.
     """
-    told = {
+    settings = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in locals().items()
         if name not in ("out", "overwrite", "seed")
@@ -207,7 +207,7 @@ def field(
         inputs: list[str | Path] = [data]
         if data_dir is not None:
             inputs.append(Path(data_dir) / f"{known.file or data}.npz")
-        with written(out, "field", name, overwrite, clock, seed, told, inputs) as run:
+        with written(out, "field", name, overwrite, clock, seed, settings, inputs) as run:
             filled = filling.fill(da, held, options, clock)
             with clock.stage("save"):
                 filled.posterior.to_zarr(run.folder / POSTERIOR, mode="w", consolidated=False)
@@ -254,13 +254,13 @@ def corners_(
     A hypercube of D dimensions has 2^D corners, as in the paper's figure fig:kron. The full GP is
     timed too while it fits into memory.
     """
-    told = {"dims": dims, "full_seconds": full_seconds, "kernel": kernel}
+    settings = {"dims": dims, "full_seconds": full_seconds, "kernel": kernel}
     exit_on_termination()
     with plain_errors():
         own_kernel = _kernel(kernel)
         sizes = _dims(dims)
         clock = Stopwatch()
-        with written(out, "corners", "corners", overwrite, clock, seed, told) as run:
+        with written(out, "corners", "corners", overwrite, clock, seed, settings) as run:
             with clock.stage("iterations", shown=False):
                 timings, why = corners.timings_of(sizes, full_seconds, own_kernel, seed)
             slopes = corners.slopes_of(timings)

@@ -95,10 +95,10 @@ def _named(title: str, reconstruction: Reconstruction | None) -> str:
     if reconstruction is None or reconstruction.scores.get("psnr") is None:
         return title
     similar = reconstruction.scores["ssim"]
-    told = f"{reconstruction.scores['psnr']:.1f} dB" + (
+    quality = f"{reconstruction.scores['psnr']:.1f} dB" + (
         "" if similar is None else f", SSIM {similar:.2f}"
     )
-    return f"{title}: {told}"
+    return f"{title}: {quality}"
 
 
 def _std(fig: Figure, ax: Axes, bar: Axes, std: Floats | None, name: str) -> None:

@@ -89,8 +89,8 @@ def picture_of(name: str, size: int) -> Picture:
         min(max(start, 0), whole - size) for start, whole in zip(corner, grey.shape, strict=True)
     )
     part = np.ascontiguousarray(grey[rows : rows + size, columns : columns + size])
-    told = f"{source}, rows {rows}–{rows + size - 1}, columns {columns}–{columns + size - 1}"
-    return Picture(Path(name).stem, told, part)
+    description = f"{source}, rows {rows}–{rows + size - 1}, columns {columns}–{columns + size - 1}"
+    return Picture(Path(name).stem, description, part)
 
 
 def _read(name: str) -> Any:

@@ -112,8 +112,8 @@ def _beside_paper(tasks: Sequence[Task]) -> Iterable[list[str]]:
         for task in tasks:
             if task.kind == kind:
                 measured = task.ours.seconds
-                told = f"{_WHAT[kind]}: GridGP, {_case(task)}"
-                yield [told, f"{measured['learn']:.3f}", f"{measured['reconstruct']:.3f}"]
+                name = f"{_WHAT[kind]}: GridGP, {_case(task)}"
+                yield [name, f"{measured['learn']:.3f}", f"{measured['reconstruct']:.3f}"]
 
 
 def image_rows(tasks: Sequence[Task]) -> dict[str, str]:
@@ -244,10 +244,10 @@ def slope_lines(timings: Sequence[Timing]) -> list[str]:
     large, whole = slopes_of(timings), slopes_of(timings, 0)
     lines = []
     for method, slope in whole.items():
-        told = f"* {method}: seconds ∝ N^{slope:.2f} over all N"
+        sentence = f"* {method}: seconds ∝ N^{slope:.2f} over all N"
         if method in large:
-            told += f", N^{large[method]:.2f} from N = {SLOPE_FROM[method]:,} on"
-        lines.append(f"{told}.")
+            sentence += f", N^{large[method]:.2f} from N = {SLOPE_FROM[method]:,} on"
+        lines.append(f"{sentence}.")
     return lines
 
 

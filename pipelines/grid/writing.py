@@ -36,7 +36,7 @@ class Results:
     facts : dict
         Of the data, and ``extra`` of anything else, for report.json.
     notes : list of str
-        Told beside warnings.
+        Reported with the warnings.
     rows : dict of str to str
         Lines for the terminal.
     page : callable

@@ -40,7 +40,7 @@ from pipelines.reporting import (
 from pipelines.run.measures import measure_classes, measure_regression
 from pipelines.scaling.run import own_peak_memory_mb
 
-FORMAT = 1  # of the files; another number makes every cell anew
+FORMAT = 1  # of the files; with another number every cell is computed again
 LEVEL = 0.95
 QUICK_TEST = 500
 # Enough to take the way that more rows take; all test rows are predicted.
@@ -92,7 +92,7 @@ class Settings:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What this is, for people."""
         if self.data in (CORNERS, IMAGE):
             return f"{self.data}, {self.n} {'dims' if self.data == CORNERS else 'pixels a side'}"

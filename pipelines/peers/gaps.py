@@ -154,7 +154,7 @@ class Dineof:
         """Replace the gaps by ``n_modes`` modes until they stand still."""
         current = current.copy()
         before = current[gaps]
-        for n_iterations in range(1, self.max_iter + 1):  # noqa: B007 — told to the caller
+        for n_iterations in range(1, self.max_iter + 1):  # noqa: B007 — returned to the caller
             # The right singular vectors: there are few times, and many cells.
             _, vectors = np.linalg.eigh(current.T @ current)
             modes = vectors[:, -n_modes:]

@@ -25,7 +25,7 @@ from pipelines.reporting import (
 )
 from pipelines.run.folders import MANIFEST, manifest_of, write_json, written_stage
 
-FORMAT = 3  # of the folders; another number makes every stage anew
+FORMAT = 3  # of the folders; with another number every stage is made again
 # In the order of the chain; a model has some of those between encode and evaluation.
 STAGES = ("load", "encode", "additive", "pursuit", "scoring", "baseline", "evaluation", "report")
 

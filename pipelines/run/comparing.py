@@ -31,7 +31,7 @@ from pipelines.run.measures import (
     SHARES,
     SPELT_OUT,
     best_of,
-    told,
+    formatted,
 )
 
 PIPELINE = "run"
@@ -66,7 +66,7 @@ def report(
         "columns": encoded.inputs,
         "target": encoded.target,
         "classes": encoded.facts["classes"],
-        "numbers": encoded.design.told(),
+        "numbers": encoded.design.descriptions(),
     }
     (work.folder / "report.md").write_text(markdown(name, facts, entries), encoding="utf-8")
     if figures:
@@ -142,7 +142,7 @@ def table_lines(entries: Mapping[str, Mapping[str, Any]]) -> tuple[list[str], li
     for model, entry in entries.items():
         cells = []
         for name in names:
-            cell = told(name, entry["metrics"].get(name))
+            cell = formatted(name, entry["metrics"].get(name))
             cells.append(f"{cell} *" if model in best[name] else cell)
         converged = {True: "yes", False: "NO", None: ""}[entry["converged"]]
         rows.append([model, *cells, f"{entry['fit_seconds']:.1f}", converged])
@@ -173,14 +173,14 @@ def markdown(name: str, facts: Mapping[str, Any], entries: Mapping[str, Mapping[
             "",
         ]
         lines += [f"* {line}" for line in facts["numbers"]]
-    told_of = [
+    warned = [
         f"* {model}, {stage}: {message}"
         for model, entry in entries.items()
         for stage, messages in entry["warnings"].items()
         for message in messages
     ]
-    if told_of:
-        lines += ["", "Warnings:", "", *told_of]
+    if warned:
+        lines += ["", "Warnings:", "", *warned]
     return "\n".join(lines) + "\n"
 
 

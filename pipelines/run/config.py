@@ -152,7 +152,7 @@ def read(path: Path, changes: Sequence[str] = ()) -> Config:
     document = _parse(text, str(path))
     if not isinstance(document, dict):
         raise ParameterError(
-            f"{path}: expected keys such as load and models, got {_told(document)}"
+            f"{path}: expected keys such as load and models, got {_shown(document)}"
         )
     for change in changes:
         _put(document, change)
@@ -196,7 +196,7 @@ _VARIANTS = ("constrained-", "literal[", "function-", "[key]")
 
 
 def _line(entry: ErrorDetails) -> str:
-    """Tell of one error: the key, what was expected, what came."""
+    """Describe one error: the key, what was expected, what came."""
     key = ".".join(
         str(part)
         for part in entry["loc"]
@@ -204,8 +204,8 @@ def _line(entry: ErrorDetails) -> str:
     )
     kind, context = entry["type"], entry.get("ctx", {})
     if kind == "value_error":
-        told = str(context["error"])
-        return f"{key}: {told}" if key else told
+        message = str(context["error"])
+        return f"{key}: {message}" if key else message
     if kind == "extra_forbidden":
         return f"{key}: there is no such key; {_known(entry['loc'])}"
     if kind == "missing":
@@ -213,14 +213,14 @@ def _line(entry: ErrorDetails) -> str:
     if kind == "string_pattern_mismatch":
         return (
             f"{key}: expected letters, digits, spaces and . _ + - (64 at most), "
-            f"got {_told(entry['input'])}"
+            f"got {_shown(entry['input'])}"
         )
     if kind == "literal_error":
-        return f"{key}: expected {context['expected']}, got {_told(entry['input'])}"
+        return f"{key}: expected {context['expected']}, got {_shown(entry['input'])}"
     if kind in ("model_type", "dict_type"):
-        return f"{key}: expected keys with values, got {_told(entry['input'])}"
+        return f"{key}: expected keys with values, got {_shown(entry['input'])}"
     what = entry["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return f"{key}: expected {what}, got {_told(entry['input'])}"
+    return f"{key}: expected {what}, got {_shown(entry['input'])}"
 
 
 _TYPES = {"int", "float", "bool", "none", "str", "nullable"}
@@ -249,6 +249,6 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 }
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     text = "nothing" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -144,7 +144,7 @@ class Design:
         days = Dates(self.dates[name]["zone"]).encode(name, frame[name])
         return [days, *(PARTS[part](days) for part in self.dates[name]["parts"])]
 
-    def told(self) -> list[str]:
+    def descriptions(self) -> list[str]:
         """Say for people what is made of which column."""
         lines = []
         for name, levels in self.levels.items():

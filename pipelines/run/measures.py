@@ -20,8 +20,7 @@ from dsgp.metrics import (
 )
 from pipelines.datasets import Floats
 
-# Lines of a table of results: key, what it is called, how it is told. Smaller is better, save
-# for the last two kinds.
+# Lines of a table of results: key and label. Smaller is better, except for the last two kinds.
 LABELS = {
     "nmse": "NMSE",
     "mnlp": "MNLP",
@@ -168,7 +167,7 @@ def measure_counts(y: Floats, table: pd.DataFrame) -> dict[str, float]:
     }
 
 
-def told(name: str, value: float | None) -> str:
+def formatted(name: str, value: float | None) -> str:
     """Format a measure for a table."""
     if value is None:
         return ""

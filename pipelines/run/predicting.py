@@ -81,7 +81,7 @@ def _predictor(needs: dict[str, Path], encoded: Encoded, level: float) -> Predic
 
 
 def _by_row(model: Any) -> bool:
-    """Tell whether noise differs from row to row, in the unit of the target."""
+    """Return whether noise differs from row to row, in the unit of the target."""
     return model.transform_ is not None or model.model_.noise is not None
 
 

@@ -42,7 +42,7 @@ from pipelines.run.tables import TRAIN
 
 LEVEL = 0.95
 # Of the fit's folder, beside the model.
-TOLD = ("terms.csv", "summary.txt")
+REPORTED = ("terms.csv", "summary.txt")
 # Options of the command line that say what is loaded.
 LOADED = ("data", "target", "n", "n_test", "delimiter", "decimal", "encoding")
 
@@ -68,15 +68,15 @@ def run_from_command_line(
     own_options : mapping of str to tuple of str
         Names of models, with the options that no other has.
     """
-    told = {n: value for n, value in options.items() if n not in ("overwrite", "scheduler")}
-    told |= {name: str(value) for name, value in told.items() if isinstance(value, Path)}
+    shown = {n: value for n, value in options.items() if n not in ("overwrite", "scheduler")}
+    shown |= {name: str(value) for name, value in shown.items() if isinstance(value, Path)}
     exit_on_termination()
     with plain_errors():
         clock = Stopwatch()
         data, kind, out = options["data"], options["model"], options["out"]
         seed = default_seed(data, task) if options["seed"] is None else options["seed"]
-        _require_own(kind, told, own_options)
-        model = build(kind, told, seed)
+        _require_own(kind, shown, own_options)
+        model = build(kind, shown, seed)
         asked = _load_options(options)
         complete = options["missing"] != "ignore"
         source: Split | Load = asked
@@ -92,7 +92,7 @@ def run_from_command_line(
                 model,
                 out,
                 seed=seed,
-                options=told,
+                options=shown,
                 overwrite=options["overwrite"],
                 clock=clock,
                 inputs=asked.files,
@@ -184,7 +184,7 @@ def run_one(
         stale = reasons(steps, work)
         done = {step.stage: manifest for step, manifest in execute(steps, work, stale, {})}
         places = {step.stage: work / step.place for step in steps}
-        for file in (MODEL, *TOLD):
+        for file in (MODEL, *REPORTED):
             (places[stage] / file).rename(folder / file)
         (places["evaluation"] / PREDICTIONS).rename(folder / PREDICTIONS)
         metrics = read_json(places["evaluation"] / METRICS)
@@ -213,7 +213,7 @@ def run_one(
             folder,
             task,
             {
-                "data": _told_of(encoded),
+                "data": _facts_of_data(encoded),
                 "metrics": metrics,
                 **describe_model(model),
                 "warnings": [message for entry in done.values() for message in entry["warnings"]],
@@ -231,9 +231,9 @@ def _name_of(source: Split | Load) -> str:
     return name_of(source) if isinstance(source, Load) else source.name
 
 
-def _told_of(encoded: Encoded) -> dict[str, Any]:
+def _facts_of_data(encoded: Encoded) -> dict[str, Any]:
     facts = encoded.facts
-    told = {
+    data = {
         "name": facts["name"],
         "n_train": facts["n_train"],
         "n_test": facts["n_test"],
@@ -241,7 +241,7 @@ def _told_of(encoded: Encoded) -> dict[str, Any]:
         "target": encoded.target,
     }
     if encoded.task == "regression":
-        return {**told, "noise_variance": facts["noise_variance"]}
+        return {**data, "noise_variance": facts["noise_variance"]}
     codes = np.bincount(encoded.codes(TRAIN), minlength=len(encoded.classes)).tolist()
     counts = dict(zip(map(str, encoded.classes.tolist()), codes, strict=True))
-    return {**told, "classes": counts, "n_left_out": facts["n_left_out"]}
+    return {**data, "classes": counts, "n_left_out": facts["n_left_out"]}

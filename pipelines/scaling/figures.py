@@ -52,8 +52,8 @@ def draw_stages(lines: list[Line]) -> Figure:
         name = "other" if stages else "whole fit"
         ax.bar(places, rest, bottom=base, width=0.62, color=GREY, label=name)
     for place, seconds in zip(places, whole, strict=True):
-        told = f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
-        ax.annotate(told, (place, 1), (0, 3), textcoords="offset points", ha="center", fontsize=8)
+        label = f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
+        ax.annotate(label, (place, 1), (0, 3), textcoords="offset points", ha="center", fontsize=8)
     ax.set_xticks(places, [_rows(line["n"]) for line in ours])
     ax.set_xlim(-0.6, len(ours) - 0.4)
     ax.set_ylim(0, 1.08)
@@ -89,13 +89,13 @@ def draw_time(lines: list[Line]) -> Figure:
         )  # fmt: skip
     _linear_guide(panels[1], lines)
     our_slopes = slopes(lines).get(OURS, {})
-    told = [
+    orders = [
         rf"$N^{{{our_slopes[name]:.2f}}}$ from $10^{power}$ rows"
         for name, power in (("total_from_1e5", 5), ("total_from_1e6", 6))
         if name in our_slopes
     ]
-    if told:
-        panels[1].set_title("dsgp: " + ", ".join(told), fontsize=9)
+    if orders:
+        panels[1].set_title("dsgp: " + ", ".join(orders), fontsize=9)
     _legend_below(fig, panels[1])
     return fig
 

@@ -47,7 +47,7 @@ OURS = "dsgp"
 KERNELS = {kernel.__name__.lower(): kernel for kernel in (Matern12, Matern32, Matern52, Matern72)}
 LEVEL = 0.95
 WARM_UP_ROWS = 20_000  # enough to take the way that more rows take
-FORMAT = 1  # of the files; another number makes every run anew
+FORMAT = 1  # of the files; with another number every run is made again
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Settings:
         return hashlib.sha256(json.dumps(key_parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What this is, for people."""
         workers = self.cluster.get("workers")
         where = f" on {workers} workers" if workers and self.method == OURS else ""

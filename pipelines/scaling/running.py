@@ -36,7 +36,7 @@ class Planned(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def told(self) -> str: ...
+    def description(self) -> str: ...
 
     @property
     def file_name(self) -> str: ...
@@ -73,12 +73,12 @@ def run_all(
                 options["threads"] = threads
             code = run_apart(request(settings, path, scheduler), module, **options)
             if code != 0:
-                failure = f"{settings.told}: FAILED ({_reason(code, limit_seconds)})."
+                failure = f"{settings.description}: FAILED ({_reason(code, limit_seconds)})."
                 say(failure)
                 return failure
             state = ""
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        say(f"{settings.told}: fit {record['seconds']['fit']:.3g} s{state}")
+        say(f"{settings.description}: fit {record['seconds']['fit']:.3g} s{state}")
         return record
 
     if at_once == 1:

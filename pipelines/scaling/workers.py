@@ -17,7 +17,14 @@ from pipelines.scaling.rows import N_COLUMNS
 from pipelines.scaling.run import OURS, Settings
 from pipelines.scaling.running import RUNS, require_own, run_all, say
 from pipelines.scaling.workers_figure import draw_workers
-from pipelines.scaling.workers_report import cost_lines, csv, markdown, predictions, rows_of, told
+from pipelines.scaling.workers_report import (
+    cost_lines,
+    csv,
+    markdown,
+    predictions,
+    rows_of,
+    with_error,
+)
 
 PIPELINE = "scaling-workers"
 MODULE = "pipelines.scaling.cell"
@@ -102,7 +109,7 @@ def measure_workers(plan: Plan) -> None:
     fitted = Fitted.of(records)
     like = next(each for each in records if each["settings"]["cluster"] == check.cluster)
     predicted = fitted.predict(check.n, check.cluster["workers"], like["cores"])
-    say(f"predicted before it is measured: {told(*predicted)} s for {check.told}")
+    say(f"predicted before it is measured: {with_error(*predicted)} s for {check.description}")
     checked, failures = measured([check])
     report = _report(plan, records, fitted, predicted, checked)
     _write(plan.out, report, fitted)

@@ -82,7 +82,7 @@ def predictions(fitted: Fitted) -> list[Line]:
     return found
 
 
-def told(value: float, error: float) -> str:
+def with_error(value: float, error: float) -> str:
     """Say a value with its standard error."""
     return f"{value:.3g} ± {error:.1g}" if math.isfinite(error) else f"{value:.3g} ± ?"
 
@@ -133,13 +133,13 @@ def cost_lines(report: Mapping[str, Any]) -> list[str]:
     if check := report["check"]:
         said.append(
             f"Check: {check['n']:,} rows on {check['workers']} workers were predicted to take "
-            f"{told(check['predicted'], check['standard_error'])} s before they were measured: "
-            f"{check['measured']:.3g} s, {check['ratio']:.2f} times the prediction."
+            f"{with_error(check['predicted'], check['standard_error'])} s before they were "
+            f"measured: {check['measured']:.3g} s, {check['ratio']:.2f} times the prediction."
         )
     for each in report["predictions"]:
         said.append(
             f"PREDICTION, not measured: {each['n']:.0e} rows on {each['workers']} workers with a "
-            f"core each take {told(each['predicted'], each['standard_error'])} s; the driver "
+            f"core each take {with_error(each['predicted'], each['standard_error'])} s; the driver "
             f"is the limit from {each['predicted_most_useful_workers']} workers on."
         )
     return said

@@ -22,7 +22,7 @@ from pipelines.scaling.run import Clock, own_peak_memory_mb
 from pipelines.tables.contract import Method, Predicted
 from pipelines.tables.methods import METHODS
 
-FORMAT = 1  # of the files; another number makes every cell anew
+FORMAT = 1  # of the files; with another number every cell is computed again
 LEVEL = 0.95
 # Rows of --quick.
 QUICK_TRAIN, QUICK_TEST = 2000, 1000
@@ -64,7 +64,7 @@ class Settings:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What this is, for people."""
         return f"{self.job}, {METHODS[self.method].label}"
 

@@ -64,7 +64,10 @@ class Ours:
             else:
                 mean, std = model.predict(split.X_test, return_std=True, include_noise=True)
         return Predicted(
-            np.asarray(mean), None if std is None else np.asarray(std), _shares(model), _told(model)
+            np.asarray(mean),
+            None if std is None else np.asarray(std),
+            _shares(model),
+            _facts_of(model),
         )
 
 
@@ -86,18 +89,18 @@ def _shares(model: Any) -> pd.DataFrame:
     return table.sort_values("share", ascending=False, ignore_index=True)
 
 
-def _told(model: Any) -> dict[str, Any]:
+def _facts_of(model: Any) -> dict[str, Any]:
     parts = list(parts_of(model).values())
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "converged": bool(model.converged_),
         "notes": [str(note) for part in parts for note in getattr(part, "learner_notes_", [])],
     }
     pairs = [list(pair) for part in parts for pair in getattr(part, "interactions_", None) or []]
     if pairs:
-        told["interactions"] = pairs
+        facts["interactions"] = pairs
     if hasattr(model, "projections_"):
-        told["projections"] = len(model.projections_)
-    return told
+        facts["projections"] = len(model.projections_)
+    return facts
 
 
 def additive(terms: Any) -> Any:

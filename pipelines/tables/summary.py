@@ -141,10 +141,10 @@ def _of_job(job: str, lines: Sequence[Mapping[str, Any]], shares: pd.DataFrame) 
         cells = [METHODS[line["method"]].label]
         for name in shown:
             cells.append("–" if line[name] is None else COLUMNS[name][1].format(line[name]))
-        told = "–"
+        last = "–"
         if line["difference"] is not None:
-            told = f"{line['difference']:+.4f} ± {line['difference_error']:.4f}"
-        rows.append([*cells, told])
+            last = f"{line['difference']:+.4f} ± {line['difference_error']:.4f}"
+        rows.append([*cells, last])
     out = ["", f"## {job}", ""]
     out += [
         f"{first['n_train']} training rows, {first['n_test']} test rows, {first['n_columns']} "
@@ -154,9 +154,9 @@ def _of_job(job: str, lines: Sequence[Mapping[str, Any]], shares: pd.DataFrame) 
     ]
     for method, table in shares.groupby("method", sort=False):
         kinds = table.groupby("kind", sort=False)["share"].sum()
-        told = ", ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
+        listed = ", ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
         top = ", ".join(
             f"{row.term} {row.share:.1%}" for row in table.head(SHOWN_SHARES).itertuples()
         )
-        out += ["", f"Shares of variance, {METHODS[str(method)].label}: {told}. Largest: {top}."]
+        out += ["", f"Shares of variance, {METHODS[str(method)].label}: {listed}. Largest: {top}."]
     return out

@@ -45,7 +45,7 @@ def rows():
     return X, y, rng.uniform(0.5, 2.0, size=4000)
 
 
-def told(model, X):
+def answers_of(model, X):
     draws = model.sample(X[:5], n_samples=2, random_state=0)
     answers = [*model.predict(X[:50], return_std=True), *map(np.ravel, model.components(X[:5]))]
     return np.concatenate([np.ravel(one) for one in (*answers, draws)])
@@ -60,9 +60,9 @@ def test_a_model_that_has_travelled_answers_the_same(rows, weighted, bins):
     model.fit(X[:1500] if bins is None else X, y[:1500] if bins is None else y,
               sample_weight=weight if weighted else None)  # fmt: skip
     small = pickle.dumps(model)
-    expected = told(model, X)
-    np.testing.assert_array_equal(told(pickle.loads(small), X), expected)
-    np.testing.assert_array_equal(told(pickle.loads(pickle.dumps(model)), X), expected)
+    expected = answers_of(model, X)
+    np.testing.assert_array_equal(answers_of(pickle.loads(small), X), expected)
+    np.testing.assert_array_equal(answers_of(pickle.loads(pickle.dumps(model)), X), expected)
     again = pickle.loads(small).fit(X, y)
     np.testing.assert_array_equal(again.predict(X[:50]), model.fit(X, y).predict(X[:50]))
 

@@ -1,4 +1,4 @@
-"""The benchmark of a cluster tells what a fit takes."""
+"""The benchmark of a cluster reports what a fit takes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Gaps in rows to predict: taken where the model takes them, and told where it never saw any."""
+"""Gaps in rows to predict: used where the model uses them, reported where training had none."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def fitted(table, target):
     return AdditiveGPRegressor(Matern52(0.5, 4.0), noise_variance=0.01, **GIVEN).fit(table, target)
 
 
-def test_a_gap_that_training_never_had_is_told_with_what_it_changes():
+def test_a_gap_that_training_never_had_is_reported_with_what_it_changes():
     y = 12 + 3 * X["area"] + np.sin(X["age"])
     model = fitted(X, y)
     gap = pd.DataFrame({"area": [0.5, np.nan], "age": [0.5, 0.5]})
@@ -42,7 +42,7 @@ def test_a_gap_that_training_never_had_is_told_with_what_it_changes():
         fitted(X.mask(X["area"] < 0.1), y).predict(gap[1:].assign(age=0.5))
 
 
-def test_labels_and_counts_are_told_too():
+def test_labels_and_counts_are_reported_too():
     gap = pd.DataFrame({"area": [0.5, np.nan], "age": [0.5, 0.5]})
     kernel = Matern52(0.5, 1.0)
     for model in (

@@ -314,7 +314,9 @@ def test_workers_of_a_cluster_do_the_pieces(tmp_path):
         (["--out", "out.zarr"], "a tile of one chunk"),
     ],
 )
-def test_what_pieces_cannot_have_is_told(stores, tmp_path, monkeypatch, command, options, message):
+def test_what_pieces_cannot_have_is_reported(
+    stores, tmp_path, monkeypatch, command, options, message
+):
     monkeypatch.chdir(tmp_path)
     code, out, err = command(stores / "gaps.zarr", "--memory", "12kB", *options)
     assert (code, out) == (1, "")
@@ -366,7 +368,7 @@ def test_mistakes_end_in_one_line(stores, tmp_path, monkeypatch, command, option
     assert not os.listdir(tmp_path)
 
 
-def test_files_that_are_no_fields_are_told(tmp_path, command):
+def test_files_that_are_no_fields_are_reported(tmp_path, command):
     (tmp_path / "text.nc").write_text("no netCDF")
     two = field().assign(salt=lambda ds: ds["sst"] + 1)
     bare = xr.Dataset({"a": ("x", [1.0, 2.0]), "b": ("y", [True, False])})

@@ -72,7 +72,7 @@ def test_several_files_are_joined_along_time(tmp_path):
         np.testing.assert_array_equal(got.time, ds.time)
 
 
-def test_files_that_do_not_join_are_told(tmp_path):
+def test_files_that_do_not_join_are_reported(tmp_path):
     ds = field()
     ds.isel(time=slice(0, 4)).to_netcdf(tmp_path / "a.nc")
     ds.isel(time=slice(2, 6)).to_netcdf(tmp_path / "overlap.nc")

@@ -107,7 +107,7 @@ def test_a_command_runs_encrypted(folder, tmp_path, capfd):
     assert "sum 10 tls://" in capfd.readouterr().out
 
 
-def test_workers_that_do_not_come_are_told(folder, tmp_path, capsys):
+def test_workers_that_do_not_come_are_reported(folder, tmp_path, capsys):
     config = written(
         tmp_path, tls_directory=folder, port=0, n_workers=0, wait_for_workers=1, wait_at_most=1
     )

@@ -163,7 +163,7 @@ def test_the_command_line_fits_on_it(tmp_path):
     np.testing.assert_array_equal(dsgp.load(out).predict(new), here.predict(new))
 
 
-def test_every_cluster_is_told_where_to_listen():
+def test_every_cluster_gets_the_address_to_listen_at():
     """The defaults of dask are all interfaces, without encryption."""
     started = 0
     for folder in ("cluster", "pipelines", "benchmarks", "dsgp"):

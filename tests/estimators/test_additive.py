@@ -638,7 +638,7 @@ def test_the_same_data_give_the_same_model():
     np.testing.assert_allclose(shuffled.predict(X), first.predict(X), atol=1e-3)
 
 
-def test_summary_tells_the_approximations():
+def test_summary_reports_the_approximations():
     X, y = table()
     text = AdditiveGPRegressor().fit(X, y).summary()
     for words in (

@@ -187,7 +187,7 @@ def test_bins_will_do(method):
 # ------------------------------------------------------------------ draws and diagnostics
 
 
-def test_draws_are_told(model):
+def test_draws_are_reported(model):
     draws = model.draws_
     assert (draws.sizes["chain"], draws.sizes["draw"]) == (2, 20)
     assert list(draws["lengthscale_term"].to_numpy()) == ["a", "b"]
@@ -213,7 +213,7 @@ def test_arviz_takes_the_draws(model):
     assert data["sample_stats"]["lp"].shape == (2, 20)
 
 
-def test_without_draws_there_is_nothing_to_tell():
+def test_without_draws_there_is_nothing_to_report():
     X, y, _ = table(30)
     model = AdditiveGPRegressor().fit(X, y)
     for name in ("draws_", "diagnostics_", "inference_data"):

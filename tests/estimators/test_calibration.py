@@ -200,7 +200,7 @@ def test_categories_have_no_intervals():
         calibration_report(AdditiveGPClassifier().fit(X, y > 0), X, y > 0)
 
 
-def test_the_report_tells_noise_that_varies_from_chance():
+def test_the_report_distinguishes_noise_that_varies_from_chance():
     random = np.random.default_rng(0)
     X = pd.DataFrame({"x": random.uniform(0, 1, 3000), "group": random.choice(list("ab"), 3000)})
     std = 0.1 + np.where(X["group"] == "a", 0.0, 0.5)

@@ -394,7 +394,7 @@ def test_an_xarray_dataset():
     np.testing.assert_array_equal(other.predict_proba(X), expected.predict_proba(X))
 
 
-# ---- what is told and kept
+# ---- what is reported and stored
 
 
 def test_components_are_those_of_the_classes():
@@ -410,7 +410,7 @@ def test_components_are_those_of_the_classes():
     assert binary.components(X)["mean"].dims == ("row", "term")
 
 
-def test_what_is_found_is_told_of_two_classes_and_each_of_three():
+def test_what_is_found_is_reported_for_two_classes_and_each_of_three():
     X, codes, _ = table(n_classes=3)
     two = AdditiveGPClassifier(learner_tol=0.05).fit(X, codes == 0)
     assert list(two.kernels_) == ["a", "b"]

@@ -88,7 +88,7 @@ def test_zero_functions_seldom_differ_from_zero():
     assert np.mean(np.array(p_values) < 0.05) <= 0.14  # at 5 % more than that is seen once in 300
 
 
-def test_lines_and_coefficients_are_told_by_their_slopes():
+def test_lines_and_coefficients_are_shown_by_their_slopes():
     table = X.assign(dose=RANDOM.uniform(0, 5, N))
     y = 2 * table["weak"] + table["dose"] * (1 + np.sin(table["strong"]))
     terms = [Linear("weak"), Smooth("strong", by="dose"), Levels("g")]

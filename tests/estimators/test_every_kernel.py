@@ -60,7 +60,7 @@ KERNELS = {
     "Custom": Custom(Bump(), 0.8),
     "Constant": Constant(0.8),
 }
-# Of which no function of a column is made, and the reason that is told.
+# Kernels that a function of a column cannot have, and the reason in the message.
 REFUSED = {
     "Wiener": (
         Wiener(2, 1.0, 0.8),

@@ -483,7 +483,7 @@ def test_missing_inputs_add_nothing():
     )  # of the constant alone
 
 
-# ---- what is told and kept
+# ---- what is reported and stored
 
 
 def test_a_saved_model_predicts_the_same_in_another_process(tmp_path):

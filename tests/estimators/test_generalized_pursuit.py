@@ -213,7 +213,7 @@ def test_streamed_rows_give_the_same_function(fitted):
 # ---- classes
 
 
-def test_classes_are_told_apart_and_probabilities_calibrated(classified):
+def test_classes_are_distinguished_and_probabilities_calibrated(classified):
     X, y = classes(2000, seed=3)
     assert classified.classes_.tolist() == ["no", "yes"]
     p = classified.predict_proba(X)
@@ -376,7 +376,7 @@ def test_what_cannot_be_is_refused():
         classifier(link="log").fit(X, y > 1)
 
 
-def test_it_tells_that_it_found_nothing():
+def test_it_reports_that_it_found_nothing():
     X, rng = table(300)
     with pytest.warns(DataWarning, match="no projection was found"):
         model = quick().fit(X, rng.poisson(3.0, 300))

@@ -231,7 +231,7 @@ def test_a_slice_without_any_value_is_filled_from_its_neighbours():
 
 @pytest.mark.parametrize("dense_cells", [0, 1500])
 @pytest.mark.parametrize("kind", ["constant", "nothing", "one cell"])
-def test_fields_that_tell_nothing_have_a_posterior(kind, dense_cells, monkeypatch):
+def test_fields_that_are_not_informative_have_a_posterior(kind, dense_cells, monkeypatch):
     monkeypatch.setattr(systems, "DENSE_CELLS", dense_cells)
     da, _ = example()
     if kind == "one cell":

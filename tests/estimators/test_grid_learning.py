@@ -272,7 +272,7 @@ def test_averages_of_noise_say_how_uncertain_they_are():
 # ---------------------------------------------------------------------- words
 
 
-def test_the_summary_tells_what_was_done():
+def test_the_summary_says_what_was_done():
     da = monthly()
     model = GridGP().fit(da)
     text = model.summary()
@@ -303,7 +303,7 @@ def test_stopping_short_is_in_the_summary(monkeypatch):
     assert "(Vecchia)" in model.summary()
 
 
-def test_units_of_times_are_told_and_chosen():
+def test_units_of_times_are_reported_and_chosen():
     da = monthly()
     assert GridGP().fit(da).units_ == {"time": "days since 2001-02-01", "x": ""}
     in_hours = GridGP(units={"time": "hours"}).fit(da)

@@ -191,7 +191,7 @@ def test_quantiles_without_a_transform_are_normal():
     np.testing.assert_allclose(result["quantiles"][0], expected)
 
 
-def test_strongly_skewed_residuals_are_told_of_and_normal_ones_are_not():
+def test_strongly_skewed_residuals_are_reported_and_normal_ones_are_not():
     rng = np.random.default_rng(0)
     x = np.arange(20.0)
     smooth = np.sin(x / 5)[:, None] + np.cos(x / 6)

@@ -346,7 +346,7 @@ def test_an_outlier_is_no_interaction(monkeypatch):
     y = np.sin(X["a"]) + 0.3 * rng.standard_normal(800)
     y[3] -= 6.0
     assert AdditiveGPRegressor(interactions="auto").fit(X, y).interactions_ == []
-    monkeypatch.setattr(gaussian_interactions, "_MOST_TOLD", np.inf)
+    monkeypatch.setattr(gaussian_interactions, "_MOST_STDS", np.inf)
     scores = AdditiveGPRegressor(interactions="auto").fit(X, y).interaction_scores_
     assert scores["gain"].max() > 8  # log 3 + 4 are asked for, to which a row can no longer come
 

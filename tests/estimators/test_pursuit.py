@@ -96,7 +96,7 @@ def test_projections_are_in_standard_units(fitted):
     assert explained[0] == max(explained)
 
 
-def test_relevance_tells_which_inputs_matter(fitted):
+def test_relevance_shows_which_inputs_matter(fitted):
     relevance = fitted.relevance_
     assert relevance.sum() == pytest.approx(1)
     assert relevance["idle"] < 0.005
@@ -104,7 +104,7 @@ def test_relevance_tells_which_inputs_matter(fitted):
     assert list(relevance.index) == ["age", "dose", "height", "idle"]
 
 
-def test_the_search_is_told(fitted):
+def test_the_search_is_reported(fitted):
     terms, values = np.array(fitted.evidence_trace_).T
     assert terms[-1] == fitted.n_projections_
     assert values[-1] == pytest.approx(fitted.evidence_, abs=1e-3)
@@ -499,7 +499,7 @@ def test_the_bulk_of_a_column_with_far_outliers_is_resolved():
 @pytest.mark.parametrize(
     ("far", "relevance"), [(300.0, True), (300.0, False), (-9999.0, True), (1e4, False)]
 )
-def test_a_single_far_value_is_told_of_and_does_no_harm(relevance, far):
+def test_a_single_far_value_is_reported_and_does_no_harm(relevance, far):
     rng = np.random.default_rng(0)
     X, new = rng.standard_normal((1000, 3)), rng.standard_normal((500, 3))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(1000)
@@ -537,7 +537,7 @@ def test_too_little_noise_is_refused_by_name():
         quick(noise_variance=1e-20, fixed_noise=True).fit(X, y)
 
 
-def test_what_was_not_found_is_told():
+def test_what_was_not_found_is_reported():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
     y = rng.standard_normal(200)

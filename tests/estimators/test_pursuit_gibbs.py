@@ -111,7 +111,7 @@ def test_noise_may_be_fixed():
     assert model.diagnostics_["noise_variance"]["rhat"] == 1.0
 
 
-# ------------------------------------------------------------------ draws tell one story
+# ------------------------------------------------------------------ draws are consistent
 
 
 def test_draws_are_what_predictions_are_made_of(model):
@@ -187,7 +187,7 @@ def test_draws_and_diagnostics_are_public(model):
     assert "sample" in model.fit_seconds_
 
 
-def test_chains_that_do_not_agree_are_told():
+def test_chains_that_do_not_agree_are_reported():
     X, y, _ = table(60)
     with pytest.warns(ConvergenceWarning, match="too few draws.*n_warmup or n_draws"):
         fitted(X, y, n_draws=4, n_warmup=1)

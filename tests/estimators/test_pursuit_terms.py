@@ -184,13 +184,13 @@ def test_what_cannot_be_is_said():
         quick().fit(X.rename(columns={"town": "projection 1"}), y)
 
 
-def test_a_level_that_no_training_row_had_is_told(fitted):
+def test_a_level_that_no_training_row_had_is_reported(fitted):
     X, _, _ = table(20, seed=8)
     with pytest.warns(DataWarning, match="'town': 1 of 20 rows"):
         fitted.predict(X.assign(town=["Graz", *X["town"][1:]]))
 
 
-def test_terms_that_do_not_settle_are_told(monkeypatch):
+def test_terms_that_do_not_settle_are_reported(monkeypatch):
     monkeypatch.setattr("dsgp.models.pursuit.gaussian.ROUNDS", 1)
     monkeypatch.setattr("dsgp.models.pursuit.beside._UNSETTLED", 0.0)
     X, _, y = table(300)

@@ -358,7 +358,7 @@ def test_a_remainder_of_nothing_has_no_share():
     assert labelled[-1].startswith(" " * 20)
 
 
-def test_a_constant_column_that_no_term_reads_is_told():
+def test_a_constant_column_that_no_term_reads_is_reported():
     X, y = small()
     with pytest.warns(dsgp.errors.DataWarning, match="constant over the training rows.*'one'"):
         AdditiveGPRegressor(terms=[], remainder=True).fit(X.assign(one=1.0), y)

@@ -281,10 +281,10 @@ def test_learning_with_known_functions_begins_where_it_ended():
         source, GivenTerms.of(None, ["a", "b", "nothing"]).bound(source, True), Clock()
     )
     first = fit_classes(fit, some, 2, "logit", True, Clock()).outcomes
-    anew = fit_classes(fit, every, 2, "logit", True, Clock()).outcomes[0]
+    cold = fit_classes(fit, every, 2, "logit", True, Clock()).outcomes[0]
     warm = fit_classes(fit, every, 2, "logit", True, Clock(), first).outcomes[0]
-    assert warm.log_likelihood == pytest.approx(anew.log_likelihood, abs=0.05)
-    assert warm.learned.evaluations <= anew.learned.evaluations
+    assert warm.log_likelihood == pytest.approx(cold.log_likelihood, abs=0.05)
+    assert warm.learned.evaluations <= cold.learned.evaluations
 
 
 def test_a_line_can_become_a_function_that_interacts():

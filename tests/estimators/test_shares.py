@@ -123,7 +123,7 @@ def test_one_function_of_a_linear_model_in_closed_form():
     np.testing.assert_allclose(shares["low"], np.quantile(expected, 0.05, axis=0), atol=0.03)
 
 
-def test_kinds_add_up_their_terms_and_are_told_in_the_summary():
+def test_kinds_add_up_their_terms_and_are_in_the_summary():
     X, y = table_of(300)
     model = AdditiveGPRegressor(terms=TERMS[0]).fit(X, y)
     terms, kinds = variance_shares(model), variance_shares(model, by="kind")

@@ -335,7 +335,7 @@ def test_inputs_of_any_size_are_answered(order):
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_a_smoothing_that_float64_cannot_tell_from_none_is_refused(order):
+def test_a_smoothing_that_float64_cannot_distinguish_from_none_is_refused(order):
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 10, 50)
     y = np.sin(x) + 0.3 * rng.standard_normal(50)
@@ -348,7 +348,7 @@ def test_a_smoothing_that_float64_cannot_tell_from_none_is_refused(order):
     assert np.abs(model.predict(x) - y).max() < 1e-3
 
 
-def test_rows_without_noise_are_told_in_the_result():
+def test_rows_without_noise_are_reported_in_the_result():
     x = np.linspace(0, 1, 30)
     with pytest.warns(ConvergenceWarning, match="no noise"):
         model = SmoothingSpline().fit(x, 1 + 2 * x)

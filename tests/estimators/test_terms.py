@@ -395,7 +395,7 @@ def test_time_zones_are_kept():
         model.predict(X)
 
 
-def test_multipliers_that_say_nothing_are_left_out_and_codes_are_told():
+def test_multipliers_that_say_nothing_are_left_out_and_codes_are_reported():
     X = table().assign(none=0.0, ward=lambda t: (t["id"] % 3).astype(int))
     y = target(X)
     with pytest.warns(DataWarning, match="constant.*'x by none'"):

@@ -280,7 +280,7 @@ def test_strong_skewness_is_found_on_either_side():
         assert is_skewed(-1e-9 * draw)
 
 
-def test_a_signed_target_is_told_of_the_remedy_it_can_take():
+def test_a_signed_target_gets_the_remedy_it_can_take():
     X, _, y = rows(1000)
     y = y * np.exp(np.random.default_rng(2).standard_normal(1000))
     with pytest.warns(DataWarning, match='skewed.*: target_transform="yeo-johnson" models'):

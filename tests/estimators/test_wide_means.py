@@ -70,7 +70,7 @@ def test_far_from_the_rows_averages_stay_near_what_the_rows_have(name, draw):
     assert mean[0] == pytest.approx(2 * np.exp(f[0] + 0.5 * f_std[0] ** 2), rel=1e-3)
 
 
-def test_where_the_rows_tell_the_average_is_the_whole_one_and_nobody_warns():
+def test_where_rows_are_informative_the_average_is_the_whole_one_without_a_warning():
     rng = np.random.default_rng(1)
     X = rng.uniform(0, 1, (300, 1))
     model = GeneralizedAdditiveGP("poisson").fit(X, rng.poisson(np.exp(1 + X[:, 0])))

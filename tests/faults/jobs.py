@@ -67,7 +67,7 @@ def gated(folder, number):
 
 
 def table(gate, n_columns=3):
-    """Columns and a target in blocks, as dask arrays that are read anew in every pass."""
+    """Columns and a target in blocks, as dask arrays that are read again in every pass."""
     folder = gate.folder
 
     def block(number):

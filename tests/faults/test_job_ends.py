@@ -63,7 +63,7 @@ def test_a_task_ends_its_workers(own_cluster, running, kind):
     job.require_error(ClusterError, "has ended 1 workers", "out of memory", "memory_limit")
 
 
-def test_the_reason_is_told_whichever_task_is_waited_for(own_cluster, patience):
+def test_the_reason_is_reported_whichever_task_is_waited_for(own_cluster, patience):
     """The task that is given up need not be the one whose result comes next."""
     cluster = own_cluster(
         n_workers=1, scheduler_config={"distributed.scheduler.allowed-failures": 0}

@@ -1,7 +1,7 @@
 """Damage to stored models, and what must come of it: `python -m tests.golden.damage CASES SEED`.
 
 A store of today's format is refused by an error that names the file or the setting, or predicts
-what it did, bit for bit. A store that was damaged by someone who also made its digest anew is
+what it did, bit for bit. A store that was damaged by someone who also computed its digest again is
 refused by an error of the house, or loads; it never raises another error, and never takes long.
 """
 
@@ -131,7 +131,7 @@ def sealed(root, settings):
 
 
 def sealed_files(path):
-    """Make checksums of all files anew."""
+    """Compute the checksums of all files again."""
     root = path / ROOT
     document = json.loads(root.read_text())
     document["attributes"]["files"] = file_table(path)

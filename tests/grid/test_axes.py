@@ -95,7 +95,7 @@ def test_irregular_steps_are_not_equispaced():
     assert axis_of([3.0]).step is None
 
 
-def test_find_tells_neighbours_apart():
+def test_find_distinguishes_neighbours():
     axis = axis_of(np.array([34.01, 34.03, 34.05], dtype="f4"))
     assert np.array_equal(axis.find([34.03, 34.05, 34.031, 34.01, 99, -99]), [1, 2, -1, 0, -1, -1])
     assert np.array_equal(axis_of([7.0]).find([7.0, 8.0]), [0, -1])
@@ -257,7 +257,7 @@ def test_unusable_coordinates_are_refused(values, message):
         axis_of(np.asarray(values))
 
 
-def test_places_in_two_dims_are_told_what_can_be_done():
+def test_places_in_two_dims_get_advice():
     """Curvilinear grids, and stations with coordinates of their own."""
     da = xr.DataArray(np.zeros((2, 3)), dims=("y", "x"))
     curved = da.assign_coords(lat=(("y", "x"), np.ones((2, 3))), lon=(("y", "x"), np.ones((2, 3))))

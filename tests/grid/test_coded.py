@@ -140,7 +140,7 @@ def test_ranges_of_other_values_are_refused():
     assert Field.of(array(valid_range=[4.0, 3.0])).n_observed == 180
 
 
-# ---------------------------------------------------------------- codes nobody tells of
+# ---------------------------------------------------------------- undeclared codes
 
 
 @pytest.mark.parametrize("code", [-999.0, -9999.0, 9.969209968386869e36, 1e20, -32768.0, 255.0])

@@ -116,7 +116,7 @@ def test_draws_have_the_error_of_the_constant(name, monkeypatch):
     assert far.var() == pytest.approx(std**2, rel=0.3 if n == 200 else 0.15)
 
 
-def test_two_observations_tell_little():
+def test_two_observations_are_hardly_informative():
     posterior = GridGP().fit(xr.DataArray([2.0, 5.0], {"x": [0.0, 1.0]})).posterior()
     np.testing.assert_allclose(posterior["mean"], 3.5, atol=0.01)
     # The standard error of an average of two.

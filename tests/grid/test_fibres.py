@@ -192,7 +192,7 @@ def test_no_points_give_no_predictions():
         assert [part.shape for part in system.predict(points, y)] == [shape, shape]
 
 
-def test_fibres_without_signal_are_told_apart():
+def test_fibres_without_signal_are_distinguished():
     silent = {name: FibreSystem(*case)._silent.sum() for name, case in CASES.items()}
     assert silent.pop("fibres without signal") > 0
     assert not any(silent.values())

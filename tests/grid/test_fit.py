@@ -252,7 +252,7 @@ def test_noise_given_for_each_cell_is_kept(dense, monkeypatch):
     assert 1.0 < found.terms[0][0].lengthscale < 2.3
 
 
-def test_two_scales_are_told_apart():
+def test_two_scales_are_distinguished():
     short = (Matern32(0.3, 0.3), Matern52(0.3, 1.0))
     long = (Matern32(4.0, 2.0), Matern52(2.5, 1.0))
     y = drawn([long, short], noise=0.01)

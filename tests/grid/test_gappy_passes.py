@@ -75,7 +75,7 @@ def test_an_axis_stored_from_its_end_is_one_of_negated_points(tmp_path, y):
         np.testing.assert_allclose(out["mean"].values[:, ::-1], at_once(y)[0], atol=1e-6)
 
 
-def test_a_small_halo_is_told_and_the_domain_stays_empty(tmp_path, y):
+def test_a_small_halo_is_reported_and_the_domain_stays_empty(tmp_path, y):
     source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
     inside = ~np.isnan(y).all(axis=0, keepdims=True)
     report = gappy_posterior_to_store(
@@ -163,7 +163,7 @@ def test_tiles_of_land_alone_are_written_and_stay_empty(tmp_path, y):
         np.testing.assert_array_equal(np.isnan(out["mean"]), np.broadcast_to(~inside, SHAPE))
 
 
-def test_a_tile_that_does_not_converge_is_told(tmp_path, y):
+def test_a_tile_that_does_not_converge_is_reported(tmp_path, y):
     source = StoredField(put(tmp_path / "in.zarr", y), "v", gaps=True)
     model = Tiles(POINTS, TERMS, NOISE, (1, 1, 1), n_neighbours=2, tol=1e-12, max_iter=1, seed=0)
     with pytest.warns(ConvergenceWarning, match="tiles"):

@@ -174,7 +174,7 @@ def test_a_repeated_column_fills_the_other_and_may_not_differ():
         xr.testing.assert_allclose(fitted(other).posterior(), expected)
 
 
-def test_a_repeated_column_of_a_store_is_told(tmp_path):
+def test_a_repeated_column_of_a_store_is_reported(tmp_path):
     globe(np.arange(0, 361, 24)).to_dataset(name="t").to_zarr(tmp_path / "in", consolidated=False)
     twice = r"its first point at its end.*ds.isel\(lon=slice\(None, -1\)\)"
     with pytest.raises(DataError, match=twice):

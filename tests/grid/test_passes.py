@@ -417,7 +417,7 @@ def test_a_killed_process_is_taken_over_bit_for_bit(tmp_path):
     np.testing.assert_array_equal(read(out), read(tmp_path / "whole.zarr"))
 
 
-def test_what_a_lost_task_still_writes_does_not_keep_a_store_from_being_made_anew(tmp_path):
+def test_what_a_lost_task_still_writes_does_not_keep_a_store_from_being_made_again(tmp_path):
     """Its driver has failed, and the next one makes the store of that pass again."""
     source, _, _ = small(tmp_path)
     plan = SimpleNamespace(
@@ -443,7 +443,7 @@ def test_what_a_lost_task_still_writes_does_not_keep_a_store_from_being_made_ane
     assert zarr.open_array(str(place), mode="r").shape == (16, 16)
 
 
-def test_a_job_that_is_begun_anew_writes_where_none_of_an_earlier_one_does(tmp_path, monkeypatch):
+def test_a_job_that_begins_again_writes_where_none_of_an_earlier_one_does(tmp_path, monkeypatch):
     source, bases, memory = small(tmp_path)
     places = set()
     for _ in range(2):
@@ -517,7 +517,7 @@ def empty(chunk):
         ("cluster", flip_a_bit, "pass-2-variance"),
     ],
 )
-def test_a_damaged_chunk_is_told_of_and_computed_anew(
+def test_a_damaged_chunk_is_reported_and_computed_again(
     tmp_path, monkeypatch, request, store, harm, where
 ):
     source, bases, memory = small(tmp_path)

@@ -146,7 +146,7 @@ def test_lists_of_neighbours_are_merged_with_each_once():
 
 
 @pytest.mark.parametrize("long", [1, 10**6])
-def test_the_most_telling_candidates_are_taken_one_after_the_other(long, monkeypatch):
+def test_the_most_informative_candidates_are_taken_one_after_the_other(long, monkeypatch):
     monkeypatch.setattr(covariance, "LONG", long)
     points = [uneven(7, 0, 2), np.linspace(0, 1, 6)]
     terms = [(Matern32(0.7, 2.0), Matern52(0.6, 1.0)), (Matern12(0.2, 0.3), Matern32(0.2, 1.0))]

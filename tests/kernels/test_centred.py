@@ -59,7 +59,7 @@ def test_it_is_that_of_a_function_less_its_main_effects():
     for part, margin in zip(kernel.parts, kernel.margins, strict=True):
         points, shares = np.array(margin.points), np.array(margin.shares)
         prior = part.covariance(points)
-        # Conditioned on a mean of zero, as of a Gaussian vector.
+        # Conditioned on a mean of zero, as for a Gaussian vector.
         average = prior @ shares
         given_mean = prior - np.outer(average, average) / (shares @ average)
         factors.append(given_mean / (shares @ np.diag(given_mean)))

@@ -65,7 +65,7 @@ def test_parameters_derivatives_and_settings(kernel):
     assert REGISTRY[type(kernel).__name__] is type(kernel)
 
 
-def test_sums_and_products_join_and_tell_what_is_missing():
+def test_sums_and_products_join_and_report_what_is_missing():
     total = Matern12() + Matern32() + Matern52()
     assert len(total.parts) == 3
     assert total.missing == total.parameters

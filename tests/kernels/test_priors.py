@@ -152,7 +152,7 @@ def test_one_term_ends_at_the_largest_posterior(learner):
     assert kernel.priors == priors
 
 
-def test_several_terms_heed_theirs_and_the_model_is_kept(tmp_path):
+def test_several_terms_use_theirs_and_the_model_is_kept(tmp_path):
     X, y = table()
     terms = {"a": Matern52(priors={"lengthscale": LogNormal(0.3, 0.05)}), "b": SquaredExponential()}
     model = AdditiveGPRegressor(terms=terms).fit(X, y)

@@ -159,7 +159,7 @@ def prior_draw(name, n=300, seed=0, missing=0.0):
 
 @EITHER
 @pytest.mark.parametrize("name", ["logit", "poisson", "gamma", "student_t"])
-def test_fewer_nodes_change_the_evidence_by_about_what_is_told(name, alone):
+def test_fewer_nodes_change_the_evidence_by_about_what_is_reported(name, alone):
     given = prior_draw(name)
     errors = []
     for count in (8, 12, 20, 32, 60):
@@ -167,10 +167,10 @@ def test_fewer_nodes_change_the_evidence_by_about_what_is_told(name, alone):
         found = mode_of(model, given.kernels, tol=1e-9)
         tables = model.tables(found.linearised, model.at(found.values)[0])
         left = open_variances(tables, model.basis, given.kernels, 1.0)
-        told = 0.5 * sum(v * w.sum() for v, w in zip(left, tables.weights, strict=True))
+        reported = 0.5 * sum(v * w.sum() for v, w in zip(left, tables.weights, strict=True))
         errors.append(abs(found.evidence(alone=alone) - given.evidence(alone)))
-        # What is told is of the determinant; the mode moves too.
-        assert errors[-1] <= 1.5 * told + 1e-3
+        # The reported error is that of the determinant; the mode moves too.
+        assert errors[-1] <= 1.5 * reported + 1e-3
     assert errors[-1] < 0.02 < 0.2 < errors[0]
 
 

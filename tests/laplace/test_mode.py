@@ -326,7 +326,7 @@ def test_a_solution_that_rounding_spoils_is_not_called_converged():
         assert given.off_stationary(mode.solution.mean) < 1e-5
 
 
-def test_too_few_steps_are_told():
+def test_too_few_steps_are_reported():
     given = example("poisson", 100, points=None)
     mode = mode_of(given, newton_max_iter=1)
     assert not mode.converged

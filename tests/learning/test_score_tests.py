@@ -110,7 +110,7 @@ def test_the_only_term_is_tested_against_the_constant():
     assert kernel_test(score, kernel, known_noise=False).p_value < 1e-6
 
 
-def test_a_term_that_cannot_be_told_has_no_p_value():
+def test_a_term_that_cannot_be_tested_has_no_p_value():
     # One level in all rows: the constant takes all of it.
     table = RowTable(("g",), (LevelCells(np.zeros(1)),), np.zeros((1, 30), dtype=np.uint16))
     equations = RowEquations.of(table, np.random.default_rng(0).standard_normal(30))

@@ -1,4 +1,4 @@
-"""What a configuration asks for in vain is told before the first stage."""
+"""What a configuration asks for in vain is reported before the first stage."""
 
 import pandas as pd
 import pytest

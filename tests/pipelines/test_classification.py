@@ -262,7 +262,7 @@ def test_labels_are_treated_alike_wherever_the_rows_are(rows, tmp_path):
         ("years", 0.0, r"part-1\.parquet.*'years' is 0 in row 9; expected exposures above 0"),
     ],
 )
-def test_a_bad_count_of_a_stream_is_told_where_it_is(rows, tmp_path, column, value, message):
+def test_a_bad_count_of_a_stream_is_reported_where_it_is(rows, tmp_path, column, value, message):
     change(rows, 1, column, 9, value)
     with pytest.raises(DataError, match=message):
         run_chain(streamed(rows, "count", exposure="years"), tmp_path / "out")

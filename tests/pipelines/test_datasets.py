@@ -395,7 +395,7 @@ def test_shipped_labels_keep_their_names(name, loader, classes):
         ([True, False], [False, True]),
     ],
 )
-def test_a_table_of_labels_is_loaded_and_incomplete_rows_are_told(
+def test_a_table_of_labels_is_loaded_and_incomplete_rows_are_reported(
     table, tmp_path, suffix, labels, classes
 ):
     outcome = pd.Series(np.tile(labels, 25), dtype=object)
@@ -547,7 +547,7 @@ def test_a_set_with_its_own_exposure_takes_no_other():
         ),
     ],
 )
-def test_a_set_for_another_task_is_told(loader, name, message):
+def test_a_set_for_another_task_is_reported(loader, name, message):
     with pytest.raises(DataError, match=message):
         loader(name)
 

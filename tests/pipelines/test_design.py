@@ -55,13 +55,13 @@ def test_levels_beyond_the_limits_share_what_is_left():
     assert is_code.tolist() == [False, True, False, False, False]
     np.testing.assert_array_equal(numbers[:400, 1], np.minimum(np.arange(400), MOST_CATEGORIES))
     assert np.isnan(numbers[400:, 1]).all()
-    (about_levels, about_dates) = design.told()
+    (about_levels, about_dates) = design.descriptions()
     assert f"the other {400 - MOST_INDICATORS} of 400 levels" in about_levels
     assert f"{MOST_CATEGORIES} levels and one for the others" in about_levels
     assert about_dates == "day: days since 1970-01-01, day of year, weekday"
 
 
-def test_names_that_clash_are_told():
+def test_names_that_clash_are_reported():
     frame = frame_of().rename(columns={"x": "site=ash"})
     design = Design(["site=ash", "site"], {"site": SITES}, {})
     with pytest.raises(

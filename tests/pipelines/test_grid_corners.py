@@ -73,7 +73,7 @@ def test_slopes_are_those_of_the_large_sizes():
     assert slopes_of(timings[:1]) == {}
 
 
-def test_the_report_and_the_picture_tell_both_methods():
+def test_the_report_and_the_picture_show_both_methods():
     timings = [Timing(OURS, d, 2**d, 1e-9 * 2.0**d, -1.0) for d in (8, 16, 18)]
     timings.append(Timing(FULL, 8, 256, 0.02, -1.0))
     slopes = slopes_of(timings)

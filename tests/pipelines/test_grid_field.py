@@ -155,7 +155,7 @@ def test_the_saved_model_predicts_again(results):
         (["--at", ","], "--at takes times"),
     ],
 )
-def test_bad_options_are_told_in_a_line(tmp_path, options, message):
+def test_bad_options_are_reported_in_a_line(tmp_path, options, message):
     done = invoke("field", "--out", tmp_path / "out", *options)
     assert done.exit_code == 1
     assert message in done.output

@@ -191,7 +191,7 @@ def test_the_command_writes_everything(tmp_path):
         (["--image", "nothing"], "or a file; got 'nothing'"),
     ],
 )
-def test_bad_options_are_told_in_a_line(tmp_path, options, message):
+def test_bad_options_are_reported_in_a_line(tmp_path, options, message):
     done = invoke("image", "--out", tmp_path / "out", *options)
     assert done.exit_code == 1
     assert message in done.output

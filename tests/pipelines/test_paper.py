@@ -375,7 +375,7 @@ def invoke(*arguments):
 
 
 def run_here(asked, module, limit_seconds=None, threads=None):
-    """Run a cell in this process: importing everything anew takes seconds."""
+    """Run a cell in this process: importing everything again takes seconds."""
     request = json.loads(asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cell.json, "load", lambda _: request)

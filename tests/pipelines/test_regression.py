@@ -72,7 +72,7 @@ def test_every_file_is_there_and_nothing_else(synth8d):
     assert "AdditiveGPRegressor: 300 rows, 8 terms" in (synth8d / "summary.txt").read_text()
 
 
-def test_the_report_tells_of_data_model_cost_and_versions(synth8d):
+def test_the_report_shows_data_model_cost_and_versions(synth8d):
     report = report_of(synth8d)
     columns = [f"x{j}" for j in range(1, 9)]
     assert report["data"] == {

@@ -106,7 +106,7 @@ def report_of(out):
 
 
 def runs_of(root, config):
-    """What tells one run of a stage from another."""
+    """What distinguishes one run of a stage from another."""
     return {step.name: manifest_of(root / step.place)["run"] for step in plan_of(config)}
 
 
@@ -175,7 +175,7 @@ def test_shipped_configurations_are_whole(path):
         (("encode", "codes"), "encode: expected keys with values, got 'codes'"),
     ],
 )
-def test_a_mistake_is_told_with_its_key(change, message):
+def test_a_mistake_is_reported_with_its_key(change, message):
     with pytest.raises(ParameterError) as caught:
         config_of(change)
     assert str(caught.value).startswith("test: ")
@@ -207,14 +207,14 @@ def test_a_mistake_is_told_with_its_key(change, message):
         ),
     ],
 )
-def test_an_option_that_does_not_apply_is_told(task, scoring, message):
+def test_an_option_that_does_not_apply_is_reported(task, scoring, message):
     document = {"task": task, "load": {"data": "x"}, "models": {"a": {"scoring": scoring}}}
     with pytest.raises(ParameterError) as caught:
         validated(document, "test")
     assert message in str(caught.value)
 
 
-def test_stages_and_columns_that_do_not_apply_are_told():
+def test_stages_and_columns_that_do_not_apply_are_reported():
     document = {
         "task": "classification",
         "load": {"data": "x"},
@@ -228,12 +228,12 @@ def test_stages_and_columns_that_do_not_apply_are_told():
         validated(document, "test")
 
 
-def test_several_mistakes_are_told_together():
+def test_several_mistakes_are_reported_together():
     with pytest.raises(ParameterError, match=r"load\.n: .*; models\.plain\.additive\.solver: "):
         config_of(("load.n", 0), ("models.plain.additive.solver", "lu"))
 
 
-def test_a_missing_section_is_told():
+def test_a_missing_section_is_reported():
     with pytest.raises(ParameterError, match="load: is required and missing"):
         validated({"models": {"a": {"additive": {}}}}, "test")
 
@@ -246,7 +246,7 @@ def test_a_missing_section_is_told():
         ("trees", "counts", "there are no baselines for counts"),
     ],
 )
-def test_an_unknown_baseline_is_told_before_anything_runs(name, task, message):
+def test_an_unknown_baseline_is_reported_before_anything_runs(name, task, message):
     document = {"task": task, "load": {"data": "x"}, "models": {"a": {"baseline": name}}}
     with pytest.raises(ParameterError, match=r"models\.a\.baseline: .*" + message):
         plan_of(validated(document, "test"))
@@ -295,7 +295,7 @@ def test_local_scoring_has_interactions(task, wanted):
         ("", "expected keys such as load and models, got nothing"),
     ],
 )
-def test_what_is_no_configuration_is_told(tmp_path, text, message):
+def test_what_is_no_configuration_is_reported(tmp_path, text, message):
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ParameterError, match=message):
@@ -303,7 +303,7 @@ def test_what_is_no_configuration_is_told(tmp_path, text, message):
 
 
 @pytest.mark.parametrize("change", ["load.n", "=3", "load..n=3", "load.data.n=3"])
-def test_a_change_that_cannot_be_made_is_told(tmp_path, change):
+def test_a_change_that_cannot_be_made_is_reported(tmp_path, change):
     with pytest.raises(ParameterError, match="--set"):
         read(written(tmp_path / "mine.yaml"), [change])
 
@@ -725,7 +725,7 @@ def test_a_large_file_streams(parts, tmp_path, monkeypatch):
     assert report["data"]["n_test"] == pytest.approx(1000, abs=120)
 
 
-def test_what_does_not_fit_a_table_on_disk_is_told(parts, tmp_path):
+def test_what_does_not_fit_a_table_on_disk_is_reported(parts, tmp_path):
     base = {
         "load": {"data": str(parts), "target": "y"},
         "models": {"additive": {"additive": {}}},

@@ -258,7 +258,7 @@ class Probed:
     sleep: float = 1.0
 
     @property
-    def told(self):
+    def description(self):
         return f"probe {self.n}"
 
     @property
@@ -309,7 +309,7 @@ def test_runs_side_by_side_are_ended_with_their_caller(probe, tmp_path, monkeypa
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["0.json"]
 
 
-def test_a_run_that_fails_is_told_and_not_kept(tmp_path, monkeypatch):
+def test_a_run_that_fails_is_reported_and_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(
         running, "run_apart", lambda text, _: -9 if json.loads(text)["settings"]["n"] == 30 else 1
     )
@@ -371,9 +371,9 @@ def test_scores_of_the_truth_are_perfect():
     assert without["rmse_f"] == pytest.approx(0.1)
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux reports it")
 def test_memory_is_the_program_s_own():
-    """A small program started from a large one: getrusage would tell the size of the large one."""
+    """Of a small program started from a large one, where getrusage reports the large one."""
     ballast = np.ones(30_000_000)  # 240 MB
     code = "print(open('/proc/self/status').read())"
     text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

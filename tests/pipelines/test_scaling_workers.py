@@ -123,7 +123,7 @@ def test_no_cost_is_negative():
     assert all(value >= 0 for value in asdict(fit_costs(odd)).values())
 
 
-def test_errors_tell_how_far_predictions_are_off():
+def test_errors_say_how_far_predictions_are_off():
     exact = Fitted.of(CELLS)
     value, error = exact.predict(10**9, 100)
     assert value == pytest.approx(TRUTH.wall(10**9, 100), rel=1e-6)
@@ -141,7 +141,7 @@ def test_errors_tell_how_far_predictions_are_off():
     assert 0 < np.sqrt(np.mean(np.square(off))) < 1.5
 
 
-def test_sizes_that_do_not_tell_costs_apart_are_refused():
+def test_sizes_that_do_not_distinguish_costs_are_refused():
     with pytest.raises(ParameterError, match="different numbers of blocks of 524,288 rows"):
         fit_costs([measured(n, 1) for n in (1000, 2000, 3000)])
     with pytest.raises(ParameterError, match="at least 3 fits"):
@@ -281,7 +281,7 @@ def test_speedup_and_efficiency_are_against_the_fewest_workers():
     assert modelled(TRUTH, CELLS[0]) == CELLS[0]["spent"]["wall"]
 
 
-def test_a_fit_that_fails_is_told_and_no_model_is_fitted(monkeypatch, tmp_path):
+def test_a_fit_that_fails_is_reported_and_no_model_is_fitted(monkeypatch, tmp_path):
     monkeypatch.setattr(running, "run_apart", lambda text, module: 1)
     result = CliRunner().invoke(app, [*arguments(), "--out", str(tmp_path / "out")])
     assert result.exit_code == 1

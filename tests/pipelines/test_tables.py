@@ -149,7 +149,7 @@ def test_methods_of_others_on_a_table(name, folder):
 
 
 def run_here(asked, module, limit_seconds=None):
-    """Run a cell in this process: importing everything anew takes seconds."""
+    """Run a cell in this process: importing everything again takes seconds."""
     request = json.loads(asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cell.json, "load", lambda _: request)
@@ -210,7 +210,7 @@ def test_what_cannot_be_run_is_refused(folder, tmp_path):
     assert "holds the data of no job" in " ".join(result.output.split())
 
 
-def test_a_cell_that_takes_too_long_is_ended_and_told(folder, tmp_path):
+def test_a_cell_that_takes_too_long_is_ended_and_reported(folder, tmp_path):
     result = invoke(
         "--data-dir", folder, "--out", tmp_path / "out", "--only", "kin40k",
         "--models", "ridge", "--minutes", "0.001",

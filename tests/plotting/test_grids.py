@@ -92,7 +92,7 @@ def test_cells_without_a_value_are_blank():
         assert value_at(ax, 10.0, 50.0) is np.ma.masked
 
 
-def test_land_is_told_from_what_was_not_observed():
+def test_land_is_distinguished_from_what_was_not_observed():
     both = posterior().isel(time=0)
     land = (both.lat == 50) & (both.lon == 10)
     cloud = (both.lat == 60) & (both.lon >= 10)
@@ -264,7 +264,7 @@ def test_lines_at_chosen_places_share_a_scale():
         (lambda p: plot_field(p * np.nan), DataError, "every cell of the slices is empty"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_drawn_is_told(call, error, message):
+def test_what_cannot_be_drawn_is_reported(call, error, message):
     if error is None:
         call(posterior())
         return

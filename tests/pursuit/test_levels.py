@@ -206,7 +206,7 @@ def test_constant_columns_are_left_out():
 
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("value", [0.0, 3.5, -1e20])
-def test_a_constant_target_is_told(value):
+def test_a_constant_target_is_reported(value):
     X, _, _ = table(100)
     with pytest.warns(DataWarning, match="target is constant"):
         found = prepared_from(X, np.full(100, value))

@@ -169,7 +169,7 @@ def test_hyperparameters_of_a_draw_are_found():
     found = learned.metric
     assert learned.converged
     assert found.noise_variance == pytest.approx(0.02, rel=0.35)
-    # Its lengthscales and variance by what they say near by, which neighbours tell.
+    # Neighbours only determine lengthscales and variance by their effect at short distances.
     ratio = found.lengthscales / true.lengthscales
     assert ratio[1] / ratio[0] == pytest.approx(1, abs=0.35)
     assert found.lengthscales[2] > 4

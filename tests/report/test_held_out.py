@@ -92,7 +92,7 @@ def test_intervals_of_varying_noise_and_of_transforms_hold_as_often_as_predict_i
             assert coverage[level] == pytest.approx(share, abs=6e-4)
 
 
-def test_intervals_that_are_too_narrow_or_too_wide_are_told_of():
+def test_intervals_that_are_too_narrow_or_too_wide_are_reported():
     random = np.random.default_rng(8)
     X = pd.DataFrame({"a": random.uniform(-2, 2, 600)})
     y = np.sin(X["a"]).to_numpy() + 0.3 * random.standard_normal(600)

@@ -1,4 +1,4 @@
-"""Numbers that seem to stand for a missing value are told; levels, caps and zeros are not."""
+"""Numbers that seem to stand for a missing value are reported; levels, caps and zeros are not."""
 
 import warnings
 
@@ -78,7 +78,7 @@ def test_levels_caps_and_zeros_are_no_codes(case):
 
 
 @pytest.mark.parametrize("bins", [None, 64])
-def test_a_fit_tells_of_codes_and_what_to_do(bins):
+def test_a_fit_warns_of_codes_and_says_what_to_do(bins):
     X = pd.DataFrame({"a": CODED["-999"][0], "b": UNIFORM[::-1]})
     model = AdditiveGPRegressor(Matern52(0.3, 1.0), noise_variance=0.1, learner=None, bins=bins)
     message = (
@@ -147,7 +147,7 @@ def test_bins_see_codes_of_every_block(monkeypatch):
     ],
     ids=["pursuit", "counts", "counts in bins"],
 )
-def test_models_of_every_kind_tell_of_codes(model, what):
+def test_models_of_every_kind_warn_of_codes(model, what):
     X = pd.DataFrame({"a": RNG.uniform(0, 1, 400), "b": RNG.uniform(0, 1, 400)})
     y = RNG.poisson(3.0, 400).astype(float)
     if what == "input column 'a'":

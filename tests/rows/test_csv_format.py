@@ -55,7 +55,7 @@ SEEMS = {
 
 @pytest.mark.parametrize("case", SEEMS)
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_file_that_seems_to_be_written_otherwise_is_told(tmp_path, case, zipped):
+def test_a_file_that_seems_to_be_written_otherwise_is_reported(tmp_path, case, zipped):
     content, message = SEEMS[case]
     content = content.encode() if isinstance(content, str) else content
     path = tmp_path / ("t.csv.gz" if zipped else "t.csv")
@@ -67,7 +67,7 @@ def test_a_file_that_seems_to_be_written_otherwise_is_told(tmp_path, case, zippe
             collected(source_of(place, "y"))
 
 
-def test_what_was_said_wrongly_is_told(tmp_path):
+def test_a_wrong_format_is_reported(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("a,y\n1,2\n")
     with pytest.raises(DataError, match="seems to be separated by ','"):

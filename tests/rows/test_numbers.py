@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_number_is_told_with_its_type_and_count(case):
+def test_what_is_no_number_is_reported_with_its_type_and_count(case):
     values, message = REFUSED[case]
     with pytest.raises(DataError, match=message):
         numbers_of("input column 'a'", values)

@@ -191,7 +191,7 @@ def test_row_labels_that_pandas_stored_are_columns_or_nothing(tmp_path):
 
 def test_numbers_of_a_csv_file_need_not_look_alike(tmp_path, monkeypatch):
     monkeypatch.setattr(parts, "CSV_BYTES", 4000)
-    n = 300_000  # more than Arrow looks at to tell the types
+    n = 300_000  # more than Arrow looks at to infer the types
     table = pd.DataFrame({"a": np.r_[np.arange(n), 0.5], "y": np.r_[np.zeros(n), 1.5]})
     table.astype({"a": object}).to_csv(tmp_path / "t.csv", index=False)
     require_same(collected(source_of(tmp_path / "t.csv", "y")), table, ["a"], weight=None)
@@ -468,7 +468,7 @@ def test_input_and_target_at_once(tmp_path):
 # ---------------------------------------------------------------- dask in, dask out
 
 
-def test_kinds_are_told_apart():
+def test_kinds_are_distinguished():
     assert is_lazy(da.zeros(3))
     assert is_lazy(frame_in(example(), []))
     assert not is_lazy(example())

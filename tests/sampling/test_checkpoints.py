@@ -37,7 +37,7 @@ def interrupted(monkeypatch, path, at, **parameters):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(sampling, "_told", stop)
+        patch.setattr(sampling, "_show_progress", stop)
         with pytest.raises(KeyboardInterrupt):
             fitted(path, **parameters)
 
@@ -48,10 +48,10 @@ def test_an_interrupted_fit_goes_on_as_if_it_had_not_been(monkeypatch, tmp_path,
     whole = fitted(method=method)
     path = tmp_path / "chains.zarr"
     interrupted(monkeypatch, path, at, method=method)
-    told = []
-    monkeypatch.setattr(sampling, "_told", lambda bar, done, sweeps: told.append(sweeps))
+    shown = []
+    monkeypatch.setattr(sampling, "_show_progress", lambda bar, done, sweeps: shown.append(sweeps))
     again = fitted(path, method=method)
-    assert at <= told[0] < 14  # it did not begin anew
+    assert at <= shown[0] < 14  # it did not start from the beginning
     assert again.draws_.identical(whole.draws_)
     np.testing.assert_array_equal(again.predict(rows()[0]), whole.predict(rows()[0]))
 

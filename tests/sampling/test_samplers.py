@@ -17,7 +17,7 @@ from dsgp.rows.table import RowTable
 from dsgp.sampling.chains import collapsed, gibbs
 from dsgp.sampling.collapsed import CollapsedChain, NodeEvidence
 from dsgp.sampling.diagnostics import effective_sample_size
-from dsgp.sampling.gibbs import GibbsChain, Told
+from dsgp.sampling.gibbs import GibbsChain, PartialResidual
 from dsgp.sampling.parameters import HyperModel
 from dsgp.sampling.plain import PlainGibbsChain
 from dsgp.terms import Axis
@@ -128,7 +128,7 @@ def test_functions_are_drawn_from_their_dense_conditional():
     mean = covariance @ (design.T @ (weight * left / noise))
     equations = model.equations
     information = Z.T @ (weight * left)
-    told = Told(
+    residual = PartialResidual(
         information,
         equations.layout.part(equations.weight, 0),
         equations.layout.part(equations.ones, 0),
@@ -136,7 +136,7 @@ def test_functions_are_drawn_from_their_dense_conditional():
     )
     drawn = []
     for _ in range(4000):
-        f = chain._draw_function(0, table.cells[0], told)
+        f = chain._draw_function(0, table.cells[0], residual)
         drawn.append([chain.constant, *f])
     drawn = np.array(drawn)
     stds = np.sqrt(np.diag(covariance))
@@ -149,8 +149,8 @@ def test_functions_are_drawn_from_their_dense_conditional():
 # ---------------------------------------------------------------- invariance
 
 
-def told(theta, y):
-    # Not the level of y: with the functions it moves too slowly to be told anything of.
+def statistics_of(theta, y):
+    # Not the level of y: it moves too slowly with the functions for a test of its mean.
     return [*theta, *theta**2, math.log(y.var()), y[1] - y[2]]
 
 
@@ -174,7 +174,7 @@ def test_chains_leave_the_joint_distribution_as_it_is(method):
     simulated = []
     for _ in range(4000):
         theta = prior_draw(model, random)
-        simulated.append(told(theta, targets(model, theta, table, weight, random)))
+        simulated.append(statistics_of(theta, targets(model, theta, table, weight, random)))
     theta = prior_draw(model, random)
     y = targets(model, theta, table, weight, random)
     kind = PlainGibbsChain if method == "plain-gibbs" else GibbsChain
@@ -197,7 +197,7 @@ def test_chains_leave_the_joint_distribution_as_it_is(method):
             chain.value = chain.evidence.log_density(chain.theta)
             chain.sweep()
             y = targets(model, chain.theta, table, weight, random)
-        succeeding.append(told(chain.theta, y))
+        succeeding.append(statistics_of(chain.theta, y))
     assert np.abs(scores(simulated, succeeding)).max() < 4
 
 

@@ -294,7 +294,9 @@ def test_subsets_bins_and_nodes(name):
     assert not shift.bias.any()
     assert shift.noise == pytest.approx(0, abs=1e-12)
     assert shift.rest == pytest.approx(0, abs=1e-12)
-    np.testing.assert_allclose(cells.left_open(kernel, np.zeros(len(cells))), 0.0, atol=1e-12)
+    np.testing.assert_allclose(
+        cells.variance_within_bins(kernel, np.zeros(len(cells))), 0.0, atol=1e-12
+    )
     if cells.is_diagonal:
         np.testing.assert_array_equal(prior, kernel.std**2 * np.eye(len(cells)))
 

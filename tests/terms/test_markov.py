@@ -205,7 +205,7 @@ def test_a_table_of_times_has_a_wave_and_a_trend(tmp_path):
     assert np.abs(draws.mean(axis=0) - found[0]).max() < 0.1 * np.max(found[1]) + 0.05
 
 
-def test_a_form_that_is_cut_by_more_than_was_accepted_is_told_of():
+def test_a_form_that_is_cut_by_more_than_was_accepted_is_reported():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"t": rng.uniform(0, 3, 200)})
     kernel = Periodic(1.0, 0.002, 1.0, fixed=("lengthscale", "variance"), error=1e-3)

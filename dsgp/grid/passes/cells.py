@@ -38,7 +38,7 @@ def axes_on_disk(whole: StoredField, units: Any) -> tuple[GridAxis, ...]:
 
 
 def cells_with_values(source: StoredField, axes: Sequence[GridAxis]) -> tuple[Any, int]:
-    """Say which cells of a stored field have a value at any time, in its order; count values.
+    """Return which cells of a stored field have a value at any time, in its order, and how many.
 
     Raises and warns where numbers stand for missing values, as ``Field.of`` does.
     """
@@ -58,7 +58,7 @@ def cells_with_values(source: StoredField, axes: Sequence[GridAxis]) -> tuple[An
 
 
 def domain_on_disk(choice: str | None, ever: Any, axes: Sequence[GridAxis]) -> Any:
-    """Return the cells to be given, in the order of the store; None: all."""
+    """Return the cells to output, in the order of the store; None: all."""
     observed = choice == "observed" or several_steps([len(axis) for axis in axes], axes)
     if choice is None or (choice == "observed" and not times_of(axes)):
         return None

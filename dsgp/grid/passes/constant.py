@@ -14,9 +14,9 @@ from dsgp.grid.products import kron_mvprod
 
 Floats = NDArray[np.float64]
 
-# Numbers of the eigenbasis by which a constant is written: most of an axis' vectors, being waves,
-# have next to nothing of it. Vectors with less of its square than the least share are left out, or
-# with less than it takes to hold at most so many numbers.
+# Limits of the numbers of the eigenbasis by which a constant is expressed. Most eigenvectors of an
+# axis are waves, in which it has next to no share: they are left out if the share of its square is
+# below the first number, or so that at most as many numbers as the second are left.
 _LEAST_SHARE, _MOST = 1e-12, 2**21
 
 

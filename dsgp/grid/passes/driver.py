@@ -253,7 +253,7 @@ def gappy_posterior_to_store(
 
 @dataclass(frozen=True)
 class _Order:
-    """What is to be computed, before it is planned."""
+    """The request for a result, before it is planned."""
 
     source: StoredField
     inputs: tuple[list[NDArray[np.float64]], list[NDArray[np.float64]], NDArray[np.float64]]
@@ -294,7 +294,7 @@ def _carry_out(
 def _carry_out_alone(
     order: _Order, out: Path, folder: Path, memory: float | None, resume: bool
 ) -> PassesReport:
-    """Do the work of a job in its folder, in which no other process is."""
+    """Do the work of a job in its folder, which no other process uses."""
     source = order.source
     client = active_client()
     if memory is None:
@@ -325,7 +325,7 @@ def _carry_out_alone(
         progress("posterior", total=manifest.plan.n_tasks - n_resumed) as bar,
     ):
         for p in range(len(manifest.plan.passes)):
-            # Passes but the first read what lies in the folder, unless there are tiles.
+            # Passes after the first one read from the folder, unless there are tiles.
             seen = fingerprint["source"] if p == 0 or order.tiles is not None else None
             with _unchanged(source, seen):
                 run_pass(client, job, manifest, p, bar)
@@ -344,7 +344,7 @@ def _carry_out_alone(
 
 @contextmanager
 def _unchanged(source: StoredField, seen: dict[str, Any] | None) -> Iterator[None]:
-    """Raise if the field changes in the block, also where what is half-written is an error."""
+    """Raise if the field changes during the block, also if a half-written chunk is an error."""
     try:
         yield
     except DataError:
@@ -356,16 +356,16 @@ def _unchanged(source: StoredField, seen: dict[str, Any] | None) -> Iterator[Non
 
 
 def _largest_residual(folder: Path) -> float:
-    """Return that of the tiles that did not converge; 0 if all did."""
-    told = [json.loads(file.read_text()) for file in folder.glob(f"{tasks.UNCONVERGED}*.json")]
-    if told:
+    """Return the largest residual of tiles that did not converge; 0 if all did."""
+    residuals = [json.loads(file.read_text()) for file in folder.glob(f"{tasks.UNCONVERGED}*.json")]
+    if residuals:
         warnings.warn(
-            f"in {len(told)} tiles conjugate gradients stopped at relative residuals of up to "
-            f"{max(told):.2g}, above the tolerance; allow more iterations (max_iter=)",
+            f"in {len(residuals)} tiles conjugate gradients stopped at relative residuals of up to "
+            f"{max(residuals):.2g}, above the tolerance; allow more iterations (max_iter=)",
             ConvergenceWarning,
             stacklevel=4,
         )
-    return max(told, default=0.0)
+    return max(residuals, default=0.0)
 
 
 def _require_dtypes(**dtypes: str) -> None:

@@ -1,7 +1,7 @@
-"""A field with gaps on disk, tile by tile: each with a halo of neighbours, as if that were all.
+"""A field with gaps on disk, tile by tile, each given only the cells in it and a halo around it.
 
-An approximation, named "tiles": what lies beyond the halo is not seen. How much that changes is
-measured on one tile, which is computed again with twice the halo.
+An approximation, named "tiles": cells beyond the halo are ignored. Its error is measured on one
+tile, which is computed again with twice the halo.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from dsgp.grid.passes.source import Layout, StoredField
 from dsgp.kernels import Periodic, Stationary
 
 _MIB = 2.0**20
-# Bytes a cell of a tile and its halo takes: the neighbours and coefficients of an observed one, and
-# the arrays of a solve.
+# Memory per cell of a tile and its halo: neighbours and coefficients of an observed cell, and the
+# arrays of a solve.
 _CELL_BYTES, _NEIGHBOUR_BYTES = 120, 12
-# Cells of a tile without its halo, where memory allows: more are no faster.
+# Cells of a tile without its halo, where memory allows: larger tiles are no faster.
 _TILE_CELLS = 2**19
-# A halo reaches over so many of the longest lengthscales, and over so many cells at most.
+# Width of a halo in the longest lengthscales, and its largest width in cells.
 _REACH, _MOST = 1.0, 24
 
 
@@ -73,7 +73,7 @@ class Tiles:
         prior_mean : float
         chain : "mean" or "variance"
         halo : int
-            How many halos wide the surroundings are.
+            Width of the surroundings, in halos.
 
         Returns
         -------
@@ -145,9 +145,9 @@ def _widened(
 def halo_of(
     points: Sequence[NDArray[np.float64]], terms: Sequence[Sequence[Stationary]]
 ) -> tuple[int, ...]:
-    """Choose how many cells around a tile are seen with it, along each axis.
+    """Choose how many cells around a tile are used with it, along each axis.
 
-    An axis with a periodic kernel is seen whole: what is far along it may be near.
+    An axis with a periodic kernel is used as a whole: its ends are near each other.
     """
     out = []
     for d, axis_points in enumerate(points):
@@ -165,7 +165,7 @@ def plan_tiles(
 ) -> Plan:
     """Choose tiles: whole chunks, as near to cubes as the memory allows.
 
-    An axis that is seen whole anyhow is not cut.
+    An axis that is used as a whole is not cut.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def plan_tiles(
             "field in smaller chunks"
         )
     while True:
-        # The axis on which the halo weighs most, among those that can still grow.
+        # The axis along which the halo is largest, among those along which the tile can still grow.
         order = sorted(
             (d for d in range(len(shape)) if block[d] < shape[d]),
             key=lambda d: block[d] / (halo[d] + 1),

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# Results of a block of this size wait beside the array until its place is free.
+# Results of a block of this size wait beside the array until their place is free.
 BLOCK_BYTES = 2**23
-# Fewer columns than these make a slow product; rows of the transposed block make a fast one.
+# A product with fewer columns than this is slow; with the block transposed, it has fast rows
+# instead.
 _FEW = 64
 
 
@@ -97,7 +98,7 @@ def _outer(vectors: Sequence[Floats]) -> Floats:
 
 def _view(x: Floats, shape: tuple[int, ...]) -> Floats:
     view = x.view()
-    view.shape = shape  # unlike reshape it never copies
+    view.shape = shape  # unlike reshape, this never copies
     return view
 
 

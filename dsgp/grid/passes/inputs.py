@@ -42,7 +42,7 @@ def checked(
             )
         if not (np.isfinite(columns).all() and np.isfinite(numbers).all() and numbers.min() >= 0):
             raise DataError(f"the basis of dim {dim!r} must be finite and its values at least 0")
-        # A field stored from the other end is one whose eigenvectors are.
+        # For an axis that is stored in descending order, the eigenvectors are reversed.
         vectors.append(np.ascontiguousarray(columns[::-1] if flip else columns))
         values.append(numbers)
     prior = np.asarray(mean, dtype=np.float64)

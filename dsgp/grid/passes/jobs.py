@@ -1,4 +1,4 @@
-"""The work folder of a job beside its output: begun, found again after an interruption, checked."""
+"""The work folder of a job beside its output: made, checked, and resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def begun(
         results.create(manifest.work / RESULT, source, plan, labels)
     except OSError as error:
         raise StorageError(f"cannot write in {str(folder)!r}: {error}") from error
-    manifest.save()  # last: a folder with a manifest has everything
+    manifest.save()  # last, because a folder with a manifest is complete
     return manifest
 
 
@@ -92,7 +92,7 @@ def resumed(
 
 
 def forget_what_is_gone(job: Job, manifest: Manifest) -> None:
-    """Let tasks be run again whose results are wanted and no longer there."""
+    """Mark tasks as not done if their results are needed and no longer there."""
     plan = job.plan
     last = len(plan.passes) - 1
     for p in range(last, -1, -1):

@@ -1,4 +1,4 @@
-"""What is finished: a small JSON file in the work folder, replaced as a whole.
+"""The manifest of finished tasks: a small JSON file in the work folder, replaced as a whole.
 
 It holds the plan, so that a job is resumed as it was begun, and what identifies the job.
 """
@@ -17,7 +17,7 @@ from dsgp.places import replace_text
 
 _FORMAT = 2
 _NAME = "manifest.json"
-_EVERY = 1.0  # seconds: flushing a file to a busy disk takes a part of that
+_EVERY = 1.0  # seconds: flushing a file to a busy disk takes a fraction of that
 
 
 @dataclass
@@ -29,11 +29,11 @@ class Manifest:
     folder : Path
         Where it lies.
     fingerprint : dict
-        Of what must be the same when the job is resumed; JSON.
+        What must be the same when the job is resumed; JSON.
     plan : Plan
     name : str
-        Of the folder in it where tasks read and write: another one for every job that is begun, so
-        that what a cluster still runs for a driver that is gone does not write among its results.
+        Name of the subfolder where tasks read and write. It is new for every job that begins, so
+        that tasks of an earlier driver, which a cluster may still run, do not write into it.
     done : dict
         Finished regions of each pass: (pass, "mean" or "variance") to their indices.
     """
@@ -52,21 +52,21 @@ class Manifest:
 
     @property
     def work(self) -> Path:
-        """Where tasks read and write."""
+        """Folder where tasks read and write."""
         return self.folder / self.name
 
     @property
     def n_done(self) -> int:
-        """Finished tasks."""
+        """Number of finished tasks."""
         return sum(map(len, self.done.values()))
 
     def finished(self, p: int) -> bool:
-        """Whether a whole pass is."""
+        """Whether a whole pass is finished."""
         count = self.plan.n_regions(p)
         return all(len(self.done[p, chain]) == count for chain in self.plan.passes[p].chains)
 
     def save_now_and_then(self) -> None:
-        """Write it unless that was a moment ago: little is lost with a killed process."""
+        """Write it unless it was just written: a killed process loses little."""
         if time.monotonic() - self._saved > _EVERY:
             self.save()
 

@@ -1,8 +1,8 @@
-"""What passes over a field do, known before they start: regions, chunks, bytes.
+"""The plan of the passes over a field, made before they start: regions, chunks, bytes.
 
 Axes are put into groups. A pass rotates the axes of one group, which are whole in each of its
 regions; the others are cut. Groups 1 … k-1 are rotated forth, group k forth and back, and groups
-k-1 … 1 back: 2k-1 passes. Which ones are best is for `planning` to say.
+k-1 … 1 back: 2k-1 passes. `planning` chooses the best ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Pass:
 
     axes: tuple[int, ...]
     block: tuple[int, ...]
-    chains: tuple[str, ...]  # what it computes: the mean, or the mean and the variance
+    chains: tuple[str, ...]  # its results: the mean, or the mean and the variance
 
 
 @dataclass(frozen=True)

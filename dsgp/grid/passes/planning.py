@@ -19,23 +19,24 @@ from dsgp.grid.passes.plan import MEAN, VARIANCE, Pass, Plan
 from dsgp.grid.passes.source import PIECE_BYTES, Layout
 
 _MIB = 2.0**20
-# A region of this size keeps a core busy for seconds; a larger one gains nothing …
+# A region of this size occupies a core for seconds; a larger one gains nothing …
 REGION_BYTES = 2**28
-# … unless chunks are small: reading or writing one more costs as much as these bytes.
+# … unless chunks are small: reading or writing one more costs as much as this many bytes.
 CHUNK_BYTES = 2**24
 SMALL_CHUNK_BYTES = 2**22
 _CHUNK_COST = 2**20
-_RUN_COST = 2**12  # of a run of neighbours in a file without chunks
-# Chunks of the source that the result keeps.
+_RUN_COST = 2**12  # per run of neighbours in a file without chunks
+# Smallest and largest chunks of the source that the result keeps.
 _SENSIBLE_BYTES = (2**16, 2**26)
-# A field above the usual size is worth more than one task, even if it fits into memory.
+# Factor on the cost of a plan with a single task, for a field above the usual size of a region:
+# several tasks are preferred even if it fits into memory.
 _ONE_TASK = 1000.0
-# Below so many columns a product along another axis than the last is slow.
+# With fewer columns than this, a product along another axis than the last is slow.
 _FEW_COLUMNS = 256
-# The regions that read the source need more memory for it: they may be smaller than others.
+# Regions that read the source need more memory for it, and may be this much smaller than others.
 _SKEWS = (1, 2, 4, 8)
-_MOST_BYTES = 2**40  # of a region, however much memory there is
-# All orders of all groups up to so many axes (541); beyond, groups of neighbours.
+_MOST_BYTES = 2**40  # per region, however much memory there is
+# All orders of all groups are tried up to this many axes (541 ways); beyond, groups of neighbours.
 _ALL_GROUPS = 5
 
 
@@ -45,7 +46,7 @@ class _Way:
 
     groups: tuple[tuple[int, ...], ...]
     region_bytes: int
-    skew: int  # how much smaller the regions are that read the source and write the result
+    skew: int  # factor by which regions that read the source and write the result are smaller
 
     def room(self, group: tuple[int, ...]) -> float:
         """Cells of the regions in which a group's axes are whole."""
@@ -100,7 +101,7 @@ def make_plan(
 def candidates(
     layout: Layout, memory: float, dtype: str, intermediate_dtype: str
 ) -> Iterator[tuple[Plan, float]]:
-    """Yield plans and their costs, of every way as large regions as fit and help."""
+    """Yield plans and their costs: for every way, the largest regions that fit and help."""
     usual = int(min(REGION_BYTES, max(memory, 64), 8 * math.prod(layout.shape)))
     for groups in _groups(len(layout.shape)):
         for skew in _SKEWS if len(groups) > 1 else (1,):
@@ -113,7 +114,7 @@ def candidates(
                     break
                 if not fits and size > usual:
                     break
-                # More than usual is only for the sake of larger chunks.
+                # Regions larger than usual serve only to make chunks larger.
                 if fits and (size < REGION_BYTES or not _small(candidate[0].chunks)):
                     break
                 size = 2 * size if fits else 3 * size // 4
@@ -123,7 +124,7 @@ def _by(way: _Way, layout: Layout, dtype: str, intermediate_dtype: str) -> tuple
     """Return the plan of one way, and its cost in bytes."""
     shape, groups = layout.shape, way.groups
     unit = layout.chunks or (1,) * len(shape)
-    # Axes that are whole where the source is read, and the result written, can be cut anyhow.
+    # Axes that are whole when the source is read and the result written can be cut in any way.
     units = tuple(1 if axis in groups[0] else unit[axis] for axis in range(len(shape)))
     chunks = _chunks(shape, units, way)
     passes = []
@@ -136,7 +137,8 @@ def _by(way: _Way, layout: Layout, dtype: str, intermediate_dtype: str) -> tuple
     size, between = np.dtype(dtype).itemsize, np.dtype(intermediate_dtype).itemsize
     source, n_touched = _source_reads(layout, passes[0].block)
     cells, n_chunks = math.prod(shape), math.prod(regions.n_blocks(shape, chunks))
-    # Stages written: the mean after each pass but the last, the variance from the middle on.
+    # Stages that are written: the mean after each pass but the last, the variance from the middle
+    # on.
     n_stages = 3 * (len(groups) - 1)
     stages = n_stages * cells * between
     result = 2 * cells * size
@@ -185,7 +187,7 @@ def _groups(n_axes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
                 groups[-1].append(axis)
             ways.add(tuple(map(tuple, groups)))
             ways.add(tuple(map(tuple, groups[::-1])))
-    # Among equals the last axes, which lie together in memory, are the first to be rotated.
+    # Among equal ways, the last axes, which lie together in memory, are rotated first.
     yield from sorted(
         ways, key=lambda groups: (len(groups), [sorted(-a for a in g) for g in groups])
     )
@@ -271,7 +273,7 @@ def _source_reads(layout: Layout, block: tuple[int, ...]) -> tuple[int, float]:
     """Return the bytes that reading the source takes, and chunks (or runs that cost the same)."""
     cells = math.prod(layout.shape)
     if layout.chunks is None:
-        run = 1  # neighbours in the file that belong to one region
+        run = 1  # number of neighbours in the file that belong to one region
         for n, b in zip(layout.shape[::-1], block[::-1], strict=True):
             run *= b
             if b < n:
@@ -294,12 +296,12 @@ def _task_bytes(
 ) -> int:
     region = 8 * math.prod(one.block)
     matrices = 8 * sum(layout.shape[axis] ** 2 for axis in one.axes)
-    # A block's product, the block turned around, and eigenvalues.
+    # A block's product, the transposed block, and eigenvalues.
     longest = max(layout.shape[axis] for axis in one.axes)
     largest = [3 * min(max(BLOCK_BYTES, 8 * longest * 64), region)]
-    # A chunk on its way: cut out, in bytes, with its checksum, compressed.
+    # A chunk on its way: a copy of its cells, as bytes, with its checksum, compressed.
     largest.append(4 * min(8 * max(math.prod(chunks), math.prod(output_chunks)), region))
-    if reads_source:  # as chunks, compressed and not; in pieces, decoded
+    if reads_source:  # as chunks, compressed and decompressed; in pieces, decoded
         unit = math.prod(layout.chunks or (1,))
         decoded = min(max(PIECE_BYTES, 8 * unit), region)
         largest.append(2 * layout.itemsize * unit + 3 * decoded)
@@ -311,6 +313,6 @@ def _disk_bytes(cells: int, k: int, between: int, result: int) -> int:
     if k == 1:
         return result
     stage = cells * between
-    middle = 3 * stage  # the mean in; the mean and the variance out
+    middle = 3 * stage  # the mean is read; the mean and the variance are written
     back = 4 * stage if k > 2 else 0
     return max(middle, back, 2 * stage + result)

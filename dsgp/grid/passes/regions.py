@@ -74,7 +74,7 @@ def shrunk(length: int, at_most: int) -> int:
 
 
 def filled(shape: Sequence[int], unit: Sequence[int], cells: float) -> tuple[int, ...]:
-    """Choose a block of about so many cells, in whole units where they fit.
+    """Choose a block of about ``cells`` cells, in whole units where they fit.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def filled(shape: Sequence[int], unit: Sequence[int], cells: float) -> tuple[int
     unit : sequence of int
         What is best kept whole along each of them.
     cells : float
-        At most so many, unless a single cell an axis is more.
+        Largest number, unless a single cell per axis is more.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def filled(shape: Sequence[int], unit: Sequence[int], cells: float) -> tuple[int
     for axis in reversed(range(len(block))):
         n, step = shape[axis], block[axis]
         most = max(min(int(cells / math.prod(block)) * step, n), step)
-        parts = -(-n // most)  # of equal size, so that no thin one is left at the end
+        parts = -(-n // most)  # of equal size, so that no thin part is left at the end
         even = -(-n // parts)
         block[axis] = min(-(-even // step) * step, n)
     return tuple(block)

@@ -14,8 +14,8 @@ from dsgp.waiting import workers_of
 
 _MIB = 2.0**20
 _GIB = 2.0**30
-# Of a worker's memory dask lets so much be used before it pauses, and Python with what is imported
-# takes this.
+# Share of a worker's memory that dask lets be used before it pauses, and the memory of Python with
+# what is imported.
 _USABLE = 0.7
 _INTERPRETER = 2**28
 

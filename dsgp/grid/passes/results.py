@@ -23,7 +23,7 @@ from dsgp.places import cannot_write, move_into_place, require_apart, require_fo
 
 
 def create(path: Path, source: StoredField, plan: Plan, labels: Labels) -> None:
-    """Write everything but the values: coordinates and attributes of the source, empty arrays."""
+    """Write all but the values: coordinates and attributes of the source, and empty arrays."""
     # Coordinates are copied as they are stored, whatever their calendar.
     with source.open(mask_and_scale=False, decode_coords="all") as raw:
         variable = raw[source.variable]
@@ -59,9 +59,9 @@ def create(path: Path, source: StoredField, plan: Plan, labels: Labels) -> None:
             dimension_names=source.layout.dims,
             attributes=described,
         )
-    with warnings.catch_warnings():  # of zarr, that its third format does not have it yet
+    with warnings.catch_warnings():  # zarr warns that its third format does not have this yet
         warnings.simplefilter("ignore")
-        zarr.consolidate_metadata(str(path))  # xarray warns where it is not
+        zarr.consolidate_metadata(str(path))  # without this xarray would warn
 
 
 def _plain(value: Any) -> Any:
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
 
 
 def incomplete(path: Path, names: Mapping[str, str]) -> list[str]:
-    """Return the chains of whose result a chunk is not there."""
+    """Return the chains whose results lack a chunk."""
     group = zarr.open_group(str(path), mode="r")
     arrays: dict[str, Any] = {chain: group[name] for chain, name in names.items()}
     return [chain for chain, one in arrays.items() if one.nchunks_initialized != one.nchunks]
@@ -84,7 +84,7 @@ def check_free(out: Path, folder: Path, source: str | Place, overwrite: bool) ->
 
 
 def install(result: Path, out: Path) -> None:
-    """Move the result into place; what was there goes."""
+    """Move the result into place, and remove what was there."""
     replaced = result.with_name("replaced")
     try:
         move_into_place(result, out, replaced)

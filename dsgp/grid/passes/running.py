@@ -21,7 +21,7 @@ from dsgp.waiting import RETRIES, in_order, n_threads
 
 
 def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar) -> None:
-    """Run what is left of a pass, note what is finished, and remove what the pass has read."""
+    """Run the unfinished tasks of a pass, record them, and remove the input of the pass."""
     plan = job.plan
     todo = []
     for chain in plan.passes[p].chains:
@@ -48,7 +48,7 @@ def run_pass(client: Any | None, job: Job, manifest: Manifest, p: int, bar: Bar)
 
 
 def _forget(manifest: Manifest, task: Task, damaged: Region) -> None:
-    """Let what wrote a damaged region be run again."""
+    """Mark the tasks that wrote a damaged region as not done."""
     p = task.p - 1
     done = manifest.done[p, task.chain]
     for index in list(done):
@@ -75,7 +75,7 @@ def _require_all_chunks(job: Job, manifest: Manifest) -> None:
 def _outcomes(
     client: Any | None, job: Job, todo: Sequence[Task]
 ) -> Iterator[tuple[Task, Failure | None]]:
-    """Run tasks, a bounded number at a time, and yield what came of each, in order."""
+    """Run tasks, a bounded number at a time, and yield the outcome of each, in order."""
     if compute.alone():
         yield from ((task, tasks.run(job, task)) for task in todo)
         return

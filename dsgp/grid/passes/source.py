@@ -24,7 +24,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.coded import Codes
 from dsgp.grid.passes.regions import Region, filled, lengths, pieces, relative
 
-# Decoded at a time: some copies of it are made on the way.
+# Bytes that are decoded at a time, of which several copies are made on the way.
 PIECE_BYTES = 2**24
 
 
@@ -35,7 +35,7 @@ class Layout:
     dims: tuple[str, ...]
     shape: tuple[int, ...]
     chunks: tuple[int, ...] | None  # None: not in chunks
-    itemsize: int  # bytes a stored value takes
+    itemsize: int  # bytes per stored value
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class StoredField:
             options |= zarr_options(place)
         try:
             return xr.open_dataset(str(place), chunks=None, cache=False, **options)
-        # Its engines raise many types; all mean the same here.
+        # xarray's engines raise many types of errors; all mean the same here.
         except Exception as error:
             raise DataError(f"xarray cannot read {str(place)!r}: {error}") from error
 
@@ -202,7 +202,7 @@ class StoredField:
             return variable[region].values
         except MemoryError:
             raise
-        # Codecs raise many types for what is damaged; all mean the same here.
+        # Codecs raise many types of errors for damaged data; all mean the same here.
         except Exception as error:
             where = ", ".join(f"{part.start}:{part.stop}" for part in region)
             raise DataError(
@@ -269,8 +269,8 @@ def _signatures(place: Place, variable: str) -> list[str]:
         return signatures(folder)
     path = folder.parent
     files = _files(folder) if folder.is_dir() else [path] if path.is_file() else _files(path)
-    told = ((file, file.stat()) for file in files)
-    return [f"{file}\0{status.st_size}\0{status.st_mtime_ns}" for file, status in told]
+    states = ((file, file.stat()) for file in files)
+    return [f"{file}\0{status.st_size}\0{status.st_mtime_ns}" for file, status in states]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -35,7 +35,7 @@ UNCONVERGED = "unconverged-"
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks share: small, as it travels with each of them. Arrays lie in the folder."""
+    """What all tasks share, which is small, as it travels with each; arrays are in the folder."""
 
     folder: str
     source: StoredField
@@ -44,7 +44,7 @@ class Job:
     include_noise: bool
     tiles: Tiles | None = None  # of a field with gaps
     labels: Labels = PLAIN
-    constant_precision: float | None = None  # of the prior mean, if that is an unknown
+    constant_precision: float | None = None  # of the prior mean, if it is unknown
 
     @property
     def names(self) -> dict[str, str]:
@@ -78,23 +78,23 @@ class Failure:
 
 
 def reads(plan: Plan, p: int, chain: str) -> bool:
-    """Whether a task reads what the pass before has written."""
+    """Whether a task reads results of the pass before."""
     return p > 0 and (chain == MEAN or p > plan.middle)
 
 
 def stage(job: Job, p: int, chain: str) -> Path:
-    """Where a pass writes."""
+    """Store to which a pass writes."""
     if p == len(job.plan.passes) - 1:
         return Path(job.folder) / RESULT / job.names[chain]
     return Path(job.folder) / f"pass-{p + 1}-{chain}.zarr"
 
 
 def create_stage(job: Job, p: int, chain: str) -> None:
-    """Make an empty store between two passes, in the place of one that is there.
+    """Make an empty store between two passes, and replace an earlier one.
 
-    It is made aside and moved into place: a task of a driver that failed, or was killed, may still
-    write to the one before. That is no harm in the new one (the same numbers), but keeps a folder
-    from being emptied.
+    It is made in a temporary place and moved: a task of a driver that failed, or was killed, may
+    still write to the earlier one. That does no harm in the new one (the numbers are the same), but
+    it would keep a folder from being emptied.
     """
     place = stage(job, p, chain)
     made = _aside(place)
@@ -103,16 +103,16 @@ def create_stage(job: Job, p: int, chain: str) -> None:
         shape=job.plan.shape,
         chunks=job.plan.chunks,
         dtype=job.plan.intermediate_dtype,
-        # Not compressed: rotated noise is incompressible. A flipped bit must not go unseen.
+        # Not compressed, because rotated noise is incompressible. Checksums reveal flipped bits.
         compressors=[Crc32cCodec()],
-        fill_value=np.nan,  # so that a chunk not there is seen
+        fill_value=np.nan,  # a missing chunk shows as NaN
     )
     gone = []
     while True:
         try:
             made.rename(place)
             break
-        except OSError:  # it is there, or again since it was moved away
+        except OSError:  # the folder is there, or there again since it was moved away
             if not place.exists():
                 raise
             gone.append(place.rename(_aside(place)))
@@ -202,7 +202,7 @@ def _of_tile(job: Job, tiles: Tiles, chain: str, region: Region) -> NDArray[np.f
 
 
 def save_domain(folder: Path, domain: NDArray[np.bool_]) -> None:
-    """Put where tasks find it which cells are to be filled, of length 1 where that is all one."""
+    """Save which cells are to be filled for the tasks, with length 1 along irrelevant axes."""
     np.save(_file(folder, "domain", 0), domain)
 
 
@@ -212,7 +212,7 @@ def save_inputs(
     values: Sequence[NDArray[np.float64]],
     mean: NDArray[np.float64],
 ) -> None:
-    """Put the arrays that tasks need where they find them."""
+    """Save the arrays that tasks need."""
     for axis, (columns, numbers) in enumerate(zip(vectors, values, strict=True)):
         np.save(_file(folder, "vectors", axis), columns)
         np.save(_file(folder, "values", axis), numbers)
@@ -233,7 +233,7 @@ def _file(folder: Path, name: str, axis: int) -> Path:
 
 
 def _mean(job: Job, region: Region) -> NDArray[np.float64]:
-    """Return the prior mean there, of length 1 along the axes on which it does not depend."""
+    """Return the prior mean in a region, with length 1 along axes on which it does not depend."""
     mean = _load(job, "mean", 0)
     return mean[
         tuple(part if n > 1 else slice(0, 1) for part, n in zip(region, mean.shape, strict=True))
@@ -243,7 +243,8 @@ def _mean(job: Job, region: Region) -> NDArray[np.float64]:
 def _read(path: Path, region: Region) -> NDArray[np.float64]:
     try:
         array: Any = zarr.open_array(str(path), mode="r")
-    # zarr and its codecs raise many types for what is damaged; all mean the same here and below.
+    # zarr and its codecs raise many types of errors for damaged data; all mean the same here and
+    # below.
     except Exception as error:
         raise _damaged(path, region, error) from error
     x = np.empty(lengths(region))
@@ -271,8 +272,9 @@ def _damaged(path: Path, region: Region, why: Exception | str) -> DamagedError:
 
 def _write(path: Path, region: Region, x: NDArray[np.float64]) -> None:
     try:
-        # A chunk that is all fill value is not looked for: there is none, and it takes time.
-        # Nor would it be written otherwise, and be taken for one that was lost.
+        # A chunk that is entirely fill value need not be looked for: it may not exist, and looking
+        # takes time. Otherwise it would not be written at all, and would look like one that was
+        # lost.
         array: Any = zarr.open_array(str(path), mode="r+").with_config({"write_empty_chunks": True})
         for part in pieces(region, array.chunks):
             array[part] = x[relative(part, region)]

@@ -46,7 +46,7 @@ def sample_tiles(
 
 
 def tile_regions(shape: Sequence[int], n: int, size: int | Sequence[int]) -> list[Region]:
-    """Say where the parts lie that ``sample_tiles`` reads; takes and raises what it does."""
+    """Return the parts that ``sample_tiles`` reads; arguments and errors are the same."""
     sizes = [size] * len(shape) if isinstance(size, int) else list(size)
     if n < 0 or len(sizes) != len(shape) or min(sizes) < 1:
         raise ParameterError(

@@ -1,7 +1,7 @@
-"""What a fitted sum of terms keeps beyond its equations, so that further rows can be added to it.
+"""Data that a fitted sum of terms keeps beyond its equations, so that rows can be added to it.
 
-The equations of a fitted model are of targets less the constant, and less what bins do to the
-functions; the basis has those of the target itself, and how its inputs were cut.
+The equations of a fitted model are for targets less the constant, and less the bias of bins; the
+basis has those of the target itself, and the cuts of its inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True)
 class Basis:
-    """What is kept beyond the equations of an ``AdditiveModel``.
+    """Data kept beyond the equations of an ``AdditiveModel``.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Basis:
     def of(
         cls, training: Training, log_jacobian: float, n_rows: int | None = None, n_updates: int = 0
     ) -> Self:
-        """Take what is to be kept of training rows; ``n_rows`` of None are those of their sums."""
+        """Return the basis of training rows; ``n_rows`` of None is that of their sums."""
         equations = training.equations
         return cls(
             equations.information,

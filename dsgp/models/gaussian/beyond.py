@@ -1,4 +1,4 @@
-"""What a sum of terms can have beyond terms of columns and pairs: projections and a remainder."""
+"""Projections and a remainder: parts of a model beyond terms of columns and pairs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dsgp.terms import BoundTerm
 
 @dataclass(frozen=True)
 class Whole:
-    """A fitted sum with all that it has.
+    """A fitted sum with all of its parts.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What is to be fitted beyond terms of columns and pairs.
+    """Parts to be fitted beyond terms of columns and pairs.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Beyond:
         return cls(pursuit_of(parameters), remainder, fixed_noise, parameters["verbose"])
 
     def wanted(self, wanted: Wanted) -> Wanted:
-        """Return what is asked of a table's columns, where the terms ask for some."""
+        """Return the required columns of a table, if the terms require some."""
         if self.pursuit is not None:
             return replace(wanted, columns=None)
         return wanted if self.remainder is None else self.remainder.widened(wanted)
@@ -135,7 +135,7 @@ class Beyond:
             whole,
             latent=beside.model,
             noise_variance=beside.noise_variance,
-            facts=beside.told(whole.facts),
+            facts=beside.added_to(whole.facts),
             beside=beside,
         )
 

@@ -51,13 +51,13 @@ from dsgp.rows.encode import MOST_BINS
 from dsgp.rows.sources import Source
 from dsgp.terms import BoundTerm
 
-# E-steps on the way need the mean to so many prior standard deviations only; their solver starts
-# where the last one stopped.
+# During learning, E-steps need the mean only to this tolerance in prior standard deviations; the
+# solver continues from its last result.
 E_STEP_TOL = 1e-2
 _E_STEP_SWEEPS = 20
-# Error of the bins in posterior standard deviations beyond which there are more bins.
+# Error of the bins, in posterior standard deviations, above which there are more bins.
 _BIN_LIMIT = 0.1
-# Likewise what they add to the noise variance, as a share.
+# The same for the variance that bins add to the noise, as a share of it.
 _BIN_NOISE_LIMIT = 0.05
 
 
@@ -65,8 +65,8 @@ _BIN_NOISE_LIMIT = 0.05
 class GaussianFit:
     """The steps of a fit, and the parameters that all estimators have for them.
 
-    Calling it takes them all. ``prepare`` and ``finish`` are for who finds the hyperparameters
-    otherwise than by ``learn``.
+    Calling it does all steps. ``prepare`` and ``finish`` are for callers that find the
+    hyperparameters in another way than ``learn``.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class GaussianFit:
             Their kernels in the user's units; complete where there is no learner, and the noise
             variance too.
         clock : Clock
-            Told the stages.
+            Informed of the stages.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class GaussianFit:
             return self._resolved(source, outcome, hyper.noise_bounds, clock)
 
     def prepare(self, source: Source, terms: list[BoundTerm], clock: Clock) -> Training:
-        """Read the rows and make them ready."""
+        """Read and prepare the rows."""
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
             return prepare(source, terms, self.bins, Reading(bar, clock))
 
@@ -186,7 +186,7 @@ class GaussianFit:
         return starts, float(self.noise_variance) / training.noise_scale
 
     def _kept(self, training: Training) -> Hyperparameters:
-        """Take the hyperparameters as they are."""
+        """Use the hyperparameters as given."""
         starts, noise = self._start(training)
         require_resolvable(starts, noise)
         return Hyperparameters(starts, noise, (noise, noise), None, noise_holds_bins=False)
@@ -217,9 +217,9 @@ class GaussianFit:
         noise_bounds: tuple[float, float] | None,
         clock: Clock,
     ) -> GaussianOutcome:
-        """Leave no structure in the residuals, and no coarse bins where that can be helped."""
+        """Leave no structure in the residuals, and no bins that are too coarse, if possible."""
         if noise_bounds is not None:
-            # Whoever gives the hyperparameters has not asked for more.
+            # With given hyperparameters, nothing more was requested.
             outcome = replace(outcome, too_wide=outcome.training.too_wide)
             outcome = self._without_structure(outcome, noise_bounds, clock)
         if self.bins == "auto" and _too_coarse(outcome.fit):
@@ -229,7 +229,8 @@ class GaussianFit:
             if noise_bounds is not None and outcome.training.equations.layout.size > n_before:
                 outcome = replace(outcome, too_wide=outcome.training.too_wide)
                 if outcome.hyper.learner in ("vbem", "em"):
-                    # What the wider bins left of the functions is in its noise.
+                    # The part of the functions that the wider bins did not represent is in the
+                    # noise.
                     hyper = outcome.hyper
                     outcome = self._relearned(
                         outcome, hyper.kernels, hyper.noise_variance, noise_bounds
@@ -332,19 +333,19 @@ class GaussianFit:
     def _solve_roughly(self, system: AdditiveSystem, start: Pair | None) -> Solution:
         max_iter = self.max_iter
         if self.solver == "backfitting":
-            # Its bound may stay above any tolerance for long; an E-step need not be complete.
+            # The error bound may stay above any tolerance for long; an E-step need not be complete.
             max_iter = min(max_iter, _E_STEP_SWEEPS)
         return SOLVERS[self.solver](
             system, tol=max(self.tol, E_STEP_TOL), max_iter=max_iter, start=start
         )
 
     def _refined(self, source: Source, outcome: GaussianOutcome) -> GaussianOutcome:
-        """Take as many bins as bring their error down, or all distinct values, and solve again."""
+        """Solve again with enough bins for a small error, or with all distinct values."""
         training, hyper, fit = outcome.training, outcome.hyper, outcome.fit
         cells = training.equations.layout.cells
         lines = [line for line in cells if line.is_interpolated and line.is_resolved]
         largest = max((len(line) // line.n_curves for line in lines), default=0)
-        # What they cost falls at least with their number, and noise with its square.
+        # The error falls at least with the number of bins, and the noise with its square.
         error, noise = fit.refinable
         excess = max(error / _BIN_LIMIT, (noise / _BIN_NOISE_LIMIT) ** 0.5)
         n_bins = min(int(1.5 * largest * excess), MOST_BINS)
@@ -356,20 +357,20 @@ class GaussianFit:
             for term, kernel in zip(earlier_terms, hyper.kernels, strict=True)
         ]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning already
             try:
                 training = prepare(source, terms, n_bins)
-            except MemoryLimitError:  # what there is stays, and is warned of
+            except MemoryLimitError:  # what there is is kept, and there is a warning
                 return outcome
-        return self._of(training, replace(hyper, pair=None))  # its vectors are of other bins
+        return self._of(training, replace(hyper, pair=None))  # its vectors are for other bins
 
     def solved(self, training: Training, hyper: Hyperparameters) -> GaussianOutcome:
-        """Return the posterior at hyperparameters, with the bins that there are."""
+        """Return the posterior at hyperparameters, with the present bins."""
         require_resolvable(hyper.kernels, hyper.noise_variance)
         return self._of(training, hyper).at_home()
 
     def relearned(self, training: Training, clock: Clock) -> GaussianOutcome:
-        """Learn hyperparameters from those of the terms, with the bins that there are."""
+        """Learn hyperparameters from those of the terms, with the present bins."""
         clock.stage("learn")
         hyper = self.learn(training)
         clock.stage("solve")

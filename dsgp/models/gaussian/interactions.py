@@ -18,9 +18,9 @@ from dsgp.models.term import FittedTerm
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import BoundTerm, Floats
 
-# Standard deviations of its noise that a row counts for at most: else a single outlier in a bin of
-# few rows, which the model cannot explain otherwise, would make a pair.
-_MOST_TOLD = 3.0
+# Residuals are clipped to this many standard deviations of their noise: otherwise a single outlier
+# in a bin of few rows, which the model cannot explain in another way, would add a pair.
+_MOST_STDS = 3.0
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class GaussianFits:
         return outcome.log_posterior
 
     def working(self, outcome: GaussianOutcome) -> Residuals:
-        """What a model leaves of rows."""
+        """The residuals of a model."""
         model = outcome.model()
         return Residuals(model.terms, model.intercept, outcome.noise_variance)
 
     def faint(self, outcome: GaussianOutcome, names: Collection[str]) -> set[str]:
-        """None: what a sum with Gaussian noise leaves out does not change the other terms' size."""
+        """None: with Gaussian noise, terms that are left out do not change the others' size."""
         return set()
 
     def leave_one_out(self, outcome: GaussianOutcome) -> LeaveOneOut:
@@ -83,7 +83,7 @@ class GaussianFits:
 
 @dataclass(frozen=True)
 class Residuals:
-    """What a model leaves of rows, w (y − f) / σ², and their precisions w / σ²."""
+    """Residuals of a model, w (y − f) / σ², and their precisions w / σ²."""
 
     terms: list[FittedTerm]
     intercept: float
@@ -97,6 +97,6 @@ class Residuals:
             score -= centred_mean(term, term.bound.joined(term.bound.read(by_name)))
         weight = np.ones(len(rows)) if rows.weight is None else rows.weight
         precision = weight / self.row_variance
-        most = _MOST_TOLD / np.sqrt(precision)
+        most = _MOST_STDS / np.sqrt(precision)
         score = np.clip(score, -most, most) * precision
         return [Left(precision, score)]

@@ -33,13 +33,13 @@ class Hyperparameters:
     learner : str or None
         The learner that was used.
     trace : list of float
-        What it maximised, after each iteration.
+        Its objective after each iteration.
     n_iter : int
     converged : bool
     notes : list of str
         For people.
     pair : (mean, dual), optional
-        Where a solver may start.
+        Initial value for a solver.
     noise_holds_bins : bool
         Whether the noise variance is that of rows that stand at the means of their bins, as it is
         when it was learned from them; a given one is that of the rows, to which bins add.
@@ -71,12 +71,12 @@ def learn(
 ) -> Hyperparameters:
     """Learn hyperparameters by the marginal likelihood, VBEM or EM.
 
-    Where the marginal likelihood's nodes cannot resolve the functions, VBEM takes over from what it
-    found, and the notes say so.
+    If the nodes of the marginal likelihood cannot resolve the functions, VBEM continues from its
+    result, and the notes say so.
     """
     notes: list[str] = []
     if not kernels:  # all columns are constant
-        left = max(equations.n_rows - 1, 1)  # the constant takes up one
+        left = max(equations.n_rows - 1, 1)  # the constant takes one degree of freedom
         noise = min(max(equations.quadratic / left, noise_bounds[0]), noise_bounds[1])
         return Hyperparameters([], noise, (noise, noise), learner)
     if learner == "em":
@@ -141,7 +141,7 @@ def learn(
 
 
 def note_of_nodes(result: Learned) -> str:
-    """Say how many nodes there were, and how much they leave open."""
+    """Return a note on the number of nodes, and on the variance that they do not represent."""
     fewest, most = min(result.n_nodes, default=0), max(result.n_nodes, default=0)
     nodes = f"{fewest}" if fewest == most else f"{fewest} to {most}"
     return (
@@ -153,7 +153,7 @@ def note_of_nodes(result: Learned) -> str:
 def by_nodes(
     result: Learned, noise_bounds: tuple[float, float], notes: list[str]
 ) -> Hyperparameters:
-    """Take what the marginal likelihood at nodes gave."""
+    """Return the result of the marginal likelihood at nodes."""
     return Hyperparameters(
         result.kernels,
         result.noise_variance,
@@ -229,7 +229,7 @@ def by_em(
 def _by_bound(
     learned: LearnedByBound, noise_bounds: tuple[float, float], learner: str, notes: list[str]
 ) -> Hyperparameters:
-    """Take what maximising the bound gave."""
+    """Return the result of maximising the bound."""
     return Hyperparameters(
         learned.kernels,
         learned.noise_variance,

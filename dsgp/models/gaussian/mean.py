@@ -18,19 +18,19 @@ from dsgp.models.checks import require_resolvable
 from dsgp.models.gaussian.learner import Hyperparameters
 from dsgp.terms import Floats
 
-# A noise variance that moves by less than this share need not be solved for again.
+# If a noise variance changes by less than this share, nothing is solved again.
 _SAME_NOISE = 1e-3
-# Tolerance of a mean that only corrects what is solved for next, in units of that one's.
+# Tolerance of a mean that only corrects the next system, relative to that of the next one.
 _ROUGHER = 30.0
-# Beyond, an estimate by slopes is none.
+# Above this share, the estimate by slopes is not reliable.
 _MOST_BIN_NOISE = 0.9
-# Rows that the degrees of freedom must leave, as a share.
+# Smallest share of the rows that the degrees of freedom must leave.
 _FEWEST_LEFT = 0.05
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The posterior mean and what is reported of it.
+    """The posterior mean, and facts about it.
 
     Attributes
     ----------
@@ -71,10 +71,10 @@ def solve(
 ) -> Fit:
     """Compute the posterior mean, and the noise variance to all digits.
 
-    The marginal likelihood was maximised on nodes and bins, which leave a little of the functions
-    to the noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
-    full posterior, less what the slopes within bins add. To a noise variance that was given what
-    they add is added: rows of a bin scatter by both.
+    The marginal likelihood was maximised on nodes and bins, where a small part of the functions
+    counts as noise. At its maximum σ² = Σ w (y − f̂)² / (N − dof): that is computed again from the
+    full posterior, less the variance due to the slopes within bins. A noise variance that was given
+    is increased by that variance: rows of a bin scatter by both.
     """
     attempt = partial(
         _attempt,

@@ -1,4 +1,4 @@
-"""What a fit with Gaussian noise comes to."""
+"""The result of a fit with Gaussian noise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dsgp.models.term import FittedTerm
 
 @dataclass(frozen=True)
 class GaussianOutcome:
-    """What a fit comes to, in the units of its training rows.
+    """The result of a fit, in the units of its training rows.
 
     Attributes
     ----------
@@ -38,18 +38,22 @@ class GaussianOutcome:
 
     @property
     def converged(self) -> bool:
-        """Whether solver and learner met their tolerances, and nothing was seen to be missed."""
+        """Whether solver and learner met their tolerances, and no structure was missed."""
         met = self.fit.solution.converged and self.hyper.converged
         return met and not self.unresolved and not self.too_wide
 
     def at_home(self) -> GaussianOutcome:
-        """Bring here what workers keep of the rows: draws, and a model that is stored, need it."""
+        """Fetch the rows that workers keep, for draws and for a model that is stored."""
         system = self.fit.system
         equations = system.equations.at_home()
         if equations is system.equations:
             return self
         system = AdditiveSystem(
-            equations, system.kernels, system.noise_variance, system.unfelt, system.constant
+            equations,
+            system.kernels,
+            system.noise_variance,
+            system.least_precision,
+            system.constant,
         )
         # They share the codes; their targets are not those of the fit.
         ours, theirs = self.training.equations, equations
@@ -76,12 +80,12 @@ class GaussianOutcome:
         return noise * (1 - self.fit.bin_noise)
 
     def log_likelihood(self, value: float) -> float:
-        """Turn the log likelihood of the scaled target into that of the user's."""
+        """Convert the log likelihood of the scaled target to that of the user's."""
         return value - self.training.equations.n_rows * math.log(self.training.scale)
 
     @property
     def constant(self) -> float:
-        """What is added to the terms, in the user's units."""
+        """The constant that is added to the terms, in the user's units."""
         return self.training.offset + self.training.scale * self.fit.constant
 
     def model(self) -> AdditiveModel:

@@ -19,7 +19,7 @@ from dsgp.rows.sources import Source
 from dsgp.rows.sources.kinds import NUMBER
 from dsgp.terms import BoundTerm
 
-# Random directions that each search begins at, as in the estimators with projections.
+# Number of random directions in each search, as in the estimators with projections.
 _STARTS = 10
 _SEED = 0
 
@@ -102,7 +102,7 @@ def with_projections(
             "or use interactions= of the others"
         )
     random = np.random.default_rng(_SEED)
-    if not terms:  # other columns are not looked at
+    if not terms:  # other columns are not used
         nothing = TermSum(tuple(source.names), [])
         source = left_by(source, Beside(projected), nothing)
     fitted = pursuit(source, Beside(projected, terms), log_jacobian, random, clock)

@@ -1,4 +1,4 @@
-"""A remainder is fitted beside the terms: both as one posterior, in turn with what is learned."""
+"""Fits of a remainder and terms as one posterior, alternating with learning hyperparameters."""
 
 from __future__ import annotations
 
@@ -37,25 +37,26 @@ from dsgp.remainder import (
     solve,
 )
 from dsgp.rows.sources import Rows, Source
-from dsgp.rows.usable import tell_constant
+from dsgp.rows.usable import warn_of_constant
 from dsgp.terms import BoundTerm, Floats
 
-# Neighbours in the factor by which terms and remainder become one posterior.
+# Number of neighbours in the factor by which terms and remainder have a joint posterior.
 _FACTOR_NEIGHBOURS = 30
-# Times that hyperparameters of the remainder are learned, from what the terms leave.
+# Number of times that hyperparameters of the remainder are learned, from the residuals of the
+# terms.
 _ROUNDS = 2
-# Change of what the terms leave, as a share of its size, that ends them.
+# Change of these residuals, as a share of their size, at which that ends.
 _SETTLED = 0.02
-# Rows whose value of the remainder its centre and its share of the variance are taken from.
+# Number of rows over which the mean and the share of variance of the remainder are computed.
 _MEASURED = 5000
 _SEED = 0
-# Error of the neighbours that is warned of.
+# Error of the nearest-neighbour approximation from which there is a warning.
 _NEIGHBOUR_LIMIT = 0.5
 
 
 @dataclass(frozen=True)
 class RemainderOutcome:
-    """What a fit with a remainder came to.
+    """The result of a fit with a remainder.
 
     Attributes
     ----------
@@ -74,7 +75,7 @@ class RemainderOutcome:
     converged: bool
     neighbour_error: float
 
-    def told(self, facts: FitFacts) -> FitFacts:
+    def added_to(self, facts: FitFacts) -> FitFacts:
         """Return the facts of the fit of the terms with those of the remainder."""
         converged = facts.converged and self.converged
         return replace(
@@ -117,10 +118,10 @@ def with_remainder(
     structure : AdditiveModel or ProjectedModel
         The terms by themselves, in the user's units.
     noise_variance : float
-        Of that fit: to the terms the remainder is noise.
+        Noise variance of that fit, in which the remainder counts as noise.
     source : Source
     terms : list of BoundTerm
-        Columns that one of them takes for levels are levels here.
+        Columns that one of them treats as levels are levels here.
     asked : Remainder
     clock : Clock
     fixed_noise : bool
@@ -137,15 +138,15 @@ def with_remainder(
     columns = _columns_of(source, asked, levels)
     rows = _read(source, len(columns))
     fit = _Fit.of(source, rows, columns, levels)
-    read = {name for term in terms for name in term.columns}  # of which the terms have told
+    read = {name for term in terms for name in term.columns}  # the terms have warned of these
     kept = fit.standardise.columns
-    tell_constant([name for name in columns if name not in kept and name not in read])
+    warn_of_constant([name for name in columns if name not in kept and name not in read])
     with one_blas_thread():
         return fit.run(structure, noise_variance, asked, clock, fixed_noise, verbose)
 
 
 def _levels_of(source: Source, terms: list[BoundTerm]) -> set[str]:
-    """Columns that hold levels, by their types or because a term takes them so."""
+    """Columns that hold levels, by their types or because a term treats them so."""
     by_type = {name for name, kind in source.kinds.items() if kind.labels}
     by_term = {one.column for term in terms for one in term.level_inputs}
     return (by_type | by_term) & set(source.names)
@@ -170,7 +171,7 @@ def _columns_of(source: Source, asked: Remainder, levels: set[str]) -> list[str]
 
 
 def _read(source: Source, n_columns: int) -> Rows:
-    """Read all rows into memory, and stop where they and what is made of them would not fit."""
+    """Read all rows into memory; raise an error if they and the fit would not fit into it."""
     per_row = 8.0 * (len(source.names) + 6 * n_columns + 6 * _FACTOR_NEIGHBOURS + 2 * NEIGHBOURS)
     remedy = "fit fewer rows, or leave the remainder out"
 
@@ -221,10 +222,10 @@ class _Fit:
             if name not in levels and np.isnan(by_name[name]).any()
         }
         if gaps:
-            told = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
+            listed = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
             raise DataError(
                 f"the remainder needs complete columns of numbers, and values are missing in "
-                f"{told}: fill them, or name the columns that are complete (remainder=[...])"
+                f"{listed}: fill them, or name the columns that are complete (remainder=[...])"
             )
         kept = [name for name in columns if len(np.unique(by_name[name])) > 1]
         numbers = [name for name in kept if name not in levels]
@@ -255,7 +256,7 @@ class _Fit:
         fixed_noise: bool,
         verbose: bool,
     ) -> RemainderOutcome:
-        """Learn, and solve for terms and remainder, until what the terms leave settles."""
+        """Learn, and solve for terms and remainder, until the residuals of the terms settle."""
         n, d = self.inputs.shape
         noise_variance /= self.weight_scale
         row_terms = [
@@ -285,7 +286,7 @@ class _Fit:
                 )
             metric = learned.metric.in_units(scale)
             if not fixed_noise:
-                # The targets are nearer to the terms than new ones will be.
+                # The terms fit the targets better than they will fit new ones.
                 left_over = n / max(n - sum(term.effective_dof for term in structure.terms), 1.0)
                 metric = replace(metric, noise_variance=metric.noise_variance * left_over)
             clock.stage("solve for terms and remainder")
@@ -309,7 +310,7 @@ class _Fit:
         function = NeighbourFunction(
             self.inputs, left, self.relative_noise, metric, min(asked.n_neighbours, n)
         )
-        return self._told(structure, function, alone, noise_variance, learned.converged, solved)
+        return self._outcome(structure, function, alone, noise_variance, learned.converged, solved)
 
     def _start(
         self,
@@ -319,7 +320,7 @@ class _Fit:
         n_columns: int,
         fixed_noise: bool,
     ) -> Metric:
-        """Where learning begins, in units of the target's scale."""
+        """Initial hyperparameters, in units of the target's scale."""
         if metric is not None:
             return metric.in_units(1 / scale)
         wide = 1.5 * math.sqrt(n_columns)
@@ -336,7 +337,7 @@ class _Fit:
         return structure.inputs([self.by_name[name] for name in structure.used_columns])
 
     def _left_by(self, structure: AdditiveModel) -> Floats:
-        """What the terms leave of the target, (n,)."""
+        """Residuals of the terms, (n,)."""
         rows = replace(
             self.rows,
             columns=[self.by_name[name] for name in structure.used_columns],
@@ -344,7 +345,7 @@ class _Fit:
         )
         return self.target - structure.moments(rows, False)[0]
 
-    def _told(
+    def _outcome(
         self,
         structure: AdditiveModel,
         function: NeighbourFunction,
@@ -421,9 +422,12 @@ def _moved(
         duals.append(dual)
         means.append(mean)
     if terms:
-        # The targets of which these means are the posterior mean to white noise.
+        # The targets for which these means are the posterior mean given white noise.
         system = AdditiveSystem(
-            equations, [term.kernel for term in terms], structure.row_variance, structure.unfelt
+            equations,
+            [term.kernel for term in terms],
+            structure.row_variance,
+            structure.least_precision,
         )
         mean = np.concatenate(means)
         information = np.concatenate(duals) + system.multiply(mean[None])[0]

@@ -1,4 +1,4 @@
-"""Training rows made ready: encoded or binned, in units where target and weights are about 1."""
+"""Prepared training rows: encoded or binned, in units where target and weights are about 1."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ from dsgp.rows.usable import (
 from dsgp.terms import BoundTerm, Codes, Floats
 from dsgp.worker_blocks import workers_that_keep
 
-# Inputs (rows times columns) in memory up to which every distinct value is kept: a second's work.
+# Inputs (rows times columns) in memory up to which every distinct value is kept, which takes about
+# a second.
 EXACT_INPUTS = 100_000
-# Rough kernels lose by bins, and are worth more work.
+# The same for rough kernels, which lose accuracy by bins and are worth more work.
 EXACT_ROUGH_INPUTS = 10_000_000
-# Kept of a row by workers, beside its code.
+# Number of values that workers keep per row, beside its code.
 _ROW_NUMBERS = 3
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A term that has no function, as what it reads did not vary.
+    """A term that has no function, because its inputs did not vary.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class Constant:
 
     @classmethod
     def of(cls, term: BoundTerm, inputs: Sequence[Floats]) -> Constant:
-        """Take the ends of its inputs, (n_rows,) each."""
+        """Find the ends of its inputs, (n_rows,) each."""
         seen = [values[~np.isnan(values)] for values in inputs]
         low = tuple(float(some.min()) if len(some) else math.nan for some in seen)
         high = tuple(float(some.max()) if len(some) else math.nan for some in seen)
@@ -64,14 +65,14 @@ class Constant:
 
     @classmethod
     def of_sketches(cls, term: BoundTerm, sketches: Sequence[Sketch]) -> Constant:
-        """Take them from sketches of the inputs."""
+        """Find them by sketches of the inputs."""
         ends = [
             (one.low, one.high) if one.low <= one.high else (math.nan, math.nan) for one in sketches
         ]
         return cls(term, tuple(low for low, _ in ends), tuple(high for _, high in ends))
 
     def merged(self, other: Constant) -> Constant:
-        """Return the ends of what both have seen."""
+        """Return the ends of the inputs of both."""
         low = tuple(float(np.fmin(a, b)) for a, b in zip(self.low, other.low, strict=True))
         high = tuple(float(np.fmax(a, b)) for a, b in zip(self.high, other.high, strict=True))
         return Constant(self.term, low, high)
@@ -79,7 +80,7 @@ class Constant:
     @property
     def varies(self) -> bool:
         """Whether rows with such inputs have a function after all."""
-        if any(math.isnan(low) for low in self.low):  # of an input nothing is known
+        if any(math.isnan(low) for low in self.low):  # nothing is known of an input
             return False
         differ = [low < high for low, high in zip(self.low, self.high, strict=True)]
         if self.term.multiplier is not None and self.low[-1] == self.high[-1] == 0.0:
@@ -152,7 +153,7 @@ def prepare(
         Their kernels say how fine the bins are to be.
     bins : "auto", int or None
     watch : callable
-        Told the stage, and the number of rows read in it so far.
+        Called with the stage, and the number of rows read in it so far.
 
     Raises
     ------
@@ -165,7 +166,7 @@ def prepare(
     cheap = source.in_memory and exact_is_cheap(source.n_rows, len(source.names), terms)
     if bins is None or (bins == "auto" and cheap):
         return _exact(source, terms)
-    if source.n_rows is not None:  # what is sure to be needed; the survey tells the rest
+    if source.n_rows is not None:  # what is needed in any case; the survey determines the rest
         plan_memory(source.n_rows, len(source.names), [], True, source.weighted)
     rows = TermRows(source, terms)
     surveyed = survey(rows.source, partial(watch, "reading columns"), rows.levels)
@@ -173,7 +174,7 @@ def prepare(
 
 
 def exact_is_cheap(n_rows: int | None, n_columns: int, terms: list[BoundTerm]) -> bool:
-    """Tell whether every distinct value of so many rows in memory is kept without being asked."""
+    """Return whether every distinct value of so many rows in memory is kept by default."""
     if n_rows is None:
         return False
     if any(term.is_dense for term in terms) and n_rows > EXACT_DENSE_ROWS:
@@ -258,17 +259,17 @@ def binned(
 def _workers(n_rows: int, plan: BinPlan) -> Any | None:
     """Return the client whose workers are to keep the codes, if there are passes over them.
 
-    Tables of one part take as long to come from a worker as its rows take here.
+    Receiving the tables of one part from a worker takes as long as summing its rows here.
     """
     multiplied = any(cut.term.multiplier is not None for cut in plan.cuts)
     if plan.with_pairs or multiplied or n_parts(n_rows, plan.cuts) < 2:
         return None
-    # Codes, weights, and what the rows get of all terms before and after a change.
+    # Codes, weights, and the contribution of all terms to the rows before and after a change.
     return workers_that_keep(n_rows * (code_bytes(plan.cuts) + 8.0 * _ROW_NUMBERS))
 
 
 def _pilot(surveyed: Survey) -> tuple[float, float]:
-    """Rough location and scale of the target, from its sketch."""
+    """Approximate location and scale of the target, from its sketch."""
     values, counts = surveyed.target.values, surveyed.target.counts
     location = float(np.average(values, weights=counts))
     size = max(abs(surveyed.target.low - location), abs(surveyed.target.high - location))

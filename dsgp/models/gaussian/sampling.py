@@ -33,10 +33,10 @@ from dsgp.sampling.plain import METHOD as PLAIN
 from dsgp.sampling.plain import require_states
 
 METHODS = (None, "gibbs", "plain-gibbs", "collapsed")
-# Draws that predictions average.
+# Number of draws over which predictions average.
 MEMBERS = 50
 _SOLVE = 1e-5  # seconds of compiled work per cell
-# Numbers that a chain keeps of a cell and of a row.
+# Number of values that a chain keeps per cell and per row.
 _CELL_NUMBERS, _ROW_NUMBERS = 8, 4
 
 
@@ -56,9 +56,9 @@ class Sampling:
         Of the conditional posterior means.
     verbose : bool
     seeded : bool
-        Whether the user gave a seed; where not, chains that were kept keep theirs.
+        Whether the user gave a seed; otherwise, chains that were saved keep theirs.
     checkpoint : str, Path or None
-        Where the chains are kept on the way.
+        Where the chains are saved during the run.
     """
 
     method: str
@@ -88,7 +88,7 @@ class Sampling:
         ParameterError
             If one is out of its range, or asks for nothing to be learned.
         StorageError
-            If chains cannot be kept where they are to be.
+            If chains cannot be saved at the checkpoint.
         """
         method, priors = parameters["method"], parameters["priors"]
         require_choice("method", method, METHODS)
@@ -131,7 +131,7 @@ class Sampling:
         target: Target,
         random: np.random.Generator,
     ) -> tuple[GaussianMixture, FitFacts]:
-        """Draw the hyperparameters of a fit; return the model and what is reported of it."""
+        """Draw the hyperparameters of a fit; return the model and its facts."""
         latent, converged = self(outcome, random)
         # Log densities are those of the target, not of its transform.
         draws = latent.draws
@@ -223,7 +223,7 @@ class Sampling:
         }
         total = int(self.n_warmup) + -(-int(self.n_draws) // int(self.n_chains))
         with progress("sampling", total, enabled=self.verbose) as bar:
-            watch = partial(_told, bar, [0])
+            watch = partial(_show_progress, bar, [0])
             plain = self.method == PLAIN
             if plain or self.method == "gibbs" or not model.terms:
                 return gibbs(model, **numbers, watch=watch, plain=plain)
@@ -279,7 +279,7 @@ class Sampling:
 def parameters_of(
     outcome: GaussianOutcome, model: HyperModel, drawn: HyperDraws, method: str
 ) -> DrawnParameters:
-    """Turn draws in units of the training rows into those of the user."""
+    """Convert draws in units of the training rows to the user's units."""
     scale = outcome.training.scale
     terms, parameters, positions = [], [], []
     for position, (name, term) in enumerate(
@@ -293,7 +293,7 @@ def parameters_of(
     for k, parameter in enumerate(parameters):
         if parameter.startswith("variance"):
             values[..., k] *= scale**2
-    # What bins add to the noise is no part of the user's.
+    # The variance that bins add to the noise is not part of the user's noise.
     values[..., -1] *= outcome.training.noise_scale * (1 - outcome.fit.bin_noise)
     return DrawnParameters(
         method,
@@ -309,6 +309,6 @@ def parameters_of(
     )
 
 
-def _told(bar: Any, done: list[int], sweeps: int) -> None:
+def _show_progress(bar: Any, done: list[int], sweeps: int) -> None:
     bar.update(sweeps - done[0])
     done[0] = sweeps

@@ -1,8 +1,8 @@
-"""Hyperparameters learned again, from where a learner that begins with smooth functions never is.
+"""Hyperparameters learned again, from values that a learner of smooth functions does not reach.
 
-Two reasons: the residuals of a fit hold structure (``learning.scales``), or the user said where to
-start and nodes of the usual number cannot resolve functions like that. What is learned is kept if
-the likelihood of the fit, at every point of all axes, is higher for it.
+There are two reasons: the residuals of a fit have structure (``learning.scales``), or the user gave
+initial values for which the usual number of nodes cannot resolve the functions. The result is kept
+if it increases the likelihood of the fit, at every point of all axes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dsgp.models.gaussian.mean import Fit
 from dsgp.models.gaussian.outcome import GaussianOutcome
 from dsgp.terms import Cells, Floats
 
-# Nodes of all terms for which the joint marginal likelihood is worth its time, and bins of a term
-# that they may be among.
+# Largest number of nodes of all terms for which the joint marginal likelihood is worth its time,
+# and largest number of bins of a term from which they are chosen.
 _MOST_NODES = 600
 _MORE_BINS = 1024
-# Times that hyperparameters are learned again because of structure in the residuals.
+# Number of times that hyperparameters are learned again because of structure in the residuals.
 ROUNDS = 3
 
 
@@ -141,9 +141,9 @@ def lengthscales_given(kernel: Kernel) -> list[float]:
 def start_beyond_nodes(
     equations: Equations, kernels: list[Kernel], noise_variance: float
 ) -> list[Kernel] | None:
-    """Return the kernels where the user's start is, if the usual nodes would not resolve it.
+    """Return the kernels at the user's initial values, if the usual nodes do not resolve them.
 
-    None where no lengthscale was given, or nodes will do.
+    None if no lengthscale was given, or the nodes are enough.
     """
     if not any(lengthscales_given(kernel) for kernel in kernels):
         return None

@@ -21,19 +21,21 @@ from dsgp.rows.sources import RetargetedSource, Rows, Source
 from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
 
-# Rows by which residuals are judged, at most; with fewer than the least nothing is said.
+# Largest number of rows by which residuals are judged, and the smallest number for which there is a
+# warning.
 _JUDGED, _FEWEST = 10_000, 50
-# Residuals are strongly skewed where both measures say so: the third moment, and quantiles, which a
-# few outliers or heavy tails on both sides do not move. The latter beyond six standard errors of a
-# normal sample, 1.04 / √n.
+# Residuals are strongly skewed if two measures are beyond these: the third moment, and a measure by
+# quantiles, which a few outliers or heavy tails on both sides do not affect. The latter must also
+# exceed the given multiple of its standard error for a normal sample, 1.04 / √n.
 _MOMENT, _QUANTILES, _ERRORS = 1.0, 0.2, 6.2
-# Of the quantiles: in the bulk, residuals whose size varies with the mean look symmetric.
+# Tail probability of these quantiles: within the bulk, residuals whose size varies with the mean
+# look symmetric.
 _TAIL = 0.025
 
 
 @dataclass(frozen=True)
 class Target:
-    """What a model sees of its target.
+    """The target of a model, transformed or not.
 
     Attributes
     ----------
@@ -71,7 +73,7 @@ class Target:
                 'target_transform="yeo-johnson" takes numbers of any sign'
             )
         if sketch is None or not len(sketch.values):
-            # Of a table without rows that count; the fit says so.
+            # For a table without rows that count; the fit reports that.
             return cls(kind if isinstance(kind, Transform) else None)
         transform = (
             kind if isinstance(kind, Transform) else kind.learned(sketch.values, sketch.counts)
@@ -81,7 +83,7 @@ class Target:
         return cls(transform, math.fsum(sums))
 
     def of_rows(self, source: Source) -> Source:
-        """Return a source with the target that the model sees."""
+        """Return a source with the target of the model."""
         if self.transform is None:
             return source
         return RetargetedSource(source, self.transform.forward)
@@ -104,7 +106,7 @@ def _log_slopes(transform: Transform, rows: Rows) -> float:
 
 
 def is_skewed(residuals: Floats) -> bool:
-    """Tell whether residuals are strongly skewed, whatever their tails are.
+    """Return whether residuals are strongly skewed, whatever their tails are.
 
     Their third standardised moment is beyond 1, and so is, with the same sign, their skewness by
     quantiles, (q₉₇.₅ + q₂.₅ − 2 q₅₀) / (q₉₇.₅ − q₂.₅), beyond 0.2 and beyond 6.2/√n. Those of an
@@ -132,11 +134,11 @@ def tell_skewness(residuals: Floats, positive: bool, what: str, parameter: str) 
     ----------
     residuals : ndarray of shape (n,)
     positive : bool
-        Whether all values that they are of are positive.
+        Whether all values of the target are positive.
     what : str
-        What these are, for the message.
+        Name of the residuals in the message.
     parameter : str
-        What chooses a transform.
+        The parameter that chooses a transform.
     """
     if not is_skewed(residuals):
         return
@@ -151,9 +153,9 @@ def tell_skewness(residuals: Floats, positive: bool, what: str, parameter: str) 
 
 
 def sample_of_rows(source: Source, columns: Sequence[str]) -> Rows:
-    """Take some rows of positive weight with some of the columns, evenly spread over the source.
+    """Return some rows of positive weight and some of the columns, evenly spread over the source.
 
-    Of rows that stream, those of the first chunk: another pass would cost as much as a fit.
+    If rows stream, they are from the first chunk: another pass would cost as much as a fit.
     """
     loaders = source.chunks() if source.in_memory else islice(source.chunks(), 1)
     positions = [source.names.index(name) for name in columns]

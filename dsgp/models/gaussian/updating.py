@@ -27,8 +27,8 @@ from dsgp.progress import progress
 from dsgp.rows.sources import Source
 from dsgp.terms import Codes
 
-# Residuals are judged with so many degrees of freedom, by the factor that their variance is off,
-# and by standard errors.
+# Residuals are judged if they have at least as many degrees of freedom as the first number: by the
+# ratio of their variance to the noise, and by the number of its standard errors.
 _FEWEST_LEFT, _MISFIT, _ERRORS = 20.0, 1.5, 6.0
 
 
@@ -41,9 +41,9 @@ class Update:
     fit : GaussianFit
         Its solver and, where hyperparameters are learned again, its learner.
     relearn : bool
-        Learn the hyperparameters again, from those there are.
+        Learn the hyperparameters again, from their present values.
     share : float
-        What a row so far counts for from now on.
+        Share of its weight with which an earlier row counts from now on.
     """
 
     fit: GaussianFit
@@ -59,7 +59,7 @@ class Update:
         moves: Mapping[str, Codes],
         clock: Clock,
     ) -> tuple[GaussianModel, FitFacts, GaussianOutcome]:
-        """Return the model of all rows; what it is given stays as it is.
+        """Return the model of all rows; the arguments are not changed.
 
         Parameters
         ----------
@@ -107,16 +107,16 @@ class Update:
         )
 
     def _kept(self, training: Training, latent: AdditiveModel, bin_noise: float) -> GaussianOutcome:
-        """Solve with the hyperparameters there are."""
+        """Solve with the present hyperparameters."""
         noise = latent.row_variance / training.scale**2
         kernels = [term.kernel.scaled(1 / training.scale) for term in training.terms]
         hyper = Hyperparameters(kernels, noise, (noise, noise), None)
         outcome = self.fit.solved(training, hyper)
-        # What bins add is part of the noise that was learned.
+        # The variance that bins add is part of the noise that was learned.
         return replace(outcome, fit=replace(outcome.fit, bin_noise=bin_noise))
 
     def _relearned(self, training: Training, model: GaussianModel, clock: Clock) -> GaussianOutcome:
-        """Learn again, in units of all rows, from the hyperparameters there are."""
+        """Learn again, in units of all rows, from the present hyperparameters."""
         if training.equations.n_rows < 2:
             raise DataError(
                 f"cannot learn hyperparameters: with half_life the rows count for "
@@ -153,7 +153,7 @@ def warn_of_misfit(outcome: GaussianOutcome, stacklevel: int = 3) -> None:
     if left < _FEWEST_LEFT:
         return
     ratio = fit.system.equations.squares(fit.solution.mean) / left / fit.system.noise_variance
-    # Of normal noise the ratio is 1 with a standard error of √(2 / left).
+    # With normal noise, the ratio is 1 with a standard error of √(2 / left).
     limit = max(_MISFIT, 1 + _ERRORS * math.sqrt(2 / left))
     if 1 / limit < ratio < limit:
         return

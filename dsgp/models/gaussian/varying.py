@@ -1,7 +1,7 @@
-"""Noise whose variance varies with the row, learned in turn with the mean.
+"""Noise whose variance varies with the row, learned alternately with the mean.
 
 Given the mean, log σ² is a generalized additive model of squared residuals; given log σ², the mean
-is a fit to weighted rows. Both are the fits that there are without the other.
+is a fit to weighted rows. Both are fits as there are without the other.
 """
 
 from __future__ import annotations
@@ -34,19 +34,22 @@ from dsgp.models.noise import LEAST_LEFT, VaryingNoise
 from dsgp.rows.sources import ReweightedSource, Rows, Source
 from dsgp.terms import BoundTerm, Floats
 
-# A squared normal residual, with its mean for a parameter.
+# Distribution of a squared normal residual, with its mean as parameter.
 SQUARED_NORMAL = Gamma(shape=0.5, fixed_shape=True)
-# Rounds at most, and the gain of the leave-one-out density in nats per row that ends them.
+# Largest number of rounds, and the gain of the leave-one-out density, in nats per row, at which
+# they end.
 _ROUNDS, _SETTLED = 12, 1e-3
-# Excess of the mean squared error, and standard errors of it, from which the mean is called worse.
+# Excess of the mean squared error, and the number of its standard errors, from which the mean
+# counts as worse.
 _WORSE, _SURELY = 0.02, 3.0
-# Share of itself that the other rows must leave of a row whose error is compared.
+# Smallest share of its own information that the other rows must leave of a row whose error is
+# compared.
 _HALF = 0.5
 
 
 @dataclass(frozen=True)
 class VaryingOutcome:
-    """What a fit with varying noise came to.
+    """The result of a fit with varying noise.
 
     Attributes
     ----------
@@ -70,7 +73,7 @@ class VaryingOutcome:
     notes: list[str]
     excess: float = 0.0
 
-    def told(self) -> Whole:
+    def as_whole(self) -> Whole:
         """Return the mean, whose facts describe the noise, too."""
         facts = self.whole.facts.with_notes(self.notes)
         converged = facts.converged and self.converged
@@ -99,7 +102,7 @@ class VaryingOutcome:
 
 @dataclass(frozen=True)
 class _Judged:
-    """What a model leaves of the rows of positive weight, in their order."""
+    """Residuals of the rows of positive weight, in their order."""
 
     squares: Floats
     left: Floats
@@ -183,7 +186,7 @@ class VaryingFit:
         terms: list[BoundTerm],
         clock: Clock,
     ) -> VaryingOutcome:
-        """Fit mean and noise in turn, until leave-one-out predictions do not get better.
+        """Fit mean and noise alternately, until leave-one-out predictions no longer improve.
 
         Parameters
         ----------
@@ -205,14 +208,14 @@ class VaryingFit:
         rows, names = target.of_rows(source), tuple(source.names)
         clock.stage("read rows of the noise")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning already
             responses = self.laplace.prepare(rows, terms, clock)
-        # Bins that are too wide for the target are not so for its squared residuals.
+        # Bins that are too wide for the target may be narrow enough for its squared residuals.
         responses = replace(responses, too_wide={}, target=f"squared residuals of {source.target}")
         judged = _judged(whole, None, rows)
         n_rows, constant, errors = len(judged.squares), judged.density, judged.errors
-        # Where the rows have no noise at all, no variance is small enough to be the likeliest: none
-        # is taken to be below what a constant one could be.
+        # If the rows have no noise at all, the likelihood increases as the variance falls to 0: no
+        # variance is below what a constant one could be.
         least = NOISE[0] * whole.found.outcome.training.noise_scale
         best: VaryingOutcome | None = None
         outcome, settled, before, n_rounds = None, False, -np.inf, 0
@@ -224,7 +227,7 @@ class VaryingFit:
             model.prepare(with_std=False)
             weigh = partial(_precision, model, names, model.intercept)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DataWarning)  # said of the first fit
+                warnings.simplefilter("ignore", DataWarning)  # the first fit has warned already
                 whole = fitted(ReweightedSource(source, weigh), whole)
             level = math.log(max(whole.noise_variance, np.finfo(float).tiny))
             noise = VaryingNoise(replace(model, intercept=level))
@@ -284,7 +287,7 @@ def _excess(errors: Floats, constant: Floats) -> float:
 def refitted(
     fits: GaussianFits, found: Found[GaussianOutcome], terms: list[BoundTerm]
 ) -> Found[GaussianOutcome]:
-    """Fit terms and the interactions found to rows with other weights."""
+    """Fit terms and the interactions that were found to rows with other weights."""
     names = {term.name for term in terms}
     pairs = [term.bound for term in found.outcome.terms() if term.name not in names]
     return replace(found, outcome=fits.fitted(terms, pairs, found.outcome))

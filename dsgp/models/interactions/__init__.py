@@ -1,1 +1,1 @@
-"""Interactions that are looked for beside any model: what is asked, two-way tables, and rounds."""
+"""The search for interactions beside any model: its option, two-way tables, and rounds."""

@@ -72,7 +72,7 @@ def candidates_of(terms: list[BoundTerm]) -> list[BoundTerm]:
     by_input: dict[Input, BoundTerm] = {}
     for term in terms:
         if term.family == "constant" and term.multiplier is not None:
-            column = Input(term.multiplier.column)  # of a line, the function that it may become
+            column = Input(term.multiplier.column)  # for a line, the function that it may become
             by_input.setdefault(column, BoundTerm(term.name, Matern52(), "axis", column))
             continue
         if len(term.inputs) == 1 and term.value is not None:

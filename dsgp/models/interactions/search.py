@@ -1,9 +1,9 @@
-"""Rounds of a search for interactions: pairs of columns, ranked by what two-way tables promise.
+"""Rounds of a search for interactions: pairs of columns, ranked by two-way tables.
 
-A round takes what the model so far leaves of the rows, sums it by pairs of coarse bins of every two
-columns in one pass over the rows, adds the pairs that promise most and fits again, for as long as
-the marginal likelihood gains what so many candidates call for. ``Fits`` says what a fit is, and
-what it leaves of a row.
+A round sums the residuals of the present model by pairs of coarse bins of every two columns in one
+pass over the rows, adds the pairs that promise most and fits again, as long as the gain in marginal
+likelihood is significant for that many candidates. ``Fits`` defines a fit, and the residual of a
+row.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from dsgp.rows.sources import Rows, Source
 from dsgp.terms import BoundTerm, Floats
 from dsgp.terms.bound import INTERACTIONS
 
-# Nats beyond the log of the number of candidates that "auto" asks of a pair.
+# Nats beyond the log of the number of candidates that a pair must gain with "auto".
 LEAST_GAIN = 4.0
-# Nats that a pair must gain where a number of them is asked for.
+# Nats that a pair must gain if a number of pairs is requested.
 ANY_GAIN = 1.0
-# Pairs that "auto" adds at most, and those of one round: a share of the best one's gain at least.
+# Limits of "auto": pairs in all, pairs per round, and the least gain as a share of the best one's.
 MOST_ADDED, MOST_IN_ROUND, SHARE_OF_BEST = 20, 8, 0.1
-# Rows by which the leave-one-out check of "auto" is made.
+# Number of rows for the leave-one-out check of "auto".
 CHECKED_ROWS = 20_000
 
 SCORE_COLUMNS = ["first", "other", "gain", "round", "chosen"]
@@ -67,7 +67,7 @@ class LeaveOneOut:
 
 
 class Fits(Protocol[Outcome]):
-    """How the models of a search are fitted and judged, whatever their noise is."""
+    """Interface for fitting and judging the models of a search, whatever their noise is."""
 
     @property
     def source(self) -> Source:
@@ -96,13 +96,13 @@ class Fits(Protocol[Outcome]):
         """Fit them as far as a comparison with other models needs."""
 
     def finished(self, terms: list[BoundTerm], pairs: list[BoundTerm], outcome: Outcome) -> Outcome:
-        """Complete what ``compared`` came to for the same terms and pairs."""
+        """Complete a fit of ``compared`` with the same terms and pairs."""
 
     def evidence(self, outcome: Outcome) -> float:
         """Log marginal likelihood, with the log densities of the priors of kernels."""
 
     def working(self, outcome: Outcome) -> Working:
-        """What a model leaves of rows."""
+        """The residuals of a model."""
 
     def faint(self, outcome: Outcome, names: Collection[str]) -> set[str]:
         """Terms of these that a model may do without."""
@@ -113,7 +113,7 @@ class Fits(Protocol[Outcome]):
 
 @dataclass(frozen=True)
 class Found(Generic[Outcome]):
-    """What a search for interactions came to.
+    """The result of a search for interactions.
 
     Attributes
     ----------
@@ -160,10 +160,10 @@ def scores_of(rows: dict[tuple[str, str], dict[str, Any]]) -> pd.DataFrame:
 
 
 def least_of(nats: float, n_functions: int) -> float:
-    """Gain of several functions together that chance brings as seldom as that of one.
+    """Gain of several functions together that is as unlikely by chance as that of one.
 
-    Where there is no interaction the best variance of a function is 0 or not with equal chances,
-    and twice the gain has a χ² distribution with as many degrees of freedom as variances are not.
+    Without an interaction, the best variance of a function is 0 with probability ½, and twice the
+    gain has a χ² distribution with as many degrees of freedom as there are positive variances.
 
     Examples
     --------
@@ -197,14 +197,14 @@ class _Search(Generic[Outcome]):
             if frozenset((self.columns[j].inputs[0], self.columns[k].inputs[0])) not in present
             and self.columns[j].columns != self.columns[k].columns
         ]
-        # Of as many candidates some promise a little by chance.
+        # Among many candidates, some promise a small gain by chance.
         self.least = math.log(max(len(self.pairs), 1)) + LEAST_GAIN if is_auto else ANY_GAIN
         self.least = least_of(self.least, fits.n_functions)
-        # Pairs that another one explains.
+        # Pairs whose gain another pair explains.
         self.left_out: set[tuple[int, int]] = set()
 
     def run(self, most: int) -> Found[Outcome]:
-        """Add pairs while they gain, so many at most."""
+        """Add pairs while they gain, at most ``most`` of them."""
         if not most or not self.pairs:
             return Found(self.fits.fitted(self.terms, [], None), [], scores_of({}))
         outcome = self.fits.compared(self.terms, [], None)
@@ -237,7 +237,7 @@ class _Search(Generic[Outcome]):
                 better = self._with(outcome, added, some)
             if better is None:
                 break
-            # That of a single one is known already.
+            # For a single pair it is known already.
             judged = added if len(some) == 1 else added + some
             outcome, added = self._without_idle(better, added + some, judged)
         for pair in added:
@@ -277,10 +277,10 @@ class _Search(Generic[Outcome]):
         added: list[tuple[int, int]],
         room: int,
     ) -> tuple[list[tuple[int, int]], dict[tuple[int, int], float]]:
-        """Return pairs to add, each judged beside those before it, and the gains of all.
+        """Return pairs to add, each judged given those before it, and the gains of all.
 
-        What the pairs before it would explain is subtracted: columns that say much the same promise
-        the same interaction, which is added once.
+        What the pairs before it would explain is subtracted: columns with similar information
+        promise the same interaction, which is added once.
         """
         working, known = self.fits.working(outcome), self.fits.main_effects_known
         refused = self.left_out.union(added)
@@ -305,7 +305,7 @@ class _Search(Generic[Outcome]):
     def _with(
         self, outcome: Outcome, added: list[tuple[int, int]], more: list[tuple[int, int]]
     ) -> Outcome | None:
-        """Fit with more pairs; None where the marginal likelihood gains too little by them."""
+        """Fit with more pairs; None if the marginal likelihood gains too little."""
         better = self._fitted([*added, *more], outcome)
         gained = self.fits.evidence(better) - self.fits.evidence(outcome)
         return better if gained > self.least else None
@@ -319,7 +319,7 @@ class _Search(Generic[Outcome]):
     def _without_idle(
         self, outcome: Outcome, added: list[tuple[int, int]], judged: list[tuple[int, int]]
     ) -> tuple[Outcome, list[tuple[int, int]]]:
-        """Leave out judged pairs that have come to little beside the others, if they may go."""
+        """Leave out judged pairs that explain little beside the others, if that is allowed."""
         names = {interaction_of(self.columns[j], self.columns[k]).name: (j, k) for j, k in judged}
         faint = {names[name] for name in self.fits.faint(outcome, names)}
         if not faint:

@@ -1,4 +1,4 @@
-"""Two-way tables of what a model leaves, by coarse bins of every two columns."""
+"""Two-way tables of a model's residuals, by coarse bins of every two columns."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dsgp.rows.encode import Bins, Sketch
 from dsgp.rows.sources import Rows, Source
 from dsgp.terms import BoundTerm, Floats
 
-# Bins of a smooth column, and levels of a category (those with most rows), by which pairs are
-# judged.
+# Number of bins of a smooth column, and of levels of a category (those with the most rows), by
+# which pairs are judged.
 COARSE_BINS, COARSE_LEVELS = 12, 24
 _COUNT, _JUDGE = 2e-9, 1e-3  # seconds per row and pair; per pair
 
@@ -80,7 +80,7 @@ class CoarseColumn:
 
 
 class Left(NamedTuple):
-    """What a model leaves of rows, (n,) each.
+    """Residuals of a model, (n,) each.
 
     Attributes
     ----------
@@ -105,14 +105,14 @@ class Left(NamedTuple):
 
 
 Pair = tuple[int, int]
-# What a model leaves of rows of positive weight, by their columns, for each of its functions; it
+# The residuals of rows of positive weight, by their columns, for each function of a model; it
 # travels to workers, without a model's tables.
 Working = Callable[[Rows, dict[str, Floats]], list[Left]]
 
 
 @dataclass(frozen=True)
 class PairRecipe:
-    """How a block of rows is summed by pairs; it travels to workers."""
+    """The function that sums a block of rows by pairs; it travels to workers."""
 
     columns: list[CoarseColumn]
     pairs: list[tuple[int, int]]
@@ -146,7 +146,7 @@ class PairRecipe:
 
 
 def _fits(columns: list[CoarseColumn], pair: tuple[int, int]) -> bool:
-    """Whether an interaction of two columns has no more levels than one is made of."""
+    """Whether an interaction of two columns is within the limits of levels."""
     sizes = [columns[k].n_levels for k in pair if columns[k].n_levels]
     if len(sizes) == 2:
         return sizes[0] * sizes[1] <= MOST_FILLED_PAIRS
@@ -203,7 +203,7 @@ class PairTables:
                 mine += theirs
         assert total is not None
         squares, precisions = total.pop().T
-        # As with Gaussian noise, whose variance counts what a model has missed.
+        # As with Gaussian noise, whose variance includes what a model has missed.
         dispersions = np.maximum(squares / np.maximum(precisions, np.finfo(float).tiny), 1.0)
         return {
             pair: sides.reshape(-1, 2, *sides.shape[1:]) / dispersions[:, None, None, None]
@@ -211,7 +211,7 @@ class PairTables:
         }
 
     def gains(self, sums: Mapping[Pair, Floats], *, main_effects_known: bool) -> dict[Pair, float]:
-        """What each pair would gain by itself, in nats; of several functions, of all."""
+        """Gain of each single pair, in nats; with several functions, summed over all."""
         found = np.zeros(len(self.pairs))
 
         def judge(position: int) -> None:
@@ -228,7 +228,7 @@ class PairTables:
     def effect(
         self, pair: Pair, sums: Mapping[Pair, Floats], *, main_effects_known: bool
     ) -> Floats:
-        """What a pair would add to each f in each pair of bins, (n_functions, n_first, n_other)."""
+        """Effect of a pair on each f in each pair of bins, (n_functions, n_first, n_other)."""
         first, other = (self.features[k] for k in pair)
         return np.stack(
             [

@@ -51,7 +51,7 @@ class Labels:
     numbers : ndarray of int, shape (n_labels,)
         Of the class of each label of the source.
     factors : ndarray of shape (n_classes,), or None
-        What the weights of their rows are multiplied by.
+        Factors of the weights of their rows.
     """
 
     classes: Any
@@ -68,7 +68,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class ClassOutcome:
-    """What fits of all classes with the same terms come to."""
+    """The result of fits of all classes with the same terms."""
 
     fits: ClassFits
     labels: Labels
@@ -180,7 +180,7 @@ class ClassLaplaceFits:
         return total + float(np.sum(weight * density))
 
     def working(self, outcome: ClassOutcome) -> WorkingClasses:
-        """What a model leaves of rows."""
+        """The residuals of a model."""
         outcomes = outcome.fits.outcomes
         return WorkingClasses(
             [SumOfTerms.of(each.model()) for each in outcomes],

@@ -40,17 +40,17 @@ from dsgp.models.laplace.steps import LaplaceSteps
 from dsgp.progress import progress
 from dsgp.terms import Floats
 
-# Sum of the weights, as a share of the number of rows, below which that is warned of.
+# Sum of the weights, as a share of the number of rows, below which there is a warning.
 _FEW_COUNTED = 0.1
-# Sum of the weights that cannot be meant, and that the system would not be solved with.
+# Largest sum of the weights: a larger one must be a mistake, and the system could not be solved.
 _MOST_COUNTED = 1e12
-# Lengthscales, in widths of the column, that the nodes of the learner do not lose.
+# Smallest lengthscales, in widths of the column, that the nodes of the learner represent.
 _NODES_KEEP = 0.1
 
 
 @dataclass(frozen=True)
 class LaplaceFit(LaplaceSteps):
-    """A fit from rows made ready to an outcome.
+    """A fit from prepared rows to an outcome.
 
     Attributes
     ----------
@@ -68,14 +68,14 @@ class LaplaceFit(LaplaceSteps):
         clock: Clock,
         before: LaplaceOutcome | None = None,
     ) -> LaplaceOutcome:
-        """Fit to rows made ready.
+        """Fit to prepared rows.
 
         Parameters
         ----------
         responses : Responses
             Kernels of their terms are complete where there is no learner.
         likelihood : Likelihood
-            Its free parameters are starts; all that are missing are set from the targets.
+            Its free parameters are initial values; missing ones are set from the targets.
         clock : Clock
         before : LaplaceOutcome, optional
             A fit of the same rows with other targets or offsets, or with some of the terms, to
@@ -115,7 +115,7 @@ class LaplaceFit(LaplaceSteps):
                 clock.stage("learn")
                 learned = self._learn(responses, likelihood, used, level, before)
                 used, likelihood = learned.kernels, learned.likelihood
-                if not constant:  # a prior of the constant is around where it began
+                if not constant:  # the prior of a constant is centred at its initial value
                     level = learned.level
                 if self.intercept is None:
                     likelihood, level = likelihood.absorbed(level)
@@ -259,7 +259,7 @@ class LaplaceFit(LaplaceSteps):
         *,
         pairs_kept: bool = False,
     ) -> LaplaceOutcome:
-        """Return the better of an outcome and what working models give from other kernels."""
+        """Return the better of an outcome and the result of working models from other kernels."""
         responses, learned = outcome.responses, outcome.learned
         begin, constant = self._constant(responses.rows, outcome.likelihood)
 

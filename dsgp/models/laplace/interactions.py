@@ -1,7 +1,7 @@
 """Models with a likelihood, and those of classes, in a search for interactions.
 
-At the mode of Laplace's approximation a row is a Gaussian observation of its f of precision W that
-lies s/W beside it, s the gradient of its log density: what a search sums are s and W.
+At the mode of Laplace's approximation a row is a Gaussian observation of f + s/W with precision W,
+s the gradient of its log density: a search sums s and W.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dsgp.terms.interaction import FAMILIES, MOST_PAIR_BINS, PAIR_BINS
 
 # Dispersion that bins of pairs may add, as a share of that of the likelihood.
 _BIN_DISPERSION = 0.05
-# Effective degrees of freedom of a pair, with less of which a model may do without it.
+# Effective degrees of freedom below which a pair may be left out of a model.
 _FAINT = 3.0
 
 
@@ -74,10 +74,10 @@ def with_bins_of(terms: list[BoundTerm], pairs: list[BoundTerm]) -> list[BoundTe
 
 
 def finer_pairs(pairs: list[BoundTerm], outcomes: Sequence[LaplaceOutcome]) -> list[BoundTerm]:
-    """Return pairs in more bins, where fits say that they are too few.
+    """Return pairs with more bins, if fits report that they are too few.
 
-    Rows of a likelihood differ in how informative they are: where W is large, what a function
-    varies by within a bin looks like structure that is left.
+    Rows of a likelihood differ in how informative they are: where W is large, the variation of a
+    function within a bin looks like structure in the residuals.
     """
     names = {pair.name for pair in pairs}
     costs = [BinsOfTerms.of(each, names) for each in outcomes]
@@ -98,9 +98,9 @@ def finer_pairs(pairs: list[BoundTerm], outcomes: Sequence[LaplaceOutcome]) -> l
 def faint_terms(outcomes: Sequence[LaplaceOutcome], names: Collection[str]) -> set[str]:
     """Terms that have few degrees of freedom in all of the fits.
 
-    What is left out of a model with a link other than the identity makes the effects of other
-    columns smaller, by more where there is more of it: that looks like further interactions, until
-    it is added.
+    With a link other than the identity, terms that are missing in a model make the effects of other
+    columns smaller, and more so where they are larger: that looks like further interactions until
+    they are added.
     """
     used = {
         name
@@ -138,7 +138,7 @@ class LaplaceFits:
     source: Source
     clock: Clock
     n_functions: int = 1
-    # Rows tell less than with Gaussian noise, so that gains must not be too small.
+    # Rows are less informative than with Gaussian noise, so that smaller gains do not count.
     main_effects_known: bool = False
 
     def fitted(
@@ -185,7 +185,7 @@ class LaplaceFits:
         return outcome.log_posterior
 
     def working(self, outcome: LaplaceOutcome) -> WorkingRows:
-        """What a model leaves of rows."""
+        """The residuals of a model."""
         return WorkingRows(SumOfTerms.of(outcome.model()), outcome.likelihood)
 
     def faint(self, outcome: LaplaceOutcome, names: Collection[str]) -> set[str]:

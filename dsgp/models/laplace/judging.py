@@ -1,4 +1,4 @@
-"""What a fit by Laplace's approximation is judged by: units, limits, determinants, residuals."""
+"""Measures of a fit by Laplace's approximation: units, limits, determinants, residuals."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from dsgp.likelihoods import Likelihood
 from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.rows.table import RowTable
 
-# Variance that a function may be learned to have on the scale of a logarithm or a logit. Where
-# events or the other class are absent the evidence asks for ever more, and the posterior, whose W
+# Largest learned variance of a function on the scale of a logarithm or a logit. If events, or the
+# other class, are absent, the evidence increases with the variance, and the posterior, whose W
 # vanishes there, is as wide as the prior: means of exp(f) would explode.
 LARGEST_VARIANCE = 25.0
-# Share of the dispersion that may be left when structure is no longer taken for it.
+# Share of the dispersion that remains when structure no longer counts as dispersion.
 _LEAST_DISPERSION = 1e-4
-# Of an identity link, the bulk of the targets that tells their scale.
+# For an identity link: quantiles of the bulk of the targets, by which their scale is estimated.
 _BULK = (0.1, 0.9)
 
 
 def largest_variance(likelihood: Likelihood) -> float:
-    """How many units the variance of one function may be."""
+    """Largest variance of one function, in units."""
     return VARIANCE[1] if likelihood.link_name == "identity" else LARGEST_VARIANCE
 
 
@@ -43,7 +43,7 @@ def left_structure(outcome: LaplaceOutcome, *, by_screen: bool = False) -> Start
     """Look for structure in the residuals of the working model, and for kernels that explain it."""
     mode, likelihood = outcome.mode, outcome.likelihood
     equations = working_equations(outcome.responses.rows, mode)
-    # Structure that was missed has been taken for dispersion.
+    # Structure that was missed has been counted as dispersion.
     dispersed = len(likelihood.unconstrained()) > 0 and likelihood.name != "ordered"
     return finer_start(
         equations,
@@ -57,7 +57,7 @@ def left_structure(outcome: LaplaceOutcome, *, by_screen: bool = False) -> Start
 
 
 def not_resolved(table: RowTable) -> str:
-    """Say that float64 cannot resolve the functions; name the likeliest column."""
+    """Return the error that float64 cannot resolve the functions, with the likeliest column."""
     lines = [cells.line for cells in table.cells]
     points = [np.zeros(1) if line is None else line for line in lines]
     finest = [float(np.diff(axis_points).min(initial=np.inf)) for axis_points in points]
@@ -86,7 +86,7 @@ def complexity_of(mode: Mode) -> tuple[Complexity, float, bool]:
 
 
 class BinsOfTerms(NamedTuple):
-    """What the bins of some terms cost.
+    """The errors of the bins of some terms.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def objective_of(mode: Mode) -> float:
 
 
 def unit_of(rows: ResponseRows, likelihood: Likelihood) -> float:
-    """Variance of what the terms are to explain: 1 on the scale of a logarithm."""
+    """Variance that the terms are to explain: 1 on the scale of a logarithm."""
     if likelihood.link_name != "identity":
         return 1.0
     order = np.argsort(rows.y, kind="stable")

@@ -1,4 +1,4 @@
-"""What a fit by Laplace's approximation comes to."""
+"""The result of a fit by Laplace's approximation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from dsgp.additive.evidence import Complexity
 from dsgp.kernels import Kernel
 from dsgp.laplace.learner import Learned
-from dsgp.laplace.mode import UNFELT, Mode
+from dsgp.laplace.mode import LEAST_PRECISION, Mode
 from dsgp.laplace.rows import ResponseRows
 from dsgp.likelihoods import Likelihood
 from dsgp.models.additive import AdditiveModel
@@ -20,7 +20,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class LaplaceOutcome:
-    """What a fit comes to.
+    """The result of a fit.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class LaplaceOutcome:
             constant=self.mode.constant,
             row_variance=1.0,
             information_scale=1.0,
-            unfelt=UNFELT,
+            least_precision=LEAST_PRECISION,
         )
 
     @property
@@ -118,7 +118,7 @@ class LaplaceOutcome:
         return rows.table.gather(self.mode.solution.mean)
 
     def notes(self) -> list[str]:
-        """Return what the learner says of its nodes, for people."""
+        """Return notes of the learner on its nodes, for people."""
         learned = self.learned
         if learned is None:
             return []
@@ -180,7 +180,7 @@ class LaplaceOutcome:
 
 
 def _variance(values: Floats, rows: ResponseRows, term: int, ones: Floats) -> float:
-    """Variance of what rows get of a term, (U_d,) at its cells."""
+    """Variance of a term over the rows, (U_d,) at its cells."""
     counts = rows.table.scatter(term, ones, 0)
     share = counts / max(float(counts.sum()), np.finfo(float).tiny)
     if term not in rows.table.multipliers:

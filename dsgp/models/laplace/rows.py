@@ -1,4 +1,4 @@
-"""Training rows of a generalized model made ready: codes of the inputs, targets as they are."""
+"""Prepared training rows of a generalized model: codes of the inputs, unchanged targets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ from dsgp.terms import BoundTerm, Floats
 from dsgp.worker_blocks import workers_that_keep
 
 # Inputs (rows times columns) in memory up to which every distinct value is kept: beyond, bins
-# change a likelihood's functions by far less than the rows leave open.
+# change the functions of a likelihood by far less than their posterior uncertainty.
 EXACT_INPUTS = 20_000
 # Bins of a column by the order of its kernel.
 AUTO_BINS = {1: 4096, 2: 512, 3: 512, 4: 512}
-# Entries of two-way tables that are multiplied in the time a row takes to read and add to a table.
+# Number of entries of two-way tables that are multiplied in the time it takes a row to read and add
+# to a table.
 _MOVES = 8
-# Kept of a row beside its codes: the target, its weight W, and f.
+# Number of values kept per row beside its codes: the target, its weight W, and f.
 _NUMBERS = 3
 # And for each of several functions, their modes and what follows from them (measured).
 _NUMBERS_OF_EACH = 24
@@ -109,9 +110,9 @@ def prepare_responses(
         Their kernels say how fine the bins are to be.
     bins : "auto", int or None
     watch : callable
-        Told the stage, and the number of rows read in it so far.
+        Called with the stage, and the number of rows read in it so far.
     n_functions : int
-        Functions of each row that are fitted beside each other.
+        Number of functions that are fitted to each row at the same time.
 
     Raises
     ------
@@ -189,14 +190,14 @@ def _worth_pairs(n_rows: int, n_terms: int, size: int) -> bool:
 def _workers(n_rows: int, plan: BinPlan) -> Any | None:
     """Return the client whose workers are to keep the codes, if passes are sums of several parts.
 
-    Tables of one part take as long to come from a worker as its rows take here.
+    Receiving the tables of one part from a worker takes as long as summing its rows here.
     """
     size = sum(map(len, plan.cuts))
     multiplied = any(cut.term.multiplier is not None for cut in plan.cuts)
     pairs = plan.with_pairs and _worth_pairs(n_rows, len(plan.cuts), size)
     if multiplied or not pairs or n_parts(n_rows, plan.cuts) < 2:
         return None
-    # Codes of points and of the learner's bins, and numbers beside them.
+    # Codes of points and of the learner's bins, and other numbers per row.
     return workers_that_keep(n_rows * (2 * code_bytes(plan.cuts) + 8.0 * _NUMBERS))
 
 
@@ -236,7 +237,7 @@ def require_targets(responses: Responses, likelihood: Likelihood, source: Source
     try:
         check(slice(None), 0)
     except DataError:
-        good, bad = 0, len(y)  # rows that will do, and rows one of which will not
+        good, bad = 0, len(y)  # numbers of rows, of which all are valid, and at least one is not
         while bad - good > 1:
             middle = (good + bad) // 2
             try:
@@ -244,7 +245,7 @@ def require_targets(responses: Responses, likelihood: Likelihood, source: Source
                 good = middle
             except DataError:
                 bad = middle
-        # Rows of weight 0 are not among these, but the user counts them.
+        # Rows of weight 0 are not among these, but count in the user's numbering.
         check(slice(good, bad), row_of(source, good))
         raise
 

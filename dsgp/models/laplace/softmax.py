@@ -23,17 +23,17 @@ from dsgp.models.laplace.outcome import LaplaceOutcome
 from dsgp.models.laplace.rows import Responses
 from dsgp.terms import Floats
 
-# Points of the rule that averages a softmax, half of them mirrored.
+# Number of points of the rule that averages a softmax, half of them mirrored.
 _POINTS = 256
-# How often hyperparameters of a softmax are learned, the tolerance before the last time, and rounds
-# over the classes for a mode at most.
+# Number of times that hyperparameters of a softmax are learned, the tolerance before the last time,
+# and the largest number of rounds over the classes for a mode.
 _LEARNINGS = 2
 _EARLY_TOL = 0.02
 _ROUNDS = 100
-# Change of any probability in a round, as a share of the tolerance: what is learned next
-# must not depend on the order of the classes.
+# Largest change of a probability in a round, as a share of the tolerance: what is learned next must
+# not depend on the order of the classes.
 _SETTLED = 0.01
-# Rounds that are extrapolated from.
+# Number of rounds from which the next one is extrapolated.
 _MEMORY = 6
 
 
@@ -56,7 +56,7 @@ def weighted_classes(responses: Responses, factors: Floats | None) -> Responses:
 def class_factors(
     responses: Responses, class_weight: Mapping[Any, float] | str | None, classes: Any
 ) -> Floats | None:
-    """What the weights of the rows of each class are multiplied by; None for 1."""
+    """Factors of the weights of the rows of each class; None for 1."""
     if class_weight is None:
         return None
     rows = responses.rows
@@ -133,7 +133,7 @@ def _rule(n_classes: int) -> Floats:
 
 @dataclass(frozen=True)
 class ClassFits:
-    """What fits of all classes come to.
+    """The result of fits of all classes.
 
     Attributes
     ----------
@@ -217,12 +217,13 @@ def fit_softmax(
 
     rounds, change = 0, np.inf
     outcomes: list[LaplaceOutcome | None] = list(known) if known else [None] * n_classes
-    # What is learned again need not be learned to the end.
+    # Hyperparameters that are learned again need not be accurate.
     early = replace(fit, learner_tol=max(fit.learner_tol, _EARLY_TOL))
     procedures = [early] * (_LEARNINGS - 1) + [fit]
     for procedure in procedures if fit.learner is not None else [fit]:
         fitted = []
-        for c, before in enumerate(outcomes):  # all given the same: their order does not matter
+        # all are fitted given the same others, so that their order does not matter
+        for c, before in enumerate(outcomes):
             class_responses = responses.with_target(labels == c, -log_rest(latents, c))
             fitted.append(procedure(class_responses, Bernoulli(), clock, before))
         clock.stage("settle")
@@ -301,13 +302,13 @@ def _settled(
 
 
 class _Extrapolation:
-    """Anderson's: where a fixed point is, by the last rounds' inputs and outputs."""
+    """Anderson extrapolation of a fixed point, by the last rounds' inputs and outputs."""
 
     def __init__(self) -> None:
         self._rounds: list[tuple[Floats, Floats]] = []
 
     def next(self, begun: Floats, output: Floats) -> Floats:
-        """Return where the next round begins, from where the last one did and what it came to."""
+        """Return the input of the next round, from the input and the output of the last one."""
         self._rounds = [*self._rounds, (begun, output.copy())][-_MEMORY:]
         error = output - begun
         guess = output.copy()

@@ -49,27 +49,27 @@ from dsgp.models.laplace.rows import Responses, prepare_responses
 from dsgp.progress import progress
 from dsgp.terms import BoundTerm, Floats, TensorCells
 
-# Precision of the constant's prior, around the level of half an event more (or less), where all
-# targets are at the edge of their support (no event at all) and a flat one would have no mode, or
-# all rows together count less than one.
+# Precision of the constant's prior, around the level of half an event more (or less). It is used if
+# all targets are at the edge of their support (no event at all), where a flat prior would have no
+# mode, or if all rows together count less than one.
 EDGE_PRECISION = 0.5
 LEARNERS = ("marginal", "independent", None)
-# Bias of the bins, in posterior standard deviations, that is worth being taken off.
+# Bias of the bins, in posterior standard deviations, above which it is subtracted.
 _BIAS = 0.01
-# Of an identity link that nobody has said anything of, in standard deviations of the targets.
+# Initial scale of a likelihood with an identity link, in standard deviations of the targets.
 _START_SCALE = 0.5
 
 
 @dataclass(frozen=True)
 class LaplaceSteps:
-    """Modes, posteriors and working models, with what a user says of them.
+    """Modes, posteriors and working models, with the user's parameters.
 
     Attributes
     ----------
     intercept : float or None
         The constant part of f; None finds it.
     level : float or None
-        Where a constant that is found begins; None begins at that of highest likelihood.
+        Initial value of a constant that is found; None is that of the highest likelihood.
     solver, learner, bins, tol, newton_max_iter, learner_tol, learner_max_iter, verbose
         As for ``GeneralizedAdditiveGP``.
     max_iter : int
@@ -124,17 +124,17 @@ class LaplaceSteps:
     def prepare(
         self, source: Any, terms: list[BoundTerm], clock: Clock, n_functions: int = 1
     ) -> Responses:
-        """Read the rows and make them ready for so many functions beside each other."""
+        """Read and prepare the rows, for a number of functions at the same time."""
         with progress("reading", source.n_rows, enabled=self.verbose) as bar:
             return prepare_responses(
                 source, terms, self.bins, Reading(bar, clock), n_functions=n_functions
             )
 
     def _constant(self, rows: ResponseRows, likelihood: Likelihood) -> tuple[float, float | None]:
-        """Where the constant begins, and the precision of its prior; None if it is known."""
+        """Initial value of the constant, and the precision of its prior; None if it is known."""
         if self.intercept is not None:
             return self.intercept, None
-        # Cutpoints that are kept say where the level is.
+        # Given cutpoints determine the level.
         if self.level is None and not likelihood.has_level and self.learner is None:
             return 0.0, None
         level = rows.level(likelihood) if self.level is None else self.level
@@ -142,7 +142,7 @@ class LaplaceSteps:
         return level, 0.0 if flat else EDGE_PRECISION
 
     def _scaled(self, rows: ResponseRows, likelihood: Likelihood) -> Likelihood:
-        """Begin the scale of real targets in their units, where nobody has said anything of it."""
+        """Set the initial scale of real targets in their units, if the user has not given it."""
         if likelihood.link_name != "identity" or likelihood != by_name(likelihood.name):
             return likelihood
         return likelihood.with_parameters(scale=_START_SCALE * math.sqrt(unit_of(rows, likelihood)))
@@ -167,7 +167,7 @@ class LaplaceSteps:
             std = math.sqrt(complexity.dof / max(total, np.finfo(float).tiny))
             error = BinError.of(mode.system, mode.solution.dual, spreads)
             if error.size(mode.system) > _BIAS * std:
-                # A prior of the constant is around where it began.
+                # The prior of a constant is centred at its initial value.
                 begin = level if constant else mode.level
                 mode = find(begin, mode.solution.mean, error.bias)
                 again = BinError.of(mode.system, mode.solution.dual, spreads)

@@ -1,8 +1,8 @@
 """Terms that stay additive beside projections: levels, dates, and columns that a user names.
 
-Directions are searched for in what these terms leave of the target, and the terms are fitted
-together with the functions of the projections that were found, in turn, until what the terms
-contribute settles.
+Directions are searched for in the residuals of these terms, and the terms are fitted together with
+the functions of the projections that were found, alternately, until the contributions of the terms
+settle.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from dsgp.rows.response import OFFSET
 from dsgp.rows.sources import MappedSource, Rows, Source, ViewedSource
 from dsgp.terms import BoundTerm, Floats
 
-# Searches for directions at most, and the change of what the terms contribute, in standard
-# deviations of what a row leaves open (the noise), that ends them: its square adds 0.25 % to it.
+# Largest number of searches for directions, and the change of the terms' contribution, in standard
+# deviations of the noise, at which they end: its square adds 0.25 % to the noise variance.
 ROUNDS, SETTLED = 4, 0.05
-# A change that is warned of.
+# Change from which there is a warning.
 _UNSETTLED = 0.2
 
 
@@ -94,7 +94,7 @@ class _Project:
 
 @dataclass(frozen=True)
 class TermSum:
-    """What fitted terms contribute to rows of a source; it travels to workers.
+    """The contribution of fitted terms to rows of a source; it travels to workers.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class TermSum:
         return total
 
     def change(self, before: TermSum, source: Source) -> float:
-        """Root mean square of what the sum has changed by, over some rows of a source."""
+        """Root mean square of the change of the sum, over some rows of a source."""
         rows = sample_of_rows(source, source.names)
         if not len(rows):
             return 0.0

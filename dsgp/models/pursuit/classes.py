@@ -41,7 +41,7 @@ class OneClass:
         return replace(rows, y=target, weight=weight, n_rows=len(rows))
 
     def responses(self, responses: Responses) -> Responses:
-        """Return rows made ready for a likelihood with targets 0 and 1."""
+        """Return prepared rows for a likelihood with targets 0 and 1."""
         rows = responses.rows
         target, weight = self._seen(rows.y, rows.weight if len(rows.weight) else None)
         weight = np.empty(0) if weight is None else weight
@@ -74,6 +74,6 @@ def class_factors(
     """
     codes = np.arange(len(totals), dtype=np.float64)
     table = RowTable((), (), np.empty((0, len(totals)), np.uint16))
-    # One row a class stands for all of its rows.
+    # One row per class represents all of its rows.
     rows = Responses((), False, [], [], ResponseRows(table, codes, totals), None, False, {}, "y")
     return row_weights(rows, class_weight, classes).rows.weight / totals

@@ -46,15 +46,16 @@ from dsgp.rows.sources import Source
 
 _METHODS = ("refit", "greedy", "gibbs")
 _NOISE_START = 0.5
-# Noise that a change of terms is compared with, at least, as a share of the target's spread.
+# Smallest noise that a change of terms is compared with, as a share of the target's spread.
 _LEAST_NOISE = 1e-3
-# Where functions of the final fit are learned again: tolerance in nats, and iterations at most.
+# Tolerance in nats, and largest number of iterations, where functions of the final fit are learned
+# again.
 FINAL_TOL, FINAL_MAX_ITER = 0.1, 200
 
 
 @dataclass(frozen=True)
 class Searched:
-    """Rows made ready, and the projections that were found in them."""
+    """Prepared rows, and the projections that were found in them."""
 
     prepared: Prepared
     pursued: Pursued
@@ -142,10 +143,10 @@ class GaussianPursuit:
         beside : Beside
             Which of its columns are projected, and the terms of the others.
         log_jacobian : float
-            Turns log densities of the target into those of what it is a transform of.
+            Converts log densities of the transformed target to those of the target.
         random : Generator
         clock : Clock
-            Told the stages.
+            Informed of the stages.
 
         Raises
         ------
@@ -184,7 +185,7 @@ class GaussianPursuit:
         random: np.random.Generator,
         clock: Clock,
     ) -> PursuitOutcome:
-        """Search for directions in what the terms leave, and fit both, until the terms settle."""
+        """Search for directions in the terms' residuals, and fit both, until the terms settle."""
         clock.stage("terms alone")
         alone = self._learning(None)(source, beside.all_terms(self.search.kernel), clock)
         names = tuple(source.names)
@@ -284,20 +285,21 @@ class GaussianPursuit:
     ) -> GaussianOutcome:
         """Compute the joint posterior of the functions for the directions that were found.
 
-        The search has smooth functions: where they leave structure, hyperparameters are learned
+        The search uses smooth functions: if they leave structure, hyperparameters are learned
         again.
         """
         standard, state = search_result.prepared.standard, search_result.pursued.state
         mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         kernels = kernels_of(state)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning already
             training = self.fit.prepare(mapped, plain_terms(kernels), clock)
         ratio = (standard.spread / training.scale) ** 2
         noise = _noise_of(state, standard) / training.noise_scale
         n_rows = training.equations.n_rows
         if not state.fixed_noise and not len(state.ridges) and n_rows > 1:
-            noise *= n_rows / (n_rows - 1)  # the constant takes up one, and there is nothing else
+            # the constant takes one degree of freedom, and nothing else does
+            noise *= n_rows / (n_rows - 1)
         bounds = (noise, noise) if self.fixed_noise else (min(NOISE[0], noise), NOISE[1])
         kept = [kernels[name] for name in training.equations.layout.names]
         hyper = Hyperparameters(
@@ -320,7 +322,7 @@ class GaussianPursuit:
         mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         along = plain_terms(held(kernels_of(state, standard.spread**2)))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning already
             fit = self._learning(_noise_of(state, standard))
             return fit(mapped, [*along, *beside.terms], clock)
 
@@ -343,7 +345,7 @@ class GaussianPursuit:
         run: Sampled | None,
         log_jacobian: float,
     ) -> PursuitOutcome:
-        """Take what a fit came to."""
+        """Return the result of a fit."""
         prepared, pursued = search_result.prepared, search_result.pursued
         standard, state = prepared.standard, pursued.state
         facts = FitFacts.of_gaussian(outcome, log_jacobian)

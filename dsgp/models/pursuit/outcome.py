@@ -1,4 +1,4 @@
-"""What a fit of functions of projections comes to."""
+"""The result of a fit of functions of projections."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SearchFacts:
 
 @dataclass(frozen=True)
 class PursuitOutcome:
-    """A fitted model, and what is reported of the search for it.
+    """A fitted model, and facts of the search for it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Projections that were found: columns as inputs of functions, and what directions leave open."""
+"""Projections that were found: columns as inputs of functions, and uncertainty of directions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dsgp.pursuit.ridges import Ridge, Ridges
 from dsgp.pursuit.rows import standardised
 from dsgp.terms import Floats
 
-# Where deviations stay finite: no standardised input counts as farther away.
+# Deviations stay finite up to here: standardised inputs are clipped to this.
 _FAR = 1e50
-_DESIGN_ROWS = 1024  # of one product
-# Arrays of a model that ``Projections`` is made of.
+_DESIGN_ROWS = 1024  # per product
+# Arrays of a model that ``Projections`` consists of.
 ARRAYS = ("low", "high", "centre", "scale", "directions", "nodes", "sizes", "values", "factor")
 
 
@@ -82,7 +82,7 @@ class Projections:
     def of(cls, prepared: Prepared, state: State, boxed: bool) -> Projections:
         """Keep what predictions need of a state; ``boxed`` within the range of the columns."""
         standard, ends, ridges = prepared.standard, prepared.ends, state.ridges
-        if not boxed:  # a box does not turn with the inputs
+        if not boxed:  # a box does not rotate with the inputs
             ends = np.full_like(ends, np.inf) * [-1, 1]
         return cls(
             low=ends[:, 0],

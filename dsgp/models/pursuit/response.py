@@ -41,7 +41,7 @@ from dsgp.pursuit.rows import View
 from dsgp.pursuit.search import Options
 from dsgp.rows.sources import Source
 
-# A positive number that nothing of use is below.
+# A positive number below all that matter.
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -107,7 +107,7 @@ class ResponsePursuit:
         likelihood : Likelihood
         random : Generator
         clock : Clock
-            Told the stages.
+            Informed of the stages.
         view, seen : callable, optional
             Another target and other weights of the rows: of those of the search, and of those made
             ready for the likelihood.
@@ -156,7 +156,7 @@ class ResponsePursuit:
             outcome = self._jointly(source, beside, search_result, clock, seen)
             before = contribution
             contribution = TermSum(names, beside.of(outcome.terms()))
-            # What a row leaves open of f, about.
+            # Approximate posterior uncertainty of f in a row.
             system, rows = outcome.mode.system, outcome.responses.rows
             n_terms = max(system.layout.n_terms, 1)
             scale = math.sqrt(rows.n_rows * n_terms / max(float(system.weight.sum()), _TINY))
@@ -229,20 +229,20 @@ class ResponsePursuit:
     def _rows(
         self, fit: LaplaceFit, source: Source, beside: Beside, search_result: Searched, clock: Clock
     ) -> Responses:
-        """Rows made ready for functions of projections and the terms beside them."""
+        """Prepared rows for functions of projections and the terms beside them."""
         state = search_result.pursued.state
         assert state.response is not None
         mapped = beside.projected_source(source, search_result.prepared, search_result.projections)
         kernels = kernels_of(state, state.response.unit**2)
         along = plain_terms(held(kernels) if beside.terms else kernels)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already
+            warnings.simplefilter("ignore", DataWarning)  # there was a warning already
             return fit.prepare(mapped, [*along, *beside.terms], clock)
 
     def _kept(
         self, beside: Beside, search_result: Searched, outcome: LaplaceOutcome
     ) -> PursuitOutcome:
-        """Take what a fit came to."""
+        """Return the result of a fit."""
         prepared, pursued = search_result.prepared, search_result.pursued
         response = pursued.state.response
         assert response is not None

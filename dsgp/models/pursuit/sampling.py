@@ -19,12 +19,13 @@ from dsgp.pursuit.rows import Standard
 from dsgp.sampling.diagnostics import effective_sample_size, split_rhat
 from dsgp.terms import Floats
 
-# R-hat beyond which chains do not agree.
+# R-hat above which chains do not agree.
 RHAT_LIMIT = 1.1
-# Training rows at which the function's mixing is judged, and the share of them that must do so.
+# Number of training rows at which the mixing of the function is judged, and the share of them that
+# must have mixed.
 _JUDGED_ROWS, _JUDGED_SHARE = 200, 0.95
 _NODES = 48
-_ROW_NUMBERS = 16  # of a row, beside one a function, in each chain
+_ROW_NUMBERS = 16  # per row in each chain, in addition to one per function
 DIAGNOSED = ("noise_variance", "predictions", "log_likelihood")
 
 
@@ -58,16 +59,18 @@ class Sampled:
     def warn(self, stacklevel: int = 3) -> None:
         """Warn where the chains do not agree; ``stacklevel`` leads to who called ``fit``."""
         for name, rhat in zip(DIAGNOSED[:2], self.diagnostics[:2, 0], strict=True):
-            if not rhat <= RHAT_LIMIT:  # NaN, too
+            if not rhat <= RHAT_LIMIT:  # also for NaN
                 what = name.replace("_", " ")
-                told = (
+                complaint = (
                     f"R-hat of the {what} is {rhat:.2f}, above {RHAT_LIMIT:g}: the chains have not "
                     "mixed well"
                     if rhat > RHAT_LIMIT
                     else f"too few draws to judge whether the {what} has mixed"
                 )
                 warnings.warn(
-                    f"{told}; raise n_warmup or n_draws", ConvergenceWarning, stacklevel=stacklevel
+                    f"{complaint}; raise n_warmup or n_draws",
+                    ConvergenceWarning,
+                    stacklevel=stacklevel,
                 )
 
 
@@ -114,13 +117,13 @@ def sampled(
     )
     judged = random.choice(len(rows), min(len(rows), _JUDGED_ROWS), replace=False)
     functions = evaluate(draws, inputs[judged]).reshape(n_chains, -1, len(judged))
-    told = draws.diagnostics
-    mixing = np.array([told["noise_variance"], _mixing(functions), told["log_likelihood"]])
+    numbers = draws.diagnostics
+    mixing = np.array([numbers["noise_variance"], _mixing(functions), numbers["log_likelihood"]])
     return Sampled(_in_units(draws, standard, frame.basis, len(rows)), n_warmup, mixing)
 
 
 def _mixing(functions: Floats) -> tuple[float, float]:
-    """R-hat and effective sample size that most rows are as good as, (n_chains, draws, n)."""
+    """R-hat and effective sample size that most rows reach, from values (n_chains, draws, n)."""
     rows = np.moveaxis(functions, 2, 0)
     rhat = np.quantile([split_rhat(row) for row in rows], _JUDGED_SHARE)
     size = np.quantile([effective_sample_size(row) for row in rows], 1 - _JUDGED_SHARE)

@@ -193,7 +193,7 @@ def searched(
     bar: Any,
     start: Pursued | None = None,
 ) -> Pursued:
-    """Search, telling a progress bar, and put the projections in order.
+    """Search with a progress bar, and sort the projections.
 
     ``start`` is what an earlier search of nearly the same rows found.
     """

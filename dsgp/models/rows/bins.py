@@ -15,7 +15,7 @@ from dsgp.additive.survey import Survey
 from dsgp.errors import DataWarning, MemoryLimitError
 from dsgp.learning.bin_widths import bins_too_wide
 from dsgp.models.rows.budget import pair_bytes, plan_memory
-from dsgp.models.rows.columns import TermRows, tell_of_codes
+from dsgp.models.rows.columns import TermRows, warn_of_codes_as_multiplier
 from dsgp.rows.coded import report_columns
 from dsgp.rows.coding import TermCut, placed, with_margins
 from dsgp.rows.encode import (
@@ -25,25 +25,26 @@ from dsgp.rows.encode import (
 from dsgp.rows.encode import Cells as Parts
 from dsgp.rows.usable import (
     require_usable_range,
-    tell_constant,
+    warn_of_constant,
 )
 from dsgp.terms import BoundTerm
 from dsgp.terms.interaction import PAIR_BINS
 
-# Bins of such a kernel, and of one curve of many.
+# Bins of a kernel with a dense covariance, and of one curve of many.
 _DENSE_BINS = 512
-# Work on a dense covariance grows with the cube of its bins: where structure within bins calls for
-# more than these, it is reported.
+# Largest number of these: the work on a dense covariance grows with its cube. If structure within
+# bins requires more, that is reported.
 _MOST_DENSE_BINS = 1024
 _GROUP_BINS = 256
 # Bins of a column by the order of its kernel.
 AUTO_BINS = {1: MOST_BINS, 2: 4096, 3: 512, 4: 512}
-# What two-way tables of bins may take; with fewer bins than the least, codes are kept instead.
+# Memory of two-way tables of bins. If that allows fewer bins than the second number, codes are kept
+# instead.
 BIN_TABLE_BYTES = 128e6
 LEAST_TABLE_BINS = 256
 
 
-# Times that bins are cut again where the target varies within them.
+# Number of times that bins are cut again where the target varies within them.
 _CUTS = 2
 
 
@@ -107,16 +108,16 @@ def summed_by_bins(
             break
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DataWarning)  # said already
+                warnings.simplefilter("ignore", DataWarning)  # there was a warning already
                 plan = cut(least=too_wide)
-        except MemoryLimitError:  # what there is stays, and is warned of
+        except MemoryLimitError:  # what there is is kept, and there is a warning
             break
     return plan, summed, too_wide
 
 
 @dataclass(frozen=True)
 class BinPlan:
-    """How the inputs of terms are cut, and what is kept of their rows.
+    """The cuts of the inputs of terms, and what is kept of their rows.
 
     Attributes
     ----------
@@ -190,14 +191,14 @@ class BinPlan:
         )
         for term, part in zip(rows.terms, rows.parts, strict=True):
             if term.multiplier is not None and surveyed.sketches[part.stop - 1].complete:
-                tell_of_codes(term, surveyed.sketches[part.stop - 1].values)
+                warn_of_codes_as_multiplier(term, surveyed.sketches[part.stop - 1].values)
         terms = [
             _placed_by_sketch(term, surveyed.sketches[part])
             for term, part in zip(rows.terms, rows.parts, strict=True)
         ]
         varying = [d for d, part in enumerate(rows.parts) if _varies_in(terms[d], part, surveyed)]
         constant = [term.name for d, term in enumerate(terms) if d not in varying]
-        tell_constant(constant)
+        warn_of_constant(constant)
         kept = [terms[d] for d in varying]
         wanted = [
             max(n, _affordable_cut(term, (least or {}).get(term.name, 0)))
@@ -230,7 +231,7 @@ class BinPlan:
 def wanted_bins(
     terms: Sequence[BoundTerm], bins: str | int | None, auto: Mapping[int, int] = AUTO_BINS
 ) -> list[int]:
-    """Return how many bins a curve of each term is to have; the others as for ``BinPlan.of``."""
+    """Return the number of bins of a curve of each term; arguments are as for ``BinPlan.of``."""
     wanted = [_bins_of(term, bins, auto) for term in terms]
     affordable = _affordable_bins(len(terms))
     lines = (
@@ -239,7 +240,8 @@ def wanted_bins(
         if term.family in ("axis", "markov", "dense")
     )
     most = max(lines, default=0)
-    # An exact number is the user's; ours may be a little smaller if that allows for tables.
+    # A number of bins that the user has chosen is exact; the automatic one may be reduced for the
+    # sake of tables.
     if bins == "auto" and affordable >= min(LEAST_TABLE_BINS, most) and most <= 512:
         wanted = [min(n, affordable) for n in wanted]
     return wanted
@@ -257,7 +259,7 @@ def _bins_of(term: BoundTerm, bins: str | int | None, auto: Mapping[int, int]) -
 
 
 def _affordable_cut(term: BoundTerm, n_bins: int) -> int:
-    """Bins of a curve that structure within wider ones calls for; 0 where they are too many."""
+    """Number of bins of a curve that structure within wider ones requires; 0 if too many."""
     return 0 if term.family == "dense" and n_bins > _MOST_DENSE_BINS else n_bins
 
 
@@ -273,9 +275,9 @@ def _placed_by_sketch(term: BoundTerm, sketches: list[Sketch]) -> BoundTerm:
 
 
 def _varies_in(term: BoundTerm, part: slice, surveyed: Survey) -> bool:
-    """Whether what rows get of a term can differ."""
+    """Whether the value of a term can differ between rows."""
     sketches = surveyed.sketches[part]
-    if not all(sketch.low <= sketch.high for sketch in sketches):  # nothing is known
+    if not all(sketch.low <= sketch.high for sketch in sketches):  # nothing is known of the inputs
         return False
     if term.multiplier is not None and sketches[-1].low == sketches[-1].high == 0.0:
         return False

@@ -1,4 +1,4 @@
-"""What fits take of the memory, estimated before they begin."""
+"""Memory of fits, estimated before they begin."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from dsgp.rows.encode import (
 )
 from dsgp.terms import BoundTerm
 
-# Memory of a fit, in bytes: what the library, its solver and its covariance take whatever the data,
-# per distinct value or bin, and per row and column while rows are encoded exactly.
+# Memory of a fit, in bytes: of the library, its solver and its covariance whatever the data; per
+# distinct value or bin; and per row and column while rows are encoded exactly.
 FIXED_BYTES = 400e6
 POINT_BYTES = 600.0
 EXACT_ROW_BYTES = 60.0
-# Components of a state whose number depends on the hyperparameters, as harmonics of a season do.
+# Number of components of a state if it depends on the hyperparameters, as the harmonics of a season
+# do.
 TYPICAL_STATES = 24
 
 
@@ -38,7 +39,7 @@ def state_bytes(term: BoundTerm, n_points: int) -> float:
     if term.family != "markov":
         return 0.0
     size = term.kernel.n_states or TYPICAL_STATES
-    # Transitions, predicted covariances and what comes back of them.
+    # Transitions, predicted covariances and the results of the backward pass.
     return n_points * 8.0 * max(size**2 + size * (size + 1) + 6 * size - 40, 0)
 
 
@@ -69,11 +70,11 @@ def plan_memory(
     chunk: int = 0,
     kept_numbers: int = 0,
 ) -> bool:
-    """Tell whether codes must go to disk; refuse what cannot fit."""
+    """Return whether codes must go to disk; raise an error if the fit cannot fit into memory."""
     needed = stream_bytes(n_rows, n_columns, cuts, with_pairs, weighted, chunk)
     remedy = "pass fewer bins, fewer columns, or run where there is more memory"
     if kept_numbers:
-        # Codes and numbers are kept beside the tables.
+        # Codes and numbers are kept in addition to the tables.
         needed += n_rows * (8.0 * kept_numbers + (code_bytes(cuts) if with_pairs else 0.0))
     elif with_pairs:
         memory.require("a fit from two-way tables", needed, remedy)

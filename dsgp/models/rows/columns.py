@@ -18,7 +18,7 @@ from dsgp.rows.encode import Sketch
 from dsgp.rows.sources import MappedSource, Source
 from dsgp.terms import BoundTerm, Floats, Input
 
-# Different whole numbers that may stand for levels.
+# Largest number of different whole numbers that may stand for levels.
 _FEW_CODES = 20
 
 
@@ -97,7 +97,7 @@ def plain_terms(kernels: Mapping[str, Kernel]) -> list[BoundTerm]:
 
 
 def varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
-    """Whether what rows get of a term can differ."""
+    """Whether the value of a term can differ between rows."""
     if isinstance(term.kernel, CentredProduct) and term.kernel.margins:
         return all(len(margin.points) > 1 for margin in term.kernel.margins)
     if multiplier is not None:
@@ -105,7 +105,7 @@ def varies(term: BoundTerm, n_cells: int, multiplier: Floats | None) -> bool:
     return n_cells > 1
 
 
-def tell_of_codes(term: BoundTerm, values: Floats) -> None:
+def warn_of_codes_as_multiplier(term: BoundTerm, values: Floats) -> None:
     """Warn of a column that a function is multiplied by, if it seems to hold levels.
 
     ``values`` are its distinct values.
@@ -122,7 +122,7 @@ def tell_of_codes(term: BoundTerm, values: Floats) -> None:
 
 
 def placed_by_rows(term: BoundTerm, columns: dict[str, Floats], weight: Floats | None) -> BoundTerm:
-    """Put a straight line or an interaction where the rows of its columns are."""
+    """Centre a straight line, or an interaction, at the rows of its columns."""
     if term.other is not None:
         sketches = zip(term.inputs, map(Sketch.of, term.read(columns)), strict=True)
         return with_margins(term, dict(sketches))

@@ -12,18 +12,18 @@ from dsgp.additive.survey import of_positive_weight
 from dsgp.compute import over_chunks, run
 from dsgp.errors import DataError
 from dsgp.models.rows.budget import exact_bytes, state_bytes
-from dsgp.models.rows.columns import TermRows, placed_by_rows, tell_of_codes, varies
+from dsgp.models.rows.columns import TermRows, placed_by_rows, varies, warn_of_codes_as_multiplier
 from dsgp.rows.coded import Extremes, report_columns
 from dsgp.rows.coding import encode_term, multiplier_of
 from dsgp.rows.sources import Rows, Source
 from dsgp.rows.table import RowTable
 from dsgp.rows.usable import (
     require_usable_range,
-    tell_constant,
+    warn_of_constant,
 )
 from dsgp.terms import BoundTerm, Cells, Floats
 
-# Rows up to which kernels without a state-space form keep every distinct value.
+# Number of rows up to which kernels without a state-space form keep every distinct value.
 EXACT_DENSE_ROWS = 1000
 
 
@@ -108,7 +108,9 @@ def encode_all(
     for term, term_inputs, (table, code) in zip(terms, inputs, encoded, strict=True):
         multiplier = multiplier_of(term, term_inputs)
         if multiplier is not None:
-            tell_of_codes(term, np.unique(term_inputs[-1][~np.isnan(term_inputs[-1])]))
+            warn_of_codes_as_multiplier(
+                term, np.unique(term_inputs[-1][~np.isnan(term_inputs[-1])])
+            )
         if table is None or not varies(term, len(table), multiplier):
             constant.append(term.name)
             continue
@@ -123,7 +125,7 @@ def encode_all(
         kept.append(term)
         cells.append(table)
         codes.append(code)
-    tell_constant(constant)
+    warn_of_constant(constant)
     # One type for all; its largest number stands for a missing input.
     kind = max((code.dtype for code in codes), default=np.dtype(np.uint16))
     table_codes = np.empty((len(codes), n_rows), dtype=kind)

@@ -1,4 +1,4 @@
-"""What is answered of rows as a table of the library that the rows came from, with their labels."""
+"""Results for rows as a table of the library that the rows came from, with their labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsgp.rows.sources.memory import listed
 
 
 def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
-    """Name the columns of what is answered of the rows of X.
+    """Return results for the rows of X as a table of the same library.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
         )
     if is_dask_collection(values):
         index = X.index if hasattr(X, "map_partitions") else None
-        frames = import_module("dask.dataframe")  # takes as long as all of dask else
+        frames = import_module("dask.dataframe")  # importing it takes as long as all of dask
         return frames.from_dask_array(values, columns=list(names), index=index)
     if isinstance(X, (pd.DataFrame, pd.Series)):
         return pd.DataFrame(values, columns=list(names), index=X.index)
@@ -65,7 +65,7 @@ def frame_like(X: Any, names: Sequence[str], values: Any) -> Any:
             return _arrow_of(names, values)
         return pd.DataFrame(values, columns=list(names), index=_labels_of(X))
     eager = frame.implementation.is_polars() or isinstance(frame, nw.DataFrame)
-    if not eager:  # of a database, whose rows have no place to be put
+    if not eager:  # a table of a database, to which rows cannot be returned
         return _arrow_of(names, values)
     answered = nw.from_arrow(_arrow_of(names, values), backend=frame.implementation)
     if isinstance(frame, nw.LazyFrame):

@@ -14,14 +14,14 @@ from pyarrow import csv
 
 from dsgp.errors import DataError
 
-# What Arrow reads as missing in a column of numbers of a CSV file.
+# Text that Arrow reads as missing in a column of numbers of a CSV file.
 _NULLS = tuple(csv.ConvertOptions().null_values)
-# A whole number as it would be written again: no leading zero, no sign of plus.
+# A whole number in canonical form: no leading zero, no plus sign.
 _WHOLE = r"^(0|-?[1-9][0-9]{0,19})$"
 
 
 def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
-    """Turn into a data frame without row labels."""
+    """Convert to a data frame without row labels."""
     for position, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             column = table.column(position)
@@ -30,7 +30,7 @@ def frame_of_arrow(table: pa.Table) -> pd.DataFrame:
 
 
 def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Change codes of categories that Arrow up to 20 does not give to pandas (those of polars)."""
+    """Change codes of categories that Arrow up to 20 cannot convert to pandas (those of polars)."""
     kind = column.type
     if not pa.types.is_unsigned_integer(kind.index_type):
         return column
@@ -45,7 +45,7 @@ def _with_signed_codes(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def numbers_frame(table: pa.Table, numbers: Collection[str]) -> pd.DataFrame:
-    """Turn into a data frame, in which decimals and missing counts are float64."""
+    """Convert to a data frame, in which decimals and missing counts are float64."""
     for position, field in enumerate(table.schema):
         if field.name in numbers and _is_converted(field.type):
             column = table.column(position).cast(pa.float64(), safe=False)
@@ -54,7 +54,7 @@ def numbers_frame(table: pa.Table, numbers: Collection[str]) -> pd.DataFrame:
 
 
 def _is_converted(kind: pa.DataType) -> bool:
-    """Whether Arrow makes numbers of a type better than pandas: missing ones NaN, decimals fast."""
+    """Whether Arrow converts a type better than pandas: missing ones to NaN, decimals fast."""
     tests = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_null, pa.types.is_decimal)
     return any(is_one(kind) for is_one in tests)
 
@@ -153,7 +153,7 @@ class WholeNumbers:
 
 
 def retyped(table: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
-    """Turn columns of text into types that ``WholeNumbers`` has found; empty text is missing."""
+    """Convert columns of text to types that ``WholeNumbers`` has found; empty text is missing."""
     for name, kind in types.items():
         column = _without_gaps(table.column(name)).cast(kind)
         table = table.set_column(table.schema.get_field_index(name), name, column)
@@ -175,7 +175,7 @@ def _holds(kind: pa.DataType, text: pa.ChunkedArray) -> bool:
 
 
 def text_frame(table: pa.Table) -> pd.DataFrame:
-    """Turn into a data frame that pandas writes to CSV as the columns are: no type is changed."""
+    """Convert to a data frame that pandas writes to CSV without changing types."""
     texts = {name: _texts(name, table.column(name)) for name in table.column_names}
     return pd.DataFrame(texts, columns=table.column_names)
 

@@ -92,7 +92,7 @@ def _column(X: Any, name: str) -> Any:
 def _in_memory(y: Any) -> Labels:
     name = name_of(y)
     values = labels_of(y, name, warn=True)
-    if values.dtype.kind != "O":  # it has nothing to say of text, and takes long
+    if values.dtype.kind != "O":  # the check has no result for text, and takes long
         try:
             check_classification_targets(values)
         except ValueError as error:

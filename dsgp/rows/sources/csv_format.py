@@ -1,4 +1,4 @@
-"""How a CSV file is written, and what it seems to be instead where that does not fit."""
+"""The format of a CSV file, and what it seems to be where the given one does not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyarrow import csv
 from dsgp.addresses import Place, name_of
 from dsgp.errors import ParameterError
 
-_HEAD = 2**16  # bytes looked at
+_HEAD = 2**16  # bytes that are looked at
 _LINES = 20
 _MARKS = (",", ";", "\t", "|")
 _QUOTED = re.compile(r'"[^"]*"')
@@ -78,14 +78,14 @@ class CsvFormat:
         return csv.ReadOptions(block_size=block_size, use_threads=False, encoding=self.encoding)
 
     def hint(self, path: Place) -> str:
-        """Say what a file seems to be if it is not written so, ``"; it seems …"`` or nothing."""
+        """Return what a file seems to be if it has another format, ``"; it seems …"`` or ""."""
         head = _head(path)
         if (encoding := _other_encoding(head, self.encoding)) is not None:
             return encoding
         text = head.decode(self.encoding, "ignore").lstrip("\ufeff")
         lines = [_QUOTED.sub("", line) for line in text.splitlines() if line.strip()]
         if len(head) == _HEAD:
-            lines = lines[:-1]  # cut off
+            lines = lines[:-1]  # the last line may be cut off
         lines = lines[:_LINES]
         if not lines or self._fits(lines):
             return ""
@@ -115,12 +115,12 @@ def _head(path: Place) -> bytes:
         with path.open("rb") as file:
             is_compressed = name_of(path).lower().endswith(".gz")
             return (gzip.GzipFile(fileobj=file) if is_compressed else file).read(_HEAD)
-    except (OSError, EOFError):  # no gzip, say: there is another message about that
+    except (OSError, EOFError):  # not a gzip file, for example: another message reports that
         return b""
 
 
 def _other_encoding(head: bytes, encoding: str) -> str | None:
-    """Say in what encoding a file seems to be if that is another one."""
+    """Return a message on the encoding that a file seems to have if that is another one."""
     name = codecs.lookup(encoding).name
     marked = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     zeros = max(head[::2].count(0), head[1::2].count(0)) > len(head) / 8

@@ -1,7 +1,7 @@
-"""What the columns of a table hold that is fitted to, and the labels of those that are levels.
+"""Kinds of the columns of a training table, and the labels of those that are levels.
 
 Types distinguish numbers, dates and levels. Labels need the values: a table on disk, or a dask
-collection, is read once for the sake of its levels, if it has any.
+collection, is read once to find its levels, if it has any.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dsgp.waiting import computed
 
 
 def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
-    """Look at the columns of a data frame; those of an array are numbers."""
+    """Find the kinds of the columns of a data frame; those of an array are numbers."""
     if not isinstance(table, pd.DataFrame):
         return {}
     columns = {name: table[name] for name in names if name in table.columns}
@@ -51,7 +51,7 @@ def kinds_in_memory(table: Any, names: Sequence[str], wanted: Wanted) -> Kinds:
 
 
 def kinds_on_disk(table: StoredTable, names: Sequence[str], wanted: Wanted) -> Kinds:
-    """Look at the types of a stored table, and read its levels."""
+    """Find the kinds of the columns of a stored table by their types, and read its levels."""
     kinds: Kinds = {}
     for name in names:
         empty_column = pd.Series(dtype=pd.ArrowDtype(table.type_of(name)))
@@ -67,7 +67,7 @@ def kinds_on_disk(table: StoredTable, names: Sequence[str], wanted: Wanted) -> K
 def kinds_of_collection(
     table: Any, names: Sequence[str], wanted: Wanted, n_rows: int | None, kind_name: str
 ) -> Kinds:
-    """Look at the types of a dask data frame, and read its levels."""
+    """Find the kinds of the columns of a dask data frame by their types, and read its levels."""
     kinds: Kinds = {}
     for name in names:
         meta = table[name]._meta
@@ -92,12 +92,12 @@ def _what(name: str) -> str:
 
 
 def _asked(name: str, kind: Kind, wanted: Wanted) -> Kind:
-    """Return levels where they were requested, and numbers cannot stand for them."""
+    """Return levels where they were requested, unless numbers can represent them."""
     if name not in wanted.levels or kind.is_date:
         return kind
     if isinstance(wanted.before.get(name), Categories):
         return Categories(())
-    # Numbers are their own labels, unless a missing one is to have a label too.
+    # Numbers are their own labels, unless a missing value is to have a label too.
     is_level = isinstance(kind, Categories) or wanted.levels[name] == "level"
     return Categories(()) if is_level or not kind.is_number else kind
 
@@ -126,7 +126,7 @@ def _completed(
             continue
         as_text = pd.Series(labels, dtype=object)
         if not asked and _look_like_numbers(as_text):
-            kinds[name] = NUMBER  # which says of such text what is wrong with it
+            kinds[name] = NUMBER  # reading them as numbers reports what is wrong with such text
             continue
         if not labels:
             raise DataError(f"{_what(name)} has no value in any row: leave it out")

@@ -1,4 +1,4 @@
-"""Single files, CSV and Parquet, and what is said of those that cannot be read."""
+"""Single files, CSV and Parquet, and error messages for those that cannot be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dsgp.rows.sources.memory import listed, naming, require_unique
 
 FILE_TYPES = (".csv", ".csv.gz", ".parquet", ".pq")
 
-# Row labels without a name, as pandas and dask store them: no column.
+# Names of unnamed row labels, as pandas and dask store them; they are not columns.
 _UNNAMED_LABELS = re.compile(r"__index_level_\d+__|__null_dask_index__")
 
 
@@ -69,7 +69,7 @@ def read_table(
         require_columns(label, wanted, present)
         stored = [name for name in wanted if name in table.schema_arrow.names]
         frame = table.read(columns=stored).to_pandas(date_as_object=False)
-    # What pandas stored as row labels is a column to everyone else.
+    # What pandas stored as row labels is a column to all other libraries.
     labels = [name for name in frame.index.names if name is not None]
     return frame.reset_index(labels)[wanted] if labels else frame
 
@@ -95,15 +95,15 @@ def _read_csv(
             table = csv.read_csv(file, convert_options=conversion, **options)
     for field in table.schema:
         if pa.types.is_binary(field.type):
-            told = hint() or "; name its encoding (--encoding)"
+            advice = hint() or "; name its encoding (--encoding)"
             raise DataError(
-                f"{label}: column {field.name!r} is not in {form.encoding.upper()}{told}"
+                f"{label}: column {field.name!r} is not in {form.encoding.upper()}{advice}"
             )
     return table.to_pandas(date_as_object=False)
 
 
 def require_csv(label: str, form: CsvFormat) -> None:
-    """Raise ``ParameterError`` if what is no CSV file is said to be written in a way of its own."""
+    """Raise ``ParameterError`` if options of CSV are given for another kind of file."""
     if form != CsvFormat():
         raise ParameterError(
             f"{label} is not a CSV file: delimiter, decimal and encoding are for CSV files only; "
@@ -113,7 +113,7 @@ def require_csv(label: str, form: CsvFormat) -> None:
 
 @contextmanager
 def opened(path: Place) -> Iterator[Any]:
-    """Give what Arrow reads: a path of this machine, or a file of fsspec that is open."""
+    """Yield what Arrow reads: a path of this machine, or an open file of fsspec."""
     if isinstance(path, Path):
         yield path
         return
@@ -123,7 +123,7 @@ def opened(path: Place) -> Iterator[Any]:
 
 
 def is_csv(path: Place) -> bool:
-    """Tell CSV from Parquet by the name of a file that is there."""
+    """Return whether an existing file is CSV, not Parquet, by its name."""
     name = name_of(path)
     require_there(path, DataError, "file ")
     if path.is_dir():
@@ -140,18 +140,19 @@ def is_csv(path: Place) -> bool:
 def reading(
     label: str, kind: str, names: Sequence[str] = (), hint: Callable[[], str] = str
 ) -> Iterator[None]:
-    """Let a failure to read name the file, the column where Arrow numbers it, and a remedy.
+    """Raise errors of reading with the file, the column where Arrow numbers it, and a remedy.
 
     ``hint`` says what the file seems to be instead, or nothing.
     """
     try:
         yield
     except UnicodeError as error:
-        told = hint() or "; name its encoding (--encoding)"
-        raise DataError(f"{label} cannot be decoded{told}") from error
+        advice = hint() or "; name its encoding (--encoding)"
+        raise DataError(f"{label} cannot be decoded{advice}") from error
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        reason = "".join(filter(str.isprintable, reason))  # UTF-16 read as UTF-8 is half zeros
+        # UTF-16 that is read as UTF-8 is half zeros
+        reason = "".join(filter(str.isprintable, reason))
         if names and (match := re.match(r"In CSV column #(\d+): (?:Row #(\d+): )?(.*)", reason)):
             column, line, what = match.groups()
             where = f" in line {line}" if line else ""

@@ -1,6 +1,6 @@
-"""Tables of other libraries, and whatever else has columns with names, as pandas data frames.
+"""Tables of other libraries, and other objects whose columns have names, as pandas data frames.
 
-A table that has names is matched by them: it never counts as an array without.
+A table that has names is matched by them: it is never treated as an array without names.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dsgp.errors import DataError
 from dsgp.rows.sources.arrow import frame_of_arrow
 from dsgp.rows.sources.memory import listed
 
-# Attributes that names of columns go by in libraries that no reader here knows.
+# Attributes with the names of columns, in libraries that no reader here supports.
 _NAMES = ("columns", "colnames", "column_names", "feature_names")
 
 
 def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
-    """Turn a table with names into a data frame of pandas, or a dataset if its columns are lazy.
+    """Convert a table with names to a data frame of pandas, or a dataset if its columns are lazy.
 
     Arrays without names, data frames of pandas and dask, datasets and paths are returned as they
     are.
@@ -63,7 +63,7 @@ def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
         return X
     if isinstance(X, np.ndarray):
         return X if X.dtype.names is None else _of_mapping({n: X[n] for n in X.dtype.names})
-    if isinstance(X, Delayed):  # which has every attribute
+    if isinstance(X, Delayed):  # it has every attribute
         return X
     if is_dask_collection(X):
         names = getattr(getattr(X, "dtype", None), "names", None)
@@ -74,7 +74,7 @@ def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
         table = _arrow_of(X, list(wanted))
         if table is not None:
             return frame_of_arrow(table)
-    # Other libraries raise what they like.
+    # Other libraries may raise any type of error.
     except Exception as error:
         raise DataError(
             f"X is a {_type_of(X)} whose columns cannot be read ({error}); convert it to a data "
@@ -93,7 +93,7 @@ def plain_table(X: Any, wanted: Iterable[str] = ()) -> Any:
 
 
 def plain_values(values: Any) -> Any:
-    """Turn a column of another library into a series of pandas; all else is returned as it is."""
+    """Convert a column of another library to a series of pandas; return all else unchanged."""
     plain = (pd.Series, pd.DataFrame, np.ndarray, xr.DataArray, str, list, tuple, int, float)
     if values is None or isinstance(values, plain) or is_dask_collection(values):
         return values
@@ -112,7 +112,7 @@ def plain_values(values: Any) -> Any:
 
 
 def _arrow_of(X: Any, wanted: list[str]) -> pa.Table | None:
-    """Read a table of another library, or return None if it is none."""
+    """Read a table of another library; return None if the object is not a table."""
     if isinstance(X, pa.RecordBatch):
         X = pa.Table.from_batches([X])
     frame = nw.from_native(X, pass_through=True)
@@ -143,7 +143,7 @@ def _of_mapping(X: Mapping[Any, Any]) -> Any:
         raise DataError(f"the columns have different lengths: {lengths}; pass one value per row")
     if any(is_dask_collection(values) for values in columns.values()):
         return xr.Dataset({name: ("row", _native_lazy(values)) for name, values in columns.items()})
-    # Row labels of series are not matched: rows are taken in their order.
+    # Row labels of series are not matched: rows are used in their order.
     plain = {
         name: values.reset_index(drop=True) if isinstance(values, pd.Series) else _native(values)
         for name, values in columns.items()
@@ -158,7 +158,7 @@ def _native(values: Any) -> Any:
 
 
 def _native_lazy(values: Any) -> Any:
-    """Return a column in the byte order of the machine, lazy where it is so."""
+    """Return a column in the byte order of the machine; a lazy one stays lazy."""
     if not hasattr(values, "rechunk") or values.dtype.isnative:
         return values
     return values.astype(values.dtype.newbyteorder("="))

@@ -28,16 +28,16 @@ from dsgp.terms import Codes, Floats
 
 @dataclass(frozen=True)
 class Further:
-    """Further rows, and what columns hold once these are there.
+    """Further rows, and the kinds of the columns of all rows with these.
 
     Attributes
     ----------
     source : Source
         Its columns are those requested, in that order; levels have the numbers of ``kinds``.
     kinds : dict of str to Kind
-        Of the columns that are no numbers.
+        Kinds of the columns that are not numbers.
     moves : dict of str to ndarray of int
-        Of columns with new levels: the new number of each level, and of a missing one at the end.
+        For columns with new levels: the new number of each level, and of a missing one at the end.
     """
 
     source: Source
@@ -131,7 +131,7 @@ def _read(
     undated: Mapping[int, str],
     columns: list[Floats],
 ) -> list[Floats]:
-    """Take the columns that are needed, with the numbers that levels have.
+    """Read the columns that are needed, with the numbers of the levels.
 
     A column of dates without any date has no type that says so: where ``undated`` has a message, a
     value is an error.
@@ -150,7 +150,7 @@ def _read(
 
 
 def _require_alike(what: str, before: Kind, now: Kind) -> None:
-    """Raise ``DataError`` if a column holds something else than it did."""
+    """Raise ``DataError`` if the kind of a column has changed."""
     if type(before) is not type(now):
         raise DataError(_unlike(what, before, now))
     if isinstance(before, Dates) and isinstance(now, Dates) and before.zone != now.zone:
@@ -163,10 +163,10 @@ def _require_alike(what: str, before: Kind, now: Kind) -> None:
 
 def _unlike(what: str, before: Kind, now: Kind) -> str:
     return (
-        f"{what} held {_told(before)} when the model was fitted, and holds {_told(now)} in the "
+        f"{what} held {_named(before)} when the model was fitted, and holds {_named(now)} in the "
         "new rows: convert it"
     )
 
 
-def _told(kind: Kind) -> str:
+def _named(kind: Kind) -> str:
     return "dates" if kind.is_date else "numbers" if kind.is_number else "levels"

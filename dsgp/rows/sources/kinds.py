@@ -1,7 +1,7 @@
-"""What the columns of a table hold, numbers, dates or levels, and how each becomes float64.
+"""Kinds of columns (numbers, dates or levels), and their conversion to float64.
 
-Dates are days since 1970-01-01, and levels their numbers among the labels of the fit. A level that
-is not among these has a negative number of its own, so that it is another one than all others.
+Dates become days since 1970-01-01, and levels their positions among the labels of the fit. A level
+that is not among these gets a negative number of its own, so that it differs from all others.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from dsgp.rows.sources.numbers import numbers_of, require_numbers
 from dsgp.terms import Floats
 
 _DAY = 86_400 * 10**9  # nanoseconds
-# Levels that a column may have beside its rows before it looks like a name for each of them.
+# A column of more levels than this share of the rows, and than the second number, looks like an
+# identifier of rows.
 _SHARE_OF_ROWS = 0.5
 _FEW_LEVELS = 20
-# Of the different texts of a column, beyond which they are taken for numbers.
+# Share of a column's distinct texts that look like numbers, above which the column counts as
+# numbers.
 _SHARE_OF_NUMBERS = 0.5
 
 
@@ -119,7 +121,7 @@ class Categories(Kind):
     names : tuple of str, bool, int or float
         Sorted, each once.
     missing : {"error", "ignore", "level"} or None
-        What a missing level is; None is what missing inputs are otherwise.
+        Treatment of a missing level; None is the treatment of other missing inputs.
     """
 
     names: tuple[Any, ...]
@@ -135,7 +137,7 @@ class Categories(Kind):
         return pd.Index(np.array(self.names, dtype=object))
 
     def check(self, what: str, values: Any) -> None:
-        """Whether the values are levels at all; which ones is known after encoding only."""
+        """Check that the values are levels at all; which ones is only known after encoding."""
 
     def encode(self, what: str, values: Any) -> Floats:
         labels = labels_of_levels(what, values)
@@ -208,7 +210,7 @@ def labels_of_levels(what: str, values: Any) -> Any:
     else:
         labels = series.astype(object).to_numpy(copy=True)
     gaps = pd.isna(labels)
-    gaps[~gaps] = labels[~gaps] == ""  # a CSV file has empty text where there is nothing
+    gaps[~gaps] = labels[~gaps] == ""  # in CSV files, empty text means missing
     labels[gaps] = None
     strange = [
         label
@@ -262,17 +264,17 @@ def merged_levels(what: str, pieces: Sequence[Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked of the columns of a table that is fitted to.
+    """The user's requirements on the columns of a training table.
 
     Attributes
     ----------
     levels : dict of str to str or None
-        Columns that are levels whatever their type, and what a missing one is.
+        Columns that are levels whatever their type, and the treatment of a missing level.
     columns : tuple of str, optional
         Those that are needed; None means all inputs.
     before : mapping of str to Kind
-        What columns held in the rows before. A few rows do not show it: all of a column may be
-        missing in them, or its only level may look like a number.
+        Kinds of columns in earlier rows. A few rows may not show them: all values of a column may
+        be missing, or its only level may look like a number.
     """
 
     levels: dict[str, str | None] = field(default_factory=dict)
@@ -281,10 +283,10 @@ class Wanted:
 
 
 def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:
-    """Tell what a column holds by its type, and by its values where they are Python objects.
+    """Return the kind of a column by its type, and by its values if they are Python objects.
 
-    Of levels the labels are not looked for yet: ``Categories(())``. With ``by_type`` there are no
-    values to look at, and objects are taken for text.
+    The labels of levels are not yet found: ``Categories(())``. With ``by_type`` there are no values
+    to look at, and objects are treated as text.
     """
     series = values if isinstance(values, pd.Series) else pd.Series(values)
     dtype = series.dtype
@@ -313,7 +315,7 @@ def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:
 
 
 def _of_text(series: Any) -> Kind:
-    """Levels, or numbers, which the text is then refused as, where it looks like them.
+    """Return levels; or numbers if the text looks like these, as which it is then refused.
 
     Whole numbers are levels if all of the text is such; with fractions, or a few words among the
     numbers, they are more likely to be amounts.

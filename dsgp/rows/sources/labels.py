@@ -1,4 +1,4 @@
-"""Class labels of some rows: which there are, and the number of each.
+"""Class labels of some rows: the distinct ones, and their numbers.
 
 Labels are strings, booleans or numbers; those of one target are of one kind.
 """
@@ -20,7 +20,7 @@ from dsgp.terms import Floats
 
 Labels = NDArray[Any]
 
-# What pandas finds among Python objects, and the type to keep it in.
+# Types that pandas infers for Python objects, and the types in which they are kept.
 _TYPES: dict[str, type] = {
     "string": object,
     "boolean": bool,
@@ -58,7 +58,7 @@ def labels_of(y: Any, name: str = "y", first_row: int = 0, *, warn: bool = False
             f"the target {name!r} is a masked array: fill the masked values, or drop their rows"
         )
     if isinstance(y, (list, tuple)):
-        y = np.array(y, dtype=object)  # numpy would turn 1 beside "a" into "1"
+        y = np.array(y, dtype=object)  # numpy would convert 1 beside "a" to "1"
     elif isinstance(y, (pd.Series, pd.api.extensions.ExtensionArray)):
         y = np.asarray(y)
     values = np.asarray(column_or_1d(y, warn=warn))
@@ -85,7 +85,7 @@ def labels_of(y: Any, name: str = "y", first_row: int = 0, *, warn: bool = False
 
 def _require_present(values: Labels, name: str, first_row: int) -> None:
     missing = pd.isna(values)
-    if values.dtype.kind == "O":  # a CSV file has empty text where there is nothing
+    if values.dtype.kind == "O":  # in CSV files, empty text means missing
         missing[~missing] = values[~missing] == ""
     if missing.any():
         row = int(np.argmax(missing))
@@ -105,7 +105,7 @@ def distinct(values: Labels, name: str) -> Labels:
     DataError
         If they are fractions, as in a target for regression.
     """
-    # Objects are text: hashing it takes a fraction of the time of sorting.
+    # Objects are text: hashing takes a fraction of the time of sorting.
     labels = np.sort(pd.unique(values)) if values.dtype.kind == "O" else np.unique(values)
     if labels.dtype.kind == "f" and (fractions := labels[labels != np.floor(labels)]).size:
         raise DataError(
@@ -117,7 +117,7 @@ def distinct(values: Labels, name: str) -> Labels:
 
 
 def merged(pieces: Sequence[Labels], name: str) -> Labels:
-    """Put the labels of several blocks together, sorted; those without any do not count.
+    """Merge the labels of several blocks, sorted; blocks without labels are ignored.
 
     Raises
     ------

@@ -36,17 +36,17 @@ from dsgp.rows.sources.rows import Layout, Match, Missing, Roles, Rows, require_
 
 
 def task_name(name: str) -> str:
-    """Return a key of a task, by whose first words a dashboard calls it."""
+    """Return a key of a task, whose first words are its name on a dashboard."""
     return f"dsgp-{name}-{uuid4().hex}"
 
 
 def is_lazy(X: Any) -> bool:
-    """Tell whether something is a dask collection, or xarray's around one."""
+    """Return whether something is a dask collection, or an object of xarray with one."""
     return is_dask_collection(X)
 
 
 def kind_of(X: Any) -> str:
-    """Name the kind of table for messages."""
+    """Return the name of the kind of table for messages."""
     if not is_lazy(X):
         return "table"
     return "dask dataframe" if _is_frame(X) else "dask array"
@@ -75,7 +75,7 @@ def frame_of(dataset: xr.Dataset) -> Any:
 class LazyRows:
     """Rows of a block of a dask collection; calling it computes them in this thread.
 
-    In a task of a worker dask does: a part of the collection may be kept by other workers.
+    In a task of a worker dask computes them, as other workers may keep parts of the collection.
     """
 
     delayed: Any
@@ -94,7 +94,7 @@ class LazySource:
     Attributes
     ----------
     blocks, y, weight : list
-        One delayed block of rows each; None where there is none, or where it is a column of X.
+        One delayed block of rows each; None if there is none, or if it is a column of X.
     beside : dict of str to list
         Likewise, the further numbers that are no columns of X, by role.
     extra : tuple of str
@@ -245,7 +245,7 @@ def _chosen(
         raise DataError(
             f"{fitted}the {kind} has no column {listed(absent)}; it has {listed(present)}"
         )
-    # One column at least: a block without any has no rows.
+    # At least one column, because a block without any has no number of rows.
     kept = list(dict.fromkeys([*columns, *non_inputs])) or present[:1]
     require_unique([name for name in present if name in kept])
     return X[kept], tuple(columns) if named else numbered(len(columns)), named
@@ -307,7 +307,7 @@ def map_table(
         if role not in names
     }
     apply = delayed(_outputs, pure=False, traverse=False)
-    # Sent to a cluster once, not with every block: it may hold a model.
+    # Sent to a cluster once, not with every block, because it may contain a model.
     function = delayed(function, name=task_name("model"), traverse=False)
     tables = []
     for number, (block, n_rows) in enumerate(zip(blocks, sizes, strict=True)):
@@ -357,10 +357,11 @@ def _is_frame(X: Any) -> bool:
 
 
 def _is_shared(X: Any, beside: Iterable[Any]) -> bool:
-    """Tell whether dask must leave the blocks of X as they are, for what is beside it.
+    """Return whether dask must not change the blocks of X, because others are cut like these.
 
-    Beside an array that is any collection: both may be parts of a block that is then made once. Of
-    a frame dask reads only the columns that are wanted, unless series need its partitions.
+    With an array that is so for any other collection: both may be parts of a block, which is then
+    made once. Of a frame dask reads only the columns that are used, unless series need its
+    partitions.
     """
     return any(
         is_lazy(values) and (not _is_frame(X) or hasattr(values, "map_partitions"))
@@ -371,8 +372,8 @@ def _is_shared(X: Any, beside: Iterable[Any]) -> bool:
 def blocks_of(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
     """Cut into delayed blocks; NaN is a length that is not known.
 
-    Dask may fuse the partitions of a narrow frame, or the making of a block with the taking of X
-    from it; ``as_cut`` keeps them.
+    Dask may fuse the partitions of a narrow frame, or the task that makes a block with the one that
+    selects X from it; ``as_cut`` keeps them separate.
     """
     blocks = X.to_delayed(optimize_graph=not as_cut)
     if isinstance(blocks, np.ndarray):
@@ -383,15 +384,15 @@ def blocks_of(X: Any, as_cut: bool = False) -> tuple[list[Any], list[float]]:
 def name_of(y: Any) -> str:
     """Name of a target, for messages."""
     name = y if isinstance(y, str) else getattr(y, "name", None)
-    # The name of a dask array is that of its graph.
+    # The name of a dask array is the key of its graph, not a name for users.
     return "y" if name is None or hasattr(y, "rechunk") else str(name)
 
 
 def _beside(values: Any, what: str, sizes: list[float], kind: str) -> list[Any]:
-    """Cut a target, weights or the like as X is cut; None for every block where there are none."""
+    """Cut a target, weights or the like as X is cut; None for every block if there are none."""
     if values is None or isinstance(values, str):
         return [None] * len(sizes)
-    if np.ndim(values) == 0:  # the same weight in every row
+    if np.ndim(values) == 0:  # the same value in every row
         return [values] * len(sizes)
     known = not np.isnan(sizes).any()
     if not is_lazy(values):

@@ -19,7 +19,7 @@ from dsgp.terms import Floats
 
 @dataclass(frozen=True)
 class _Derived(ABC):
-    """A source that changes the rows of another one, each by itself; what it is stays."""
+    """A source that changes the rows of another one, each by itself, and nothing else."""
 
     source: Source
 
@@ -53,11 +53,11 @@ class _Derived(ABC):
 
     @abstractmethod
     def _change(self) -> Callable[[Rows], Rows]:
-        """Return what changes a chunk; it travels to workers."""
+        """Return a function that changes a chunk; it travels to workers."""
 
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         change = self._change()
-        # Part of every task, not one of its own that all others would wait for.
+        # Part of every task, not a separate one that all others would wait for.
         lazily = delayed(change, pure=False, traverse=False)
         for load in self.source.chunks():
             if isinstance(load, LazyRows):
@@ -68,7 +68,7 @@ class _Derived(ABC):
 
 @dataclass(frozen=True)
 class MappedSource(_Derived):
-    """Rows of a source with other columns, made of those that it has; all else stays.
+    """Rows of a source with other columns, computed from its own; all else is unchanged.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class MappedSource(_Derived):
 
 @dataclass(frozen=True)
 class RetargetedSource(_Derived):
-    """Rows of a source with a function of their target instead of it; all else stays.
+    """Rows of a source with a function of their target instead of it; all else is unchanged.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class RetargetedSource(_Derived):
 
 @dataclass(frozen=True)
 class ReweightedSource(_Derived):
-    """Rows of a source whose weights are multiplied by a function of the rows; all else stays.
+    """Rows of a source with weights multiplied by a function of the rows; all else is unchanged.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class ReweightedSource(_Derived):
 
 @dataclass(frozen=True)
 class ViewedSource(_Derived):
-    """Rows of a source as a function of whole rows shows them: columns, target, further numbers.
+    """A function of whole rows of a source: of columns, target and further numbers.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ def _mapped(
 ) -> Rows:
     columns = function(rows.columns)
     for name, values in zip(names, columns, strict=True):
-        if np.isinf(values).any():  # those of the source are finite, or missing
+        if np.isinf(values).any():  # those of the source are finite or missing
             raise DataError(
                 f"{name!r} goes beyond what float64 can hold in some rows; rescale the columns"
             )

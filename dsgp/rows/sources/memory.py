@@ -53,7 +53,7 @@ class Columns:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     def kind(self, name: str) -> Kind:
-        """What a column holds."""
+        """Kind of a column."""
         return self.kinds.get(name, NUMBER)
 
     def column(self, name: str, rows: slice = slice(None)) -> Floats:
@@ -153,7 +153,7 @@ def matching_columns(
 
 
 def require_as_many(present: Sequence[str], names: Sequence[str], model: str) -> None:
-    """Raise ``DataError`` if columns to be taken by position are not as many as in the fit."""
+    """Raise ``DataError`` if columns matched by position are not as many as in the fit."""
     if len(present) != len(names):
         raise DataError(
             f"X has {len(present)} features, but {model} is expecting {len(names)} features "
@@ -350,7 +350,7 @@ def require_non_inputs(table: Any, non_inputs: Sequence[str], kind: str) -> None
 
 @contextmanager
 def naming(part: str) -> Iterator[None]:
-    """Put the part of a table in front of what is wrong in it; "" is no part."""
+    """Begin errors with the part of the table that they are about; "" is no part."""
     try:
         yield
     except DataError as error:

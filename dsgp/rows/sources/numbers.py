@@ -1,4 +1,4 @@
-"""Columns of any type as float64, and what is said of those that hold no numbers.
+"""Columns of any type as float64, and error messages for those that are not numbers.
 
 This is the one place where values of a table become numbers: inputs, targets, weights and the
 like, of numpy, pandas, Arrow and dask alike.
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from dsgp.errors import DataError
 from dsgp.terms import Floats
 
-# Python's objects that are points in time or lengths of it; those of pandas inherit from them.
+# Python's types of dates and durations; those of pandas inherit from them.
 _DATES = (datetime.date, datetime.time, np.datetime64, pd.Period)
 _DURATIONS = (datetime.timedelta, np.timedelta64)
-# Text that means that there is nothing.
+# Text that means a missing value.
 _NOTHING = frozenset({"", "nan", "na", "n/a", "null", "none", "<na>"})
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 _AT_MOST = 12  # columns described in one error
@@ -59,7 +59,7 @@ def numbers_of(what: str, values: Any) -> Floats:
     if isinstance(values.dtype, pd.ArrowDtype) and pa.types.is_null(values.dtype.pyarrow_dtype):
         return np.full(len(values), np.nan)
     if isinstance(values, pd.Series) and not pd.api.types.is_object_dtype(values.dtype):
-        # Missing values of pandas' own integer and boolean types become NaN here.
+        # Missing values of pandas' nullable integer and boolean types become NaN here.
         values = values.to_numpy(dtype=np.float64, na_value=np.nan)
     elif pd.api.types.is_object_dtype(values.dtype):
         objects = np.array(values, dtype=object)
@@ -96,7 +96,7 @@ def require_number_type(what: str, kind: Any) -> None:
 
 
 def together(errors: Sequence[DataError]) -> DataError:
-    """Make one error of those of several columns."""
+    """Combine the errors of several columns."""
     if len(errors) == 1:
         return errors[0]
     lines = [str(error) for error in errors[:_AT_MOST]]
@@ -106,7 +106,7 @@ def together(errors: Sequence[DataError]) -> DataError:
 
 
 def each_checked(checks: Iterable[Callable[[], Any]]) -> None:
-    """Run the check of every column, and raise what is wrong with all of them as one error."""
+    """Run the check of every column, and raise all problems as one error."""
     errors = []
     for check in checks:
         try:
@@ -140,7 +140,7 @@ Refusal = Callable[[str, Any, Any], DataError]
 
 
 def _refusal(kind: Any) -> Refusal | None:
-    """Return what to raise of a column of a type, or None if its values are numbers."""
+    """Return the error for a column of a type, or None if its values are numbers."""
     if isinstance(kind, pd.ArrowDtype):
         arrow = kind.pyarrow_dtype
         if pa.types.is_dictionary(arrow):
@@ -176,7 +176,7 @@ def _require_objects(what: str, values: NDArray[Any]) -> None:
     if not strange:
         return
     first = strange[0]
-    if isinstance(first, _DATES) or hasattr(first, "calendar"):  # of cftime
+    if isinstance(first, _DATES) or hasattr(first, "calendar"):  # the latter for cftime
         raise _dates(what, f"object, of {type(first).__name__}", values)
     if isinstance(first, _DURATIONS):
         raise _durations(what, f"object, of {type(first).__name__}", values)

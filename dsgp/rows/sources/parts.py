@@ -57,7 +57,7 @@ class Part(Protocol):
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -68,19 +68,19 @@ class Part(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """None if it is known after reading only."""
+        """None if it is only known after reading."""
 
     @property
     def seen(self) -> Seen | None:
-        """What it looked like when it was opened."""
+        """Its size and time of modification when it was opened."""
 
     def blocks(
         self, columns: Sequence[str], numbers: Collection[str], copied: Sequence[str] = ()
     ) -> Iterator[Block]:
         """Yield the rows in their order.
 
-        ``numbers`` are the columns wanted as numbers, and ``copied`` those that are wanted as they
-        are stored; of a CSV file their text.
+        ``numbers`` are the columns that are read as numbers, and ``copied`` those that are returned
+        as they are stored (for a CSV file, as text).
         """
 
     def types(self, columns: Sequence[str]) -> pa.Schema | None:
@@ -93,7 +93,7 @@ class CsvPart:
 
     path: Place
     label: str
-    schema: pa.Schema  # as the first rows look
+    schema: pa.Schema  # from the first rows
     format: CsvFormat = field(default_factory=CsvFormat)
     labels: tuple[str, ...] = ()
     n_rows: int | None = None
@@ -113,7 +113,7 @@ class CsvPart:
         return cls(path, label, schema, form, seen=seen)
 
     def hint(self) -> str:
-        """What the file seems to be, if it is not written as was said."""
+        """Report what the format of the file seems to be, if it is not the given one."""
         return self.format.hint(self.path)
 
     def types(self, columns: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class CsvPart:
             column_types=kinds | dict.fromkeys(copied, pa.string()),
             decimal_point=self.format.decimal,
         )
-        # Numbers among the columns whose text is copied.
+        # Columns of numbers among those whose text is copied.
         read = frozenset(name for name in copied if name in numbers)
         split = partial(_split, columns, numbers, copied, read, self.format.decimal)
         with (
@@ -153,7 +153,7 @@ class CsvPart:
                     piece = pa.Table.from_batches([batch.slice(start, BLOCK_ROWS)])
                     yield Block(self.label, first_row + start, partial(split, piece))
                 first_row += batch.num_rows
-        require_same(self.seen)  # it was read to its end here
+        require_same(self.seen)  # the file has been read to its end
 
     def _require_text(self, names: Sequence[str]) -> None:
         for name in names:
@@ -163,7 +163,7 @@ class CsvPart:
                 raise DataError(f"{self.label}: column {name!r} is not in {encoding.upper()}{hint}")
 
     def _type(self, name: str, number: bool) -> pa.DataType:
-        """Return what a column is read as, which its first rows need not show: 1, then 1.5."""
+        """Return the type as which a column is read; first rows may mislead (1, then 1.5)."""
         seen = self.schema.field(name).type
         if pa.types.is_null(seen):
             return pa.float64() if number else pa.string()
@@ -240,7 +240,7 @@ class ParquetPart:
     def _pieces(
         self, groups: list[int], columns: Sequence[str], split: Split, first_row: int
     ) -> Iterator[Block]:
-        """Read a long row group from start to end: a piece of it costs as much as all before."""
+        """Read a long row group from start to end, as reading a piece needs all before it."""
         with self._file() as file:
             stored = self._stored(columns)
             for batch in file.iter_batches(BLOCK_ROWS, row_groups=groups, columns=stored):
@@ -267,7 +267,7 @@ class ParquetPart:
         for name in columns:
             if name in self.ranges:
                 table = table.append_column(name, pa.array(np.asarray(self.ranges[name][rows])))
-        return table.select(list(columns))  # Arrow reads "a.b" too when asked for "a"
+        return table.select(list(columns))  # Arrow also reads "a.b" if "a" is requested
 
 
 @dataclass(frozen=True)
@@ -277,7 +277,7 @@ class ZarrPart:
     path: Place
     label: str
     names: tuple[str, ...]
-    labels: tuple[str, ...]  # coordinates, which a dataset does not count as variables either
+    labels: tuple[str, ...]  # coordinates, which a dataset does not count as variables
     n_rows: int
     step: int
     seen: Seen | None = None
@@ -297,7 +297,7 @@ class ZarrPart:
                     f"{label}: array {name!r} has shape {array.shape}, but {first!r} has "
                     f"{arrays[first].shape}; columns are arrays of one dimension and one length"
                 )
-        # Named so by xarray, or like their dimension.
+        # Named so by xarray, or after their dimension.
         attributes = [group.attrs, *(array.attrs for array in arrays.values())]
         coordinates = set(" ".join(str(a.get("coordinates", "")) for a in attributes).split())
         labels = tuple(
@@ -333,7 +333,7 @@ class ZarrPart:
         return frame, of_arrays({name: arrays[name] for name in copied})
 
     def _values(self, array: Any, name: str, rows: slice) -> Any:
-        # xarray would decode these; as they are stored they are other numbers.
+        # xarray would decode these; their stored numbers are different.
         coded = [key for key in ("scale_factor", "add_offset") if key in array.attrs]
         coded += ["units"] if " since " in str(array.attrs.get("units")) else []
         coded += ["_FillValue"] if array.dtype.kind in "iu" and "_FillValue" in array.attrs else []
@@ -344,7 +344,8 @@ class ZarrPart:
             )
         try:
             return array[rows]
-        # zarr and its codecs raise many types for a damaged store; all mean the same here.
+        # zarr and its codecs raise many types of errors for a damaged store; all mean the same
+        # here.
         except Exception as error:
             raise DataError(f"{self.label}: column {name!r} cannot be read: {error}") from error
 
@@ -382,6 +383,6 @@ def _split(
     decimal: str,
     table: pa.Table,
 ) -> tuple[pd.DataFrame, pa.Table]:
-    """Make a data frame of some columns, and take others as they are."""
+    """Make a data frame of some columns, and return others unchanged."""
     frame = numbers_frame(parsed(table.select(list(columns)), read, decimal), numbers)
     return frame, table.select(list(copied))

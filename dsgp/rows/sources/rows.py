@@ -1,4 +1,4 @@
-"""Some rows of a table as numbers, and what every source of them offers."""
+"""Some rows of a table as numbers, and the interface of every source of rows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Rows:
         return next(lengths, self.n_rows)
 
     def __sizeof__(self) -> int:
-        """Bytes with those of the arrays, by which dask counts what a worker keeps."""
+        """Size in bytes, with the arrays: dask uses it for the memory of a worker."""
         arrays = [*self.columns, self.y, self.weight, *self.extra.values()]
         return sum(values.nbytes for values in arrays if values is not None)
 
@@ -71,7 +71,7 @@ class Rows:
 
     @staticmethod
     def join(pieces: Sequence[Rows]) -> Rows:
-        """Put rows of the same source (at least one piece) one below the other."""
+        """Concatenate pieces (at least one) of rows of the same source."""
         if len(pieces) == 1:
             return pieces[0]
         targets = [piece.y for piece in pieces if piece.y is not None]
@@ -101,7 +101,7 @@ class Source(Protocol):
 
     @property
     def n_rows(self) -> int | None:
-        """None if it is known after reading only."""
+        """None if it is only known after reading."""
 
     @property
     def target(self) -> str:
@@ -117,11 +117,11 @@ class Source(Protocol):
 
     @property
     def kinds(self) -> Mapping[str, Kind]:
-        """What columns hold that are no numbers."""
+        """Kinds of the columns that are not numbers."""
 
     @property
     def in_memory(self) -> bool:
-        """Whether the rows are there already: their number is known, and reading is quick."""
+        """Whether the rows are in memory: their number is known, and reading is fast."""
 
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         """Yield loaders in row order; every call yields the same rows.
@@ -187,14 +187,14 @@ class Match:
     model: str
 
     def found_by_position(self, present: Sequence[str]) -> tuple[str, ...]:
-        """Return what the columns needed are called in a table of as many columns."""
+        """Return the names of the needed columns in a table of as many columns."""
         require_as_many(present, self.names, self.model)
         return tuple(present[self.names.index(name)] for name in self.needed)
 
 
 @dataclass(frozen=True)
 class Missing:
-    """What a missing input is.
+    """The definition and treatment of missing inputs.
 
     Attributes
     ----------
@@ -301,7 +301,7 @@ class Layout:
             if n_rows == 0:
                 return self._no_rows(y, weight, extra)
             if self.non_inputs and not self.named:
-                block = block.drop(columns=self.non_inputs)  # of inputs to be taken by position
+                block = block.drop(columns=self.non_inputs)  # the inputs are matched by position
             columns = matching_columns(
                 block, self.names, self.needed, self.named, self.model, self.kinds
             )
@@ -329,7 +329,7 @@ class Layout:
 
 
 def require_no_values(beside: Mapping[str, Any]) -> None:
-    """Raise ``DataError`` if there is something, by name, beside a block without any row."""
+    """Raise ``DataError`` naming values that were passed with a block without any row."""
     for name, values in beside.items():
         if values is not None and np.size(values) and np.ndim(values):
             raise DataError(f"X has no row but {name!r} has {np.size(values)}: pass one per row")

@@ -1,7 +1,7 @@
 """Tables on disk of one or many parts: files, folders, globs and zarr stores.
 
-The columns of the parts are compared when a table is opened; the values are looked at by those who
-read the blocks.
+The columns of the parts are compared when a table is opened; the values are checked when blocks are
+read.
 """
 
 from __future__ import annotations
@@ -111,12 +111,12 @@ class StoredTable:
                 )
 
     def type_of(self, name: str) -> pa.DataType:
-        """Arrow type of a column in the first part; of a CSV file as its first rows look."""
+        """Arrow type of a column in the first part; for a CSV file, by its first rows."""
         first = self.parts[0]
         if isinstance(first, CsvPart):
             return first.schema.field(name).type
         schema = first.types([name])
-        assert schema is not None  # of all but CSV files
+        assert schema is not None  # only CSV files have none
         return schema.field(name).type
 
     def types(self, columns: Sequence[str]) -> pa.Schema | None:
@@ -157,7 +157,7 @@ class StoredTable:
         numbers = frozenset(numbers)
         for part in self.parts:
             require_same(part.seen)
-            # One column at least, because a table without any has no number of rows.
+            # At least one column, because a table without any has no number of rows.
             for block in part.blocks(columns or part.names[:1], numbers, copied):
                 empty = False
                 yield block
@@ -165,7 +165,7 @@ class StoredTable:
             raise self.without_rows()
 
     def without_rows(self) -> DataError:
-        """Return the error of a table that has columns only."""
+        """Return the error for a table without rows."""
         return DataError(
             f"{self.path!r} is an empty table: it has columns {listed(self.names)} but no row"
         )

@@ -210,7 +210,7 @@ class MemorySource:
     def chunks(self) -> Iterator[Callable[[], Rows]]:
         for start in range(0, self.n_rows, BLOCK_ROWS):
             rows = slice(start, min(start + BLOCK_ROWS, self.n_rows))
-            # Views, so that a pickled loader takes its own rows only.
+            # Views, so that a pickled loader includes its own rows only.
             yield partial(
                 rows_of,
                 self.columns.part(rows),
@@ -237,7 +237,7 @@ def _memory_source(
     if non_inputs:
         table = X
         roles = roles.map(lambda values: table[values] if isinstance(values, str) else values)
-        # A model that finds its inputs by name may have one of these among them.
+        # An input of a model that matches by name may be one of these columns.
         X = X if match is not None and match.named else X.drop(columns=non_inputs)
     if match is None:
         if wanted is not None and isinstance(X, pd.DataFrame):

@@ -13,9 +13,9 @@ from dsgp.errors import DataError
 
 @dataclass(frozen=True)
 class Seen:
-    """What a file or store looked like when it was opened; travels to workers with what reads it.
+    """The state of a file or store when it was opened; it travels to workers with its reader.
 
-    Sizes and times of modification are compared. Of addresses elsewhere there is no state.
+    Sizes and times of modification are compared. Remote addresses have no such state.
     """
 
     path: Place
@@ -36,7 +36,7 @@ class Seen:
 
 
 def require_same(seen: Seen | None) -> None:
-    """Raise ``DataError`` if what was seen is another file now; None: nothing was."""
+    """Raise ``DataError`` if the file has changed; None: there is nothing to compare."""
     if seen is not None:
         seen.require_same()
 

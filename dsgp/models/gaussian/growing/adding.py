@@ -15,7 +15,7 @@ from dsgp.models.gaussian.growing.into_bins import put_into_bins
 from dsgp.models.gaussian.rows import Training, exact_is_cheap
 from dsgp.rows.sources import Source
 
-# Rows and cells whose weight has faded to this share of the largest are nothing to float64.
+# Rows and cells whose weight has faded to this share of the largest have no effect in float64.
 _LEAST_WEIGHT = 1e-18
 
 
@@ -40,7 +40,7 @@ def grown(
     bins : "auto", int or None
         The parameter of the estimator.
     share : float
-        What a row so far counts for from now on.
+        Share of its weight with which an earlier row counts from now on.
     watch : callable
         As for ``prepare``.
 
@@ -89,7 +89,7 @@ def variance_of(training: Training) -> float:
 
 
 def _faded(training: Training, share: float) -> Training:
-    """Let all rows count less, and forget those that no digit is left of."""
+    """Reduce the weights of all rows, and drop those that have no effect in float64."""
     equations, kept = without_faded(faded(training.equations, share), _LEAST_WEIGHT)
     spreads, places = training.spreads, training.places
     if spreads is not None:

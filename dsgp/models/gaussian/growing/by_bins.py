@@ -31,7 +31,7 @@ from dsgp.rows.sources import Source
 from dsgp.rows.table import Layout
 from dsgp.rows.usable import require_usable_range, require_usable_target
 
-# Two-way tables may grow to so many times those that a fit begins with.
+# Two-way tables may grow to this multiple of those with which a fit begins.
 _MOST_GROWTH = 4.0
 
 
@@ -125,7 +125,7 @@ def _extended(
 def _require_memory(
     training: Training, cuts: list[TermCut], surveyed: Survey, source: Source
 ) -> None:
-    """Refuse what would not fit: tables beside those there are, or codes of all rows."""
+    """Raise an error if further tables, or codes of all rows, would not fit into memory."""
     with_pairs = isinstance(training.equations, BinEquations)
     if with_pairs and pair_bytes(cuts) > _MOST_GROWTH * BIN_TABLE_BYTES:
         raise MemoryLimitError(

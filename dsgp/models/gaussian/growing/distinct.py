@@ -1,4 +1,4 @@
-"""Rows of which every distinct value is kept, and further ones of which it is too."""
+"""Further rows for fits that keep every distinct value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dsgp.terms import Cells, Codes, Floats
 
 
 def with_distinct_values(training: Training, source: Source) -> Training:
-    """Take the distinct values of the further rows beside those there are."""
+    """Add the distinct values of the further rows to the present ones."""
     equations = training.equations
     assert isinstance(equations, RowEquations)
     rows, n_missing = read_all(source)

@@ -1,4 +1,4 @@
-"""Cells of several sets of rows put together: a cell of each set goes where its cut says."""
+"""Merging the cells of several sets of rows, by their places in a cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dsgp.terms import Cells, Codes, Floats, MultipliedCells, sum_by
 
 @dataclass(frozen=True)
 class InCut:
-    """Some rows in the cells of a cut: which cells, and where rows are in each.
+    """Some rows in the cells of a cut: which cells, and the positions of the rows in each.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Merged:
     cells : Cells
     spread : ndarray of shape (n_cells,)
     moves : list of ndarray of int
-        Where the cells of each set went.
+        New places of the cells of each set.
     """
 
     places: Codes
@@ -70,7 +70,7 @@ class Merged:
 
     @classmethod
     def of(cls, cut: TermCut, parts: Sequence[InCut]) -> Merged:
-        """Put together what several sets of rows have in the cells of a cut."""
+        """Merge the rows of several sets in the cells of a cut."""
         places = np.unique(np.concatenate([part.places for part in parts]))
         moves: list[Codes] = [np.searchsorted(places, part.places) for part in parts]
         weight, beyond, spread = (
@@ -84,7 +84,7 @@ class Merged:
         within = sum_by(to, n, weight * (spread + (beyond - mean[to]) ** 2)) / total
         filled = np.zeros(len(cut), dtype=bool)
         filled[places] = True
-        if cut.exact or cut.pairs is not None:  # pairs know the variances of their bins
+        if cut.exact or cut.pairs is not None:  # pairs have the variances of their bins
             mean, within = np.zeros(n), np.zeros(n)
         values = cut.ordered(filled, cut.origin[places] + mean)
         return cls(places, cut.cells(filled, values), within, moves)

@@ -1,4 +1,4 @@
-"""What further rows must not be, and what is counted of them whatever the cells are."""
+"""Checks of further rows, and counts of them that do not depend on the cells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REMEDY = "fit the model again, on all rows"
 
 
 def still_constant(before: list[Constant], further: list[Constant]) -> list[Constant]:
-    """Return the ends of inputs that did not vary and still do not; refuse such as now do."""
+    """Return the ends of inputs that still do not vary; raise an error for those that now do."""
     together = [one.merged(other) for one, other in zip(before, further, strict=True)]
     for one in together:
         if one.varies:
