@@ -57,7 +57,7 @@ class Learned:
     level : float
         The constant.
     mode : NodeMode or None
-        None where nothing was learned at nodes.
+        None where nothing was learned at nodes, or its functions are not needed any more.
     trace : list of float
         The evidence of all rows, with the log density of the kernels' priors, whenever it was the
         best so far.

@@ -240,6 +240,7 @@ class _Search(Generic[Outcome]):
             # For a single pair it is known already.
             judged = added if len(some) == 1 else added + some
             outcome, added = self._without_idle(better, added + some, judged)
+            del better  # the tables of a model that is not kept need not wait for the next one
         for pair in added:
             rows[self._names(pair)]["chosen"] = True
         if added:

@@ -123,6 +123,7 @@ class LaplaceFit(LaplaceSteps):
             start = None if before is None else before.functions(responses)
             if learned is not None:
                 start = learned.functions(rows.table.cells)
+                learned = replace(learned, mode=None)  # it holds tables of all pairs of terms
             outcome = self._finish(responses, likelihood, used, level, constant, learned, start)
             if learned is None:
                 return outcome

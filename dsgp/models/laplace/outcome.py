@@ -122,7 +122,7 @@ class LaplaceOutcome:
         learned = self.learned
         if learned is None:
             return []
-        if learned.mode is None:
+        if learned.at_points and not learned.n_nodes:
             return [
                 "the levels are too many for the determinant of all terms together: by working "
                 "models and variational Bayes EM, which takes the terms as independent a posteriori"
