@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -71,6 +72,9 @@ def _options(
     pass  # --debug is taken by `run_app`
 
 
+_TRANSFORM = re.compile(r'\b(?:target_)?transform="([\w-]+)"')
+
+
 def _shown_once() -> Callable[..., None]:
     """Return what shows warnings, each text once: a command may predict the same rows thrice."""
     shown: set[str] = set()
@@ -78,7 +82,8 @@ def _shown_once() -> Callable[..., None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         if str(message) not in shown:
             shown.add(str(message))
-            one_line("Warning", message)
+            # What parameters are called in Python are options here.
+            one_line("Warning", _TRANSFORM.sub(r"--transform \1", str(message)))
 
     return show
 

@@ -16,7 +16,7 @@ from dsgp.cli.reaching import Reach
 from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import holiday_levels, holidays_of_country
-from dsgp.rows.sources import read_table
+from dsgp.rows.sources import StoredTable, read_table
 
 __all__ = ["Holidays", "column_of_dates", "file_of", "read_holidays"]
 
@@ -152,6 +152,23 @@ class ForModel:
         dates = column_of_dates("DATA", table[self.dates])
         named = self.holidays.as_in_the_fit(dates, self.column, model, NO_HOLIDAY)
         return table.assign(**{self.column: named})
+
+
+def require_inputs(
+    stored: StoredTable, names: Sequence[str], model: Any, added: ForModel | None
+) -> None:
+    """Raise ``DataError`` if a table lacks columns, with a hint where --holidays would add one."""
+    try:
+        stored.require(names)
+    except DataError as error:
+        absent = set(names) - set(stored.names)
+        kinds = model._columns.kinds if hasattr(model, "feature_names_in_") else {}
+        lacks = [name for name in kinds if name in absent and NO_HOLIDAY in kinds[name].labels]
+        if added is not None or not lacks:
+            raise
+        raise DataError(
+            f"{error}; if 'dsgp fit --holidays' made {lacks[0]!r}, pass the same --holidays here"
+        ) from error
 
 
 def _some(names: Sequence[str]) -> str:

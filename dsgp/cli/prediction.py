@@ -17,7 +17,7 @@ import typer
 from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.clusters import on_cluster
-from dsgp.cli.holidays import ForModel, file_of
+from dsgp.cli.holidays import ForModel, file_of, require_inputs
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import Outputs, explanation_of, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
@@ -247,7 +247,7 @@ class _Predicted:
 
 def _blocks(stored: StoredTable, model: Any, columns: _Columns) -> Iterator[Block]:
     """Yield all rows: inputs and further numbers, and beside them the columns to keep."""
-    stored.require(columns.wanted(model))
+    require_inputs(stored, columns.wanted(model), model, columns.added)
     further = columns.further.values()
     if _has_names(model):
         inputs = columns.inputs(model)

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dsgp import memory
 from dsgp.addresses import Place, exists, is_remote
-from dsgp.cli.holidays import ForModel
+from dsgp.cli.holidays import ForModel, require_inputs
 from dsgp.errors import DataError
 from dsgp.rows.sources import CsvFormat, open_table, read_table
 
@@ -65,7 +65,7 @@ def read_held_out(
     else:
         names = [name for name in stored.names if name not in beside]
     wanted = list(dict.fromkeys([*names, *beside]))
-    stored.require(wanted)
+    require_inputs(stored, wanted, model, added)
     blocks, n_bytes, n_rows = [], 0, 0
     for block in stored.blocks(wanted, names):
         table = block.read()

@@ -67,7 +67,7 @@ def of_gaussian(
         lines.append(("updates", f"rows were added to those of the fit in {times}"))
     shares = Shares.of(model.latent)
     return Summary(
-        f"{title}: {facts.n_rows} rows, {len(model.latent.terms)} terms",
+        f"{title}: {facts.n_rows} rows, {count_of(len(model.latent.terms), 'term')}",
         terms_table(model.latent, facts.target_variance, shares),
         LEGEND,
         lines + shares.lines(LEVEL) + _gaussian_lines(model.latent, facts, parameters),
@@ -101,7 +101,7 @@ def of_response(
     }
     shares = Shares.of(latent)
     return Summary(
-        f"{title}: {facts.n_rows} rows, {len(latent.terms)} terms",
+        f"{title}: {facts.n_rows} rows, {count_of(len(latent.terms), 'term')}",
         terms_table(latent, facts.target_variance, shares),
         RESPONSE_LEGEND,
         [

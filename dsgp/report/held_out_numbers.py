@@ -64,7 +64,7 @@ def of_numbers(
             f"mean absolute error, in units of {target}",
         ),
     ]  # fmt: skip
-    headline = ("held-out R²", share_of(r_squared))
+    headline, explained = ("held-out R²", share_of(r_squared)), r_squared
     if isinstance(model, ResponseEstimator):
         explained = float(model.score(X, y, **given))
         headline = ("held-out deviance explained", share_of(explained))
@@ -89,7 +89,10 @@ def of_numbers(
     calibrated = getattr(model, "n_calibrated_", 0)
     whole = isinstance(model, ResponseEstimator) and model.likelihood_.name in _WHOLE
     at_least = whole and bool(calibrated)
-    notes = _note_of_coverage(*inside[-1], len(y), at_least, unit)
+    notes = [
+        *_note_of_accuracy(explained, error**2 - around**2, headline, unit),
+        *_note_of_coverage(*inside[-1], len(y), at_least, unit),
+    ]
     if calibrated:
         notes.append(
             f"Intervals of new observations are calibrated on {calibrated:,} rows (conformal)."
@@ -149,6 +152,20 @@ def _coverages(model: Any, X: Any, y: Floats, given: Mapping[str, Any]) -> list[
 def _binomial(count: int, number_of_rows: int) -> tuple[float, float]:
     ends = binomtest(count, number_of_rows).proportion_ci(0.95)  # exact
     return float(ends.low), float(ends.high)
+
+
+def _note_of_accuracy(
+    explained: float, worse: Floats, headline: tuple[str, str], unit: str
+) -> list[str]:
+    """Warn of predictions that a constant beats by more than chance; ``worse`` by its squares."""
+    n = len(worse)
+    if not (n > 1 and explained < 0 and worse.mean() > 2 * worse.std(ddof=1) / np.sqrt(n)):
+        return []
+    return [
+        f"The held-out {unit} are predicted worse than by a constant, the mean of their values "
+        f"({headline[0]} {headline[1]}): the model lacks what they vary with, such as a season or "
+        f"an interaction, or they differ from the {unit} of the fit."
+    ]
 
 
 def _note_of_coverage(level: float, count: int, n: int, at_least: bool, unit: str) -> list[str]:

@@ -51,6 +51,8 @@ from dsgp.report.words import factor_of
 
 # What is written in pages, by which they are known as ours.
 MADE_BY = "dsgp report"
+# Notes on held-out rows that are warnings.
+_WARNED_OF = ("too narrow", "worse than")
 # Charts of terms on a page at most, of all classes together.
 MOST_CHARTS = 100
 
@@ -238,7 +240,7 @@ def _page(
     if held_out is not None:
         headlines = [*headlines, held_out.headline]
         cautions = [
-            *(Caution(note, is_warning="too narrow" in note) for note in held_out.notes),
+            *(Caution(note, any(text in note for text in _WARNED_OF)) for note in held_out.notes),
             *cautions,
         ]
     else:

@@ -63,7 +63,9 @@ def test_fit_adds_holidays_and_so_do_the_other_commands(shop):
     error = np.sqrt(np.mean((table["y"] - model.predict(table)) ** 2))
     assert f"root mean squared error: {error:.6g}" in result.output
     assert error < 0.2
-    with pytest.raises(DataError, match="holiday"):
+    with pytest.raises(DataError, match=r"no column 'holiday'.* pass the same --holidays here"):
+        run("evaluate", folder / "m.zarr", folder / "sales.csv", "--target", "y")
+    with pytest.raises(DataError, match=r"no column 'holiday'.* pass the same --holidays here"):
         run("predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv")
 
 

@@ -167,3 +167,22 @@ def test_labels_of_rows_that_pandas_stored_are_kept(tmp_path, model):
     frame.to_parquet(tmp_path / "t.parquet")
     predict(model, tmp_path / "t.parquet", tmp_path / "p.parquet", "id")
     assert pq.read_table(tmp_path / "p.parquet")["id"].to_pylist() == [5, 6]
+
+
+DATED = "day,open,n,at\n" + "".join(
+    f"2024-01-{k:02d},{'true' if k % 3 else 'False'},{k % 4},2024-01-01T{k:02d}:00:00\n"
+    for k in range(1, 21)
+)
+
+
+def test_dates_and_truths_that_are_inputs_too_are_predicted_and_copied(tmp_path, blocks):
+    (tmp_path / "t.csv").write_text(DATED)
+    fitted = AdditiveGPRegressor().fit(pd.read_csv(tmp_path / "t.csv", parse_dates=[0, 3]), "n")
+    fitted.save(tmp_path / "m.zarr")
+    kept = "day,open,at"
+    predict(tmp_path / "m.zarr", tmp_path / "t.csv", tmp_path / "p.csv", kept)
+    predict(tmp_path / "m.zarr", tmp_path / "t.csv", tmp_path / "q.csv", "n")
+    as_text = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    expected = pd.read_csv(tmp_path / "t.csv", dtype=str)[kept.split(",")]
+    pd.testing.assert_frame_equal(as_text[kept.split(",")], expected)
+    assert as_text["mean"].tolist() == pd.read_csv(tmp_path / "q.csv", dtype=str)["mean"].tolist()

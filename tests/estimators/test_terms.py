@@ -466,6 +466,10 @@ def test_text_that_names_the_rows_or_holds_amounts_is_refused():
     y = target(X)
     with pytest.raises(DataError, match="seems to name the rows"):
         AdditiveGPRegressor().fit(X.assign(code=[f"r{i}" for i in range(len(X))]), y)
+    days = pd.date_range("2024-01-01", periods=len(X))
+    for form in ("%d.%m.%Y", "%m/%d/%y 10:00", "%d %B %Y", "%b %d, %Y", "%Y/%m/%d"):
+        with pytest.raises(DataError, match="'day' is text that seems to hold dates"):
+            AdditiveGPRegressor().fit(X.assign(day=days.strftime(form)), y)
     with pytest.raises(DataError, match="holds numbers as text"):
         AdditiveGPRegressor().fit(X.assign(price=(X["dose"] + 1).astype(str)), y)
     whole = X.assign(ward=(X["id"] % 4).astype(int).astype(str))

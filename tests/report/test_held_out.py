@@ -108,6 +108,22 @@ def test_intervals_that_are_too_narrow_or_too_wide_are_reported():
             assert re.search(r"\d\d\.\d%|100\.0%", note)
 
 
+def test_predictions_that_a_constant_beats_are_warned_of(tmp_path):
+    random = np.random.default_rng(8)
+    X = pd.DataFrame({"a": random.uniform(-2, 2, 400)})
+    y = np.sin(X["a"]).to_numpy() + 0.3 * random.standard_normal(400)
+    model = AdditiveGPRegressor().fit(X[:300], y[:300])
+    turned = -y[300:]
+    error = np.mean((turned - model.predict(X[300:])) ** 2)
+    expected = 1 - error / np.var(turned)
+    note = _held_out(model, X[300:], turned)[0].notes[0]
+    assert f"R² −{-100 * expected:.1f}%" in note
+    page = tmp_path / "page.html"
+    model.report(page, X[300:], turned)
+    assert "predicted worse than by a constant" in page.read_text(encoding="utf-8")
+    assert not any("worse" in note for note in _held_out(model, X[300:], y[300:])[0].notes)
+
+
 def test_what_is_known_of_a_few_rows_is_no_reason_to_warn():
     X, y = _heavy_tails(60)
     model = AdditiveGPRegressor().fit(X[:50], y[:50])

@@ -1,14 +1,17 @@
 """CSV files of other places: read as they are said to be written, or with a hint what they are."""
 
+import datetime as dt
 import gzip
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dsgp import read_table
 from dsgp.errors import DataError, ParameterError
 from dsgp.rows.sources import CsvFormat, Stored, classes_of, open_table, source_of
+from dsgp.rows.sources.arrow import parsed
 from tests.rows.kinds import collected
 
 FRAME = pd.DataFrame({"größe": [1.5, -2.25, 3.0], "n": [1, 2, 3], "ort": ["Köln", "b", "c"]})
@@ -112,3 +115,20 @@ def test_utf_16_without_a_mark_is_named_with_its_order(tmp_path, encoding):
             read_table(path, ["x"], encoding=said)
         assert str(error.value).isprintable()
     assert read_table(path, encoding=encoding).shape == (2, 2)
+
+
+def test_text_is_parsed_as_the_types_of_the_first_rows():
+    text = pa.table({"at": ["2024-01-02", "NA", " 2024-03-01"], "on": ["true", "False", ""]})
+    kinds = {"at": pa.date32(), "on": pa.bool_(), "absent": pa.float64()}
+    read = parsed(text, kinds, ",")
+    assert read["at"].to_pylist() == [dt.date(2024, 1, 2), None, dt.date(2024, 3, 1)]
+    assert read["on"].to_pylist() == [True, False, None]
+    numbers = parsed(
+        pa.table({"x": ["1,5", "2"], "level": ["a", "1"]}),
+        dict.fromkeys(("x", "level"), pa.float64()),
+        ",",
+    )
+    assert numbers["x"].to_pylist() == [1.5, 2.0]
+    assert numbers["level"].to_pylist() == ["a", "1"]
+    with pytest.raises(DataError, match=r"'at' is not of one type.*soon"):
+        parsed(pa.table({"at": ["2024-01-02", "soon"]}), kinds, ".")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,19 +59,35 @@ def _is_converted(kind: pa.DataType) -> bool:
     return any(is_one(kind) for is_one in tests)
 
 
-def parsed(table: pa.Table, names: Collection[str], decimal: str) -> pa.Table:
-    """Read text of a CSV file as numbers, as Arrow does; columns that hold other text stay so."""
+def parsed(table: pa.Table, kinds: Mapping[str, pa.DataType], decimal: str) -> pa.Table:
+    """Read text of a CSV file as Arrow does, in columns of some types.
+
+    Where numbers are expected, columns that hold other text stay as they are.
+
+    Raises
+    ------
+    DataError
+        If a column of dates, times or true and false holds something else.
+    """
     for position, field in enumerate(table.schema):
-        if field.name in names:
-            text = pc.utf8_trim_whitespace(table.column(position))
-            text = pc.if_else(pc.is_in(text, pa.array(_NULLS)), pa.scalar(None, pa.string()), text)
-            if decimal == ",":
-                text = pc.replace_substring(text, ",", ".")
-            try:
-                column = text.cast(pa.float64())
-            except pa.ArrowInvalid:
+        kind = kinds.get(field.name)
+        if kind is None:
+            continue
+        is_other = pa.types.is_temporal(kind) or pa.types.is_boolean(kind)
+        text = pc.utf8_trim_whitespace(table.column(position))
+        text = pc.if_else(pc.is_in(text, pa.array(_NULLS)), pa.scalar(None, pa.string()), text)
+        if decimal == "," and not is_other:
+            text = pc.replace_substring(text, ",", ".")
+        try:
+            column = text.cast(kind if is_other else pa.float64())
+        except pa.ArrowInvalid as error:
+            if not is_other:
                 continue
-            table = table.set_column(position, field.name, column)
+            raise DataError(
+                f"column {field.name!r} is not of one type: {error}; the type is inferred from its "
+                "first rows: correct that value, or leave the column out"
+            ) from error
+        table = table.set_column(position, field.name, column)
     return table
 
 

@@ -6,6 +6,7 @@ that is not among these gets a negative number of its own, so that it differs fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,11 @@ from dsgp.errors import DataError
 from dsgp.rows.sources.numbers import numbers_of, require_numbers
 from dsgp.terms import Floats
 
+# Text that looks like a date: 31.12.2024, 12/31/24 8:00, 31 Dec 2024, December 31, 2024.
+_DATE = re.compile(
+    r"\d{1,4}([-./])\d{1,2}\1\d{1,4}\b.*|\d{1,2}[-. ]+[^\W\d]{3,}[-. ,]+\d{2,4}\b.*"
+    r"|[^\W\d]{3,}\.? \d{1,2},? \d{4}\b.*"
+)
 _DAY = 86_400 * 10**9  # nanoseconds
 # A column of more levels than this share of the rows, and than the second number, looks like an
 # identifier of rows.
@@ -361,6 +367,12 @@ def require_few_levels(name: str, kind: Kind, n_rows: int | None, asked: bool) -
             f"input column {name!r} is not numeric: it holds numbers as text, {n_levels} different "
             f"ones in {n_rows} rows; convert it to numbers, e.g. pandas.to_numeric, or request an "
             f"effect per value, terms={{{name!r}: Levels()}}"
+        )
+    if all(_DATE.fullmatch(str(label)) for label in kind.labels):
+        raise DataError(
+            f"input column {name!r} is text that seems to hold dates, such as "
+            f"{str(kind.labels[0])!r}: convert it, e.g. pandas.to_datetime(column, format=...); in "
+            "a file, write dates as 2024-12-31"
         )
     raise DataError(
         f"input column {name!r} is text with {n_levels} different values in {n_rows} rows, so that "

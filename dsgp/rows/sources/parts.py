@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -135,8 +135,8 @@ class CsvPart:
             column_types=kinds | dict.fromkeys(copied, pa.string()),
             decimal_point=self.format.decimal,
         )
-        # Columns of numbers among those whose text is copied.
-        read = frozenset(name for name in copied if name in numbers)
+        # Inputs among the columns whose text is copied.
+        read = {name: kinds[name] for name in copied if name in numbers}
         split = partial(_split, columns, numbers, copied, read, self.format.decimal)
         with (
             reading(self.label, "CSV", self.names, self.hint),
@@ -208,7 +208,7 @@ class ParquetPart:
     ) -> Iterator[Block]:
         first_row = 0
         wanted = list(dict.fromkeys([*columns, *copied]))
-        split = partial(_split, columns, numbers, copied, (), ".")
+        split = partial(_split, columns, numbers, copied, {}, ".")
         for groups, n_rows in self._runs():
             if n_rows > 2 * BLOCK_ROWS:
                 yield from self._pieces(groups, wanted, split, first_row)
@@ -379,7 +379,7 @@ def _split(
     columns: Sequence[str],
     numbers: Collection[str],
     copied: Sequence[str],
-    read: Collection[str],
+    read: Mapping[str, pa.DataType],
     decimal: str,
     table: pa.Table,
 ) -> tuple[pd.DataFrame, pa.Table]:
