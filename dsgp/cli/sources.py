@@ -12,6 +12,7 @@ import xarray as xr
 
 from dsgp.addresses import Place, exists, is_remote, local_copy, matches, name_of, zarr_options
 from dsgp.errors import DataError
+from dsgp.rows.sources import FILE_TYPES
 
 NETCDF = (".nc", ".nc4", ".netcdf")
 # What xarray says of them is that it cannot decode them; there are no equal months or years.
@@ -78,6 +79,12 @@ def _open(place: Place, group: str | None, in_chunks: bool) -> xr.Dataset:
                     f"periods=ds.sizes['time'], freq={step!r}), with its own first date; "
                     "ds.to_netcdf(...)"
                 ) from error
+        if path.lower().endswith(FILE_TYPES):
+            raise DataError(
+                f"{path!r} is a table; expected a field, a zarr store or a netCDF file. dsgp fit "
+                "takes tables; if the rows are cells of a grid, make a field of them: "
+                "table.set_index(['time', 'lat', 'lon']).to_xarray().to_netcdf(...)"
+            ) from error
         told = said.partition("\n")[0].rstrip(".")
         remedy = "; files .nc need a reader: pip install netCDF4" if path.endswith(NETCDF) else ""
         if group is not None:

@@ -14,7 +14,7 @@ import xarray as xr
 
 import dsgp
 from dsgp import cli
-from dsgp.cli import endings, prediction
+from dsgp.cli import endings, prediction, sources
 from dsgp.errors import DataError, DataWarning
 from dsgp.when_imported import when_imported
 
@@ -284,3 +284,20 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "dsgp", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (0, f"dsgp {dsgp.__version__}\n")
+
+
+def test_warnings_name_options_instead_of_parameters(capsys):
+    show = cli._shown_once()
+    show('skewed: target_transform="log" or target_transform="yeo-johnson" helps')
+    show('of a field: transform="log" helps')
+    assert capsys.readouterr().err.splitlines() == [
+        "Warning: skewed: --transform log or --transform yeo-johnson helps",
+        "Warning: of a field: --transform log helps",
+    ]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_a_table_where_a_field_is_expected_is_named_as_one(tmp_path, name):
+    (tmp_path / name).write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"t\.\w+' is a table; .* dsgp fit takes tables"):
+        sources._open(tmp_path / name, None, in_chunks=False)
