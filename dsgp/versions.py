@@ -62,7 +62,7 @@ def _comparable(packages: Mapping[str, str | None]) -> dict[str, str]:
 
 
 class Versions:
-    """Which workers of a client have been asked already, and which have not answered yet."""
+    """The workers of a client that have been asked for versions, and those yet to answer."""
 
     def __init__(self, client: Any) -> None:
         self._client = weakref.ref(client)
@@ -71,7 +71,7 @@ class Versions:
 
     @classmethod
     def of(cls, client: Any) -> Versions:
-        """Return that of a client: each worker is asked once."""
+        """Return the object of a client, so that each worker is asked once."""
         if client not in _checked:
             _checked[client] = cls(client)
         return _checked[client]
@@ -79,7 +79,7 @@ class Versions:
     def require_same(
         self, workers: Iterable[str], ask: Callable[[Any], Future[Any]], patience: float
     ) -> None:
-        """Ask workers that are new, and compare what has been answered.
+        """Ask new workers for their versions, and compare the answers.
 
         Parameters
         ----------
@@ -88,8 +88,8 @@ class Versions:
         ask : callable
             Runs a coroutine of the client.
         patience : float
-            Seconds to wait for answers. Later ones are seen by the next call: a worker that is
-            frozen does no work meanwhile.
+            Seconds to wait for answers. Later ones are compared by the next call: a frozen worker
+            does no work meanwhile.
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """Wait for what threads or the workers of a cluster compute: results come in order, or an error.
 
-Every wait of the library for a cluster is one of these; ``watching`` says what may go wrong.
+Every wait of the library for a cluster is one of these; ``watching`` handles failures.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def in_order(
         Each sends the work of one task and returns its future; it may be called again, if the
         cluster forgets what it was sent.
     ahead : int
-        Tasks under way.
+        Number of tasks that are submitted at a time.
     client : distributed.Client, optional
         None: futures are those of threads.
     light : bool
-        Whether tasks bring no rows along: on a cluster more are under way where they are short, and
-        as many as its threads want where these become more (``Ahead``).
+        Whether tasks do not include rows: on a cluster, more are submitted at a time if they are
+        short, and if the number of threads grows (``Ahead``).
 
     Raises
     ------
@@ -95,7 +95,7 @@ def n_threads(client: Any) -> int:
 
 
 def workers_of(client: Any) -> dict[str, Any]:
-    """Return what the scheduler knows of each worker, by address.
+    """Return the scheduler's information on each worker, by address.
 
     Raises
     ------

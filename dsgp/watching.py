@@ -59,7 +59,7 @@ def _seconds(key: str) -> float:
 
 
 class Sent:
-    """Work under way; ``number`` is that of frozen workers dropped before it was sent."""
+    """Submitted work; ``number`` counts the frozen workers that were dropped before it was sent."""
 
     def __init__(self, send: Send, watch: Watch | None) -> None:
         self._send, self._watch = send, watch
@@ -75,7 +75,7 @@ class Sent:
         self.number = self._watch.n_dropped
 
     def forget(self) -> None:
-        """Let the cluster drop it, without waiting for that; threads are waited for."""
+        """Let the cluster drop it, without waiting for that; wait for threads."""
         if not isinstance(self.future, Future):
             self.future.release()
             return
@@ -85,11 +85,11 @@ class Sent:
 
 
 class _ForgottenError(Exception):
-    """The cluster does not know the work any more."""
+    """The cluster no longer knows the work."""
 
 
 class Watch:
-    """Looks at a cluster while results are waited for.
+    """Monitors a cluster while the driver waits for results.
 
     Parameters
     ----------
@@ -118,8 +118,8 @@ class Watch:
     def result(self, sent: Sent, others: Iterable[Sent] = ()) -> Any:
         """Wait for a result; send the work again where the cluster has forgotten it.
 
-        ``others`` is work that was sent as well: where the cluster fails, and dask has already
-        said why for one of them, the error is that one.
+        ``others`` is work that was sent as well: if the cluster fails, and dask has already
+        reported the reason for one of them, that error is raised.
         """
         for _ in range(_TIMES_SENT_AGAIN + 1):
             try:
@@ -167,7 +167,7 @@ class Watch:
             awaited.cancel()
 
     def _fault_of(self, sent: Sent) -> BaseException | None:
-        """Return what dask has said of a task that it has given up, in our words."""
+        """Return dask's error for a task that it has abandoned, translated."""
         if sent.future.status != "error":
             return None
         asked = self._ask(_exception(sent.future))
@@ -230,14 +230,14 @@ class Watch:
         return known
 
     def glance(self) -> None:
-        """See now and then what the scheduler says of its workers, without waiting for it."""
+        """Query the scheduler about its workers from time to time, without waiting for it."""
         now = time.monotonic()
         if now - self._glanced >= self._tick:
             self._glanced = now
             self._look(0.0)
 
     def _look(self, waited: float) -> None:
-        """See the latest answer of the scheduler, and ask for the next one."""
+        """Evaluate the latest answer of the scheduler, and request the next one."""
         now = time.monotonic()
         if self._asked is not None:
             since, asked = self._asked
@@ -274,7 +274,7 @@ class Watch:
             )
 
     def _drop_frozen(self, workers: Mapping[str, Any], now: float) -> None:
-        """Have the scheduler end workers that it does not hear of, whose work others then do."""
+        """Let the scheduler close workers without heartbeats, whose work others then do."""
         for address in set(self._heard) - set(workers):
             del self._heard[address]
         frozen = []
@@ -307,7 +307,7 @@ class Watch:
         self._dropped += frozen
 
     def _require_memory(self, workers: Mapping[str, Any], now: float, waited: float) -> None:
-        """Raise if what is waited for cannot come, as workers have taken up no work for long."""
+        """Raise an error if workers are out of memory and have started no work for long."""
         paused = {name for name, worker in workers.items() if worker["status"] == "paused"}
         self._paused = {name: self._paused.get(name, now) for name in paused}
         stuck = [
@@ -375,7 +375,7 @@ def _done(asked: Future[Any], seconds: float) -> bool:
 
 
 def _holds_work(worker: Mapping[str, Any]) -> bool:
-    """Return whether work waits on a worker that does none of it."""
+    """Return whether a worker has tasks but runs none of them."""
     counts = worker["metrics"].get("task_counts", {})
     waiting = sum(counts.get(state, 0) for state in ("ready", "waiting", "fetch", "constrained"))
     return waiting > 0 and not counts.get("executing", 0)
