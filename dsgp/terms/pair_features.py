@@ -30,7 +30,9 @@ _LEFT_BY_SOLVER = 0.5
 # Squared norm of the error, relative to its initial value, at which an iteration ends, and the
 # largest number of iterations.
 _SOLVED, _MOST_ITERATIONS = 1e-20, 500
-_CORRECTIONS = 2
+# The same of the residual of a solution, at which it is not corrected again, and the largest number
+# of corrections.
+_ROUNDED, _MOST_CORRECTIONS = 1e-28, 10
 # Number of rows whose variances are computed at a time.
 _ROWS = 1024
 
@@ -190,33 +192,39 @@ class PairSolver(Solver):
         return known + self._left(dual), dual
 
     def solve(self, information: Floats) -> tuple[Floats, Floats]:
-        mean, dual = self._iterated(information)
-        for _ in range(_CORRECTIONS):
-            # Mean and dual match up to rounding errors, which a large W amplifies.
-            mean = self.product(dual)
-            _, more = self._iterated(information - dual - self.weight * mean)
+        # Mean and dual match up to rounding errors, which a large W amplifies: the residual is
+        # solved for again as long as that helps.
+        dual, residual = np.zeros_like(information), information
+        enough, last = 0.0, np.inf
+        for _ in range(_MOST_CORRECTIONS):
+            norm, more = self._iterated(residual, enough)
+            if more is None or norm > last / 4:
+                break
+            enough, last = enough or _ROUNDED * norm, norm
             dual = dual + more
+            residual = information - dual - self.weight * self.product(dual)
         return self.product(dual), dual
 
-    def _iterated(self, information: Floats) -> tuple[Floats, Floats]:
-        """Solve by conjugate gradients."""
-        mean, dual = np.zeros_like(information), np.zeros_like(information)
+    def _iterated(self, information: Floats, enough: float) -> tuple[float, Floats | None]:
+        """Solve by conjugate gradients for the dual, unless the norm is no more than that."""
+        dual = np.zeros_like(information)
         residual = information
         direction, direction_dual = self.smooth(residual)
         norm = first = float(residual @ direction)
+        if not norm > enough:
+            return norm, None
         for _ in range(_MOST_ITERATIONS):
             if not norm > _SOLVED * first:
                 break
             image = direction_dual + self.weight * direction
             step = norm / float(direction @ image)
             dual = dual + step * direction_dual
-            mean = mean + step * direction
             residual = residual - step * image
             smoothed, smoothed_dual = self.smooth(residual)
             before, norm = norm, float(residual @ smoothed)
             direction = smoothed + (norm / before) * direction
             direction_dual = smoothed_dual + (norm / before) * direction_dual
-        return mean, dual
+        return first, dual
 
 
 @dataclass(frozen=True)

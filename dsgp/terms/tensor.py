@@ -6,6 +6,7 @@ need one matrix of each input alone: rows of k̂₁ D k̂₂ᵀ, with D the pair
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -113,7 +114,10 @@ class TensorCells(Factored):
     @cached_property
     def _is_a_table(self) -> bool:
         """Whether pairs are many, of values that are few."""
-        return len(self) > _FEW_CELLS and max(len(v) for v, _ in self._values) <= _MOST_VALUES
+        sizes = [len(values) for values, _ in self._values]
+        if all(self.are_levels) and math.prod(size - 1 for size in sizes) > len(self):
+            return False  # all features of levels matter alike, and the pairs are fewer
+        return len(self) > _FEW_CELLS and max(sizes) <= _MOST_VALUES
 
     def _factored(self, kernel: Any) -> tuple[Floats, NDArray[np.intp]]:
         if not self._is_a_table:
@@ -127,7 +131,7 @@ class TensorCells(Factored):
             made = make()
             # Another thread may use another kernel at the same time: what is returned is not looked
             # up again.
-            for key in [key for key in kept if key[0] != kernel]:
+            for key in [key for key in list(kept) if key[0] != kernel]:
                 kept.pop(key, None)
             kept[kernel, name] = made
         return made

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg.lapack import dpstrf
 
 from dsgp.kernels import CentredProduct, Independent, Margin, Matern12, Matern32, Matern52
-from dsgp.terms import Observations, SmoothByLevels, TensorCells
+from dsgp.terms import LevelPairs, Observations, SmoothByLevels, TensorCells
 from dsgp.terms.pair_features import PairFeatures, PairSolver
 
 N_FIRST, N_SECOND = 40, 30
@@ -75,6 +75,39 @@ def test_a_solve_is_exact(problem, random, scale):
     left = information - dual - weight * mean
     np.testing.assert_allclose(left, 0.0, atol=1e-8 * (1 + np.abs(information).max()))
     np.testing.assert_allclose(mean, dense_posterior(prior, weight) @ information, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rough", "middling"])
+def test_a_solve_keeps_its_digits_beside_next_to_no_noise(random, name):
+    cells, kernel = cells_of(name, random), kernel_of(name)
+    weight = 1e10 * random.gamma(0.5, 2.0, len(cells))
+    prior = cells.prior(kernel, cells.points, cells.points)
+    target = prior @ random.normal(size=len(cells)) + random.normal(size=len(cells)) / weight**0.5
+    mean, dual = cells.solver(kernel, weight).solve(weight * target)
+    np.testing.assert_allclose(prior @ dual, mean, atol=1e-9)
+    # The error in posterior standard deviations is at most that in units of the noise.
+    left = weight * (target - mean) - dual
+    assert np.linalg.norm(left / np.sqrt(weight)) < 1e-4
+
+
+def test_pairs_of_more_levels_than_features_can_hold_are_exact(random):
+    chosen = np.sort(random.choice(60 * 60, 600, replace=False))
+    cells = LevelPairs(np.column_stack([chosen // 60, chosen % 60]).astype(float))
+    margin = Margin(tuple(np.arange(60.0)), (1.0 / 60,) * 60)
+    kernel = CentredProduct((Independent(0.8), Independent()), (margin, margin))
+    weight = random.gamma(0.5, 40.0, len(cells))
+    prior = cells.prior(kernel, cells.points, cells.points)
+    exact, root = dense_posterior(prior, weight), np.sqrt(weight)
+    spectrum = np.linalg.eigvalsh(root[:, None] * prior * root)
+    log_det, dof = cells.complexity(kernel, weight)(1.0)
+    assert cells.left_out(kernel, weight) == 0
+    assert log_det == pytest.approx(np.sum(np.log1p(spectrum)), abs=1e-6)
+    assert dof == pytest.approx(np.sum(spectrum / (1 + spectrum)), abs=1e-6)
+    variance = cells.variance_function(kernel, weight)(cells.points)
+    np.testing.assert_allclose(variance, np.diag(exact), rtol=1e-8)
+    information = random.normal(size=len(cells))
+    mean, _ = cells.solver(kernel, weight).solve(information)
+    np.testing.assert_allclose(mean, exact @ information, atol=1e-9)
 
 
 def test_a_smoother_is_symmetric_positive_and_near_the_inverse(problem):
