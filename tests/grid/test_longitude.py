@@ -189,7 +189,9 @@ def test_targets_beyond_the_field_are_counted():
         "noise_variance": 1e-4,
     }
     options["learner"] = None
-    with pytest.warns(DataWarning, match=r"2 of 3 targets.*'time', which has 0 to 4 days"):
+    with pytest.warns(
+        DataWarning, match=r"2 of 3 targets.*'time', which has 2020-01-01 to 2020-01-05"
+    ):
         da.dsgp.interp(time=["2019-12-30", "2020-01-02", "2020-02-01"], **options)
     with pytest.warns(DataWarning, match=r"1 of 2 targets.*'lon', which has 200 to 255 deg"):
         da.dsgp.interp(lon=xr.DataArray([-60.0, -105.0], dims="o"), **options)
