@@ -40,7 +40,7 @@ try:
         of_speedup,
         planned,
     )
-    from pipelines.paper.sets import CLASSIFICATION, DOWNLOADS, REGRESSION, download, files_of
+    from pipelines.paper.sets import CLASSIFICATION, DOWNLOADS, REGRESSION, SETS, download, files_of
     from pipelines.paper.summary import lines_of
     from pipelines.paper.tables import NAMES, tables_of, timings_of
     from pipelines.paper.text import markdown
@@ -173,14 +173,24 @@ def main(
 
 
 def _finished(cells: list[Settings], folder: Path) -> tuple[list[Settings], list[str]]:
-    """Cells whose results are there, and a line for each method and data set that lacks some."""
-    finished, lacking = [], Counter[str]()
+    """Cells whose results are there, and a line for each data set that lacks some."""
+    finished: list[Settings] = []
+    lacking: dict[str, Counter[str]] = {}
     for cell in cells:
         if (folder / cell.file_name).exists():
             finished.append(cell)
         else:
-            lacking[f"{cell.data}, {cell.method}"] += 1
-    return finished, [f"{name}: not run yet, {n} of them." for name, n in sorted(lacking.items())]
+            lacking.setdefault(cell.data, Counter())[_label(cell.data, cell.method)] += 1
+    notes = []
+    for data, counts in sorted(lacking.items()):
+        listed = ", ".join(f"{n} of {label}" for label, n in sorted(counts.items()))
+        notes.append(f"{data}: runs that have not been made yet: {listed}.")
+    return finished, notes
+
+
+def _label(data: str, method: str) -> str:
+    """Return the name of a method in tables."""
+    return METHODS[SETS[data].task][method].label if data in SETS else method
 
 
 def sections_and_sets(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -326,15 +336,20 @@ def _mixed(records: list[dict[str, Any]]) -> list[str]:
 
 
 def _warnings(records: list[dict[str, Any]]) -> list[str]:
-    """Count the cells of each method that warned, with one of the warnings."""
+    """Count the runs of each method that warned, with one of the warnings."""
     warned: dict[tuple[str, str], list[str]] = {}
     for record in records:
         if record["warnings"]:
-            key = record["settings"]["data"], record["settings"]["method"]
+            data, method = record["settings"]["data"], record["settings"]["method"]
+            key = data, _label(data, method)
             warned.setdefault(key, []).append(record["warnings"][-1])
+    # Several methods may say the same of the data.
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (data, label), messages in sorted(warned.items()):
+        alike.setdefault((data, messages[-1]), []).append(f"{label} ({len(messages)})")
     return [
-        f"{data}, {method}: warnings in {len(messages)} of the cells, such as: {messages[-1]}"
-        for (data, method), messages in sorted(warned.items())
+        f"{data}: runs with a warning: {', '.join(counts)}; for example: {message}"
+        for (data, message), counts in alike.items()
     ]
 
 

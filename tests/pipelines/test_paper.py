@@ -432,7 +432,7 @@ def test_everything_is_run_at_a_tiny_size_and_kept(folder, tmp_path, monkeypatch
     assert partial.exit_code == 0, partial.output
     assert len(started) == n_started
     text = (out / "report.md").read_text(encoding="utf-8")
-    assert "pumadyn8-fm-1000, additive: not run yet, 1 of them." in text
+    assert "pumadyn8-fm-1000: runs that have not been made yet: 1 of dsgp additive." in text
     (tmp_path / "aside.json").rename(lost)
     again = invoke(*asked)
     assert again.exit_code == 0, again.output
