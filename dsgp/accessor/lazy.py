@@ -23,7 +23,7 @@ from dsgp.transforms import description_of
 
 # Bytes a cell that a fit takes at least; ``GridGP.fit`` asks for what gaps need beyond that.
 _BYTES = 64
-# Of an encoding, what tells missing values.
+# Of an encoding, what marks missing values.
 _OF_CODES = (*FILLS, *RANGES, *PACKING, "dtype")
 
 

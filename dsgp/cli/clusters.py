@@ -36,7 +36,7 @@ def on_cluster(scheduler: str | None, performance_report: Path | None = None) ->
     """
     if performance_report is not None:
         _require_report(scheduler, performance_report)
-    with connected(scheduler), _stages_told(scheduler is not None):
+    with connected(scheduler), _stages_shown(scheduler is not None):
         if performance_report is None:
             watched = nullcontext()
         else:
@@ -70,7 +70,7 @@ def _require_report(scheduler: str | None, path: Path) -> None:
 
 
 @contextmanager
-def _stages_told(wanted: bool) -> Iterator[None]:
+def _stages_shown(wanted: bool) -> Iterator[None]:
     """Write a line to stderr for each stage that begins or ends, where no bar can be shown."""
     if not wanted or sys.stderr is None or sys.stderr.isatty():
         yield

@@ -126,11 +126,11 @@ def noise_of(dataset: xr.Dataset, da: xr.DataArray, text: str) -> xr.DataArray:
     units, field_units = (str(one.attrs.get("units", "")).strip() for one in (variances, da))
     is_error = str(variances.attrs.get("standard_name", "")).endswith("standard_error")
     if is_error or (units == field_units and units not in ("", "1")):
-        told = (
+        found = (
             f"is in {units!r}, as the field is" if units == field_units else "is a standard error"
         )
         raise ParameterError(
-            f"--noise-variance {name!r} {told}: it seems to hold standard deviations; expected "
+            f"--noise-variance {name!r} {found}: it seems to hold standard deviations; expected "
             f"variances, in squared units. Square it: --noise-variance '{name}^2'"
         )
     return variances
@@ -153,7 +153,7 @@ def as_mask(da: xr.DataArray, option: str) -> xr.DataArray:
 
 
 def is_netcdf(out: Place) -> bool:
-    """Tell whether a file is to be written, not a zarr store."""
+    """Return whether a file is to be written, not a zarr store."""
     return out.suffix.lower() in NETCDF
 
 

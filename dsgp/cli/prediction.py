@@ -178,7 +178,7 @@ def _sink(out: Place, overwrite: bool) -> Iterator[Callable[[Table], None]]:
 
 
 def _has_names(model: Any) -> bool:
-    """Tell whether inputs are matched by name; not so if the model was fitted to an array."""
+    """Return whether inputs are matched by name; not so if the model was fitted to an array."""
     return hasattr(model, "feature_names_in_")
 
 
@@ -263,7 +263,7 @@ def _whereabouts(block: Block) -> str:
     return f"{block.part}{later}"
 
 
-# ---------------------------------------------------------------- telling
+# ---------------------------------------------------------------- reporting
 
 
 def info(model: Path, storage_options: Sequence[str] | None = None) -> None:

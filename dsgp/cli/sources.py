@@ -85,12 +85,13 @@ def _open(place: Place, group: str | None, in_chunks: bool) -> xr.Dataset:
                 "takes tables; if the rows are cells of a grid, make a field of them: "
                 "table.set_index(['time', 'lat', 'lon']).to_xarray().to_netcdf(...)"
             ) from error
-        told = said.partition("\n")[0].rstrip(".")
+        reason = said.partition("\n")[0].rstrip(".")
         remedy = "; files .nc need a reader: pip install netCDF4" if path.endswith(NETCDF) else ""
         if group is not None:
             remedy += f"; --group {group!r} must be one of its groups, which are paths such as a/b"
         raise DataError(
-            f"xarray cannot read {path!r} ({told}); expected a zarr store or a netCDF file{remedy}"
+            f"xarray cannot read {path!r} ({reason}); expected a zarr store or a netCDF file"
+            f"{remedy}"
         ) from error
 
 
@@ -105,10 +106,10 @@ def _joined(parts: Sequence[xr.Dataset], paths: Sequence[str]) -> xr.Dataset:
             combine_attrs="override",
         )
     except (ValueError, TypeError, xr.MergeError) as error:
-        told = str(error).partition("\n")[0].rstrip(".")
+        reason = str(error).partition("\n")[0].rstrip(".")
         raise DataError(
             f"the {len(paths)} files, {paths[0]!r} to {paths[-1]!r}, do not join into one field "
-            f"({told}); expected the same variables and coordinates, except for one dim, such as "
+            f"({reason}); expected the same variables and coordinates, except for one dim, such as "
             "time, along which they follow each other without overlap"
         ) from error
     assert isinstance(joined, xr.Dataset)

@@ -24,8 +24,8 @@ def names_of(listed: str) -> list[str]:
 
 
 def is_streamed(data: Place) -> bool:
-    """Tell whether a table is read block by block: it has parts, or is large."""
-    if is_remote(data) and not exists(data):  # a pattern, or nothing: reading tells
+    """Return whether a table is read block by block: it has parts, or is large."""
+    if is_remote(data) and not exists(data):  # a pattern, or nothing: reading it shows which
         return True
     if not data.is_file() or (is_remote(data) and data.is_dir()):  # a server may have it as both
         return True

@@ -355,8 +355,8 @@ class AdditiveGPRegressor(
             missing_values=self.missing_values,
             wanted=both_wanted(beyond.wanted(asked.wanted), noise_asked),
         )
-        heeded = self.learner in ("marginal", "vbem") and self.method is None
-        terms = asked.bound(source, priors_count=heeded)
+        priors_count = self.learner in ("marginal", "vbem") and self.method is None
+        terms = asked.bound(source, priors_count=priors_count)
         if self.learner is None:
             require_complete(terms)
             if self.noise_variance is None:
@@ -403,7 +403,7 @@ class AdditiveGPRegressor(
         if whole.pursued is not None:
             self._take_search(whole.pursued.search_facts, whole.pursued.relevance)
         self._take_interactions(found)
-        self._tell_skewness(source)
+        self._warn_of_skewness(source)
         self.fit_seconds_ = clock.finish()
         beyond.warn(whole, fit)
         if noisy is not None:

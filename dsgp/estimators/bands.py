@@ -16,7 +16,7 @@ from dsgp.errors import ParameterError
 from dsgp.models.base import FittedModel
 from dsgp.models.checks import generator
 
-# Draws of fewer would not tell a quantile from the largest one.
+# Draws of fewer would not distinguish a quantile from the largest one.
 _FEWEST_BEYOND = 5
 # Draws that the factors of a picture are read off at least, and numbers of them held at a time.
 _DRAWS = 1000

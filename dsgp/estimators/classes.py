@@ -283,7 +283,7 @@ class ClassEstimator(ClassifierMixin, TableEstimator):
         parts = [model.explain(X) for model in self.estimators_]
         return parts[0] if len(parts) == 1 else of_classes(parts, self.classes_)
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     def summary(self) -> SummaryText:
         """Describe the fit, class by class.

@@ -72,12 +72,12 @@ class Conformal:
                 "these are the rows that the model was fitted to, whose residuals are smaller than "
                 "those of new ones: calibrate with rows that were held out of the fit"
             )
-        known, told = self._seen.known(digests)
+        known, n_compared = self._seen.known(digests)
         if known:
             warnings.warn(
-                f"{known} of {told} rows that can be compared are the same as rows that the model "
-                "was fitted to: intervals have their guarantee only if rows were held out of the "
-                "fit",
+                f"{known} of {n_compared} rows that can be compared are the same as rows that the "
+                "model was fitted to: intervals have their guarantee only if rows were held out of "
+                "the fit",
                 DataWarning,
                 stacklevel=4,
             )

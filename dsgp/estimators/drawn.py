@@ -70,7 +70,7 @@ class DrawnEstimator(GaussianEstimator):
 
     def _summary(self) -> Summary:
         latent = self._fitted.latent
-        told = super()._summary()
+        summary = super()._summary()
         if not isinstance(latent, MixtureModel):
-            return told
-        return replace(told, lines=[*told.lines, *latent.draws.lines(len(latent.members))])
+            return summary
+        return replace(summary, lines=[*summary.lines, *latent.draws.lines(len(latent.members))])

@@ -61,28 +61,29 @@ class Explanation:
         if math.isnan(answered.shape[0]):  # a dask data frame does not know its rows
             answered = computed(answered)
         n_rows, last = answered.shape[0], 1 + len(self.order)
-        told = {"scale": scale}
+        attributes = {"scale": scale}
         return xr.Dataset(
             {
                 "contribution": (
                     ("row", "term"),
                     answered[:, 1:last],
-                    {"long_name": "effect of the term, less its mean over training rows"} | told,
+                    {"long_name": "effect of the term, less its mean over training rows"}
+                    | attributes,
                 ),
                 "std": (
                     ("row", "term"),
                     answered[:, last:],
-                    {"long_name": "standard deviation of the contribution"} | told,
+                    {"long_name": "standard deviation of the contribution"} | attributes,
                 ),
                 "intercept": (
                     (),
                     self.latent.intercept,
-                    {"long_name": "prediction where every contribution is 0"} | told,
+                    {"long_name": "prediction where every contribution is 0"} | attributes,
                 ),
                 "prediction": (
                     ("row",),
                     answered[:, 0],
-                    {"long_name": "intercept plus all contributions"} | told,
+                    {"long_name": "intercept plus all contributions"} | attributes,
                 ),
             },
             coords={

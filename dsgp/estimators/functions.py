@@ -302,7 +302,7 @@ class FunctionEstimator(TableEstimator):
             )
         return solved.values
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     def summary(self) -> SummaryText:
         """Describe the fit: one line per term, then noise, likelihood, solver and approximations.

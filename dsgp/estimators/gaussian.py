@@ -19,7 +19,7 @@ from dsgp.estimators.framed import columns_of
 from dsgp.estimators.gaussian_distribution import GaussianTables
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
-from dsgp.models.gaussian.target import sample_of_rows, tell_skewness
+from dsgp.models.gaussian.target import sample_of_rows, warn_of_skewness
 from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.mixture import MixtureModel
@@ -29,8 +29,8 @@ from dsgp.rows.sources import Rows, Source, computed
 from dsgp.terms import Floats
 from dsgp.transforms import Transform, from_settings
 
-# Share of the rows that may tell all of f by themselves where noise varies and is next to nothing.
-_MOST_TOLD_ALL = 0.01
+# Share of the rows that may determine f by themselves where noise varies and is next to nothing.
+_MOST_OVERDETERMINED = 0.01
 # Role of weights beside rows.
 _WEIGHT = "weight"
 
@@ -41,7 +41,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
     model_: GaussianModel
     noise_variance_: float
 
-    def _tell_skewness(self, source: Source) -> None:
+    def _warn_of_skewness(self, source: Source) -> None:
         """Warn if residuals of some training rows are strongly skewed, and nothing was done."""
         if self.model_.transform is not None:
             return
@@ -57,7 +57,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
-        tell_skewness(residuals, bool((rows.y > 0).all()), what, "target_transform")
+        warn_of_skewness(residuals, bool((rows.y > 0).all()), what, "target_transform")
 
     @property
     def transform_(self) -> Transform | None:
@@ -223,11 +223,11 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
 
         extra = {TARGET: y, _WEIGHT: sample_weight}
         _, weight, density, left = self._beside(extra, X, answer, 2)
-        told_all = int(np.count_nonzero(left[weight > 0] <= 0))
-        if told_all > (0 if self._noise is None else _MOST_TOLD_ALL * len(left)):
+        n_overdetermined = int(np.count_nonzero(left[weight > 0] <= 0))
+        if n_overdetermined > (0 if self._noise is None else _MOST_OVERDETERMINED * len(left)):
             raise DataError(
-                f"{told_all} of {len(left)} rows are more informative about f than the model's "
-                "posterior: leave_one_out is for the rows that the model was fitted to"
+                f"{n_overdetermined} of {len(left)} rows are more informative about f than the "
+                "model's posterior: leave_one_out is for the rows that the model was fitted to"
             )
         return density
 
@@ -305,7 +305,7 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         solved = model.sample(rows, n_samples, random, self.tol, include_noise)
         return self._solved("sample", solved)
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     @property
     def _scale(self) -> str:

@@ -210,7 +210,7 @@ class GeneralizedPursuitGP(ResponseEstimator, PursuitEstimator):
         self._take_pursuit(model, fitted, columns, fit_seconds)
         self._take_mode(fitted.outcome)
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reporting
 
     def _summary(self) -> Summary:
-        return self._told_of_projections(super()._summary(), PROJECTED_RESPONSE_LEGEND, "refit")
+        return self._summary_of_projections(super()._summary(), PROJECTED_RESPONSE_LEGEND, "refit")

@@ -164,7 +164,7 @@ class GridGP(GridReported, Saved, OnDisk, BaseEstimator):
     # ------------------------------------------------------------------ fit
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that a fit is of a DataArray, which is its own target."""
+        """Declare to scikit-learn that a fit is of a DataArray, which is its own target."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.target_tags.required = False

@@ -16,7 +16,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.field import Field
 from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
-from dsgp.models.gaussian.target import tell_skewness
+from dsgp.models.gaussian.target import warn_of_skewness
 from dsgp.rows.encode import Sketch
 from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
@@ -83,7 +83,7 @@ def in_units(
     return average, deviation, [transform.quantile(mean, variance, p) for p in probabilities]
 
 
-def tell_skewed_field(residuals: Floats, field: Field) -> None:
+def warn_of_skewed_field(residuals: Floats, field: Field) -> None:
     """Warn if what is left of a field is strongly skewed, and no transform was given."""
     seen = slice(None) if field.observed is None else field.observed
     flat = residuals[seen].reshape(-1)
@@ -92,7 +92,7 @@ def tell_skewed_field(residuals: Floats, field: Field) -> None:
     every = max(1, -(-flat.size // _JUDGED))
     name = field.template.name
     what = "the field" if name is None else f"the field {name!r}"
-    tell_skewness(flat[::every], positive, what, "transform")
+    warn_of_skewness(flat[::every], positive, what, "transform")
 
 
 def dataset_of(

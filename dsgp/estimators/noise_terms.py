@@ -23,7 +23,7 @@ from dsgp.rows.sources import Wanted
 
 # Key of the noise in a stored model.
 _KEY = "noise"
-# Share of the training rows whose noise is told of.
+# Share of the training rows whose noise the summary describes.
 _BULK = 0.9
 
 
@@ -79,13 +79,13 @@ class WithNoiseTerms(GaussianEstimator):
         estimator._take_no_interactions()
         self._noise_estimator = estimator
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     def _summary(self) -> Summary:
-        told = super()._summary()
+        summary = super()._summary()
         noise = self.model_.noise
         if noise is None:
-            return told
+            return summary
         latent = noise.latent
         names = ", ".join(
             f"{term.name} (edf {term.effective_dof:.1f}, std of log variance "
@@ -97,10 +97,10 @@ class WithNoiseTerms(GaussianEstimator):
                 label,
                 f"{text} where the noise terms are at their means" if _is_noise(label) else text,
             )
-            for label, text in told.lines
+            for label, text in summary.lines
         ]
         return replace(
-            told,
+            summary,
             lines=[
                 *lines,
                 ("noise terms", names or "no term varies"),

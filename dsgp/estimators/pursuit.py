@@ -236,7 +236,7 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         self._take_pursuit(model, fitted, Columns.of(source), clock.finish())
         self._remember(source)
         fit.warn(fitted)
-        self._tell_skewness(source)
+        self._warn_of_skewness(source)
         return self
 
     # ------------------------------------------------------------------ what was found
@@ -257,11 +257,11 @@ class ProjectionPursuitGPRegressor(GaussianEstimator, PursuitEstimator):
         """R-hat and effective sample size of noise variance, predictions and log likelihood."""
         return self._drawn("diagnostics_").named_diagnostics()
 
-    # ------------------------------------------------------------------ telling
+    # ------------------------------------------------------------------ reporting
 
     def _summary(self) -> Summary:
         latent = self._fitted.latent
         drawn = isinstance(latent, DrawsModel)
         method = "refit" if drawn else self.method
-        told = self._told_of_projections(super()._summary(), PROJECTED_LEGEND, method)
-        return replace(told, lines=[*told.lines, *latent.lines()]) if drawn else told
+        summary = self._summary_of_projections(super()._summary(), PROJECTED_LEGEND, method)
+        return replace(summary, lines=[*summary.lines, *latent.lines()]) if drawn else summary

@@ -40,16 +40,16 @@ class PursuitEstimator(WithProjections, FunctionEstimator):
             self.model_ = replace(model, latent=latent)
         return self
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
-    def _told_of_projections(
+    def _summary_of_projections(
         self, summary: Summary, legend: tuple[str, ...], method: str
     ) -> Summary:
         """Say of a summary how projections were found by a method, and what they are."""
-        told = report.Projected(
+        projected = report.Projected(
             self._facts.n_rows, self.projections_, self.relevance_, self._search_facts
         )
-        return report.with_projections(summary, type(self).__name__, told, legend, method)
+        return report.with_projections(summary, type(self).__name__, projected, legend, method)
 
     def _fitted_settings(self) -> dict[str, Any]:
         return super()._fitted_settings() | self._search_facts.shown()

@@ -63,7 +63,7 @@ class ResponseEstimator(ResponseDistribution):
         self.newton_iterations_ = len(outcome.mode.trace)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn what is predicted: numbers, or probabilities and mean categories."""
+        """Declare what is predicted: numbers, or probabilities and mean categories."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         name = getattr(self.likelihood, "name", self.likelihood)
@@ -341,7 +341,7 @@ class ResponseEstimator(ResponseDistribution):
             )
         return self._solved("covariance", self._fitted.latent.covariance(self._loaded_rows(X)))
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     @property
     def _scale(self) -> str:
@@ -417,7 +417,7 @@ class Doubt:
 
 
 def _refuses_negative(likelihood: Any) -> bool:
-    """Tell whether a target must not be negative; a likelihood that is none is for ``fit``."""
+    """Return whether a target must not be negative; a likelihood that is none is for ``fit``."""
     try:
         likelihood_of(likelihood).check_target(np.array([-1.0]))
     except DataError:

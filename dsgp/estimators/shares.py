@@ -84,10 +84,10 @@ def variance_shares(
     require_count("n_samples", n_samples)
     random = generator(0 if random_state is None else random_state)
     shares = Shares.of(model.model_.latent, n_samples, random)
-    told = shares if by == "term" else shares.by_role()
-    low, high = told.interval(level)
+    chosen = shares if by == "term" else shares.by_role()
+    low, high = chosen.interval(level)
     table = pd.DataFrame(
-        {"kind": told.roles, "share": told.mean, "low": low, "high": high},
-        index=pd.Index(told.names, name=by),
+        {"kind": chosen.roles, "share": chosen.mean, "low": low, "high": high},
+        index=pd.Index(chosen.names, name=by),
     )
     return table if by == "term" else table.drop(columns="kind")

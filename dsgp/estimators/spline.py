@@ -346,7 +346,7 @@ class SmoothingSpline(
         unit = place.scale / place.extent**derivative
         return mean * unit + (0.0 if derivative else place.centre), variance * unit**2
 
-    # ------------------------------------------------------------------ telling and keeping
+    # ------------------------------------------------------------------ reporting and storing
 
     def summary(self) -> SummaryText:
         """Describe the fitted model in a few lines."""

@@ -30,7 +30,7 @@ from dsgp.models.gaussian.structure import learn_from, lengthscales_given
 from dsgp.models.remainder import RemainderModel
 
 # A term that explains less than this share of what all are to explain may have shrunk for the sake
-# of the tested one: without that it begins anew.
+# of the tested one: without that it begins again.
 _SHRUNK = 1e-3
 # Of learning without a term, in nats, and of its solves.
 _LEARNER_TOL, _LEARNER_MAX_ITER = 0.1, 100
@@ -218,7 +218,9 @@ def _without(model: Any, equations: Equations, term: int) -> tuple[list[Kernel],
     reduced = equations.without(term)
     least = _SHRUNK * model.target_variance_
     starts = [
-        _anew(kernel, reduced, position) if model.terms_[d].explained_variance < least else kernel
+        _restarted(kernel, reduced, position)
+        if model.terms_[d].explained_variance < least
+        else kernel
         for position, (d, kernel) in enumerate(zip(left, kernels, strict=True))
     ]
     known = _is_working(model) or model.fixed_noise
@@ -243,7 +245,7 @@ def _without(model: Any, equations: Equations, term: int) -> tuple[list[Kernel],
     return learned.kernels, learned.noise_variance
 
 
-def _anew(kernel: Kernel, equations: Equations, term: int) -> Kernel:
+def _restarted(kernel: Kernel, equations: Equations, term: int) -> Kernel:
     """Return the kernel with the values that its free parameters begin with."""
     layout = equations.layout
     search = search_for(

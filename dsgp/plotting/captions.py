@@ -73,8 +73,8 @@ def components_caption(
     parts += _of_bands(rest, level, bands)
     if any(isinstance(panel, Panel) for panel in rest):
         rows = "training rows" if of_training else "rows of X"
-        told = ", weighted by information" if of_training and link is not None else ""
-        parts.append(f"bars at the bottom: {rows}{told}")
+        weighting = ", weighted by information" if of_training and link is not None else ""
+        parts.append(f"bars at the bottom: {rows}{weighting}")
     if left:
         named = ", ".join(short_name(name, 40) for name in left[:_NAMED])
         more = len(left) - _NAMED
@@ -96,7 +96,7 @@ def _of_maps(maps: Sequence[MapPanel], level: float, bands: str) -> list[str]:
 
 def _of_bands(rest: Sequence[Any], level: float, bands: str) -> list[str]:
     which, which_intervals = BANDS[bands]
-    few, grey = [panel.few for panel in rest], [not panel.told for panel in rest]
+    few, grey = [panel.few for panel in rest], [not panel.is_clear for panel in rest]
     parts = []
     if not all(few):
         parts.append(f"band: {level:.0%} credible, {which}")

@@ -216,8 +216,8 @@ def draw_roc(ax: Axes, scored: Scored) -> None:
                 solid_joinstyle="miter", label=scored.names[k], zorder=2,
             )  # fmt: skip
     if scored.binary:
-        told = scored.columns[:, 1] > 0.5
-        at_half = (np.mean(told[scored.codes == 0]), np.mean(told[scored.codes == 1]))
+        predicted = scored.columns[:, 1] > 0.5
+        at_half = (np.mean(predicted[scored.codes == 0]), np.mean(predicted[scored.codes == 1]))
         for each in drawn:
             each.plot(*at_half, zorder=5, label="half", **_HALF)
             each.annotate("½", at_half, (6, -9), textcoords="offset points", fontsize=8.5, zorder=5)
@@ -225,10 +225,10 @@ def draw_roc(ax: Axes, scored: Scored) -> None:
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle="--", zorder=1, label="guess")
     area = roc_auc(scored.codes, scored.columns)
     mean = "" if scored.binary else "mean "
-    told_by = " at probability ½" if scored.binary else ""
+    at_what = " at probability ½" if scored.binary else ""
     ax.set_title(
         f"{mean}area under the curve {area:.4g},\n"
-        f"{_error(scored):.2%} of {len(scored.codes):,} rows wrong{told_by}",
+        f"{_error(scored):.2%} of {len(scored.codes):,} rows wrong{at_what}",
         fontsize=8.5,
     )
     ax.set_xlabel("false positive rate", fontsize=9.5)
@@ -254,8 +254,8 @@ def _enlarge(ax: Axes, corner: Axes, side: float) -> None:
 def draw_confusion(ax: Axes, scored: Scored) -> None:
     """Draw how many rows of each class were given to each: right ones blue, wrong ones red."""
     n_classes = len(scored.names)
-    told = scored.columns.argmax(axis=1)
-    count = confusion_matrix(scored.codes, told, labels=np.arange(n_classes))
+    predicted = scored.columns.argmax(axis=1)
+    count = confusion_matrix(scored.codes, predicted, labels=np.arange(n_classes))
     share = count / np.maximum(count.sum(axis=1, keepdims=True), 1)
     right = np.eye(n_classes, dtype=bool)
     colours = np.ones((n_classes, n_classes, 4))

@@ -103,7 +103,7 @@ class CurvesPanel:
         return np.concatenate(ends)
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the band of a curve excludes zero somewhere."""
         return any(bool(np.any((curve.low > 0) | (curve.high < 0))) for curve in self.curves)
 

@@ -90,11 +90,11 @@ def plot_importance(
         fig = DisplayedFigure((6.4, _BAR * len(names) + _AROUND), layout="constrained")
     ax = fig.subplots()
     places = range(len(shown))
-    told = (shown["low"] > 0) | (shown["high"] < 0)
+    clear = (shown["low"] > 0) | (shown["high"] < 0)
     colours = [_COLOURS.get(kind, _OTHER) for kind in shown["kind"]]
     bars = ax.barh(places, 100 * shown["share"], height=0.66, color=colours)
-    for bar, is_told in zip(bars, told, strict=True):
-        bar.set_alpha(0.85 if is_told else 0.35)
+    for bar, is_clear in zip(bars, clear, strict=True):
+        bar.set_alpha(0.85 if is_clear else 0.35)
     apart = (shown["share"] - shown["low"], shown["high"] - shown["share"])
     ax.errorbar(
         100 * shown["share"],

@@ -53,7 +53,7 @@ class LevelsPanel:
         return replace(self, low=low, high=high, inner=inner if keep else None)
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the interval of an effect excludes zero."""
         return bool(np.any((self.low > 0) | (self.high < 0)))
 
@@ -61,7 +61,7 @@ class LevelsPanel:
         """Draw a point with its interval for each level, lowest first."""
         place = np.arange(len(self.mean), dtype=np.float64)
         many = len(place) > _NAMED
-        colour, size = INK if self.told else FAINT, 1.2 if many else 2.4
+        colour, size = INK if self.is_clear else FAINT, 1.2 if many else 2.4
         draw_intervals(ax, self, place, level, colour, size=size, thin=many)
 
     @property

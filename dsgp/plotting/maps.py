@@ -166,7 +166,7 @@ def draw_maps(
 def draw_blanks(
     ax: Axes, part: xr.DataArray, field: xr.DataArray, is_observed: bool
 ) -> tuple[bool, bool]:
-    """Tell cells without a field from those that were not observed; say which there are.
+    """Distinguish cells without a field from those not observed; return which there are.
 
     Of observed values on another grid than the field it is not known which is which.
     """

@@ -71,7 +71,7 @@ class MapPanel:
         return replace(self, low=low, high=high)
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the band of the interaction excludes zero somewhere."""
         return bool(np.nanmax(np.maximum(self.low, -self.high)) > 0)
 
@@ -85,11 +85,11 @@ class MapPanel:
         bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, aspect=18)
         bar.ax.tick_params(labelsize=7, length=2)
         bar.outline.set_visible(False)
-        untold = np.where(np.isnan(self.mean), np.nan, (self.low <= 0) & (self.high >= 0))
+        unclear = np.where(np.isnan(self.mean), np.nan, (self.low <= 0) & (self.high >= 0))
         if not any(self.names):
-            if np.nanmax(untold) > 0:
+            if np.nanmax(unclear) > 0:
                 hatched = ax.contourf(
-                    self.first, self.other, untold, levels=[0.5, 1.5], colors="none",
+                    self.first, self.other, unclear, levels=[0.5, 1.5], colors="none",
                     hatches=["///"],
                 )  # fmt: skip
                 hatched.set_edgecolor(_HATCH)
@@ -98,7 +98,7 @@ class MapPanel:
         else:
             for row, place in enumerate(self.other):
                 for column, at in enumerate(self.first):
-                    if untold[row, column] == 1:
+                    if unclear[row, column] == 1:
                         ax.plot(at, place, "x", color=TEXT, markersize=3.5, markeredgewidth=0.7)
 
     @property

@@ -62,7 +62,7 @@ class Panel:
         return replace(self, low=low, high=high, inner=inner if keep else None)
 
     @property
-    def told(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether the band of the component excludes zero somewhere."""
         return bool(np.any((self.low > 0) | (self.high < 0)))
 
@@ -74,7 +74,7 @@ class Panel:
     @property
     def colour(self) -> str:
         """Grey where it may be zero."""
-        return INK if self.told else FAINT
+        return INK if self.is_clear else FAINT
 
     def bulk(self) -> slice:
         """Inputs without those in the tails of the distribution."""

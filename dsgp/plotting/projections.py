@@ -283,7 +283,7 @@ def _caption(
     shares: Mapping[str, float],
     level: float,
 ) -> str:
-    few, grey = [panel.few for panel in panels], [not panel.told for panel in panels]
+    few, grey = [panel.few for panel in panels], [not panel.is_clear for panel in panels]
     parts = []
     count = len(model.projections_)
     if left := count - len(panels):
@@ -309,8 +309,8 @@ def _caption(
     if any(shares[panel.term.name] <= -0.0005 for panel in panels):
         parts.append("below 0: the function takes back part of what others give")
     parts.append(f"grey behind: ±1 std of {'the target' if whole == 'target' else 'f'}")
-    told = "" if whole == "target" else ", weighted by information"
-    parts.append(f"bars at the bottom: training rows{told}")
+    weighting = "" if whole == "target" else ", weighted by information"
+    parts.append(f"bars at the bottom: training rows{weighting}")
     parts.append("to the right: weights of the standardised inputs, red where negative")
     if any(others for bars in directions for *_, others in bars):
         parts.append("grey bar: root of the sum of squares of the others' weights")

@@ -20,15 +20,15 @@ from dsgp.errors import ParameterError
 from dsgp.terms import Floats
 
 INK = "#1f5a94"
-FAINT = "#8a949e"  # of what the data do not tell from zero
+FAINT = "#8a949e"  # of what the data do not distinguish from zero
 GREY = "#b9c0c7"
 ACCENT = "#c1432e"
 TEXT = "#58626b"  # captions
-# Curves in one panel: told apart by colour-blind readers (Okabe and Ito 2008, without yellow).
+# Of curves in one panel, for colour-blind readers too (Okabe and Ito 2008, without yellow).
 CURVES = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8c6d31"),
 )
-# From below to above zero: blue and orange, which colour-blind readers tell apart, and white
+# From below to above zero: blue and orange, for colour-blind readers too, and white
 # between, in steps that look alike (straight lines in CIELAB).
 DIVERGING = LinearSegmentedColormap.from_list(
     "below and above zero",

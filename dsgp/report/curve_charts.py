@@ -38,7 +38,7 @@ def curve(
     axis: Spec,
     y: str,
     level: float,
-    told: bool,
+    is_clear: bool,
     rows: tuple[Floats, Floats] | None = None,
 ) -> Spec:
     """A curve with its band above a histogram of the inputs.
@@ -53,13 +53,13 @@ def curve(
     y : str
         Title of the vertical axis.
     level : float
-    told : bool
+    is_clear : bool
         Whether the band excludes zero somewhere; grey otherwise.
     rows : (inputs, targets), optional
         What the function was fitted to, (n_points,) each: it is no effect, and its axis need not
         have zero.
     """
-    colour = INK if told else FAINT
+    colour = INK if is_clear else FAINT
     x_encoding = without_tooltip(axis)
     quantity: Spec = {"type": "quantitative", "title": y, "axis": {"tickCount": 5}}
     below = [zero_line()]
@@ -162,10 +162,10 @@ def few_values(
     axis: Spec,
     y: str,
     level: float,
-    told: bool,
+    is_clear: bool,
 ) -> Spec:
     """Points with intervals, where there are few distinct inputs."""
-    colour = INK if told else FAINT
+    colour = INK if is_clear else FAINT
     x_encoding = without_tooltip(axis)
     if "type" not in axis or axis["type"] == "quantitative":
         margin = 0.06 * float(np.ptp(x)) or 0.5

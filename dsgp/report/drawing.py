@@ -127,9 +127,14 @@ class Drawing:
         read = bound.value or bound.multiplier
         axis, unit = self._axis(read, _title(read, panel.term.name), panel.inputs)
         y = self._y(panel.term)
-        shared: dict[str, Any] = {"axis": axis, "y": y, "level": self.level, "told": panel.told}
+        shared: dict[str, Any] = {
+            "axis": axis,
+            "y": y,
+            "level": self.level,
+            "is_clear": panel.is_clear,
+        }
         x = unit * panel.inputs
-        notes = [] if panel.told else [self._grey]
+        notes = [] if panel.is_clear else [self._grey]
         if panel.few:
             spec = few_values(x, panel.mean, panel.low, panel.high, **shared)
             return Picture(self.drawn.add(spec), tuple(notes))
@@ -158,7 +163,7 @@ class Drawing:
     def _levels(self, panel: LevelsPanel) -> Picture:
         n = len(panel.mean)
         shown = np.arange(n)
-        notes = [] if panel.told else [self._grey]
+        notes = [] if panel.is_clear else [self._grey]
         listed: tuple[Level, ...] = ()
         half = MOST_LEVELS // 2
         if n > MOST_LEVELS:
@@ -177,7 +182,7 @@ class Drawing:
             mean, low, high = (np.insert(each, half, np.nan) for each in (mean, low, high))
         spec = levels(
             names, mean, low, high,
-            x=self._y(panel.term), name=panel.term.name, level=self.level, told=panel.told,
+            x=self._y(panel.term), name=panel.term.name, level=self.level, is_clear=panel.is_clear,
         )  # fmt: skip
         return Picture(self.drawn.add(spec), tuple(notes), listed, n)
 
@@ -196,7 +201,7 @@ class Drawing:
         notes = [f"A curve for each value of {panel.by}."]
         if len(some) < panel.n_levels:
             notes = [f"The {len(some)} of {panel.n_levels:,} values of {panel.by} with most rows."]
-        if not panel.told:
+        if not panel.is_clear:
             notes.append("No clear effect: all bands hold zero everywhere.")
         return Picture(self.drawn.add(spec), tuple(notes))
 

@@ -190,13 +190,13 @@ def treatment_of(model: Any) -> list[str]:
 # ---------------------------------------------------------------- cautions
 
 
-def cautions_of(model: Any, untold: Sequence[str], n_terms: int) -> list[Caution]:
+def cautions_of(model: Any, unclear: Sequence[str], n_terms: int) -> list[Caution]:
     """Say what to know before the model is trusted, most important first.
 
     Parameters
     ----------
     model : fitted estimator
-    untold : sequence of str
+    unclear : sequence of str
         Terms that cannot be distinguished from zero.
     n_terms : int
     """
@@ -239,11 +239,11 @@ def cautions_of(model: Any, untold: Sequence[str], n_terms: int) -> list[Caution
                 "average in that term."
             )
         )
-    if untold:
+    if unclear:
         said.append(
             Caution(
-                f"{len(untold)} of {n_terms} terms are not clearly different from zero: "
-                f"{listed_names(untold)}. "
+                f"{len(unclear)} of {n_terms} terms are not clearly different from zero: "
+                f"{listed_names(unclear)}. "
                 "Their charts are compatible with no effect at all."
             )
         )
@@ -267,24 +267,24 @@ def _sentence(note: str) -> str:
 def headlines_of(model: Any, n_terms: int) -> list[tuple[str, str]]:
     """Return the numbers that a page begins with, and what they are."""
     part = parts_of(model)[0][1]
-    told = [
+    facts = [
         ("rows", f"{model.n_rows_:,}"),
         ("columns", f"{model.n_features_in_:,}"),
         ("terms", f"{n_terms:,}"),
     ]
     if isinstance(model, ClassEstimator):
-        return [*told, ("classes", f"{len(model.classes_):,}")]
+        return [*facts, ("classes", f"{len(model.classes_):,}")]
     if getattr(part, "likelihood_", None) is None:
         summary = dict(part._summary().lines)
-        told.append(("variance explained (training)", summary["explained variance"].split(" ")[0]))
+        facts.append(("variance explained (training)", summary["explained variance"].split(" ")[0]))
         varies = getattr(part.model_, "noise", None) is not None
-        told.append(
+        facts.append(
             (
                 "noise, typical standard deviation" if varies else "noise, standard deviation",
                 number(math.sqrt(part.noise_variance_ or 0.0)),
             )
         )
-    return told
+    return facts
 
 
 # ---------------------------------------------------------------- again
@@ -327,7 +327,7 @@ def again_with(model: Any, code: str) -> Again:
         changed = text != repr(defaults.get(key))
         parameters.append((key, text if len(text) <= _LONG else f"{text[:_LONG]}…", changed))
     seed = getattr(model, "random_state", None)
-    told = (
+    facts = (
         f"random_state={seed!r}"
         if seed is not None
         else "random_state=None: no seed was given; where the method draws random numbers they "
@@ -340,7 +340,7 @@ def again_with(model: Any, code: str) -> Again:
         code,
         parameters,
         [("Python", platform.python_version()), *_versions()],
-        told,
+        facts,
         ", ".join(f"{stage} {value:.3g} s" for stage, value in seconds.items()),
     )
 
@@ -364,10 +364,10 @@ def called(model: Any, without: Sequence[str] = ()) -> str:
 
 
 def _versions() -> list[tuple[str, str]]:
-    told = []
+    facts = []
     for package in _PACKAGES:
         try:
-            told.append((package, version(package)))
+            facts.append((package, version(package)))
         except PackageNotFoundError:  # of a checkout that is not installed
             continue
-    return told
+    return facts

@@ -67,7 +67,7 @@ def series(
         empty = (np.zeros(0), np.zeros(0))
         spec = curve(
             x[inside], mean[inside], low[inside], high[inside], empty,
-            axis=axis, y=target, level=level, told=True, rows=rows or empty,
+            axis=axis, y=target, level=level, is_clear=True, rows=rows or empty,
         )  # fmt: skip
         stride = view.stride_along(dim)
         words = [
@@ -235,12 +235,12 @@ def _correlation(axis: GridAxis, kernels: list[Any], weights: Floats) -> tuple[F
 def _reach_of(axis: GridAxis, lags: Floats, total: Floats, step: float) -> str:
     """Say at which distance the correlation is a half, beside the step of the grid."""
     below = np.flatnonzero(total < 0.5)
-    told = f"The cells are {number(step, 3)}{distance_unit(axis, step)} apart"
+    spacing = f"The cells are {number(step, 3)}{distance_unit(axis, step)} apart"
     if not len(below):
-        return f"Above one half over the whole extent of the field. {told}."
+        return f"Above one half over the whole extent of the field. {spacing}."
     k = int(below[0])
     half = lags[k - 1] + (total[k - 1] - 0.5) / (total[k - 1] - total[k]) * (lags[k] - lags[k - 1])
     close = math.isfinite(half) and half < step
-    return f"One half at a distance of {number(float(half), 3)}{distance_unit(axis)}. {told}" + (
+    return f"One half at a distance of {number(float(half), 3)}{distance_unit(axis)}. {spacing}" + (
         ", so that a cell says little about its neighbours." if close else "."
     )

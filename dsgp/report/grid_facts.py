@@ -248,13 +248,13 @@ def _along(kernel: Any, axis: GridAxis) -> str:
     if kernel.lengthscale is None:  # of a dim with one cell
         return "–"
     length = float(kernel.lengthscale)
-    told = _with_unit(length, axis)
+    facts = _with_unit(length, axis)
     if len(axis) > 1:
-        told += f" = {number(length / float(np.median(np.diff(axis.points))), 2)} steps"
+        facts += f" = {number(length / float(np.median(np.diff(axis.points))), 2)} steps"
     kind = type(kernel).__name__
     if isinstance(kernel, Periodic):
         kind += f", period {_with_unit(float(kernel.period), axis)}"
-    return f"{told} ({kind})"
+    return f"{facts} ({kind})"
 
 
 def solved_of(model: GridGP, left: Left | None) -> list[tuple[str, str, str]]:
@@ -306,16 +306,16 @@ def solved_of(model: GridGP, left: Left | None) -> list[tuple[str, str, str]]:
 
 def headlines_of_grid(model: GridGP, counts: Counts, left: Left | None) -> list[tuple[str, str]]:
     """Return the numbers that a page begins with, and what they are."""
-    told = [("cells", f"{counts.n_cells:,}")]
+    facts = [("cells", f"{counts.n_cells:,}")]
     if counts.n_inside is None or counts.n_filled is None:
-        told.append(("observed", share_of(counts.n_observed / counts.n_cells)))
+        facts.append(("observed", share_of(counts.n_observed / counts.n_cells)))
     else:
         if counts.n_inside < counts.n_cells:
-            told.append(("cells with a posterior", f"{counts.n_inside:,}"))
-        told.append(("of these observed", share_of(1 - counts.n_filled / counts.n_inside)))
-        told.append(("of these filled", share_of(counts.n_filled / counts.n_inside)))
+            facts.append(("cells with a posterior", f"{counts.n_inside:,}"))
+        facts.append(("of these observed", share_of(1 - counts.n_filled / counts.n_inside)))
+        facts.append(("of these filled", share_of(counts.n_filled / counts.n_inside)))
     if left is not None:
-        told.append(("variance explained (observed cells)", share_of(left.explained)))
+        facts.append(("variance explained (observed cells)", share_of(left.explained)))
     scale = "" if model.transform_ is None else f" ({model.transform_.name} scale)"
-    told.append((f"noise, standard deviation{scale}", number(math.sqrt(_noise_of(model)))))
-    return told
+    facts.append((f"noise, standard deviation{scale}", number(math.sqrt(_noise_of(model)))))
+    return facts

@@ -212,16 +212,16 @@ def _add_bar(fig: Figure, ax: Axes, scale: tuple[ScalarMappable, str], text: str
 
 def _cells(part: xr.Dataset) -> dict[str, Any]:
     """Return edges of cells as parts of the axes, from low to high, and the names of cells."""
-    told: dict[str, Any] = {}
+    axes: dict[str, Any] = {}
     for side, dim in zip("yx", map(str, part["mean"].dims), strict=True):
         edges = edges_of(line_of(part["mean"], dim).values)
         if backwards := bool(edges[-1] < edges[0]):
             edges = edges[::-1]
         shares = (edges - edges[0]) / (edges[-1] - edges[0])
-        told[side] = [round(float(share), 5) for share in shares]
-        told[f"{side}_backwards"] = backwards
-        told[f"{side}_names"] = names_of(part["mean"].coords[dim])
-    return told
+        axes[side] = [round(float(share), 5) for share in shares]
+        axes[f"{side}_backwards"] = backwards
+        axes[f"{side}_names"] = names_of(part["mean"].coords[dim])
+    return axes
 
 
 def distance_unit(axis: GridAxis, value: float = 0.0) -> str:

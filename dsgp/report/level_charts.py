@@ -35,10 +35,10 @@ def levels(
     x: str,
     name: str,
     level: float,
-    told: bool,
+    is_clear: bool,
 ) -> Spec:
     """An effect with its interval for each level, one below another."""
-    colour = INK if told else FAINT
+    colour = INK if is_clear else FAINT
     y_encoding = names_downwards(6, 150)
     quantity = {"type": "quantitative", "title": x, "axis": {"tickCount": 5, "grid": True}}
     tooltip = [{"field": "name", "type": "nominal", "title": name}, *effect_tooltip(x, level)]

@@ -18,7 +18,7 @@ Spec = dict[str, Any]
 INK, FAINT, BAND, GREY, TEXT, ACCENT = (
     *("#1f5a94", "#77818b", "#1f5a94", "#b9c0c7", "#30363c", "#c1432e"),
 )
-# Told apart by colour-blind readers (Okabe and Ito 2008, without yellow).
+# Colour-blind readers can distinguish them (Okabe and Ito 2008, without yellow).
 CURVES = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#8c6d31"),
 )

@@ -37,7 +37,7 @@ class HeldOut:
     n_rows : int
         Or cells of a grid; ``unit`` says which.
     headline : tuple of (str, str)
-        The most telling measure: its name and its value.
+        The most informative measure: its name and its value.
     measures : list of Measure
     coverage : list of (nominal, observed)
         Of intervals, as text.

@@ -139,10 +139,10 @@ def _rendered(
     all_terms = [term for part in parts for term in part.terms.terms]
     first = parts_of(model)[0][1]
     link, transform = link_of(first), getattr(first, "transform_", None)
-    untold = list(dict.fromkeys(term.name for term in all_terms if term.verdict == "unclear"))
+    unclear = list(dict.fromkeys(term.name for term in all_terms if term.verdict == "unclear"))
     if len(parts) > 1:  # a term is zero where it is of no class
-        told = {term.name for term in all_terms if term.verdict == "yes"}
-        untold = [name for name in untold if name not in told]
+        clear = {term.name for term in all_terms if term.verdict == "yes"}
+        unclear = [name for name in unclear if name not in clear]
     n_terms = len({term.name for term in all_terms})
     return _page(
         model,
@@ -152,7 +152,7 @@ def _rendered(
         drawn,
         lead=_lead(model, target),
         headlines=headlines_of(model, n_terms),
-        cautions=cautions_of(model, untold, n_terms),
+        cautions=cautions_of(model, unclear, n_terms),
         sections=[
             item
             for part in parts

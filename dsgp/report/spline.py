@@ -62,7 +62,7 @@ def function_of(model: SmoothingSpline, drawn: Charts, target: str, level: float
             more = f", evenly spread over the {len(points):,}" if len(some) < len(points) else ""
             chart = curve(
                 unit * x, mean, low, high, (unit * edges, counts.astype(np.float64)),
-                y=target, told=True, rows=(unit * points[some], targets[some]), **shared,
+                y=target, is_clear=True, rows=(unit * points[some], targets[some]), **shared,
             )  # fmt: skip
             text = (
                 f"The shaded band holds the function with probability {level:.0%} at each point. "
@@ -70,12 +70,12 @@ def function_of(model: SmoothingSpline, drawn: Charts, target: str, level: float
             )
             figures.append(Figure(f"{target} along {name}", drawn.add(chart), text))
         else:
-            told = bool(((low > 0) | (high < 0)).any())
+            is_clear = bool(((low > 0) | (high < 0)).any())
             per = "day" if unit != 1.0 else f"unit of {name}"
             figure = f"Slope: change of {target} per {per}"
             chart = curve(
                 unit * x, mean, low, high, (np.zeros(0), np.zeros(0)),
-                y=f"slope, per {short_name(per, 24)}", told=told, **shared,
+                y=f"slope, per {short_name(per, 24)}", is_clear=is_clear, **shared,
             )  # fmt: skip
             text = (
                 f"Above zero {target} rises along {name}, below zero it falls; where the band "

@@ -110,8 +110,8 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
     terms = []
     for name in order:
         row = shares.loc[name]
-        told = _told(model, name, fitted.get(name), by_name[name])
-        told |= {
+        facts = _facts_of(model, name, fitted.get(name), by_name[name])
+        facts |= {
             "ends": _with_unit(ends[name], fitted.get(name)),
             "lengthscale": lengthscales.get(name, "–"),
             "kind": _singular(str(row["kind"])),
@@ -121,7 +121,7 @@ def terms_of(model: Any, drawn: Charts, *, effect: str, level: float, most: int)
         picture = drawing.of(panels[name]) if name in panels else Picture()
         terms.append(
             Term(
-                **told,
+                **facts,
                 chart=picture.chart,
                 notes=picture.notes,
                 levels=picture.levels,
@@ -139,9 +139,9 @@ def _singular(kind: str) -> str:
     return kind.removesuffix("s")
 
 
-def _told(model: Any, name: str, term: FittedTerm | None, effect: Effect) -> dict[str, str]:
+def _facts_of(model: Any, name: str, term: FittedTerm | None, effect: Effect) -> dict[str, str]:
     """Return what is written of a term in the table."""
-    told = {
+    facts = {
         "name": name,
         "factors": "",
         "p_value": p_value_of(effect.p_value),
@@ -150,10 +150,10 @@ def _told(model: Any, name: str, term: FittedTerm | None, effect: Effect) -> dic
     if term is None:
         kernel = model.model_.latent.remainder.kernel_text if name == REMAINDER else "–"
         blank = dict.fromkeys(("points", "edf"), "–")
-        return told | blank | {"kernel": str(kernel)}
+        return facts | blank | {"kernel": str(kernel)}
     if not is_coefficient(term):
-        told["factors"] = as_factors(model, effect.lowest, effect.highest)
-    return told | {
+        facts["factors"] = as_factors(model, effect.lowest, effect.highest)
+    return facts | {
         "kernel": kernel_name(term),
         "points": f"{len(term.cells):,}",
         "edf": f"{term.effective_dof:.1f}",

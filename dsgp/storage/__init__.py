@@ -170,7 +170,7 @@ def format_version(path: str | Place) -> int:
 
 
 def _is_store(place: Place) -> bool:
-    """Tell whether there is a store of dsgp; raise ``StorageError`` of a damaged root file."""
+    """Return whether there is a store of dsgp; raise ``StorageError`` of a damaged root file."""
     root = place / ROOT
     if isinstance(root, Path) and not root.exists():
         return False

@@ -30,8 +30,8 @@ class Open(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", frozen=True, allow_inf_nan=False)
 
 
-def told(error: ValidationError) -> str:
-    """Tell the first thing that is wrong: where, what, and what came."""
+def described(error: ValidationError) -> str:
+    """Describe the first thing that is wrong: where, what, and what was there."""
     first = error.errors(include_url=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     came = "" if first["type"] == "missing" else f"; got {first['input']!r:.80}"
@@ -55,7 +55,7 @@ def validated(schema: type[_Schema], settings: Any, what: str) -> _Schema:
     try:
         return schema.model_validate(settings)
     except ValidationError as error:
-        raise StorageError(f"{what}: {told(error)}") from error
+        raise StorageError(f"{what}: {described(error)}") from error
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def _check(path: str, array: NDArray[Any], one: Array, sizes: dict[str, int]) ->
             for length, allowed in zip(array.shape, one.dims, strict=False)
         )
         if not fits:
-            expected = ", ".join(_told(allowed, sizes) for allowed in one.dims)
+            expected = ", ".join(_described(allowed, sizes) for allowed in one.dims)
             raise StorageError(f"array {path!r} has shape {array.shape}, expected ({expected})")
     if not _VALUES[one.values](array):
         raise StorageError(f"array {path!r} has numbers that are not {one.values}")
@@ -160,9 +160,9 @@ def _fits(length: int, allowed: Length, sizes: dict[str, int]) -> bool:
     return length == allowed
 
 
-def _told(allowed: Length, sizes: dict[str, int]) -> str:
+def _described(allowed: Length, sizes: dict[str, int]) -> str:
     if isinstance(allowed, tuple):
-        return " or ".join(_told(one, sizes) for one in allowed)
+        return " or ".join(_described(one, sizes) for one in allowed)
     return f"{allowed}={sizes[allowed]}" if allowed in sizes else str(allowed)
 
 

@@ -127,7 +127,7 @@ def is_skewed(residuals: Floats) -> bool:
     )
 
 
-def tell_skewness(residuals: Floats, positive: bool, what: str, parameter: str) -> None:
+def warn_of_skewness(residuals: Floats, positive: bool, what: str, parameter: str) -> None:
     """Warn of strongly skewed residuals; called by what ``fit``s call.
 
     Parameters

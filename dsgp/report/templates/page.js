@@ -58,10 +58,10 @@
     }, 200);
   });
   // Maps are pictures; their numbers are kept as integers of 16 bits, the largest of which is none.
-  const told = JSON.parse(document.getElementById("maps-numbers")?.textContent ?? '{"maps": {}}');
+  const numbers = JSON.parse(document.getElementById("maps-numbers")?.textContent ?? '{"maps": {}}');
   const unpacked = new Map();
   function valueAt(key, index) {
-    const { low, step, digits, codes } = told.arrays[key];
+    const { low, step, digits, codes } = numbers.arrays[key];
     if (!unpacked.has(key)) {
       const bytes = Uint8Array.from(atob(codes), (letter) => letter.charCodeAt(0));
       unpacked.set(key, new DataView(bytes.buffer));
@@ -74,7 +74,7 @@
     while (cell < edges.length - 2 && share >= edges[cell + 1]) cell += 1;
     return backwards ? edges.length - 2 - cell : cell;
   }
-  for (const [key, map] of Object.entries(told.maps)) {
+  for (const [key, map] of Object.entries(numbers.maps)) {
     const figure = document.getElementById(key);
     const image = figure.querySelector("img");
     const point = (event) => {
