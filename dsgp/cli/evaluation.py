@@ -12,10 +12,11 @@ import typer
 
 from dsgp import storage
 from dsgp.addresses import without_secrets
-from dsgp.cli.holidays import ForModel, file_of
+from dsgp.cli.holidays import ForModel
 from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read_held_out
+from dsgp.cli.work import file_of
 from dsgp.errors import ParameterError
 from dsgp.estimators import GridGP, calibration_report, load
 from dsgp.estimators.classes import ClassEstimator

@@ -14,10 +14,11 @@ import pandas as pd
 import typer
 
 from dsgp.addresses import name_of, without_secrets
-from dsgp.cli.holidays import Holidays, column_of_dates, file_of
+from dsgp.cli.holidays import Holidays, column_of_dates
 from dsgp.cli.outputs import LEVEL, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read
+from dsgp.cli.work import file_of
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.estimators import GridGP, future_dates, load
 from dsgp.estimators.calendars import distance_of

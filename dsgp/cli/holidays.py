@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,6 @@ from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import holiday_levels, holidays_of_country
 from dsgp.rows.sources import StoredTable, read_table
-
-__all__ = ["Holidays", "column_of_dates", "file_of", "read_holidays"]
 
 DATE, HOLIDAY = "date", "holiday"
 # What all other days are called.
@@ -48,15 +47,21 @@ class Holidays:
     ) -> NDArray[np.object_]:
         """Name the holiday of each date, as ``dsgp.holiday_levels`` does."""
         days = pd.DatetimeIndex(dates)
-        self._by_name(days)  # which says what a country needs
-        return holiday_levels(days, self.named, before=before, after=after, other=other)
+        with self._package():
+            return holiday_levels(days, self.named, before=before, after=after, other=other)
 
     def _by_name(self, days: pd.DatetimeIndex) -> Mapping[str, Any]:
         """Dates by the name of their holiday, in the years of some days."""
         if not isinstance(self.named, str):
             return self.named
-        try:
+        with self._package():
             return holidays_of_country(self.named, days)
+
+    @contextmanager
+    def _package(self) -> Iterator[None]:
+        """Say what the holidays of a country need where that is absent."""
+        try:
+            yield
         except ImportError as error:
             raise ParameterError(
                 f"--holidays {self.named}: the holidays of a country need the package holidays: "

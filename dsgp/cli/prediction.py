@@ -17,11 +17,12 @@ import typer
 from dsgp import storage
 from dsgp.addresses import Place, name_of, without_secrets
 from dsgp.cli.clusters import on_cluster
-from dsgp.cli.holidays import ForModel, file_of, require_inputs
+from dsgp.cli.holidays import ForModel, require_inputs
 from dsgp.cli.keeping import Copied
 from dsgp.cli.outputs import Outputs, explanation_of, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import names_of
+from dsgp.cli.work import file_of
 from dsgp.clients import active_client
 from dsgp.compute import over_chunks
 from dsgp.errors import ParameterError

@@ -12,11 +12,12 @@ import typer
 from dsgp import memory
 from dsgp.addresses import Place
 from dsgp.cli import fields
-from dsgp.cli.holidays import ForModel, file_of
+from dsgp.cli.holidays import ForModel
 from dsgp.cli.pictures import require_replaceable
 from dsgp.cli.reaching import Reach
 from dsgp.cli.sources import opened
 from dsgp.cli.tables import read_held_out
+from dsgp.cli.work import file_of
 from dsgp.errors import ParameterError
 from dsgp.estimators import GridGP, load
 from dsgp.places import require_apart
