@@ -220,7 +220,9 @@ def _interactions(texts: Sequence[str]) -> Any:
 
 
 def _remainder(texts: Sequence[str]) -> Any:
-    """Return True or the names of columns."""
+    """Return True, "auto" or the names of columns."""
+    if list(texts) == ["auto"]:
+        return "auto"
     return True if list(texts) == ["all"] else list(texts)
 
 

@@ -66,10 +66,10 @@ class AdditiveGPRegressor(
         Number of functions of learned projections of the numeric columns that are added to the
         terms, as in ``ProjectionPursuitGPRegressor``; "auto" chooses it by the marginal likelihood
         (docs/howto/projection-pursuit.md).
-    remainder : bool, list of str, or Remainder
+    remainder : bool, "auto", list of str, or Remainder
         Add one function of all columns (True) or of the named columns, for interactions beyond
-        pairs: a Gaussian process computed from nearest neighbours (docs/howto/remainder.md). All
-        rows are kept in memory.
+        pairs: a Gaussian process computed from nearest neighbours (docs/howto/remainder.md). "auto"
+        leaves it out where it does not gain over noise. All rows are kept in memory.
     noise_terms : bool, mapping of str to term, or sequence of terms, optional
         What the noise variance depends on (docs/howto/varying-noise.md): log σ²(x) is a sum of
         functions of these terms, learned in turn with the mean. True: the default term of every
@@ -235,7 +235,7 @@ class AdditiveGPRegressor(
         terms: Mapping[str, Any] | Sequence[Any] | None = None,
         interactions: str | int | Sequence[Sequence[str]] = 0,
         projections: str | int = 0,
-        remainder: bool | Sequence[str] | Remainder = False,
+        remainder: bool | str | Sequence[str] | Remainder = False,
         noise_terms: bool | Mapping[str, Any] | Sequence[Any] | None = None,
         noise_variance: float | None = None,
         fixed_noise: bool = False,

@@ -23,44 +23,6 @@ SQRT5 = math.sqrt(5.0)
 
 
 @compiled
-def _square_distance(a, b, n_numbers, apart):
-    total = 0.0
-    for d in range(n_numbers):
-        difference = a[d] - b[d]
-        total += difference * difference
-    for d in range(n_numbers, len(a)):
-        if a[d] != b[d]:
-            total += apart[d]
-    return total
-
-
-@compiled
-def _correlation(square, smoothness):
-    if smoothness == 1:
-        return math.exp(-math.sqrt(square))
-    if smoothness == 3:
-        s = SQRT3 * math.sqrt(square)
-        return (1.0 + s) * math.exp(-s)
-    s = SQRT5 * math.sqrt(square)
-    return (1.0 + s + s * s / 3.0) * math.exp(-s)
-
-
-@compiled
-def _correlation_and_slope(square, smoothness):
-    """Return it, and minus twice its derivative by the square of the distance."""
-    r = math.sqrt(square)
-    if smoothness == 1:
-        alike = math.exp(-r)
-        return alike, alike / r if r > 0.0 else 0.0
-    if smoothness == 3:
-        falling = math.exp(-SQRT3 * r)
-        return (1.0 + SQRT3 * r) * falling, 3.0 * falling
-    s = SQRT5 * r
-    falling = math.exp(-s)
-    return (1.0 + s + s * s / 3.0) * falling, 5.0 / 3.0 * (1.0 + s) * falling
-
-
-@compiled
 def _count(row):
     """How many neighbours per row has: those that are not -1 come first."""
     count = 0
@@ -70,21 +32,84 @@ def _count(row):
 
 
 @compiled
+def _gather(x, near, n, point, places):
+    """Put the inputs of n neighbours into the first columns of ``places``, the point's next."""
+    for d in range(x.shape[1]):
+        for a in range(n):
+            places[d, a] = x[near[a], d]
+        places[d, n] = point[d]
+
+
+@compiled
+def _square_distances(places, a, n_numbers, apart, squares):
+    """Fill ``squares`` with those between column a of ``places`` and the ones before it."""
+    for b in range(a):
+        squares[b] = 0.0
+    for d in range(n_numbers):
+        line = places[d]
+        for b in range(a):
+            difference = line[a] - line[b]
+            squares[b] += difference * difference
+    for d in range(n_numbers, len(places)):
+        line = places[d]
+        for b in range(a):
+            squares[b] += apart[d] if line[b] != line[a] else 0.0
+
+
+@compiled
+def _correlations(squares, n, smoothness, alike):
+    if smoothness == 1:
+        for b in range(n):
+            alike[b] = math.exp(-math.sqrt(squares[b]))
+    elif smoothness == 3:
+        for b in range(n):
+            s = SQRT3 * math.sqrt(squares[b])
+            alike[b] = (1.0 + s) * math.exp(-s)
+    else:
+        for b in range(n):
+            s = SQRT5 * math.sqrt(squares[b])
+            alike[b] = (1.0 + s + s * s / 3.0) * math.exp(-s)
+
+
+@compiled
+def _correlations_and_slopes(squares, n, smoothness, alike, steep):
+    """Fill them, and minus twice their derivatives by the squares of the distances."""
+    if smoothness == 1:
+        for b in range(n):
+            r = math.sqrt(squares[b])
+            alike[b] = math.exp(-r)
+            steep[b] = alike[b] / r if r > 0.0 else 0.0
+    elif smoothness == 3:
+        for b in range(n):
+            s = SQRT3 * math.sqrt(squares[b])
+            falling = math.exp(-s)
+            alike[b] = (1.0 + s) * falling
+            steep[b] = 3.0 * falling
+    else:
+        for b in range(n):
+            s = SQRT5 * math.sqrt(squares[b])
+            falling = math.exp(-s)
+            alike[b] = (1.0 + s + s * s / 3.0) * falling
+            steep[b] = 5.0 / 3.0 * (1.0 + s) * falling
+
+
+@compiled
 def _factorise(matrix, n):
-    """Put the Cholesky factor into the lower triangle; return whether there is one."""
+    """Put R, with RᵀR the matrix, into the upper triangle; return whether there is one.
+
+    By rows, which unlike dot products are computed several numbers at a time.
+    """
     for j in range(n):
-        total = matrix[j, j]
-        for k in range(j):
-            total -= matrix[j, k] * matrix[j, k]
-        if not total > 0.0:
+        if not matrix[j, j] > 0.0:
             return False
-        root = math.sqrt(total)
-        matrix[j, j] = root
+        root = math.sqrt(matrix[j, j])
+        row = matrix[j]
+        for k in range(j, n):
+            row[k] /= root
         for i in range(j + 1, n):
-            total = matrix[i, j]
-            for k in range(j):
-                total -= matrix[i, k] * matrix[j, k]
-            matrix[i, j] = total / root
+            factor, below = row[i], matrix[i]
+            for k in range(i, n):
+                below[k] -= factor * row[k]
     return True
 
 
@@ -92,28 +117,48 @@ def _factorise(matrix, n):
 def _solve(factor, n, vector):
     """Solve with a Cholesky factor, in place."""
     for i in range(n):
-        total = vector[i]
-        for k in range(i):
-            total -= factor[i, k] * vector[k]
-        vector[i] = total / factor[i, i]
+        row = factor[i]
+        value = vector[i] / row[i]
+        vector[i] = value
+        for k in range(i + 1, n):
+            vector[k] -= row[k] * value
     for i in range(n - 1, -1, -1):
         total = vector[i]
         for k in range(i + 1, n):
-            total -= factor[k, i] * vector[k]
+            total -= factor[i, k] * vector[k]
         vector[i] = total / factor[i, i]
 
 
 @compiled
-def _system(x, point, near, n, n_numbers, apart, smoothness, variance, noise, matrix, cross):
-    """Fill the covariances of neighbours among each other, and with a point."""
+def _regress(
+    x, n_numbers, apart, smoothness, variance, noise, point, near, n, matrix, places, squares,
+    alike, cross, weights,
+):  # fmt: skip
+    """Fill the covariances of a point with its neighbours, and the coefficients of these.
+
+    Returns the covariance that they explain, or NaN where float64 cannot factorise theirs.
+    """
+    _gather(x, near, n, point, places)
     for a in range(n):
-        i = near[a]
+        _square_distances(places, a, n_numbers, apart, squares)
+        _correlations(squares, a, smoothness, alike)
         for b in range(a):
-            square = _square_distance(x[i], x[near[b]], n_numbers, apart)
-            matrix[a, b] = variance * _correlation(square, smoothness)
-        matrix[a, a] = variance + noise[i]
-        square = _square_distance(x[i], point, n_numbers, apart)
-        cross[a] = variance * _correlation(square, smoothness)
+            matrix[b, a] = variance * alike[b]
+        matrix[a, a] = variance + noise[near[a]]
+    _square_distances(places, n, n_numbers, apart, squares)
+    _correlations(squares, n, smoothness, alike)
+    if not _factorise(matrix, n):
+        return math.nan
+    for a in range(n):
+        cross[a] = variance * alike[a]
+        weights[a] = cross[a]
+    _solve(matrix, n, weights)
+    explained = 0.0
+    for a in range(n):
+        explained += cross[a] * weights[a]
+    for a in range(n, len(weights)):
+        weights[a] = 0.0
+    return explained
 
 
 @compiled
@@ -127,25 +172,18 @@ def conditionals(
     cannot factorise, or -1.
     """
     m = neighbours.shape[1]
-    matrix, cross, solved = np.empty((m, m)), np.empty(m), np.empty(m)
+    matrix, places = np.empty((m, m)), np.empty((x.shape[1], m + 1))
+    squares, alike, cross = np.empty(m), np.empty(m), np.empty(m)
     for r in range(first, last):
         i = rows[r]
         near = neighbours[r]
-        n = _count(near)
-        _system(x, x[i], near, n, n_numbers, apart, smoothness, variance, noise, matrix, cross)
-        if not _factorise(matrix, n):
+        explained = _regress(
+            x, n_numbers, apart, smoothness, variance, noise, x[i], near, _count(near), matrix,
+            places, squares, alike, cross, weights[r],
+        )  # fmt: skip
+        left[r] = variance + noise[i] - explained
+        if not left[r] > 0.0:
             return r
-        solved[:n] = cross[:n]
-        _solve(matrix, n, solved)
-        rest = variance + noise[i]
-        for a in range(n):
-            rest -= cross[a] * solved[a]
-            weights[r, a] = solved[a]
-        for a in range(n, m):
-            weights[r, a] = 0.0
-        if not rest > 0.0:
-            return r
-        left[r] = rest
     return -1
 
 
@@ -159,22 +197,17 @@ def predictions(
     ``conditionals``.
     """
     m = neighbours.shape[1]
-    matrix, cross, solved = np.empty((m, m)), np.empty(m), np.empty(m)
+    matrix, places = np.empty((m, m)), np.empty((x.shape[1], m + 1))
+    squares, alike, cross = np.empty(m), np.empty(m), np.empty(m)
     for r in range(len(points)):
         near = neighbours[r]
-        n = _count(near)
-        _system(x, points[r], near, n, n_numbers, apart, smoothness, variance, noise, matrix, cross)
-        if not _factorise(matrix, n):
+        explained = _regress(
+            x, n_numbers, apart, smoothness, variance, noise, points[r], near, _count(near),
+            matrix, places, squares, alike, cross, weights[r],
+        )  # fmt: skip
+        if math.isnan(explained):
             return r
-        solved[:n] = cross[:n]
-        _solve(matrix, n, solved)
-        rest = variance
-        for a in range(n):
-            rest -= cross[a] * solved[a]
-            weights[r, a] = solved[a]
-        for a in range(n, m):
-            weights[r, a] = 0.0
-        left[r] = max(rest, 0.0)
+        left[r] = max(variance - explained, 0.0)
     return -1
 
 
@@ -188,37 +221,37 @@ def likelihood(
     and of a factor common to all noise variances. NaN where float64 cannot factorise a covariance.
     """
     m, n_columns = neighbours.shape[1], x.shape[1]
-    matrix, cross = np.empty((m, m)), np.empty(m)
-    # Correlations and their slopes: of neighbours below the diagonal, and with the row in the last
-    # line.
+    matrix, places, squares = np.empty((m, m)), np.empty((n_columns, m + 1)), np.empty(m)
+    # Correlations and their slopes: of neighbours below the diagonal, and of the row with them in
+    # the line after theirs.
     alike, steep = np.empty((m + 1, m)), np.empty((m + 1, m))
-    v, w = np.empty(m), np.empty(m)
-    total = 0.0
+    v, w, by_distance = np.empty(m), np.empty(m), np.empty(m)
+    # Derivatives by neighbour: a sum over neighbours of one row would wait for each addition.
+    by_scale, by_alike = np.zeros((n_columns, m)), np.zeros(m)
+    total, by_variance, by_noise = 0.0, 0.0, 0.0
     for r in range(first, last):
         i = rows[r]
         near = neighbours[r]
         n = _count(near)
+        _gather(x, near, n, x[i], places)
+        for a in range(n + 1):
+            _square_distances(places, a, n_numbers, apart, squares)
+            _correlations_and_slopes(squares, a, smoothness, alike[a], steep[a])
         for a in range(n):
-            j = near[a]
             for b in range(a):
-                square = _square_distance(x[j], x[near[b]], n_numbers, apart)
-                alike[a, b], steep[a, b] = _correlation_and_slope(square, smoothness)
-                matrix[a, b] = variance * alike[a, b]
-            matrix[a, a] = variance + noise[j]
-            square = _square_distance(x[j], x[i], n_numbers, apart)
-            alike[m, a], steep[m, a] = _correlation_and_slope(square, smoothness)
-            cross[a] = variance * alike[m, a]
+                matrix[b, a] = variance * alike[a, b]
+            matrix[a, a] = variance + noise[near[a]]
         if not _factorise(matrix, n):
             return math.nan
         for a in range(n):
-            v[a] = cross[a]
+            v[a] = variance * alike[n, a]
             w[a] = target[near[a]]
         _solve(matrix, n, v)
         _solve(matrix, n, w)
         mean, rest = 0.0, variance + noise[i]
         for a in range(n):
-            mean += cross[a] * w[a]
-            rest -= cross[a] * v[a]
+            mean += variance * alike[n, a] * w[a]
+            rest -= variance * alike[n, a] * v[a]
         if not rest > 0.0:
             return math.nan
         error = target[i] - mean
@@ -226,35 +259,45 @@ def likelihood(
         # Derivatives of the log density by the remaining variance and by the mean.
         by_rest = -0.5 * (1.0 - error * error / rest) / rest
         by_mean = error / rest
-        by_variance = by_rest * variance
-        by_noise = by_rest * noise[i]
+        by_variance += by_rest * variance
+        by_noise += by_rest * noise[i]
+        # rest = … - 2 cross·v + v·C v and mean = cross·w, as C changes by C⁻¹ dC.
         for a in range(n):
-            # rest = … - 2 cross·v + v·C v and mean = cross·w, as C changes by C⁻¹ dC.
-            by_cross = variance * (by_mean * w[a] - 2.0 * by_rest * v[a])
-            by_variance += by_cross * alike[m, a]
-            _add_slopes(x[near[a]], x[i], n_numbers, apart, by_cross * steep[m, a], slopes)
+            of_v, of_w = 2.0 * by_rest * v[a] - by_mean * w[a], -by_mean * v[a]
             diagonal = v[a] * (by_rest * v[a] - by_mean * w[a])
             by_variance += diagonal * variance
             by_noise += diagonal * noise[near[a]]
             for b in range(a):
-                by_pair = 2.0 * by_rest * v[a] * v[b] - by_mean * (v[a] * w[b] + v[b] * w[a])
-                by_pair *= variance
-                by_variance += by_pair * alike[a, b]
-                _add_slopes(x[near[a]], x[near[b]], n_numbers, apart, by_pair * steep[a, b], slopes)
-        slopes[n_columns] += by_variance
-        slopes[n_columns + 1] += by_noise
+                by_pair = variance * (of_v * v[b] + of_w * w[b])
+                by_alike[b] += by_pair * alike[a, b]
+                by_distance[b] = by_pair * steep[a, b]
+            _add_slopes(places, a, n_numbers, apart, by_distance, by_scale)
+        for b in range(n):
+            by_cross = variance * (by_mean * w[b] - 2.0 * by_rest * v[b])
+            by_alike[b] += by_cross * alike[n, b]
+            by_distance[b] = by_cross * steep[n, b]
+        _add_slopes(places, n, n_numbers, apart, by_distance, by_scale)
+    for b in range(m):
+        for d in range(n_columns):
+            slopes[d] += by_scale[d, b]
+        by_variance += by_alike[b]
+    slopes[n_columns] += by_variance
+    slopes[n_columns + 1] += by_noise
     return total
 
 
 @compiled
-def _add_slopes(point, other, n_numbers, apart, factor, slopes):
-    """Add the derivatives of a covariance by the logs of the lengthscales, times a factor."""
+def _add_slopes(places, a, n_numbers, apart, by_distance, by_scale):
+    """Add derivatives by the logs of the lengthscales, of column a with the ones before it."""
     for d in range(n_numbers):
-        difference = point[d] - other[d]
-        slopes[d] += factor * difference * difference
-    for d in range(n_numbers, len(point)):
-        if point[d] != other[d]:
-            slopes[d] += factor * apart[d]
+        line, out = places[d], by_scale[d]
+        for b in range(a):
+            difference = line[a] - line[b]
+            out[b] += by_distance[b] * (difference * difference)
+    for d in range(n_numbers, len(places)):
+        line, out = places[d], by_scale[d]
+        for b in range(a):
+            out[b] += by_distance[b] * apart[d] if line[b] != line[a] else 0.0
 
 
 @compiled

@@ -391,7 +391,8 @@ class Stationary(Kernel):
         x = np.asarray(x, dtype=float)
         y = x if y is None else np.asarray(y, dtype=float)
         with np.errstate(over="ignore"):  # infinitely far apart means independent
-            return np.abs(x[:, None] - y[None, :])
+            distance = x[:, None] - y[None, :]
+        return np.abs(distance, out=distance)
 
     @abstractmethod
     def _covariance_at(self, distance: NDArray[np.float64]) -> NDArray[np.float64]:

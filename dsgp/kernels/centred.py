@@ -258,7 +258,10 @@ class _Centred:
         return averages, covariance
 
     def _between(self, whole: Floats, of_x: Floats, of_y: Floats) -> Floats:
-        return np.asarray((whole - np.outer(of_x / self._total, of_y)) / self._mean)
+        """Centre and scale a covariance (n, k) in its place."""
+        whole -= np.outer(of_x / self._total, of_y)
+        whole /= self._mean
+        return whole
 
     def covariance(self, x: Floats, y: Floats | None = None) -> Floats:
         if y is None:

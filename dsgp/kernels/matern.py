@@ -17,6 +17,9 @@ from dsgp.kernels.base import Stationary, is_allowed
 from dsgp.kernels.priors import Prior, Priors
 from dsgp.kernels.state_space import StateSpace, checked_steps
 
+# Number of covariances that are computed at once, so that each step finds them in the cache.
+_AT_ONCE = 2**15
+
 
 @dataclass(frozen=True, repr=False)
 class Matern(Stationary, is_base=True):
@@ -86,7 +89,7 @@ class Matern(Stationary, is_base=True):
     @property
     def coefficients(self) -> list[float]:
         """c_k of the correlation e^{-τ} Σ c_k τ^k, k < m."""
-        return _dense_coefficients(self.order)
+        return list(_dense_coefficients(self.order))
 
     @property
     def slope_coefficients(self) -> list[float]:
@@ -104,21 +107,23 @@ class Matern(Stationary, is_base=True):
     def _dense(
         self, distance: NDArray[np.float64], coefficients: list[float]
     ) -> NDArray[np.float64]:
-        """Return s² e^{-τ} Σ c_k τ^k; the distances are overwritten."""
+        """Return s² e^{-τ} Σ c_k τ^k in the place of the distances, if these are contiguous."""
         lengthscale, variance = self._values()
-        tau = distance
-        with np.errstate(over="ignore"):
-            tau *= math.sqrt(2 * self.smoothness) / lengthscale
-        decay = np.exp(-tau)
-        # Horner's scheme. Where the decay has underflowed, tau must not overflow against it.
-        np.minimum(tau, 1e4, out=tau)
-        polynomial = np.full_like(tau, coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            polynomial *= tau
-            polynomial += coefficient
-        polynomial *= decay
-        polynomial *= variance
-        return polynomial
+        flat = distance.reshape(-1)  # a copy if they are not
+        factor = math.sqrt(2 * self.smoothness) / lengthscale
+        scratch = np.empty(min(_AT_ONCE, flat.size))
+        for start in range(0, flat.size, _AT_ONCE):
+            tau = flat[start : start + _AT_ONCE]
+            decay = scratch[: len(tau)]
+            with np.errstate(over="ignore"):
+                tau *= factor
+            np.exp(np.negative(tau, out=decay), out=decay)
+            # Where the decay has underflowed, tau must not overflow against it.
+            np.minimum(tau, 1e4, out=tau)
+            _horner(coefficients, tau)
+            tau *= decay
+            tau *= variance
+        return flat.reshape(distance.shape)
 
     # ------------------------------------------------------------------ state-space form
 
@@ -181,17 +186,27 @@ class _MaternSpace(StateSpace):
         )
 
 
-def _dense_coefficients(order: int) -> list[float]:
+def _horner(coefficients: list[float], x: NDArray[np.float64]) -> None:
+    """Overwrite x with Σ c_k x^k."""
+    value = np.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value *= x
+        value += coefficient
+    x[...] = value
+
+
+@cache
+def _dense_coefficients(order: int) -> tuple[float, ...]:
     """Return c_k of e^{-τ} Σ c_k τ^k (Rasmussen and Williams 2006, eq. 4.16)."""
     p = order - 1
-    return [
+    return tuple(
         math.factorial(p)
         / math.factorial(2 * p)
         * math.factorial(2 * p - k)
         / (math.factorial(p - k) * math.factorial(k))
         * 2.0**k
         for k in range(order)
-    ]
+    )
 
 
 @cache

@@ -2,12 +2,13 @@
 
 from dsgp.remainder.function import NeighbourFunction
 from dsgp.remainder.joint import Joint, RowTerm, solve
-from dsgp.remainder.learning import NEIGHBOURS, SAMPLED, Learned, Problem, learn
+from dsgp.remainder.learning import LEAST_GAIN, NEIGHBOURS, SAMPLED, Learned, Problem, learn
 from dsgp.remainder.metric import SMOOTHNESSES, Metric
 from dsgp.remainder.precision import Precision
 from dsgp.remainder.spec import Remainder
 
 __all__ = [
+    "LEAST_GAIN",
     "NEIGHBOURS",
     "SAMPLED",
     "SMOOTHNESSES",

@@ -25,11 +25,14 @@ SAMPLED, NEIGHBOURS, ROUNDS = 2000, 24, 8
 # Gain in the log density per row, after a new search for neighbours, that is not worth another
 # round.
 _SETTLED = 3e-3
+# Gain in the log density of all rows over that of noise alone, in nats, below which there is
+# nothing to learn.
+LEAST_GAIN = 4.0
 # Bounds of the initial values of an ascent. Beyond them the likelihood is so flat in the log of a
 # parameter that the ascent would not move.
 _LEAST_NOISE, _LONGEST = 0.03, 30.0
 _BLOCK = 125
-_SECONDS = 6e-5  # per row, with 24 neighbours
+_SECONDS = 1e-5  # per row, with 24 neighbours
 # Bounds, relative to the target's variance and to the inputs' standard deviations. A remainder of
 # much more variance and longer lengthscales is practically a polynomial: neighbours hardly
 # distinguish the two.
@@ -49,12 +52,20 @@ class Learned:
         Number of searches for neighbours.
     converged : bool
         Whether the metric no longer changed.
+    gain : float
+        Log density of all rows minus that of noise alone, in nats.
     """
 
     metric: Metric
     log_density: float
     rounds: int
     converged: bool
+    gain: float
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether noise alone explains the rows as well."""
+        return self.gain < LEAST_GAIN
 
 
 @dataclass(frozen=True)
@@ -100,6 +111,15 @@ class Problem:
         )
         return some, np.ascontiguousarray(places[:, 1:])
 
+    def of_noise(self, noise_variance: float | None) -> float:
+        """Mean log density of the sampled rows were they noise, by default of the best variance."""
+        relative = self.relative_noise[self.sample]
+        squares = self.target[self.sample] ** 2 / relative
+        best = float(np.mean(squares)) if noise_variance is None else noise_variance
+        if not best > 0.0:
+            return math.inf
+        return -0.5 * float(np.mean(np.log(2.0 * math.pi * best * relative) + squares / best))
+
     def log_density(self, metric: Metric, neighbours: Places) -> tuple[float, Floats]:
         """Return the mean log density of the sampled rows, and its derivatives by logs (D + 2,)."""
         x = metric.scaled(self.inputs)
@@ -124,6 +144,7 @@ def learn(
     *,
     fixed_noise: bool = False,
     smoothness: int | None = None,
+    or_noise: bool = False,
     watch: Callable[[float], None] = lambda value: None,
 ) -> Learned:
     """Maximise the likelihood, with neighbours that are nearest in the final metric.
@@ -135,17 +156,30 @@ def learn(
     fixed_noise : bool
     smoothness : {1, 3, 5}, optional
         None: that of the largest likelihood.
+    or_noise : bool
+        Whether to end after the first round if noise alone explains the rows as well, both with
+        the neighbours of that round and with those in the metric that it learned.
     watch : callable
         Called with the mean log density of the rows.
     """
     metric = start if smoothness is None else replace(start, smoothness=smoothness)
+    noise = problem.of_noise(start.noise_variance if fixed_noise else None)
     best: tuple[Metric, float] | None = None
+
+    def learned(found: tuple[Metric, float], rounds: int, converged: bool) -> Learned:
+        return Learned(*found, rounds, converged, len(problem.target) * (found[1] - noise))
+
+    ascent = -math.inf
     for rounds in range(ROUNDS + 1):
         neighbours = problem.neighbours(metric)
         value, _ = problem.log_density(metric, neighbours)
         watch(value)
+        if or_noise and rounds == 1:
+            first = learned((metric, max(value, ascent)), rounds, True)
+            if first.is_noise:
+                return first
         if best is not None and not value > best[1] + _SETTLED:
-            return Learned(*max(best, (metric, value), key=lambda pair: pair[1]), rounds, True)
+            return learned(max(best, (metric, value), key=lambda pair: pair[1]), rounds, True)
         best = (metric, value)
         choices = [metric.smoothness]
         if smoothness is None and rounds == 1:  # the neighbours are approximately right by now
@@ -154,9 +188,9 @@ def learn(
             _ascended(problem, neighbours, replace(metric, smoothness=one), fixed_noise)
             for one in choices
         ]
-        metric = max(ascended, key=lambda pair: pair[1])[0]
+        metric, ascent = max(ascended, key=lambda pair: pair[1])
     assert best is not None
-    return Learned(*best, ROUNDS, False)
+    return learned(best, ROUNDS, False)
 
 
 def _ascended(

@@ -15,7 +15,7 @@ from dsgp.remainder.search import Places, earlier
 from dsgp.terms import Floats
 
 _BLOCK = 512
-_SECONDS = 6e-5  # per row, with 24 neighbours
+_SECONDS = 1e-5  # per row, with 24 neighbours
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ class Remainder:
     n_sampled : int
         Number of rows from whose densities hyperparameters are learned, each given its neighbours
         among all rows.
+    if_it_gains : bool
+        Whether to leave it out where it gains fewer than 4 nats of log likelihood over noise.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class Remainder:
     n_neighbours: int = 64
     smoothness: str | None = None
     n_sampled: int = 2000
+    if_it_gains: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str) or (
@@ -85,12 +88,15 @@ class Remainder:
             return None
         if value is True:
             return cls()
+        if isinstance(value, str) and value == "auto":
+            return cls(if_it_gains=True)
         if isinstance(value, cls):
             return value
         if isinstance(value, (list, tuple)):
             return cls(tuple(value))
         raise ParameterError(
-            f"remainder must be True, False, a list of columns or a dsgp.Remainder, got {value!r}"
+            'remainder must be True, False, "auto", a list of columns or a dsgp.Remainder, '
+            f"got {value!r}"
         )
 
     def widened(self, wanted: Wanted) -> Wanted:

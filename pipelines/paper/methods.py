@@ -170,9 +170,9 @@ REGRESSIONS = {
     "remainder": Method(
         "dsgp remainder", DEFAULT,
         lambda seed, quick, n: AdditiveGPRegressor(
-            interactions="auto", remainder=True, random_state=seed
+            interactions="auto", remainder="auto", random_state=seed
         ), True,
-        "`AdditiveGPRegressor(interactions=\"auto\", remainder=True)`",
+        "`AdditiveGPRegressor(interactions=\"auto\", remainder=\"auto\")`",
     ),
 }  # fmt: skip
 CLASSES = {

@@ -182,7 +182,7 @@ class Additive(Section):
     terms: dict[str, ColumnTerms] = {}
     interactions: Interactions = 0
     projections: Literal["auto"] | Annotated[int, Field(ge=0)] = 0
-    remainder: bool | Annotated[list[str], Field(min_length=1)] = False
+    remainder: bool | Literal["auto"] | Annotated[list[str], Field(min_length=1)] = False
     noise_terms: bool | dict[str, ColumnTerms] = False
     noise_variance: Positive | None = None
     fixed_noise: bool = False

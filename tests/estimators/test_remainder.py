@@ -161,7 +161,7 @@ def test_leave_one_out_is_near_the_density_of_new_rows(table, model):
 @pytest.mark.parametrize(
     ("remainder", "match"),
     [
-        ("a", "must be True, False, a list of columns"),
+        ("a", 'must be True, False, "auto", a list of columns'),
         (["a", 3], "list of names"),
         (3, "must be True, False"),
         (["a", "z"], "names the column 'z'"),
@@ -356,6 +356,32 @@ def test_a_remainder_of_nothing_has_no_share():
     first = next(k for k, line in enumerate(lines) if line.startswith("remainder   "))
     labelled = [line for line in lines[first:] if "neighbours" in line and "Matérn" in line]
     assert labelled[-1].startswith(" " * 20)
+
+
+@pytest.mark.parametrize("asked", ["auto", Remainder(if_it_gains=True)])
+def test_a_remainder_that_gains_nothing_is_left_out_on_request(asked, tmp_path):
+    random = np.random.default_rng(0)
+    X = pd.DataFrame(random.uniform(-2, 2, (300, 3)), columns=list("abc"))
+    y = 50 + 7 * np.sin(X["a"]) + 2 * X["b"] + random.standard_normal(300)
+    model = AdditiveGPRegressor(remainder=asked).fit(X, y)
+    plain = AdditiveGPRegressor().fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_array_equal(mean, plain.predict(X))
+    np.testing.assert_array_equal(std, plain.predict(X, return_std=True)[1])
+    assert model.noise_variance_ == plain.noise_variance_
+    assert "remainder" not in dsgp.variance_shares(model).index
+    assert any(note.startswith("remainder: left out") for note in model.learner_notes_)
+    assert "left out, because it gains" in model.summary()
+    model.save(tmp_path / "model.zarr")
+    np.testing.assert_array_equal(dsgp.load(tmp_path / "model.zarr").predict(X), mean)
+
+
+def test_a_remainder_that_gains_is_kept_on_request(table, model):
+    X = table.drop(columns="y")
+    same = AdditiveGPRegressor(remainder="auto").fit(X, table["y"])
+    np.testing.assert_array_equal(same.predict(X), model.predict(X))
+    alone = AdditiveGPRegressor(terms=[], remainder="auto").fit(X, np.arange(700) % 7)
+    assert list(dsgp.variance_shares(alone).index) == ["remainder"]
 
 
 def test_a_constant_column_that_no_term_reads_is_reported():

@@ -72,6 +72,16 @@ def test_far_apart_inputs_are_independent_and_finite(make):
     assert (kernel.covariance([0.0], [1e6, 1e300]) == 0.0).all()
 
 
+def test_many_covariances_are_those_of_few():
+    x, y = np.linspace(0, 3, 400), np.linspace(-1, 2, 201)
+    kernel = Matern52(0.7, 1.3)
+    whole = kernel.covariance(x, y)
+    np.testing.assert_array_equal(whole, [kernel.covariance(x[[i]], y)[0] for i in range(400)])
+    slopes = kernel.by_log_lengthscale(x, y)
+    one = [kernel.by_log_lengthscale(x[[i]], y)[0] for i in range(400)]
+    np.testing.assert_array_equal(slopes, one)
+
+
 def test_parameters_are_checked_and_named():
     with pytest.raises(
         ParameterError, match=r"Matern32: lengthscale must be a number from .* got -1"

@@ -137,9 +137,10 @@ Interactions = Annotated[
 Remainder = Annotated[
     list[str] | None,
     Option(
-        metavar="all|INPUT",
-        help="additive: add one function of all inputs, for interactions beyond pairs. all, or "
-        "the name of an input; can be repeated. Keeps all rows in memory.",
+        metavar="all|auto|INPUT",
+        help="additive: add one function of all inputs, for interactions beyond pairs. all; auto, "
+        "which leaves it out where it does not gain over noise; or the name of an input; can be "
+        "repeated. Keeps all rows in memory.",
     ),
 ]
 NoiseTerms = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dsgp.additive import AdditiveSystem, RowEquations
 from dsgp.models.additive import AdditiveModel
@@ -89,7 +90,11 @@ class GaussianOutcome:
         return self.training.offset + self.training.scale * self.fit.constant
 
     def model(self) -> AdditiveModel:
-        """Return the fitted model in the user's units."""
+        """Return the fitted model in the user's units, always the same one."""
+        return self._model
+
+    @cached_property
+    def _model(self) -> AdditiveModel:
         training, terms = self.training, self.terms()
         return AdditiveModel(
             terms=terms,

@@ -26,7 +26,9 @@ from dsgp.models.remainder import (
 )
 from dsgp.progress import progress
 from dsgp.remainder import (
+    LEAST_GAIN,
     NEIGHBOURS,
+    Learned,
     Metric,
     NeighbourFunction,
     Precision,
@@ -60,7 +62,8 @@ class RemainderOutcome:
 
     Attributes
     ----------
-    model : RemainderModel
+    model : RemainderModel or AdditiveModel or ProjectedModel
+        The terms alone if there is nothing for a remainder to explain.
     noise_variance : float
         Of a row of weight 1.
     notes : list of str
@@ -69,7 +72,7 @@ class RemainderOutcome:
         As for ``NeighbourFunction.checked``.
     """
 
-    model: RemainderModel
+    model: Any
     noise_variance: float
     notes: list[str]
     converged: bool
@@ -271,6 +274,7 @@ class _Fit:
         solved = learned = None
         for _ in range(_ROUNDS):
             clock.stage("learn the remainder")
+            may_be_left_out = asked.if_it_gains and bool(structure.terms) and metric is None
             scale = math.sqrt(float(np.average(left**2, weights=1 / self.relative_noise))) or 1.0
             start = self._start(metric, noise_variance / scale**2, scale, d, fixed_noise)
             problem = Problem(
@@ -282,8 +286,11 @@ class _Fit:
                     start,
                     fixed_noise=fixed_noise,
                     smoothness=asked.twice_smoothness if metric is None else metric.smoothness,
+                    or_noise=may_be_left_out,
                     watch=partial(_shown, bar),
                 )
+            if may_be_left_out and learned.is_noise:
+                return self._without(structure, noise_variance, learned)
             metric = learned.metric.in_units(scale)
             if not fixed_noise:
                 # The terms fit the targets better than they will fit new ones.
@@ -311,6 +318,16 @@ class _Fit:
             self.inputs, left, self.relative_noise, metric, min(asked.n_neighbours, n)
         )
         return self._outcome(structure, function, alone, noise_variance, learned.converged, solved)
+
+    def _without(
+        self, structure: AdditiveModel, noise_variance: float, learned: Learned
+    ) -> RemainderOutcome:
+        """Keep the terms as they are."""
+        note = (
+            f"remainder: left out, because it gains {max(learned.gain, 0.0):.2g} nats of log "
+            f"likelihood over noise, less than {LEAST_GAIN:g}"
+        )
+        return RemainderOutcome(structure, noise_variance * self.weight_scale, [note], True, 0.0)
 
     def _start(
         self,
