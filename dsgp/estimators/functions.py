@@ -87,6 +87,11 @@ class FunctionEstimator(TableEstimator):
             self.fit_seconds_ = fit_seconds
         self._take_columns(columns)
 
+    def _note(self, notes: list[str]) -> None:
+        """Add notes to those of the fit."""
+        self._facts = self._facts.with_notes(notes)
+        self.__dict__.update(self._facts.shown())
+
     # ------------------------------------------------------------------ what was found
 
     @property

@@ -19,7 +19,7 @@ from dsgp.estimators.framed import columns_of
 from dsgp.estimators.gaussian_distribution import GaussianTables
 from dsgp.models import report, stored
 from dsgp.models.checks import require_choice, require_count
-from dsgp.models.gaussian.target import sample_of_rows, warn_of_skewness
+from dsgp.models.gaussian.target import of_skewness, sample_of_rows, warn_of_skewness
 from dsgp.models.gaussian_mixture import GaussianMixture
 from dsgp.models.gaussian_model import GaussianModel
 from dsgp.models.mixture import MixtureModel
@@ -57,7 +57,10 @@ class GaussianEstimator(RegressorMixin, GaussianTables):
         if rows.weight is not None:
             residuals = residuals * np.sqrt(rows.weight)
         what = f"the target {source.target!r}"
-        warn_of_skewness(residuals, bool((rows.y > 0).all()), what, "target_transform")
+        positive = bool((rows.y > 0).all())
+        notes = of_skewness(residuals, positive, what, "target_transform")
+        self._note(notes)
+        warn_of_skewness(notes)
 
     @property
     def transform_(self) -> Transform | None:

@@ -13,7 +13,7 @@ import xarray as xr
 from dsgp import memory
 from dsgp.errors import DataError, DataWarning
 from dsgp.estimators.grid_options import check_options, noise_of_cells, noise_start, sums_of
-from dsgp.estimators.grid_transform import mean_seen, transformed, warn_of_skewed_field
+from dsgp.estimators.grid_transform import mean_seen, of_skewed_field, transformed
 from dsgp.grid.coded import has_gaps, read_values
 from dsgp.grid.domain import domain_of, require_choice
 from dsgp.grid.effects import effects_of
@@ -24,6 +24,7 @@ from dsgp.grid.means import Mean
 from dsgp.grid.model import Conditioning, FieldModel, Solving, residuals_of
 from dsgp.grid.systems import require_few
 from dsgp.kernels import Stationary
+from dsgp.models.gaussian.target import warn_of_skewness
 from dsgp.terms import Floats
 from dsgp.transforms import Transform
 
@@ -114,7 +115,7 @@ def fit_field(options: Any, da: xr.DataArray, mask: Any, domain: Any) -> FittedF
     value = conditioning.log_marginal_likelihood + log_jacobian
     conditioning = replace(conditioning, log_marginal_likelihood=value)
     if transform is None:
-        warn_of_skewed_field(model.left(y), field)
+        warn_of_skewness(of_skewed_field(model.left(y), field))
     return FittedField(model, conditioning, transform, learned.source)
 
 

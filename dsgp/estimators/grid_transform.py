@@ -16,7 +16,7 @@ from dsgp.errors import DataError, ParameterError
 from dsgp.grid.field import Field
 from dsgp.grid.metadata import together
 from dsgp.grid.targets import Targets
-from dsgp.models.gaussian.target import warn_of_skewness
+from dsgp.models.gaussian.target import of_skewness
 from dsgp.rows.encode import Sketch
 from dsgp.terms import Floats
 from dsgp.transforms import Choice, Transform, kind_of
@@ -83,8 +83,8 @@ def in_units(
     return average, deviation, [transform.quantile(mean, variance, p) for p in probabilities]
 
 
-def warn_of_skewed_field(residuals: Floats, field: Field) -> None:
-    """Warn if what is left of a field is strongly skewed, and no transform was given."""
+def of_skewed_field(residuals: Floats, field: Field) -> list[str]:
+    """Say that what is left of a field is strongly skewed; an empty list if it is not."""
     seen = slice(None) if field.observed is None else field.observed
     flat = residuals[seen].reshape(-1)
     flat = flat[np.isfinite(flat)]
@@ -92,7 +92,7 @@ def warn_of_skewed_field(residuals: Floats, field: Field) -> None:
     every = max(1, -(-flat.size // _JUDGED))
     name = field.template.name
     what = "the field" if name is None else f"the field {name!r}"
-    warn_of_skewness(flat[::every], positive, what, "transform")
+    return of_skewness(flat[::every], positive, what, "transform")
 
 
 def dataset_of(

@@ -12,10 +12,11 @@ from typing import Any
 from dsgp.dates import dates_of_days, written_dates
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.models.cautions import BIN_ERROR
+from dsgp.models.gaussian.target import RESIDUALS
 from dsgp.models.remainder import NAME as REMAINDER
 from dsgp.models.remainder import RemainderModel
 from dsgp.models.report import count_of
-from dsgp.report.words import digits_of, listed_names, number, share_of
+from dsgp.report.words import digits_of, listed_names, number, sentence, share_of
 from dsgp.terms.bound import INTERACTIONS
 
 _PACKAGES = ("dsgp", "numpy", "scipy", "numba", "scikit-learn", "pandas", "dask", "xarray", "zarr")
@@ -219,9 +220,14 @@ def cautions_of(model: Any, unclear: Sequence[str], n_terms: int) -> list[Cautio
                     True,
                 )
             )
+        said += [
+            Caution(f"{of}{sentence(note)}", True)
+            for note in part.learner_notes_
+            if note.startswith(f"{RESIDUALS} ")
+        ]
         # How hyperparameters were learned is for the details of the fit.
         said += [
-            Caution(f"{of}{_sentence(note)}")
+            Caution(f"{of}{sentence(note)}")
             for note in part.learner_notes_
             if note.startswith((f"{INTERACTIONS}: ", f"{REMAINDER}: "))
         ]
@@ -254,11 +260,6 @@ def cautions_of(model: Any, unclear: Sequence[str], n_terms: int) -> list[Cautio
         )
     )
     return said
-
-
-def _sentence(note: str) -> str:
-    text = note[:1].upper() + note[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 # ---------------------------------------------------------------- key numbers

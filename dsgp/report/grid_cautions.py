@@ -10,6 +10,7 @@ from dsgp.report.facts import Caution
 from dsgp.report.grid_facts import Counts
 from dsgp.report.grid_left import Left
 from dsgp.report.grid_view import GridView
+from dsgp.report.words import sentence
 
 # Latitudes beyond which a degree of longitude is much shorter than one of latitude.
 _FAR_NORTH = 70.0
@@ -30,6 +31,8 @@ def cautions_of_grid(
                 True,
             )
         )
+    if left is not None:
+        said += [Caution(sentence(note), True) for note in left.notes]
     error = model.variance_error_
     if error is not None and error > _LARGE_ERROR:
         said.append(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgp.estimators.grid import GridGP
+from dsgp.estimators.grid_transform import of_skewed_field
 from dsgp.report.grid_maps import names_of
 from dsgp.report.grid_view import GridView
 
@@ -28,12 +29,15 @@ class Left:
         What is far.
     farthest : str
         The place of the farthest cell.
+    notes : list of str
+        That residuals are strongly skewed, where no transform was asked for.
     """
 
     explained: float
     n_far: int
     limit: float
     farthest: str
+    notes: list[str]
 
 
 def left_of(model: GridGP, view: GridView) -> Left | None:
@@ -44,6 +48,7 @@ def left_of(model: GridGP, view: GridView) -> Left | None:
     seen = inner.observed
     y = inner.residuals()
     left = np.where(seen, inner.left(y), 0.0)
+    notes = of_skewed_field(left, field) if model.transform_ is None else []
     values = field.values[seen]
     spread = float(np.sum((values - values.mean()) ** 2))
     explained = 1 - float(np.sum(left**2)) / spread if spread > 0 else float("nan")
@@ -54,4 +59,5 @@ def left_of(model: GridGP, view: GridView) -> Left | None:
         position = axis.n_outer - 1 - int(k) if axis.descending else int(k)
         coordinate = view.posterior.coords[axis.name]
         names.append(f"{axis.name} {names_of(coordinate[[position]])[0]}")
-    return Left(explained, int(np.count_nonzero(far > _FAR)), _FAR, ", ".join(names))
+    n_far = int(np.count_nonzero(far > _FAR))
+    return Left(explained, n_far, _FAR, ", ".join(names), notes)

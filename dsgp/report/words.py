@@ -150,3 +150,16 @@ def as_factors(model: Any, low: float, high: float) -> str:
     if factor_of(model) is None or not (abs(low) < 50 and abs(high) < 50):
         return ""
     return f"× {number(math.exp(low))} to × {number(math.exp(high))}"
+
+
+def sentence(note: str) -> str:
+    """Write a note as a sentence.
+
+    Examples
+    --------
+    >>> from dsgp.report.words import sentence
+    >>> sentence("none of 3 pairs gains")
+    'None of 3 pairs gains.'
+    """
+    text = note[:1].upper() + note[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

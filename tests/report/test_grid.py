@@ -183,6 +183,17 @@ def test_cells_far_from_the_field_are_counted_and_named():
     )
 
 
+def test_skewed_cells_are_said():
+    truth, _ = _field()
+    skewed = truth + np.random.default_rng(0).exponential(2.0, truth.shape)
+    with pytest.warns(DataWarning, match="strongly skewed"):
+        model = _fitted(skewed, noise=4.0)
+    assert "Residuals of the field 'sst' are strongly skewed" in _words(
+        report.grid_report_page(model)
+    )
+    assert "skewed" not in _words(report.grid_report_page(_fitted(truth, noise=0.5)))
+
+
 # ---------------------------------------------------------------------- held-out cells
 
 

@@ -24,7 +24,7 @@ from dsgp import (
     variance_shares,
 )
 from dsgp.cli import main
-from dsgp.errors import DataError, ParameterError, StorageError
+from dsgp.errors import DataError, DataWarning, ParameterError, StorageError
 from dsgp.kernels import Periodic
 
 pytest.importorskip("vl_convert")
@@ -279,6 +279,21 @@ def test_projections_a_remainder_and_no_term_at_all():
         assert "made without held-out rows" in words
     constant = AdditiveGPRegressor().fit(np.ones((20, 1)), np.arange(20.0))
     assert "predicts a constant" in _Reader(report.report_page(constant)).words
+
+
+def test_skewed_residuals_are_said_in_summary_and_page_and_kept(tmp_path):
+    random = np.random.default_rng(0)
+    table = pd.DataFrame({"a": random.uniform(size=400)})
+    y = pd.Series(np.sin(5 * table["a"]) + random.exponential(size=400), name="cost")
+    with pytest.warns(DataWarning, match="the residuals of the target 'cost' are strongly skewed"):
+        model = AdditiveGPRegressor().fit(table, y)
+    said = "esiduals of the target 'cost' are strongly skewed"
+    assert said in model.summary()
+    model.save(tmp_path / "model.zarr")
+    for one in (model, load(tmp_path / "model.zarr")):
+        assert f"R{said}" in _Reader(report.report_page(one)).words
+    even = AdditiveGPRegressor().fit(table, np.sin(5 * table["a"]) + random.standard_normal(400))
+    assert "skewed" not in _Reader(report.report_page(even)).words
 
 
 def test_what_cannot_be_reported_is_refused(tmp_path, model, monkeypatch):

@@ -24,6 +24,8 @@ from dsgp.transforms import Choice, Transform, kind_of
 # Largest number of rows by which residuals are judged, and the smallest number for which there is a
 # warning.
 _JUDGED, _FEWEST = 10_000, 50
+# First word of notes on them.
+RESIDUALS = "residuals"
 # Residuals are strongly skewed if two measures are beyond these: the third moment, and a measure by
 # quantiles, which a few outliers or heavy tails on both sides do not affect. The latter must also
 # exceed the given multiple of its standard error for a normal sample, 1.04 / √n.
@@ -127,8 +129,8 @@ def is_skewed(residuals: Floats) -> bool:
     )
 
 
-def warn_of_skewness(residuals: Floats, positive: bool, what: str, parameter: str) -> None:
-    """Warn of strongly skewed residuals; called by what ``fit``s call.
+def of_skewness(residuals: Floats, positive: bool, what: str, parameter: str) -> list[str]:
+    """Say that residuals are strongly skewed, and what to do; an empty list if they are not.
 
     Parameters
     ----------
@@ -136,20 +138,24 @@ def warn_of_skewness(residuals: Floats, positive: bool, what: str, parameter: st
     positive : bool
         Whether all values of the target are positive.
     what : str
-        Name of the residuals in the message.
+        Name of the target.
     parameter : str
         The parameter that chooses a transform.
     """
     if not is_skewed(residuals):
-        return
+        return []
     choices = ["log", "yeo-johnson"] if positive else ["yeo-johnson"]
     both = " or ".join(f'{parameter}="{choice}"' for choice in choices)
-    warnings.warn(
-        f"the residuals of {what} are strongly skewed, so that intervals are wrong at both ends: "
-        f"{both} models it on a scale where they are closer to a normal distribution",
-        DataWarning,
-        stacklevel=4,
-    )
+    return [
+        f"{RESIDUALS} of {what} are strongly skewed, so that intervals are wrong at both ends: "
+        f"{both} models it on a scale where they are closer to a normal distribution"
+    ]
+
+
+def warn_of_skewness(notes: list[str]) -> None:
+    """Warn of what ``of_skewness`` said; called by what ``fit``s call."""
+    for note in notes:
+        warnings.warn(f"the {note}", DataWarning, stacklevel=4)
 
 
 def sample_of_rows(source: Source, columns: Sequence[str]) -> Rows:
