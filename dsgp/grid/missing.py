@@ -1,7 +1,8 @@
-"""Fields with gaps, or with noise that differs between cells: exact means by conjugate gradients.
+"""Fields with gaps, several kernels, or noise that varies: exact means by conjugate gradients.
 
 The system (K + R) α = y is that of the observed cells. A product with K is one on the whole grid,
-masked; the preconditioner is Vecchia's factor. Few cells are solved by dense algebra: ``dense``.
+masked; the preconditioner is Vecchia's factor, or ``spectral`` where all cells are observed with
+the same noise. Few cells are solved by dense algebra: ``dense``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from dsgp.errors import ConvergenceWarning, ParameterError
 from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.scattered import indices, inner_shape
+from dsgp.grid.spectral import SpectralInverse, has_spectrum
 from dsgp.grid.vecchia import (
     Cells,
     Factor,
@@ -115,7 +117,8 @@ class CellSystem:
     def with_prior(self, prior: SeparableSum, factor: float) -> CellSystem:
         """Return the same cells and neighbours with another prior, and the noise times a factor."""
         other = copy(self)
-        other.__dict__.pop("factor", None)
+        for name in ("factor", "preconditioner"):
+            other.__dict__.pop(name, None)
         other.__dict__["neighbours"] = self.neighbours
         other.prior = prior
         other.noise = factor * self.noise
@@ -130,8 +133,15 @@ class CellSystem:
 
     @cached_property
     def factor(self) -> Factor:
-        """The preconditioner."""
+        """Vecchia's approximation of the inverse of K + R."""
         return Factor.of(self.cells, self.prior, self.noise, self.neighbours)
+
+    @cached_property
+    def preconditioner(self) -> Factor | SpectralInverse:
+        """What the iterations of a solve are preconditioned by."""
+        if has_spectrum(self.cells.shape, self.noise):
+            return SpectralInverse.of(self.prior, float(self.noise[0]), self.cells.flat)
+        return self.factor
 
     def multiply(self, vector: Floats) -> Floats:
         """Return (K + R) vector, (n,)."""
@@ -143,7 +153,12 @@ class CellSystem:
         """Return (K + R)⁻¹ rhs, (n,)."""
         tol = self.tol if tol is None else tol
         return conjugate_gradients(
-            self.multiply, self.factor.apply, rhs, tol=tol, max_iter=self.max_iter, what=what
+            self.multiply,
+            self.preconditioner.apply,
+            rhs,
+            tol=tol,
+            max_iter=self.max_iter,
+            what=what,
         )
 
     def _on_grid(self, vector: Floats) -> Floats:
@@ -246,7 +261,7 @@ class CellSystem:
         return out
 
     def variance_at(self, points: Sequence[float]) -> float:
-        """Posterior variance at one place, by a solve, to half a per cent; never below the exact.
+        """Posterior variance at one place, by a solve, to about 1 %; never below the exact.
 
         Conjugate gradients minimise xᵀAx − 2xᵀb for the covariances b with the place, and every
         iteration reduces the variance by what it gains. The remaining gain, rᵀA⁻¹r, is estimated by
@@ -263,7 +278,7 @@ class CellSystem:
         direction = np.zeros_like(residual)
         before = 1.0
         for _ in range(self.max_iter):
-            smoothed = self.factor.apply(residual)
+            smoothed = self.preconditioner.apply(residual)
             left = float(residual @ smoothed)
             if left <= _PROBE * variance:
                 break
