@@ -15,6 +15,7 @@ from dsgp.estimators.interactions import InteractionEstimator
 from dsgp.estimators.noise_terms import WithNoiseTerms, both_wanted
 from dsgp.estimators.updating import UpdatedEstimator
 from dsgp.estimators.with_projections import WithProjections
+from dsgp.models.calendar import warn_of_calendar, with_calendar
 from dsgp.models.checks import generator, require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
@@ -369,7 +370,7 @@ class AdditiveGPRegressor(
         def fitted(rows: Source, before: Whole | None) -> Whole:
             fits = GaussianFits(fit, target.of_rows(rows), clock)
             if before is None:
-                found = with_interactions(fits, terms, self.interactions)
+                found = with_calendar(fits, with_interactions(fits, terms, self.interactions))
             else:
                 found = refitted(fits, before.found, terms)
             return beyond(found, rows, target, terms, clock)
@@ -406,6 +407,7 @@ class AdditiveGPRegressor(
         self._warn_of_skewness(source)
         self.fit_seconds_ = clock.finish()
         beyond.warn(whole, fit)
+        warn_of_calendar(facts.learner_notes)
         if noisy is not None:
             noisy.warn()
         if sampling is not None:

@@ -15,6 +15,7 @@ from dsgp.estimators.classes import OF_ONE, ClassEstimator
 from dsgp.estimators.generalized import GeneralizedAdditiveGP
 from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.kernels import Matern32
+from dsgp.models.calendar import warn_of_calendar, with_calendar
 from dsgp.models.checks import require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
@@ -230,7 +231,7 @@ class AdditiveGPClassifier(ClassEstimator):
             source,
             clock,
         )
-        found = with_interactions(fits, terms, self.interactions)
+        found = with_calendar(fits, with_interactions(fits, terms, self.interactions))
         fitted, classes = found.outcome.fits, found.outcome.labels.classes
         clock.stage("keep")
         columns = Columns.of(source)
@@ -244,6 +245,7 @@ class AdditiveGPClassifier(ClassEstimator):
         )
         for outcome in fitted.outcomes:
             fit.warn(outcome)
+        warn_of_calendar(found.notes)
         if not settled:
             warnings.warn(
                 f"the softmax stopped after {fitted.rounds} rounds over the classes, the last of "

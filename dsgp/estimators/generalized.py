@@ -9,6 +9,7 @@ from dsgp.estimators.given_terms import GivenTerms, require_complete
 from dsgp.estimators.interactions import InteractionEstimator
 from dsgp.estimators.response import ResponseEstimator, likelihood_of
 from dsgp.likelihoods import Likelihood
+from dsgp.models.calendar import warn_of_calendar, with_calendar
 from dsgp.models.checks import require_choice, require_numbers
 from dsgp.models.clock import Clock
 from dsgp.models.columns import Columns
@@ -245,7 +246,7 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         if self.learner is None:
             require_complete(terms)
         fits = LaplaceFits(fit, likelihood, source, clock)
-        found = with_interactions(fits, terms, self.interactions)
+        found = with_calendar(fits, with_interactions(fits, terms, self.interactions))
         outcome = found.outcome
         clock.stage("keep")
         facts = FitFacts.of_laplace(outcome, self.learner).with_notes(found.notes)
@@ -254,4 +255,5 @@ class GeneralizedAdditiveGP(InteractionEstimator, ResponseEstimator):
         self._remember(source)
         self._take_interactions(found)
         fit.warn(outcome)
+        warn_of_calendar(found.notes)
         return self

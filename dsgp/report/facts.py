@@ -11,6 +11,7 @@ from typing import Any
 
 from dsgp.dates import dates_of_days, written_dates
 from dsgp.estimators.classes import ClassEstimator
+from dsgp.models.calendar import DATES
 from dsgp.models.cautions import BIN_ERROR
 from dsgp.models.gaussian.target import RESIDUALS
 from dsgp.models.remainder import NAME as REMAINDER
@@ -221,9 +222,9 @@ def cautions_of(model: Any, unclear: Sequence[str], n_terms: int) -> list[Cautio
                 )
             )
         said += [
-            Caution(f"{of}{sentence(note)}", True)
+            Caution(f"{of}{sentence(note.removeprefix(f'{DATES}: '))}", True)
             for note in part.learner_notes_
-            if note.startswith(f"{RESIDUALS} ")
+            if note.startswith((f"{RESIDUALS} ", f"{DATES}: "))
         ]
         # How hyperparameters were learned is for the details of the fit.
         said += [

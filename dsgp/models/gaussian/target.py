@@ -24,6 +24,7 @@ from dsgp.transforms import Choice, Transform, kind_of
 # Largest number of rows by which residuals are judged, and the smallest number for which there is a
 # warning.
 _JUDGED, _FEWEST = 10_000, 50
+_HOURS_OF_A_WEEK = 168
 # First word of notes on them.
 RESIDUALS = "residuals"
 # Residuals are strongly skewed if two measures are beyond these: the third moment, and a measure by
@@ -168,6 +169,8 @@ def sample_of_rows(source: Source, columns: Sequence[str]) -> Rows:
     every = 1
     if source.in_memory and source.n_rows is not None:
         every = -(-source.n_rows // _JUDGED)
+        while math.gcd(every, _HOURS_OF_A_WEEK) > 1:  # all weekdays and hours of regular dates
+            every += 1
     return Rows.join(list(over_chunks(loaders, partial(_thinned, positions, every), "read")))
 
 
