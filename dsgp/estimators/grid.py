@@ -69,10 +69,12 @@ class GridGP(GridReported, Saved, OnDisk, BaseEstimator):
         Units of dimensions of times. By default they depend on the step.
     learner : "marginal" or None
         None keeps the given hyperparameters, ``noise_variance`` too.
-    variance : {"auto", "exact", "local", "calibrated", "draws"}
-        How variances of fields with gaps are computed; those of complete fields are exact. "auto":
-        "exact" if that is cheap, otherwise "local" (an upper bound), or "calibrated" if local
-        standard deviations are more than 15 % too large (docs/howto/grids.md).
+    variance : {"auto", "exact", "spectral", "local", "calibrated", "draws"}
+        How variances of fields with gaps or several scales are computed; those of complete fields
+        with one scale are exact. "auto": "exact" if that is cheap, otherwise "spectral" for
+        complete fields if its error is at most 5 %, otherwise "local" (an upper bound), or
+        "calibrated" if local standard deviations are more than 15 % too large
+        (docs/howto/grids.md).
     n_neighbours, n_draws : int
         Number of observed cells per target of "local", and number of draws of "draws".
     tol : float
@@ -99,9 +101,11 @@ class GridGP(GridReported, Saved, OnDisk, BaseEstimator):
         Units of lengthscales, e.g. "days since 1860-06-01 (360_day)".
     method_ : {"kronecker", "fibres", "dense", "conjugate gradients", "tiles"}
         "tiles" after ``smooth_store`` of a field with gaps.
-    variance_method_ : {"exact", "local", "calibrated", "draws"}
+    variance_method_ : {"exact", "spectral", "local", "calibrated", "draws"}
     variance_error_ : float or None
-        "local": mean relative excess of the standard deviation over the exact one at six cells.
+        "spectral": root mean square of the relative error of the standard deviation at twelve
+        cells. "local": mean relative excess of the standard deviation over the exact one at six
+        cells.
         "draws": relative Monte Carlo error, an upper bound for "calibrated". None: exact.
     solver_iterations_, residual_, converged_
         Those of conjugate gradients; otherwise 0, 0.0 and True.
@@ -291,7 +295,8 @@ class GridGP(GridReported, Saved, OnDisk, BaseEstimator):
 
         Notes
         -----
-        At points, ``variance="draws"`` is computed in the same way as "calibrated".
+        At points, ``variance="draws"`` is computed in the same way as "calibrated", and so is
+        "spectral": local variances times its ratio to these on the grid.
 
         Examples
         --------

@@ -24,7 +24,7 @@ Kernels = Mapping[str, Stationary]
 MOST_SCALES = 3
 # Of several scales, each starts at so much of the one before where lengthscales are given.
 _NEXT_SCALE = 0.2
-_VARIANCES = ("auto", "exact", "local", "calibrated", "draws")
+_VARIANCES = ("auto", "exact", "spectral", "local", "calibrated", "draws")
 
 
 def check_options(model: Any) -> None:

@@ -43,8 +43,6 @@ _CANDIDATES = 30
 _TARGETS = 2**17
 # The same along an axis whose covariances are in a table.
 _SCATTERED = 1024
-# Number of cells at which local variances are compared with exact ones.
-_PROBES = 6
 # Share of a variance by which a solve for it may exceed the exact one.
 _PROBE = 5e-3
 
@@ -117,7 +115,7 @@ class CellSystem:
     def with_prior(self, prior: SeparableSum, factor: float) -> CellSystem:
         """Return the same cells and neighbours with another prior, and the noise times a factor."""
         other = copy(self)
-        for name in ("factor", "preconditioner"):
+        for name in ("factor", "spectral"):
             other.__dict__.pop(name, None)
         other.__dict__["neighbours"] = self.neighbours
         other.prior = prior
@@ -137,11 +135,16 @@ class CellSystem:
         return Factor.of(self.cells, self.prior, self.noise, self.neighbours)
 
     @cached_property
+    def spectral(self) -> SpectralInverse | None:
+        """The approximation in one eigenbasis per axis; None if a cell or an axis prevents it."""
+        if not has_spectrum(self.cells.shape, self.noise):
+            return None
+        return SpectralInverse.of(self.prior, float(self.noise[0]), self.cells.flat)
+
+    @property
     def preconditioner(self) -> Factor | SpectralInverse:
         """What the iterations of a solve are preconditioned by."""
-        if has_spectrum(self.cells.shape, self.noise):
-            return SpectralInverse.of(self.prior, float(self.noise[0]), self.cells.flat)
-        return self.factor
+        return self.factor if self.spectral is None else self.spectral
 
     def multiply(self, vector: Floats) -> Floats:
         """Return (K + R) vector, (n,)."""
@@ -299,28 +302,6 @@ class CellSystem:
         solution = self.solve(seen, tol, what="drawing").solution
         field -= self.prior.multiply(self._on_grid(solution))
         return field
-
-
-def local_excess(system: CellSystem, places: NDArray[np.intp], seed: int) -> float:
-    """Mean relative excess of local standard deviations over exact ones, at a sample of cells.
-
-    ``places`` are of the flattened grid; the cells are drawn by ``seed``.
-    """
-    shape = system.prior.shape
-    random = np.random.default_rng([seed, 2])
-    chosen = random.choice(places, min(_PROBES, len(places)), replace=False)
-    where = np.zeros(shape, dtype=bool)
-    where.reshape(-1)[chosen] = True
-    local = system.local_variance(where=where).reshape(-1)
-    ratios = []
-    for flat in chosen:
-        index = np.unravel_index(flat, shape)
-        place = [
-            float(axis_points[i]) for axis_points, i in zip(system.prior.points, index, strict=True)
-        ]
-        exact = system.variance_at(place)
-        ratios.append(np.sqrt(local[flat] / exact) if exact > 0 else 1.0)
-    return float(np.mean(ratios) - 1.0)
 
 
 def at_cells(noise: float | Floats, cells: Cells) -> Floats:

@@ -28,12 +28,15 @@ class SpectralInverse:
     ----------
     vectors : list of D ndarrays of shape (G_d, G_d)
     diagonal : ndarray of shape (G_1, …, G_D)
+    noise : float
+        σ², which is in the diagonal.
     flat : ndarray of int, shape (n,)
         Places on the flattened grid of the entries of the vectors it is applied to.
     """
 
     vectors: list[Floats]
     diagonal: Floats
+    noise: float
     flat: NDArray[np.integer]
 
     @classmethod
@@ -52,7 +55,7 @@ class SpectralInverse:
         diagonal = np.full(prior.shape, float(noise))
         for c, weight in enumerate(weights):
             diagonal += weight * reduce(np.multiply.outer, [of_axis[c] for of_axis in spectra])
-        return cls(vectors, diagonal, flat)
+        return cls(vectors, diagonal, float(noise), flat)
 
     def apply(self, vector: Floats) -> Floats:
         """Return the approximate inverse times a vector (n,)."""
@@ -61,6 +64,11 @@ class SpectralInverse:
         turned = kron_mvprod([q.T for q in self.vectors], grid.reshape(self.diagonal.shape))
         turned /= self.diagonal
         return np.asarray(kron_mvprod(self.vectors, turned).reshape(-1)[self.flat])
+
+    def variance(self) -> Floats:
+        """Posterior variance on the grid, were the basis the right one; exact with one term."""
+        left = (1.0 - self.noise / self.diagonal) * self.noise
+        return np.asarray(kron_mvprod([q**2 for q in self.vectors], left))
 
 
 def has_spectrum(shape: Sequence[int], noise: Floats) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates, uniform_filter
 
 from dsgp.errors import ParameterError
@@ -19,7 +20,8 @@ from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.dense import DenseSystem
 from dsgp.grid.fibres import FibreSystem
 from dsgp.grid.kronecker import KroneckerSystem
-from dsgp.grid.missing import Bools, CellSystem, Solve, local_excess
+from dsgp.grid.missing import Bools, CellSystem, Solve
+from dsgp.grid.probes import local_excess, spectral_error
 from dsgp.grid.scattered import indices
 from dsgp.kernels import Matern, Stationary
 from dsgp.terms import Floats
@@ -36,6 +38,8 @@ _DENSE_WORK = 2e10
 _DRAW_TOL = 1e-4
 # Cells along each axis over which draws are averaged to calibrate local variances.
 _WINDOW = 5
+# Spectral standard deviations with a larger relative error than this are not used by themselves.
+_LARGEST_SPECTRAL = 0.05
 # Local standard deviations that exceed the exact ones by more than this are calibrated.
 _LARGEST_EXCESS = 0.15
 
@@ -87,13 +91,16 @@ class GappySystem:
     noise : float or ndarray that broadcasts to it
     domain : ndarray of bool of that shape, or None
         Cells whose variance is wanted; the others' is NaN. None: all.
-    variance : {"auto", "exact", "local", "calibrated", "draws"}
-        "exact": dense algebra. "local": given the ``n_neighbours`` most informative observed cells
-        around each target, never below the exact one. "draws": the scatter of ``n_draws``
+    variance : {"auto", "exact", "spectral", "local", "calibrated", "draws"}
+        "exact": dense algebra. "spectral": as if the covariances of all terms had the same
+        eigenvectors, for complete grids with one noise variance. "local": given the
+        ``n_neighbours`` most informative observed cells around each target, never below the exact
+        one. "draws": the scatter of ``n_draws``
         posterior draws, whose standard deviation has a relative error of 1/√(2 n_draws).
         "calibrated": local ones times what draws show beside them on average over the cells
-        around; its error is below that of draws. "auto": exact if that is cheap, else local, or
-        calibrated where local ones exceed the exact ones by more than 15 %.
+        around; its error is below that of draws. "auto": exact if that is cheap, else
+        spectral if that has an error of at most 5 %, else local, or calibrated where local ones
+        exceed the exact ones by more than 15 %.
     """
 
     def __init__(
@@ -131,6 +138,12 @@ class GappySystem:
             require_few(n)
         self.variance_method = variance
         self.is_dense = n <= DENSE_CELLS
+        if variance == "spectral" and self.cells.spectral is None:
+            raise ParameterError(
+                "variance='spectral' is for complete fields with one noise variance and axes of "
+                f"at most {LONG} points; use 'local' (an upper bound), 'calibrated', 'draws', or "
+                "'auto'"
+            )
 
     @cached_property
     def dense(self) -> DenseSystem:
@@ -176,9 +189,11 @@ class GappySystem:
             return self.dense.posterior(np.zeros(self.observed.shape), points, where)[1]
         if self.variance_method == "auto":
             self.settle_variance()
+        if self.variance_method == "spectral" and points is None:
+            return self._spectral if where is None else np.where(where, self._spectral, np.nan)
         if self.variance_method == "local":
             return self.cells.local_variance(points, where)
-        if self.variance_method == "calibrated":
+        if self.variance_method in ("calibrated", "spectral"):
             local = self.cells.local_variance(points, where)
             return local * self._share_at(points)
         drawn = self._scatter(points)
@@ -196,10 +211,16 @@ class GappySystem:
         return total
 
     @cached_property
+    def _spectral(self) -> Floats:
+        assert self.cells.spectral is not None
+        return self.cells.spectral.variance()
+
+    @cached_property
     def _share(self) -> Floats:
-        """Ratio of draws' variances to local ones, averaged over neighbouring cells; at most 1."""
+        """Ratio of better variances to local ones, averaged over neighbouring cells; at most 1."""
         local = self.cells.local_variance(where=self.domain)
-        return np.minimum(_average_ratio(self._scatter(None), local), 1.0)
+        better = self._spectral if self.variance_method == "spectral" else self._scatter(None)
+        return np.minimum(_average_ratio(better, local), 1.0)
 
     def _share_at(self, points: Sequence[Floats] | None) -> Floats:
         """The same at other points: linear between cells, constant beyond them."""
@@ -216,30 +237,39 @@ class GappySystem:
         ]
 
     def settle_variance(self) -> tuple[str, float | None]:
-        """Choose between local and calibrated variances, if not given; return the error, too.
+        """Choose how variances are computed, if that is not given; return the error, too.
 
         Returns
         -------
-        method : {"exact", "local", "calibrated", "draws"}
+        method : {"exact", "spectral", "local", "calibrated", "draws"}
         error : float or None
-            Of a standard deviation: the mean relative excess of local ones at a few targets, the
+            Of a standard deviation: the root mean square of the relative error of spectral ones
+            and the mean relative excess of local ones at a few targets, the
             relative Monte Carlo error of draws (at most that, of calibrated ones); None if exact.
         """
         if self.variance_method == "exact":
             return "exact", None
+        if self.variance_method in ("auto", "spectral") and self.cells.spectral is not None:
+            error = spectral_error(self.cells, self._targets, self.seed)
+            if self.variance_method == "spectral" or error <= _LARGEST_SPECTRAL:
+                self.variance_method = "spectral"
+                return "spectral", error
         if self.variance_method in ("auto", "local"):
-            excess = self._local_excess()
+            excess = local_excess(self.cells, self._targets, self.seed)
             if self.variance_method == "local" or excess <= _LARGEST_EXCESS:
                 self.variance_method = "local"
                 return "local", excess
             self.variance_method = "calibrated"
         return self.variance_method, float(1 / np.sqrt(2 * self.n_draws))
 
-    def _local_excess(self) -> float:
-        # Observed cells too: where a field is smooth, their variance depends on as many others as
-        # in gaps.
-        places = np.flatnonzero(np.ones_like(self.observed) if self.domain is None else self.domain)
-        return local_excess(self.cells, places, self.seed)
+    @property
+    def _targets(self) -> NDArray[np.intp]:
+        """Places of the cells whose variance is wanted, on the flattened grid.
+
+        Observed cells too: where a field is smooth, their variance depends on as many others as in
+        gaps.
+        """
+        return np.flatnonzero(np.ones_like(self.observed) if self.domain is None else self.domain)
 
     def posterior(self, y: Floats) -> tuple[Floats, Floats]:
         return self.mean(self.dual(y)), self.variance()

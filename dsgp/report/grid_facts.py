@@ -29,6 +29,7 @@ _METHODS = {
 }
 _VARIANCES = {
     "exact": "exact",
+    "spectral": "as if the covariances of all scales had the same eigenvectors",
     "local": "an upper bound: each cell is given its most informative observed cells only",
     "calibrated": "from few observed cells per cell, times what posterior draws leave of that",
     "draws": "scatter of posterior draws, which is random",

@@ -6,7 +6,7 @@ import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dsgp import GridGP
+from dsgp import GridGP, load
 from dsgp.errors import DataError, DataWarning, ParameterError
 from dsgp.grid import covariance, missing, systems
 from dsgp.kernels import Matern12, Matern32, Matern52, Matern72, Periodic, SquaredExponential
@@ -190,6 +190,30 @@ def test_variances_are_as_asked_for(variance):
         assert model.variance_error_ == pytest.approx(1 / np.sqrt(800))
         assert float(abs(ratio - 1).max()) < 5 * model.variance_error_
     assert f"variance: {variance}" in model.summary()
+
+
+def test_spectral_variances_are_those_of_a_saved_model_too(tmp_path):
+    random = np.random.default_rng(0)
+    grid = {"a": np.arange(14.0), "b": np.arange(12.0), "c": np.arange(10.0)}
+    da = xr.DataArray(random.standard_normal((14, 12, 10)), grid)
+    terms = [(Matern32(length, 1.0),) * 3 for length in (15.0, 2.0)]
+    options = {"kernels": [dict(zip("abc", term, strict=True)) for term in terms]}
+    model = GridGP(**options, noise_variance=0.1, learner=None).fit(da)
+    assert model.variance_method_ == "spectral"
+    assert 0 < model.variance_error_ <= 0.05
+    drawn = GridGP(**options, noise_variance=0.1, learner=None, variance="draws", n_draws=300).fit(
+        da
+    )
+    ratio = model.posterior()["std"] / drawn.posterior()["std"]
+    assert abs(float(ratio.mean()) - 1) < 0.02
+    model.save(tmp_path / "model.zarr")
+    loaded = load(tmp_path / "model.zarr")
+    xr.testing.assert_identical(loaded.posterior(), model.posterior())
+    assert "variance: spectral (error about" in loaded.summary()
+    with pytest.raises(ParameterError, match="variance='spectral' is for complete fields"):
+        GridGP(**options, noise_variance=0.1, learner=None, variance="spectral").fit(
+            da.where(da < 2)
+        )
 
 
 @pytest.mark.parametrize("missing", [False, True])

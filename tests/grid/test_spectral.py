@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from dsgp.errors import ParameterError
 from dsgp.grid.covariance import LONG, SeparableSum
 from dsgp.grid.dense import DenseSystem
 from dsgp.grid.missing import CellSystem
 from dsgp.grid.spectral import SpectralInverse, has_spectrum
+from dsgp.grid.systems import DENSE_CELLS, GappySystem
 from dsgp.kernels import Matern12, Matern32, Matern52, Periodic
 
 SHAPE = (11, 9, 6)
@@ -58,6 +60,54 @@ def test_means_and_variances_are_those_of_dense_algebra(kernel, noise):
         place = [float(axis[i]) for axis, i in zip(prior.points, cell, strict=True)]
         ratio = system.variance_at(place) / variance[cell]
         assert 1 - 1e-9 < ratio < 1.03
+
+
+def test_variances_are_exact_with_one_term_and_near_with_nested_scales():
+    seen = np.ones(SHAPE, dtype=bool)
+    one = prior_of(Matern52, (3.0, 2.0, 4.0))
+    exact = DenseSystem(one, seen, 0.3).posterior(np.zeros(SHAPE))[1]
+    found = SpectralInverse.of(one, 0.3, np.arange(exact.size)).variance()
+    np.testing.assert_allclose(found, exact, rtol=1e-8)
+    nested = prior_of(Matern32, (12.0, 8.0, 9.0), (2.0, 1.5, 2.0))
+    exact = DenseSystem(nested, seen, 0.01).posterior(np.zeros(SHAPE))[1]
+    found = SpectralInverse.of(nested, 0.01, np.arange(exact.size)).variance()
+    np.testing.assert_allclose(np.sqrt(found / exact), 1.0, atol=0.08)
+
+
+def test_automatic_variances_are_spectral_where_these_are_accurate():
+    shape = (18, 12, 8)
+    assert np.prod(shape) > DENSE_CELLS
+    axes = tuple(np.arange(float(n)) for n in shape)
+    seen = np.ones(shape, dtype=bool)
+
+    def system(lengths, variance="auto", noise=0.01):
+        terms = [[Matern52(a, 1.0), *(Matern52(b, 1.0),) * 2] for a, b in lengths]
+        return GappySystem(SeparableSum(axes, terms), seen, noise, variance=variance)
+
+    nested, crossing = ((20.0, 20.0), (3.0, 3.0)), ((50.0, 5.0), (2.0, 20.0))
+    method, error = system(nested).settle_variance()
+    assert method == "spectral"
+    exact = DenseSystem(system(nested).prior, seen, 0.01).posterior(np.zeros(shape))[1]
+    ratio = np.sqrt(system(nested).variance() / exact)
+    assert error < 0.05
+    assert np.sqrt(np.mean((ratio - 1) ** 2)) < 2 * error + 0.01
+    method, _ = system(crossing).settle_variance()
+    assert method != "spectral"
+    method, error = system(crossing, "spectral").settle_variance()
+    assert method == "spectral"
+    assert error > 0.05
+    # Between the cells: local variances, as far as spectral ones are from these on the grid.
+    between = [axis[:4] + 0.5 for axis in axes]
+    apart = GappySystem(system(nested).prior, seen, 0.01, variance="local")
+    ratio = system(nested, "spectral").variance(between) / apart.variance(between)
+    assert np.all((ratio > 0.5) & (ratio <= 1 + 1e-12))
+
+
+def test_spectral_variances_need_a_complete_field():
+    seen = np.ones(SHAPE, dtype=bool)
+    seen[2, 3, 4] = False
+    with pytest.raises(ParameterError, match="variance='spectral' is for complete fields"):
+        GappySystem(prior_of(Matern32, (3.0, 2.0, 4.0)), seen, 0.1, variance="spectral")
 
 
 def test_iterations_do_not_grow_where_scales_are_far_apart():

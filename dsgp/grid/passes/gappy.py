@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dsgp.errors import MemoryLimitError
 from dsgp.grid.covariance import SeparableSum
-from dsgp.grid.missing import CellSystem, local_excess
+from dsgp.grid.missing import CellSystem
 from dsgp.grid.passes import regions
 from dsgp.grid.passes.plan import MEAN, VARIANCE, Pass, Plan
 from dsgp.grid.passes.regions import Region, lengths, relative
 from dsgp.grid.passes.source import Layout, StoredField
+from dsgp.grid.probes import local_excess
 from dsgp.kernels import Periodic, Stationary
 
 _MIB = 2.0**20
