@@ -190,7 +190,8 @@ class GappySystem:
         if self.variance_method == "auto":
             self.settle_variance()
         if self.variance_method == "spectral" and points is None:
-            return self._spectral if where is None else np.where(where, self._spectral, np.nan)
+            spectral = self._spectral()
+            return spectral if where is None else np.where(where, spectral, np.nan)
         if self.variance_method == "local":
             return self.cells.local_variance(points, where)
         if self.variance_method in ("calibrated", "spectral"):
@@ -210,8 +211,8 @@ class GappySystem:
         total /= self.n_draws
         return total
 
-    @cached_property
     def _spectral(self) -> Floats:
+        """Variances on the grid, a new array."""
         assert self.cells.spectral is not None
         return self.cells.spectral.variance()
 
@@ -219,7 +220,7 @@ class GappySystem:
     def _share(self) -> Floats:
         """Ratio of better variances to local ones, averaged over neighbouring cells; at most 1."""
         local = self.cells.local_variance(where=self.domain)
-        better = self._spectral if self.variance_method == "spectral" else self._scatter(None)
+        better = self._spectral() if self.variance_method == "spectral" else self._scatter(None)
         return np.minimum(_average_ratio(better, local), 1.0)
 
     def _share_at(self, points: Sequence[Floats] | None) -> Floats:
