@@ -5,8 +5,9 @@ By Vecchia's likelihood of a sample of the cells, or by dense algebra of a few.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -143,7 +144,7 @@ def learn_cells(
         series = _dense_evidence([few], unknown_constant)
         start = _of_size(starts, best[0])
         begins = effects_of_sample(series, best[0], start, effects, points, variance)
-        best = max((second.settled(begin) for begin in begins), key=lambda one: one[1])
+        best = second.best([second.settled(begin) for begin in begins])
     hyperparameters, value, evidence = second.raised(*best)
     return replace(noise_alone(evidence, hyperparameters, value, variance), held=())
 
@@ -191,16 +192,31 @@ class _Search:
     def raised(self, hyperparameters: Hyperparameters, value: float, evidence: Evidence) -> Ascent:
         """Try again from longer lengthscales where some are below the step of their axis."""
         start = raised_from(hyperparameters, self.points)
+        reached = hyperparameters, value, evidence
         if start is None:
-            return hyperparameters, value, evidence
+            return reached
         other = self.settled(start)
-        return other if other[1] > value else (hyperparameters, value, evidence)
+        return other if self.gain(other, reached) > 0 else reached
+
+    def gain(self, one: Ascent, other: Ascent) -> float:
+        """Log likelihood of one optimum minus that of another, of the same cells.
+
+        Vecchia's likelihoods are not comparable if each cell is given other neighbours: both
+        optima are judged with the neighbours of either, and the differences are averaged.
+        """
+        if one[2] is other[2]:
+            return one[1] - other[1]
+        return 0.5 * (one[1] - one[2](other[0]).value + other[2](one[0]).value - other[1])
 
     def worth(self, more: Ascent, fewer: Ascent) -> bool:
         """Whether further scales are worth their parameters."""
         n_more = int(more[0].mask().sum() - fewer[0].mask().sum())
         least = 0.5 * np.log(self.n) if self.stage == 1 else _WORTH
-        return bool(more[1] > fewer[1] + least * n_more)
+        return bool(self.gain(more, fewer) > least * n_more)
+
+    def best(self, ascents: Iterable[Ascent]) -> Ascent:
+        """Return the likeliest of some optima, the first of equals."""
+        return reduce(lambda best, one: one if self.gain(one, best) > 0 else best, ascents)
 
     def choose(self, starts: Sequence[Hyperparameters], all_scales: bool) -> Ascent:
         """Return the optimum with as many scales as are worth their parameters."""
@@ -233,7 +249,7 @@ class _Search:
         reached = self.settled(start)
         if fewer is not None:
             other = self.settled(_with_shorter(fewer[0], start, self.points))
-            if other[1] > reached[1] + _PREFERRED:
+            if self.gain(other, reached) > _PREFERRED:
                 return other
         return reached
 
