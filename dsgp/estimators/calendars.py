@@ -162,7 +162,7 @@ def holiday_levels(
     holidays : mapping, or str
         Dates by the name of their holiday (``{"Easter": ["2023-04-09", "2024-03-31"]}``), or the
         other way round (``{"2023-04-09": "Easter"}``). Text is a country, such as ``"US"``, whose
-        holidays the package ``holidays`` knows.
+        holidays the package ``holidays`` knows; their names are in the country's own language.
     before, after : int
         Number of days before and after each holiday that have their own effects, called
         ``"Easter -1"``, ``"Easter +1"``, …
@@ -225,7 +225,7 @@ def _warn_of_an_end(named: Mapping[str, pd.DatetimeIndex], last: Any, other: str
         if yearly and on.max() + pd.DateOffset(years=1) <= last:
             ended.append(f"{name!r} ({on.max():%Y-%m-%d})")
     if ended:
-        names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} others" if len(ended) > 3 else "")
+        names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
         warnings.warn(
             f"holidays: the list ends before the dates do, which reach {last:%Y-%m-%d}: {names} "
             f"came every year until then, and days later than that count as {other!r}; add the "
@@ -282,6 +282,29 @@ def holidays_of_country(country: str, days: pd.DatetimeIndex) -> dict[str, pd.Da
     # Neighbours of a holiday may lie in another year.
     years = range(int(days.year.min()) - 1, int(days.year.max()) + 2)
     try:
-        return _by_name(dict(package.country_holidays(country, years=years)))
+        # In the country's own language: without one, names depend on the locale of the machine.
+        language = package.country_holidays(country).default_language
+        found = package.country_holidays(country, years=years, language=language)
     except NotImplementedError as error:
-        raise ParameterError(f"the package holidays has no country {country!r}") from error
+        raise ParameterError(
+            f"the package holidays has no country {country!r}; pass a code of ISO 3166 in capitals "
+            "such as US or DE, or dates with the names of their holidays"
+        ) from error
+    named: dict[str, list[Any]] = {}
+    for date in found:
+        for name in found.get_list(date):  # each of those that fall on one date
+            named.setdefault(_as_of_known_dates(name, found), []).append(date)
+    # Sorted: of two on one date the first wins, whatever the years.
+    return _by_name(dict(sorted(named.items())))
+
+
+def _as_of_known_dates(name: str, found: Any) -> str:
+    """Name a holiday whose date is estimated, such as Eid in years to come, as in other years."""
+    for label, plain in (
+        ("observed_estimated_label", getattr(found, "observed_label", "%s")),
+        ("estimated_label", "%s"),
+    ):
+        _, _, ending = str(getattr(found, label, "")).partition("%s")
+        if ending and name.endswith(ending):
+            return plain.replace("%s", name.removesuffix(ending))
+    return name
