@@ -17,7 +17,7 @@ from dsgp.cli.clusters import on_cluster
 from dsgp.cli.holidays import HOLIDAY, Holidays
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
-from dsgp.cli.reaching import Reach
+from dsgp.cli.reaching import Reach, require_model_path
 from dsgp.cli.tables import is_streamed, names_of, read
 from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
@@ -52,6 +52,7 @@ def fit(
         raise ParameterError(
             "--holiday-column, --days-before and --days-after are of --holidays; give it, too"
         )
+    require_model_path(out)
     require_apart(out, [data, file_of(given)])
     reach = Reach.of(storage_options, [data, file_of(given), out])
     source, saved = reach.place(data), reach.place(out)

@@ -162,7 +162,18 @@ class ForModel:
 def require_inputs(
     stored: StoredTable, names: Sequence[str], model: Any, added: ForModel | None
 ) -> None:
-    """Raise ``DataError`` if a table lacks columns, with a hint where --holidays would add one."""
+    """Raise ``DataError`` if a table lacks columns, with a hint where --holidays would add one.
+
+    Raises
+    ------
+    ParameterError
+        If the table has the column that --holidays would add.
+    """
+    if added is not None and added.column in stored.names:
+        raise ParameterError(
+            f"--holidays adds the column {added.column!r}, which DATA has: leave --holidays out to "
+            "use it as it is, or take it out of DATA"
+        )
     try:
         stored.require(names)
     except DataError as error:

@@ -59,7 +59,9 @@ def report(
     options: dict[str, Any] = {"title": title, "level": level}
     if isinstance(fitted, GridGP):
         if holidays is not None:
-            raise ParameterError("--holidays is of models of tables, and the model is a GridGP")
+            raise ParameterError(
+                "--holidays is of models of tables, and the model is a GridGP; leave it out"
+            )
         _report_field(writing, fitted, out, place, target, roles, options)
     else:
         form = CsvFormat(*csv_format)

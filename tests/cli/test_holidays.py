@@ -1,25 +1,17 @@
 """``--holidays`` of the commands: a column of holidays that tables lack."""
 
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import dsgp
 from dsgp import holiday_levels
-from dsgp.cli import app
 from dsgp.cli.work import file_of
 from dsgp.errors import DataError, ParameterError
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, list(map(str, arguments)))
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+from tests.cli.commands import run
+from tests.estimators.country import package_of
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +61,36 @@ def test_fit_adds_holidays_and_so_do_the_other_commands(shop):
         run("predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv")
 
 
+def test_an_update_adds_holidays(shop):
+    folder, table = shop
+    days = {"day": pd.date_range("2023-01-01", periods=200), "price": 1.5, "y": 1.5}
+    table = pd.DataFrame(days)
+    table.to_csv(folder / "more.csv", index=False)
+    update = ["update", folder / "m.zarr", folder / "more.csv", "--target", "y"]
+    with pytest.raises(DataError, match=r"no column 'holiday'.* pass the same --holidays here"):
+        run(*update, "--out", folder / "m2.zarr")
+    run(*update, "--out", folder / "m2.zarr", "--holidays", folder / "holidays.csv")
+    named = pd.read_csv(folder / "holidays.csv").groupby("holiday")["date"].apply(list)
+    table["holiday"] = holiday_levels(table["day"], named.to_dict(), after=1)
+    assert (table["holiday"] == "May Day +1").sum() == 1
+    expected = dsgp.load(folder / "m.zarr").update(table, "y").predict(table)
+    np.testing.assert_array_equal(dsgp.load(folder / "m2.zarr").predict(table), expected)
+
+
+def test_a_column_of_the_table_is_not_replaced_by_holidays(shop):
+    folder, table = shop
+    table.to_csv(folder / "named.csv", index=False)
+    with pytest.raises(ParameterError, match="adds the column 'holiday', which DATA has: leave"):
+        run(
+            "predict", folder / "m.zarr", folder / "named.csv", "--out", folder / "none.csv",
+            "--holidays", folder / "holidays.csv",
+        )  # fmt: skip
+
+
 def test_holidays_of_a_country_need_the_package(shop, monkeypatch):
     folder, _ = shop
 
-    def country_holidays(country, years):
-        return {pd.Timestamp(year, 5, 1).date(): "May Day" for year in years}
-
-    package = SimpleNamespace(country_holidays=country_holidays)
-    monkeypatch.setitem(sys.modules, "holidays", package)
+    monkeypatch.setitem(sys.modules, "holidays", package_of("XX", {(5, 1): "May Day"}))
     fit = ["fit", folder / "series.csv", "--target", "y", "--holidays", "XX"]
     fit += ["--term", "day: Linear", "--out", folder / "xx.zarr"]
     assert run(*fit).exit_code == 0
