@@ -284,11 +284,14 @@ class Wanted:
     before : mapping of str to Kind
         Kinds of columns in earlier rows. A few rows may not show them: all values of a column may
         be missing, or its only level may look like a number.
+    reason : str
+        Why the columns are needed, for messages.
     """
 
     levels: dict[str, str | None] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     before: Mapping[str, Kind] = field(default_factory=dict)
+    reason: str = "terms names"
 
 
 def kind_of_column(what: str, values: Any, *, by_type: bool = False) -> Kind:
