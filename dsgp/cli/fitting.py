@@ -14,12 +14,12 @@ from dsgp import storage
 from dsgp.addresses import Place, without_secrets
 from dsgp.cli.choices import Learner, Model
 from dsgp.cli.clusters import on_cluster
-from dsgp.cli.holidays import HOLIDAY, Holidays
+from dsgp.cli.holidays import Holidays
 from dsgp.cli.messages import one_line
 from dsgp.cli.models import Estimator, estimator_of, require_own_options
 from dsgp.cli.reaching import Reach, require_model_path
 from dsgp.cli.tables import is_streamed, names_of, read
-from dsgp.cli.work import file_of
+from dsgp.cli.work import HOLIDAY, file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.places import require_apart
 from dsgp.rows.sources import CsvFormat, Stored

@@ -14,7 +14,7 @@ import pandas as pd
 import typer
 
 from dsgp.addresses import name_of, without_secrets
-from dsgp.cli.holidays import Holidays, column_of_dates
+from dsgp.cli.holidays import NO_HOLIDAY, Holidays, column_of_dates
 from dsgp.cli.outputs import LEVEL, outputs_of, require_answers
 from dsgp.cli.reaching import Reach
 from dsgp.cli.tables import read
@@ -57,6 +57,10 @@ def forecast(
     _require_numbers(ahead, level, quantiles, statistic)
     if history is not None and after is not None:
         raise ParameterError("--history has the last date; leave out --after")
+    if history is None and target is not None:
+        raise ParameterError("--target is a column of --history; give it, too")
+    if holidays is None and (holiday_column is not None or no_holiday != NO_HOLIDAY):
+        raise ParameterError("--holiday-column and --no-holiday are of --holidays; give it, too")
     inputs = [model, file_of(holidays), history]
     require_apart(out, inputs)
     if plot is not None:

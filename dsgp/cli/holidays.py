@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dsgp.addresses import Place
 from dsgp.cli.reaching import Reach
-from dsgp.cli.work import file_of
+from dsgp.cli.work import HOLIDAY, file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import holiday_levels, holidays_of_country
 from dsgp.rows.sources import StoredTable, read_table
 
-DATE, HOLIDAY = "date", "holiday"
+DATE = "date"
 # What all other days are called.
 NO_HOLIDAY = "none"
 
@@ -221,9 +221,10 @@ def column_of_dates(file: str, column: pd.Series) -> pd.Series:
     try:
         dates = pd.to_datetime(column, format="ISO8601" if is_text else None)
     except (ValueError, TypeError) as error:
+        reason = str(error).partition(". You might want")[0]  # advice on arguments of pandas
         raise DataError(
             f"{file!r}: column {column.name!r} holds values that are no dates such as 2024-12-31: "
-            f"{error}"
+            f"{reason}; write all of them like that"
         ) from error
     if dates.isna().any():
         row = int(dates.isna().to_numpy().argmax()) + 1

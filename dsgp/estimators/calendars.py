@@ -68,14 +68,15 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     known = _days(dates, "dates", whole=False)
     step = distance_of(known) if freq is None else _offset(freq)
     last = known.max()
+    too_late = ParameterError(
+        f"{periods} dates after {last} at the distance {freq or step.freqstr} end beyond the dates "
+        "that pandas and Python can hold; pass fewer periods"
+    )
     try:
         # One more, as the last date itself is the first one where it is of the frequency.
         index = _range(last, periods + 1, step)
     except (ValueError, OverflowError) as error:  # OutOfBoundsDatetime is a ValueError
-        raise ParameterError(
-            f"{periods} dates after {last} at the distance {freq or step} end beyond the dates "
-            "that pandas can hold; pass fewer periods"
-        ) from error
+        raise too_late from error
     if not step.is_on_offset(last):
         warnings.warn(
             f"the last date, {last:%A %Y-%m-%d}, is not one of the frequency {step.freqstr!r}, "
@@ -87,6 +88,8 @@ def future_dates(dates: Any, periods: int, freq: Any = None) -> pd.DatetimeIndex
     later = index[index > last][:periods]
     if not len(later):
         raise ParameterError(f"freq must lead to later dates, got {freq!r}")
+    if later[-1].year > datetime.MAXYEAR:
+        raise too_late
     return later
 
 

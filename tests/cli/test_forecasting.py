@@ -165,6 +165,19 @@ def test_what_a_date_does_not_say_is_named(tmp_path):
         assert not (tmp_path / "a.csv").exists()
 
 
+def test_options_that_would_change_nothing_are_refused(made):
+    folder, _ = made
+    arguments = ["forecast", folder / "m.zarr", "--ahead", 3, "--out", folder / "a.csv"]
+    for options, message in (
+        (["--target", "y"], "--target is a column of --history"),
+        (["--no-holiday", "no"], "--no-holiday are of --holidays; give it, too"),
+        (["--holiday-column", "h"], "--no-holiday are of --holidays; give it, too"),
+        (["--ahead", 10**8], "end beyond the dates that pandas and Python can hold"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            raise invoke(*arguments, *options).exception
+
+
 def test_of_dates_in_bins_the_last_one_is_kept_and_not_their_distance(tmp_path):
     model, _ = fitted(pd.DataFrame({"day": DAYS}), TREND, bins=40)
     model.save(tmp_path / "m.zarr")

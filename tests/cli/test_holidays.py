@@ -85,6 +85,11 @@ def test_a_column_of_the_table_is_not_replaced_by_holidays(shop):
             "predict", folder / "m.zarr", folder / "named.csv", "--out", folder / "none.csv",
             "--holidays", folder / "holidays.csv",
         )  # fmt: skip
+    with pytest.raises(ParameterError, match="--holiday-column is of --holidays; give it, too"):
+        run(
+            "predict", folder / "m.zarr", folder / "named.csv", "--out", folder / "none.csv",
+            "--holiday-column", "price",
+        )  # fmt: skip
 
 
 def test_holidays_of_a_country_need_the_package(shop, monkeypatch):

@@ -197,7 +197,7 @@ def test_holidays_of_a_file(tmp_path):
     assert found["2020-05-02"] == "May Day +1"
     assert (found != "none").sum() == 2
     # A path without an extension is no country.
-    with pytest.raises(DataError, match="there is no file .*days"):
+    with pytest.raises(DataError, match=r"there is no file .*days"):
         Table(table.path, "day", "visits", holidays=str(tmp_path / "days")).series(30, None, None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dsgp.cli.options import shared
 from dsgp.cli.options import update as options
-from dsgp.cli.work import file_of, work_of
+from dsgp.cli.work import HOLIDAY, file_of, holidays_given, work_of
 
 # \b keeps the lines of the paragraph that follows as they are.
 UPDATE_EXAMPLES = """\b
@@ -27,7 +27,7 @@ def update(
     half_life: options.HalfLife = None,
     elapsed: options.Elapsed = None,
     holidays: shared.Holidays = None,
-    holiday_column: shared.HolidayColumn = "holiday",
+    holiday_column: shared.HolidayColumn = HOLIDAY,
     delimiter: shared.Delimiter = ",",
     decimal: shared.Decimal = ".",
     encoding: shared.Encoding = "utf-8",
@@ -54,7 +54,7 @@ def update(
         relearn=relearn,
         half_life=half_life,
         elapsed=elapsed,
-        holidays=None if holidays is None else (holidays, holiday_column),
+        holidays=holidays_given(holidays, holiday_column),
         csv_format=(delimiter, decimal, encoding),
         storage_options=storage_option,
         scheduler=scheduler,
