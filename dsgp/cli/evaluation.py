@@ -132,8 +132,9 @@ def _read(
         )
     roles = {role: name for role, name in further.items() if name is not None}
     beside = [target, *roles.values()]
-    added = ForModel.of(holidays, reach, fitted)
-    table = read_held_out(fitted, reach.place(data), beside, CsvFormat(*csv_format), added)
+    form = CsvFormat(*csv_format)
+    added = ForModel.of(holidays, reach, form, fitted)
+    table = read_held_out(fitted, reach.place(data), beside, form, added)
     if not hasattr(fitted, "feature_names_in_"):
         inputs = table.drop(columns=list(dict.fromkeys(beside)))
     else:

@@ -69,7 +69,7 @@ def fit(
     estimator = estimator_of(model, context.params)
     added = None
     if given is not None:
-        added = _Added(Holidays.of(given, reach), *holidays[1:])
+        added = _Added(Holidays.of(given, reach, form), *holidays[1:])
     at_once = drop_missing or added is not None
     with on_cluster(scheduler, performance_report):
         if is_streamed(source) and not (at_once and source.is_file()):

@@ -70,8 +70,8 @@ def forecast(
         fitted = _loaded(reach, model)
         seen = dates_seen(fitted)
         observed = None
+        form = CsvFormat(*csv_format)
         if history is not None:
-            form = CsvFormat(*csv_format)
             seen, observed = _of_history(reach, history, seen, target, form)
         others = [name for name in fitted.used_columns_ if name != seen.column]
         of_holidays = None if holidays is None else _holiday_column(others, holiday_column)
@@ -80,7 +80,7 @@ def forecast(
         dates = _dates(seen, ahead, freq, after)
         table = pd.DataFrame({seen.column: dates})
         if holidays is not None and of_holidays is not None:
-            named = Holidays.of(holidays, reach)
+            named = Holidays.of(holidays, reach, form)
             table[of_holidays] = named.as_in_the_fit(dates, of_holidays, fitted, no_holiday)
         outputs = outputs_of(fitted, level, (), statistic, quantiles or ())
         predicted = table.assign(**outputs.of(table, {}))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,12 @@ from dsgp.cli.reaching import Reach
 from dsgp.cli.work import HOLIDAY, file_of
 from dsgp.errors import DataError, ParameterError
 from dsgp.estimators.calendars import holiday_levels, holidays_of_country
-from dsgp.rows.sources import StoredTable, read_table
+from dsgp.rows.sources import CsvFormat, StoredTable, read_table
 
 DATE = "date"
 # What all other days are called.
 NO_HOLIDAY = "none"
+_USUAL = CsvFormat()
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,10 @@ class Holidays:
     named: str | Mapping[str, Any]
 
     @classmethod
-    def of(cls, text: str, reach: Reach) -> Holidays:
-        """Read what ``--holidays`` says."""
+    def of(cls, text: str, reach: Reach, form: CsvFormat) -> Holidays:
+        """Read what ``--holidays`` says; a CSV file has the format of DATA, or the usual one."""
         file = file_of(text)
-        return cls(text if file is None else read_holidays(reach.place(file)))
+        return cls(text if file is None else read_holidays(reach.place(file), form))
 
     def levels(
         self, dates: Any, before: int, after: int, other: str = NO_HOLIDAY
@@ -122,7 +123,9 @@ class ForModel:
     dates: str
 
     @classmethod
-    def of(cls, given: tuple[str, str] | None, reach: Reach, model: Any) -> ForModel | None:
+    def of(
+        cls, given: tuple[str, str] | None, reach: Reach, form: CsvFormat, model: Any
+    ) -> ForModel | None:
         """Return what ``--holidays`` and ``--holiday-column`` say; None where they are not given.
 
         Raises
@@ -146,7 +149,7 @@ class ForModel:
                 "--holidays needs a model with one column of dates, and this one has "
                 f"{_some(dates)}: write a column of holidays (dsgp.holiday_levels) into the table"
             )
-        return cls(Holidays.of(text, reach), column, dates[0])
+        return cls(Holidays.of(text, reach, form), column, dates[0])
 
     def stored(self, names: Sequence[str]) -> list[str]:
         """Return those of the names that a table has to have."""
@@ -192,9 +195,9 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown or "none"
 
 
-def read_holidays(place: Place) -> dict[str, list[Any]]:
+def read_holidays(place: Place, form: CsvFormat = _USUAL) -> dict[str, list[Any]]:
     """Return dates by the name of their holiday, of a table with the columns date and holiday."""
-    table = read_table(place, [DATE, HOLIDAY])
+    table = _read(place, form)
     for name in (DATE, HOLIDAY):
         absent = table[name].isna() | (table[name].astype(str).str.strip() == "")
         if absent.any():
@@ -205,6 +208,15 @@ def read_holidays(place: Place) -> dict[str, list[Any]]:
     dates = column_of_dates(str(place), table[DATE])
     names = table[HOLIDAY].astype(str).str.strip()
     return {str(name): list(on) for name, on in dates.groupby(names)}
+
+
+def _read(place: Place, form: CsvFormat) -> pd.DataFrame:
+    try:
+        return read_table(place, [DATE, HOLIDAY], **asdict(form))
+    except DataError:
+        with suppress(DataError):  # not in the format of DATA
+            return read_table(place, [DATE, HOLIDAY])
+        raise
 
 
 def column_of_dates(file: str, column: pd.Series) -> pd.Series:

@@ -65,7 +65,7 @@ def report(
         _report_field(writing, fitted, out, place, target, roles, options)
     else:
         form = CsvFormat(*csv_format)
-        added = ForModel.of(holidays, reach, fitted)
+        added = ForModel.of(holidays, reach, form, fitted)
         _report_table(writing, fitted, out, place, target, further, form, added, options)
     typer.echo(f"report saved in {out}")
 

@@ -53,7 +53,7 @@ def update(
             "on all rows"
         )
     source, form = reach.place(data), CsvFormat(*csv_format)
-    added = ForModel.of(holidays, reach, fitted)
+    added = ForModel.of(holidays, reach, form, fitted)
     rows: Any = Stored(source, None, [], form)
     if added is not None:
         beside = [target] if weight is None else [target, weight]

@@ -139,3 +139,24 @@ def test_fit_says_what_holidays_need(shop, options, message):
             "predict", folder / "m.zarr", folder / "sales.csv", "--out", folder / "none.csv",
             "--holidays", folder / "holidays.csv", "--holiday-column", "h",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
+def test_holidays_are_read_as_the_table_is_or_as_usual(tmp_path, encoding):
+    named = pd.DataFrame({"date": ["2021-01-06"], "holiday": ["Dreikönig"]})
+    named.to_csv(tmp_path / "h.csv", index=False, sep=";", encoding="latin-1")
+    named.to_csv(tmp_path / "usual.csv", index=False)
+    table = pd.DataFrame({"day": pd.date_range("2021-01-01", periods=30), "y": 1.0})
+    table["y"] += np.arange(30) % 3
+    table.to_csv(tmp_path / "t.csv", index=False, sep=";")
+    file = "h.csv" if encoding == "latin-1" else "usual.csv"
+    run(
+        "fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.zarr",
+        "--holidays", tmp_path / file, "--delimiter", ";", "--encoding", encoding,
+    )  # fmt: skip
+    assert dsgp.load(tmp_path / "m.zarr")._columns.kinds["holiday"].labels == ("Dreikönig", "none")
+    with pytest.raises(DataError, match="--encoding"):
+        run(
+            "forecast", tmp_path / "m.zarr", "--ahead", 3, "--out", tmp_path / "f.csv",
+            "--holidays", tmp_path / "h.csv",
+        )  # fmt: skip
