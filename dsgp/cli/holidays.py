@@ -157,6 +157,13 @@ class ForModel:
 
     def to(self, table: pd.DataFrame, model: Any) -> pd.DataFrame:
         """Return rows with the column."""
+        gaps = table[self.dates].isna().to_numpy()
+        if gaps.any():
+            row = int(gaps.argmax())
+            raise DataError(
+                f"--holidays: column {self.dates!r} is missing in row {row} (counted from 0); fill "
+                "it, or leave the row out"
+            )
         dates = column_of_dates("DATA", table[self.dates])
         named = self.holidays.as_in_the_fit(dates, self.column, model, NO_HOLIDAY)
         return table.assign(**{self.column: named})

@@ -92,6 +92,15 @@ def test_a_column_of_the_table_is_not_replaced_by_holidays(shop):
         )  # fmt: skip
 
 
+def test_a_date_that_is_missing_has_no_holiday(shop):
+    folder, table = shop
+    table = table.assign(day=table["day"].mask(table.index == 3))
+    table[["day", "price", "y"]].to_csv(folder / "gap.csv", index=False)
+    given = ["--holidays", folder / "holidays.csv"]
+    with pytest.raises(DataError, match=r"column 'day' is missing in row 3 \(counted from 0"):
+        run("evaluate", folder / "m.zarr", folder / "gap.csv", "--target", "y", *given)
+
+
 def test_holidays_of_a_country_need_the_package(shop, monkeypatch):
     folder, _ = shop
 
