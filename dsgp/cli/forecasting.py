@@ -24,7 +24,7 @@ from dsgp.estimators import GridGP, future_dates, load
 from dsgp.estimators.calendars import distance_of
 from dsgp.estimators.classes import ClassEstimator
 from dsgp.estimators.forecasting import DatesSeen, dates_seen
-from dsgp.places import made_aside, require_apart
+from dsgp.places import made_aside, require_apart, require_folder
 from dsgp.rows.sinks import table_writer, written_aside
 from dsgp.rows.sources import CsvFormat, numbers_of
 
@@ -112,6 +112,7 @@ def _require_picture(plot: Path, others: Sequence[Path | None], overwrite: bool)
     if plot.suffix.lower() not in PICTURES:
         raise ParameterError(f"--plot must end in {' or '.join(PICTURES)}, got {str(plot)!r}")
     require_apart(plot, others, "--plot")
+    require_folder(plot)
     if plot.exists() and not overwrite:
         raise ParameterError(f"{str(plot)!r} exists; choose another path, or --overwrite")
 

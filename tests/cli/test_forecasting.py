@@ -106,6 +106,10 @@ def test_a_picture_with_what_was_observed(made):
     assert (folder / "a.png").read_bytes().startswith(b"\x89PNG")
     refused = invoke(*arguments, folder / "a.txt")
     assert "--plot must end in" in str(refused.exception)
+    (folder / "a.csv").unlink()
+    refused = invoke(*arguments, folder / "none" / "a.png")
+    assert "there is no folder" in str(refused.exception)
+    assert not (folder / "a.csv").exists()  # said before anything is written
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])

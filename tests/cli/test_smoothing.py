@@ -272,6 +272,7 @@ def test_a_page_about_the_model_is_written_beside_the_field(stores, tmp_path, co
         (["--report", page], "--overwrite"),
         (["--report", tmp_path / "page.pdf"], "saved as .html"),
         (["--report", data / "page.html"], "--report"),
+        (["--report", tmp_path / "none" / "page.html"], "there is no folder"),
         *([(["--report", tmp_path / "b.html", "--include-noise"], "--include-noise")] * bool(way)),
     ):
         given = [data, "--variable", "sst", "--out", tmp_path / "b.zarr", *way, *wrong]
