@@ -180,7 +180,8 @@ def holiday_levels(
     Warns
     -----
     DataWarning
-        If ``dates`` go on for longer than the dates of a holiday that a mapping has in every year.
+        If ``dates`` go on for longer than the dates of a holiday that a mapping has in every year,
+        or begin a year or more before all dates of the mapping.
 
     Raises
     ------
@@ -207,7 +208,7 @@ def holiday_levels(
         named = holidays_of_country(holidays, days)
     else:
         named = _by_name(holidays)
-        _warn_of_an_end(named, days.max(), other)
+        _warn_of_ends(named, days, other)
     out = np.full(len(days), other, dtype=object)
     taken = np.zeros(len(days), dtype=bool)
     steps = sorted(range(-before, after + 1), key=lambda step: (abs(step), step))
@@ -219,20 +220,33 @@ def holiday_levels(
     return out
 
 
-def _warn_of_an_end(named: Mapping[str, pd.DatetimeIndex], last: Any, other: str) -> None:
-    """Warn of holidays that come every year as far as they are listed, and then no more."""
-    ended = []
+def _warn_of_ends(
+    named: Mapping[str, pd.DatetimeIndex], days: pd.DatetimeIndex, other: str
+) -> None:
+    """Warn of holidays that come every year as far as they are listed, and not in all years."""
+    yearly, ended, year = False, [], pd.DateOffset(years=1)
     for name, on in named.items():
         years = on.year.unique()
-        yearly = len(years) > 1 and len(years) == years.max() - years.min() + 1
-        if yearly and on.max() + pd.DateOffset(years=1) <= last:
+        if len(years) == 1 or len(years) != years.max() - years.min() + 1:
+            continue
+        yearly = True
+        if on.max() + year <= days.max():
             ended.append(f"{name!r} ({on.max():%Y-%m-%d})")
     if ended:
         names = ", ".join(ended[:3]) + (f" and {len(ended) - 3} more" if len(ended) > 3 else "")
         warnings.warn(
-            f"holidays: the list ends before the dates do, which reach {last:%Y-%m-%d}: {names} "
-            f"came every year until then, and days later than that count as {other!r}; add the "
-            "dates to come",
+            f"holidays: the list ends before the dates do, which reach {days.max():%Y-%m-%d}: "
+            f"{names} came every year until then, and days later than that count as {other!r}; add "
+            "the dates to come",
+            DataWarning,
+            stacklevel=3,
+        )
+    # A single one may be new; before the first of all of them there is no list.
+    if yearly and days.min() + year <= (first := min(on.min() for on in named.values())):
+        warnings.warn(
+            f"holidays: the list begins after the dates do, which start on {days.min():%Y-%m-%d}: "
+            f"its first date is {first:%Y-%m-%d}, and days before that count as {other!r}; add "
+            "earlier dates",
             DataWarning,
             stacklevel=3,
         )

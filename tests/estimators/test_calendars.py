@@ -98,6 +98,13 @@ def test_holidays_that_end_before_the_dates_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         holiday_levels(pd.date_range("2022-01-01", "2023-12-24"), yearly)
+        holiday_levels(pd.date_range("2020-12-26", "2022-12-24"), yearly)
+        # A new holiday, and one that is not yearly, are no list that begins late.
+        old = {"Old": [f"{year}-01-01" for year in range(2010, 2024)]}
+        holiday_levels(pd.date_range("2010-01-01", "2022-12-24"), yearly | old)
+        holiday_levels(pd.date_range("2010-01-01", "2022-12-24"), {"Flood": ["2022-07-01"]})
+    with pytest.warns(DataWarning, match="begins after the dates do, which start on 2020-12-01"):
+        holiday_levels(pd.date_range("2020-12-01", "2022-12-24"), yearly)
 
 
 def test_one_date_of_a_holiday_and_names_that_are_missing():
